@@ -1,0 +1,80 @@
+# The only door. `make` alone lists what it opens; every target prepares what it needs, on a fresh clone too.
+#
+#   make test PYTHON=python3.13     the interpreter for a new .venv (after `make clean`)
+#   make test JOBS=4                test processes
+#   make test ARGS="-k inbox -x"    anything pytest takes; also for acceptance, chaos and bench
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+MAKEFLAGS += --no-print-directory
+
+ARGS ?=
+JOBS ?= 2
+LINTED := $(wildcard src tests tools bench examples)
+
+# The first interpreter that is new enough; empty if there is none.
+NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$python -c '$(NEW_ENOUGH)' 2>/dev/null && { echo $$python; break; }; done)
+
+RUN := .venv/bin/python
+PYTEST := $(RUN) -m pytest
+READY := .venv/.ready
+
+.PHONY: help setup demo up test acceptance chaos bench lint docs wheel lock clean
+
+help: ## list the targets
+	@echo 'Holdfast: a durable runtime for AI agents'
+	@echo
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 20
+	@echo
+	@echo 'On a fresh clone: make demo, make test. Each sets up what it needs.'
+
+setup: $(READY) ## make .venv from the hash-locked requirements
+	@echo 'setup: .venv is ready'
+
+demo: $(READY) ## see the store at work
+	@$(RUN) examples/store_at_work.py
+
+up: ## API, worker and UI in one process (not built yet)
+	@echo 'make up: there is no service to start yet; it comes after the engine. `make demo` shows what works today.' >&2
+	@exit 1
+
+test: $(READY) ## all quick tests on memory, SQLite and Postgres
+	@$(PYTEST) -n $(JOBS) --dist=loadgroup $(ARGS)
+
+acceptance: $(READY) ## the acceptance checks by name; writes build/acceptance.json
+	@$(PYTEST) -m seed --acceptance -n $(JOBS) --dist=loadgroup --quiet $(ARGS)
+
+chaos: $(READY) ## long fault runs: kills, power cuts, random worlds
+	@$(PYTEST) -m chaos --hypothesis-profile=chaos $(ARGS)
+
+bench: $(READY) ## side by side with the raw database; writes build/bench.json
+	@$(RUN) -m bench $(ARGS)
+
+lint: $(READY) ## format, style, types, layers
+	@$(RUN) -m ruff format --check $(LINTED)
+	@$(RUN) -m ruff check $(LINTED)
+	@$(RUN) -m mypy $(LINTED)
+	@$(RUN) -c 'from importlinter.cli import lint_imports_command as lint; lint()' --no-logo
+
+docs: $(READY) ## regenerate the reference pages and check every link and snippet
+	@$(RUN) -m tools.make_errors_reference
+	@$(RUN) -m tools.check_docs
+
+wheel: $(READY) ## build/holdfast-*.whl
+	@$(RUN) -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build .
+	@ls build/holdfast-*.whl
+
+lock: $(READY) ## write requirements/*.txt again (make lock ARGS=--upgrade takes the newest)
+	@$(RUN) -m tools.lock $(ARGS)
+
+clean: ## remove .venv, build/ and caches
+	@rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	@find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(READY): requirements/dev.txt pyproject.toml tools/setup_venv.py
+	@"$(or $(PYTHON),false)" -c '$(NEW_ENOUGH)' 2>/dev/null || { \
+		echo 'Holdfast needs Python 3.11 or newer, and $(or $(PYTHON),python3) is older or missing.' >&2; \
+		echo 'Install one, or name one: make $(or $(MAKECMDGOALS),setup) PYTHON=/path/to/python3.12' >&2; exit 1; }
+	@"$(PYTHON)" tools/setup_venv.py

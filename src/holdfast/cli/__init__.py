@@ -1,0 +1,16 @@
+"""The command line: thin commands over the runtime.
+
+Data goes to stdout, talk to stderr; a table on a terminal, JSON with `--json`. Exit status: see `cli.exits`.
+"""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run `holdfast`. Whatever a person did wrong ends in a sentence and a remedy, never in a traceback."""
+    from holdfast.cli.root import holdfast
+    from holdfast.cli.talk import run
+
+    sys.exit(run(holdfast))

@@ -1,0 +1,188 @@
+"""`holdfast db`: looking after the store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from holdfast.cli.options import json_option, store_option
+from holdfast.cli.talk import plain, show, table, wait_for
+from holdfast.engine.verify.report import Report
+from holdfast.engine.verify.verify import verify as verify_store
+from holdfast.errors import Misuse, NotFound
+from holdfast.model.ids import RandomIds
+from holdfast.runtime import open_store
+from holdfast.store import address
+from holdfast.store.backup.files import Backup
+from holdfast.store.backup.stage import Restored
+from holdfast.store.backup.transfer import back_up
+from holdfast.store.backup.transfer import restore as restore_store
+from holdfast.store.clock import SystemClock
+from holdfast.store.contract import Store
+from holdfast.store.sql.migrate import SCHEMA_VERSION
+from holdfast.store.tables.store import SqlStore
+
+
+@click.group()
+def db() -> None:
+    """Look after the store.
+
+    Example: holdfast db status
+    """
+
+
+async def existing(where: str, *, migrating: bool = False) -> Store:
+    """The store at this address; unlike a worker, these commands do not make one by looking."""
+    place = address.parse(where)
+    if place.kind == "sqlite" and not place.path.is_file():
+        msg = f"there is no store at {where}"
+        raise NotFound(msg, hint="Check --store and HOLDFAST_STORE; `holdfast db migrate` makes a new one.")
+    return await open_store(where, migrating=migrating)
+
+
+@db.command()
+@store_option
+@json_option
+def status(where: str, *, as_json: bool) -> None:
+    """Show what the store is, what it survives, and how many jobs it holds.
+
+    Example: holdfast db status --store sqlite:///holdfast.db
+    """
+
+    async def look() -> dict[str, object]:
+        store = await existing(where)
+        try:
+            info = await store.info()
+            counts = await store.jobs.counts()
+        finally:
+            await store.close()
+        jobs = ", ".join(f"{count} {status}" for status, count in sorted(counts.items())) or "none"
+        return {
+            "address": info.address,
+            "tier": info.tier,
+            "survives": survives(store),
+            "schema": f"{info.schema_version} (this Holdfast: {SCHEMA_VERSION})",
+            "epoch": info.epoch,
+            "store_id": info.store_id,
+            "jobs": dict(counts) if as_json else jobs,
+            **info.details,
+        }
+
+    show(wait_for(look()), as_json=as_json)
+
+
+def survives(store: Store) -> str:
+    """What this store's tier promises, in words."""
+    if store.tier.survives_power_cut:
+        return "kill -9 and a power cut"
+    return "kill -9; a power cut may take acknowledged records" if store.tier.survives_kill else "nothing"
+
+
+@db.command()
+@store_option
+@json_option
+def migrate(where: str, *, as_json: bool) -> None:
+    """Bring the store's schema to this version, making the store if there is none.
+
+    A SQLite store that holds data is copied first. Killed at any point, run it again.
+
+    Example: holdfast db migrate --store postgresql://app@db/holdfast
+    """
+
+    async def bring_up() -> dict[str, object]:
+        store = await open_store(where, migrating=True)
+        try:
+            info = await store.info()
+        finally:
+            await store.close()
+        return {"address": info.address, "schema": info.schema_version, "tier": info.tier}
+
+    show(wait_for(bring_up()), as_json=as_json, title="the schema is current")
+
+
+@db.command()
+@click.argument("target", type=click.Path(path_type=Path, dir_okay=False))
+@store_option
+@json_option
+def backup(target: Path, where: str, *, as_json: bool) -> None:
+    """Copy the store into TARGET while workers go on.
+
+    The copy is the store at one instant, checked and flushed before it gets its name. It is a SQLite file whichever
+    database it came from, and restores into either.
+
+    Example: holdfast db backup holdfast-2026-11-15.db
+    """
+
+    async def copy() -> Backup:
+        store = await existing(where)
+        try:
+            return await back_up(store, target, clock=SystemClock(), ids=RandomIds())
+        finally:
+            await store.close()
+
+    show(wait_for(copy()), as_json=as_json, title="backed up")
+
+
+@db.command()
+@click.argument("source", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--yes", is_flag=True, help="Do not ask: what the store holds now is replaced.")
+@store_option
+@json_option
+def restore(source: Path, where: str, *, yes: bool, as_json: bool) -> None:
+    """Replace the store's content by a backup.
+
+    Starts a new epoch: workers that are still running are fenced. Jobs that were not finished wait for review, because
+    what they did after the backup may have happened.
+
+    Example: holdfast db restore holdfast-2026-11-15.db --yes
+    """
+    if not yes:
+        click.confirm(f"Replace everything in {plain(where)} by {plain(str(source))}?", abort=True, err=True)
+
+    async def replace() -> Restored:
+        store = await open_store(where)
+        try:
+            return await restore_store(store, source, clock=SystemClock(), ids=RandomIds())
+        finally:
+            await store.close()
+
+    restored = wait_for(replace())
+    show(restored, as_json=as_json, title="restored")
+    if restored.held and not as_json:
+        click.echo(f"{restored.held} unfinished jobs wait for review (reason restore_review).", err=True)
+
+
+@db.command()
+@store_option
+@json_option
+def verify(where: str, *, as_json: bool) -> None:
+    """Check every invariant in one snapshot of the store; exit status 1 if one does not hold.
+
+    Example: holdfast db verify
+    """
+
+    async def check() -> Report:
+        store = await existing(where)
+        try:
+            if not isinstance(store, SqlStore):
+                msg = "a store in memory cannot be verified"
+                raise Misuse(msg, hint="Use sqlite:///file.db or postgresql://….")
+            return await verify_store(store)
+        finally:
+            await store.close()
+
+    report = wait_for(check())
+    if as_json:
+        show(report, as_json=True)
+    else:
+        click.echo(
+            f"{report.checks} invariants over {report.jobs} jobs, {report.events} events, {report.sessions} sessions, "
+            f"{report.blobs} blobs: "
+            + ("all hold" if report.clean else f"{len(report.violations)} violations")
+        )
+        if not report.clean:
+            rows = [(item.invariant, item.subject, item.detail) for item in report.violations]
+            table(("invariant", "where", "what"), rows, as_json=False)
+    if not report.clean:
+        raise click.exceptions.Exit(1)

@@ -1,0 +1,106 @@
+"""`holdfast doctor`: what holds here, and what to do where it does not."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+from collections.abc import Iterator
+
+import apsw
+import click
+import msgspec
+
+from holdfast.cli.db import existing, survives
+from holdfast.cli.options import json_option, store_option
+from holdfast.cli.talk import table, wait_for
+from holdfast.errors import HoldfastError
+from holdfast.store import address
+from holdfast.store.contract import Tier
+from holdfast.store.sqlite.connection import check_library
+from holdfast.store.sqlite.filesystem import check_place
+from holdfast.store.sqlite.holders import turn_holder
+
+FREE_WARNING_PERCENT = 15
+FREE_CRITICAL_PERCENT = 5
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """`verdict` is ok, warning or failed."""
+
+    verdict: str
+    check: str
+    finding: str
+
+
+@click.command()
+@store_option
+@json_option
+def doctor(where: str, *, as_json: bool) -> None:
+    """Check this machine and the store, and say which promise holds right now.
+
+    Exit status 1 if something failed.
+
+    Example: holdfast doctor --store postgresql://app@db/holdfast
+    """
+    findings = [*_machine(), *_place(where)]
+    if not any(finding.verdict == "failed" for finding in findings):
+        findings += wait_for(_store(where))
+    rows = [(finding.verdict, finding.check, finding.finding) for finding in findings]
+    table(("verdict", "check", "finding"), rows, as_json=as_json)
+    if any(finding.verdict == "failed" for finding in findings):
+        raise click.exceptions.Exit(1)
+
+
+def _machine() -> Iterator[Finding]:
+    yield Finding("ok", "python", platform.python_version())
+    try:
+        check_library()
+        yield Finding("ok", "sqlite library", apsw.sqlite_lib_version())
+    except HoldfastError as error:
+        yield _failed("sqlite library", error)
+
+
+def _place(where: str) -> Iterator[Finding]:
+    """What can be said about a file before it is opened."""
+    try:
+        place = address.parse(where)
+        if place.kind != "sqlite":
+            return
+        path = place.path.absolute()
+        check_place(path)
+    except HoldfastError as error:
+        yield _failed("place", error)
+        return
+    yield Finding("ok", "place", f"{path.parent} is local and can be written")
+    usage = shutil.disk_usage(path.parent)
+    free = usage.free * 100 // usage.total
+    verdict = (
+        "ok" if free >= FREE_WARNING_PERCENT else "warning" if free >= FREE_CRITICAL_PERCENT else "failed"
+    )
+    yield Finding(verdict, "free disk", f"{free} % of {usage.total // 2**30} GiB")
+    holder = turn_holder(path)
+    if holder is not None and holder.stopped:
+        remedy = f"continue it (kill -CONT {holder.pid}) or end it (kill -9 {holder.pid}): nothing is lost"
+        yield Finding("failed", "writers", f"process {holder.pid} is stopped inside its turn; {remedy}")
+
+
+async def _store(where: str) -> list[Finding]:
+    try:
+        store = await existing(where)
+    except HoldfastError as error:
+        return [_failed("store", error)]
+    try:
+        info = await store.info()
+        found = [Finding("ok", "store", f"{info.address}, schema {info.schema_version}, epoch {info.epoch}")]
+        reduced = info.tier in {Tier.POSTGRES_REDUCED, Tier.SQLITE_RELAXED, Tier.MEMORY}
+        found.append(
+            Finding("warning" if reduced else "ok", "tier", f"{info.tier}: survives {survives(store)}")
+        )
+        found += [Finding("ok", name, value) for name, value in info.details.items()]
+    finally:
+        await store.close()
+    return found
+
+
+def _failed(check: str, error: HoldfastError) -> Finding:
+    return Finding("failed", check, f"{error} — {error.hint} [{error.code}]")

@@ -1,0 +1,40 @@
+"""`holdfast`: commands are loaded when they are used, so that `--help` is quick."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Final
+
+import click
+
+_COMMANDS: Final = {
+    "db": ("holdfast.cli.db", "db", "Look after the store: status, migrate, backup, restore, verify."),
+    "doctor": ("holdfast.cli.doctor", "doctor", "Check this machine and the store, and say what holds."),
+}
+
+
+class Lazy(click.Group):
+    """A group that knows its commands' names and summaries, and imports one only to run it."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        module, name, _ = _COMMANDS[cmd_name]
+        command: click.Command = getattr(importlib.import_module(module), name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, _, summary) in _COMMANDS.items()])
+
+
+@click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="holdfast")
+def holdfast() -> None:
+    """Agents that outlive their process.
+
+    Example: holdfast doctor --store sqlite:///holdfast.db
+    """

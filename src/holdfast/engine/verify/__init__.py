@@ -1,0 +1,1 @@
+"""Checking a store against its invariants: a command, not only a test."""

@@ -1,0 +1,88 @@
+"""Invariants about content: bytes fit their digests, checkpoints their names, and graphs have no circles."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+
+import msgspec
+
+from holdfast.engine.verify.report import Violation
+from holdfast.store.executor import Transaction
+from holdfast.store.tables.checkpoints import blobs_of
+
+PAGE = 200
+
+
+class Counted(msgspec.Struct):
+    sessions: int = 0
+    blobs: int = 0
+
+
+async def by_content(tx: Transaction, counted: Counted) -> list[Violation]:
+    return [
+        *await _blobs(tx, counted),
+        *await _checkpoints(tx, counted),
+        *await _circles(tx),
+    ]
+
+
+async def _blobs(tx: Transaction, counted: Counted) -> list[Violation]:
+    """I33: a blob is what its name says."""
+    found: list[Violation] = []
+    place: tuple[str, bytes] = ("", b"")
+    while rows := await tx.rows("all_blobs", namespace=place[0], digest=place[1], limit=PAGE):
+        counted.blobs += len(rows)
+        found += [
+            Violation("I33", digest.hex(), "the blob's content does not fit its name")
+            for _, digest, body in rows
+            if hashlib.sha256(body).digest() != digest
+        ]
+        place = (rows[-1][0], rows[-1][1])
+    return found
+
+
+async def _checkpoints(tx: Transaction, counted: Counted) -> list[Violation]:
+    """I22: the head's checkpoint fits its hash, and its states are there."""
+    found: list[Violation] = []
+    for namespace, session_id, document, digest, states in await tx.rows("all_checkpoints"):
+        counted.sessions += 1
+        if hashlib.sha256(document).digest() != digest:
+            found.append(Violation("I22", session_id, "the checkpoint does not fit its hash"))
+            continue
+        found += [
+            Violation("I33", session_id, f"the checkpoint's state {state.hex()} is missing")
+            for state in sorted(blobs_of(document, states))
+            if await tx.row("has_blob", namespace=namespace, digest=state) is None
+        ]
+    return found
+
+
+async def _circles(tx: Transaction) -> list[Violation]:
+    """I23: walking up from any node ends."""
+    graphs: dict[tuple[str, str], dict[str, str | None]] = defaultdict(dict)
+    for namespace, session_id, node_id, parent in await tx.rows("all_parents"):
+        graphs[namespace, session_id][node_id] = parent
+    found = []
+    for (_, session_id), parents in graphs.items():
+        node = _in_a_circle(parents)
+        if node is not None:
+            found.append(Violation("I23", session_id, f"node {node} is its own ancestor"))
+    return found
+
+
+def _in_a_circle(parents: dict[str, str | None]) -> str | None:
+    """A node that is its own ancestor. Every node is walked over once, however many paths lead through it."""
+    finished: set[str] = set()
+    for start in parents:
+        walked: list[str] = []
+        seen: set[str] = set()
+        cursor: str | None = start
+        while cursor is not None and cursor in parents and cursor not in finished:
+            if cursor in seen:
+                return cursor
+            seen.add(cursor)
+            walked.append(cursor)
+            cursor = parents[cursor]
+        finished.update(walked)
+    return None

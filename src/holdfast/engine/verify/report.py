@@ -1,0 +1,26 @@
+"""What a verification found."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Violation(msgspec.Struct, frozen=True):
+    """One broken promise: which, where, and what is wrong there."""
+
+    invariant: str
+    subject: str
+    detail: str
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    checks: int
+    jobs: int
+    events: int
+    sessions: int
+    blobs: int
+    violations: tuple[Violation, ...]
+
+    @property
+    def clean(self) -> bool:
+        return not self.violations

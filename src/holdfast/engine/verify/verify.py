@@ -1,0 +1,42 @@
+"""The whole check, in one read snapshot of a live store."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from holdfast.engine.verify import content, journals
+from holdfast.engine.verify.report import Report, Violation
+from holdfast.engine.verify.rows import BY_QUERY, by_query
+from holdfast.store.executor import Transaction
+from holdfast.store.ports.inspection import Inspection
+
+BY_READING = 9
+"""I6, I7, I8 (heads), I8 (ledger), I22, I23, I33 (content), I33 (states), I36: the checks that are not one query."""
+
+
+class Inspectable(Protocol):
+    @property
+    def inspection(self) -> Inspection: ...
+
+
+async def verify(store: Inspectable) -> Report:
+    """Every invariant checked on one instant of the store; nothing is changed, and writers are not held up."""
+    of_journals, of_content = journals.Counted(), content.Counted()
+
+    async def work(tx: Transaction) -> list[Violation]:
+        return [
+            *await by_query(tx),
+            *await journals.by_journal(tx, of_journals),
+            *await content.by_content(tx, of_content),
+        ]
+
+    violations = await store.inspection.inspect(work)
+    damage = [Violation("I36", "engine", line) for line in await store.inspection.engine_integrity()]
+    return Report(
+        checks=len(BY_QUERY) + BY_READING,
+        jobs=of_journals.jobs,
+        events=of_journals.events,
+        sessions=of_content.sessions,
+        blobs=of_content.blobs,
+        violations=tuple(violations + damage),
+    )

@@ -1,0 +1,236 @@
+"""Every error Holdfast raises, and what each one asks of you.
+
+An error answers three questions: whose move is it, may I try again, what do I type now.
+
+    HoldfastError                 .code  .retry  .hint
+    ├── Misuse                    the caller's mistake; the same call fails again
+    │   ├── NotFound              no such job, session, blob …
+    │   ├── InvalidPayload        not JSON we store: NaN, duplicate keys, too deep
+    │   │   └── TooLarge          larger than the limit named in the message
+    │   ├── InvalidName           an id or key with characters or a length we refuse
+    │   ├── InvalidMove           this state does not allow that
+    │   ├── InvalidPlan           a cycle, a missing or a forward reference
+    │   └── InvalidSetting        a store address, flag or variable that makes no sense
+    ├── Conflict                  somebody was first; read again, decide again
+    │   ├── Fenced                the job has a new holder; stop driving it
+    │   ├── MailWaiting           read your mail before you wait, finish or fire
+    │   ├── HeadMoved             the session's head is not the one you built on
+    │   ├── TurnConflict          this turn id was committed with other content
+    │   ├── ClaimLost             the inbox claim belongs to somebody else now
+    │   ├── SessionBound          this handle is bound to another session
+    │   └── KeyReused             the same idempotency key with another body
+    ├── Unavailable               the environment; try later
+    │   ├── StoreBusy             no turn to write within the time limit; nothing was written
+    │   ├── StoreUnavailable      the database does not answer; nothing was written
+    │   ├── OutcomeUnknown        the connection died during COMMIT; ask by operation id
+    │   ├── StoreFull             no room on the disk; nothing was written
+    │   └── StoreReadOnly         the file or its folder cannot be written
+    ├── Unfit                     this store cannot keep what it declares; refused at open
+    │   ├── ForeignFile           a file, but not one of ours
+    │   ├── SchemaMismatch        older or newer than this code
+    │   └── TierNotKept           old library, network filesystem, fsync off …
+    └── Broken                    a promise does not hold; stop and keep the evidence
+        └── StoreCorrupt          a damaged page, row or hash chain
+
+    try:
+        await store.jobs.append(append)
+    except Fenced:
+        ...                       # another worker holds the job: drop it, touch nothing
+    except Unavailable as error:
+        ...                       # error.retry is True: wait and send the same append again
+
+`.code` is stable and is the same word in HTTP problems, on the command line, in logs and in the documentation.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class HoldfastError(Exception):
+    """Base of everything Holdfast raises on purpose."""
+
+    code: ClassVar[str] = "error"
+    retry: ClassVar[bool] = False
+    default_hint: ClassVar[str] = "Run `holdfast doctor` and keep its output."
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.hint = hint if hint is not None else self.default_hint
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+# ── the caller's mistake ──────────────────────────────────────────────────────────────────────────
+
+
+class Misuse(HoldfastError):
+    code = "misuse"
+    default_hint = "Correct the call; sending it again unchanged fails again."
+
+
+class NotFound(Misuse):
+    code = "not_found"
+    default_hint = "Check the id and the namespace; `holdfast jobs` lists what is there."
+
+
+class InvalidPayload(Misuse):
+    code = "invalid_payload"
+    default_hint = "Send plain JSON: no NaN or Infinity, no duplicate keys, at most 64 levels deep."
+
+
+class TooLarge(InvalidPayload):
+    code = "too_large"
+    default_hint = "Store the bytes as an attachment and pass its id instead."
+
+
+class InvalidName(Misuse):
+    code = "invalid_name"
+    default_hint = "Use 1 to 200 printable characters without control characters."
+
+
+class InvalidMove(Misuse):
+    code = "invalid_move"
+    default_hint = "Read the job again; its state has changed or never allowed this."
+
+
+class InvalidPlan(Misuse):
+    code = "invalid_plan"
+    default_hint = "Fix the plan: every reference names an earlier node and there is no cycle."
+
+
+class InvalidSetting(Misuse):
+    code = "invalid_setting"
+    default_hint = "Use sqlite:///file.db, postgresql://user@host/database, or memory:."
+
+
+# ── somebody was first ────────────────────────────────────────────────────────────────────────────
+
+
+class Conflict(HoldfastError):
+    code = "conflict"
+    default_hint = "Read the current state and decide again."
+
+
+class Fenced(Conflict):
+    code = "fenced"
+    default_hint = "Another worker holds this job now. Stop driving it; nothing of yours was written."
+
+
+class MailWaiting(Conflict):
+    """Mail arrived that the holder has not read; `.mail_seq` is the newest."""
+
+    code = "mail_waiting"
+    default_hint = "Read the job's mail, take it into account, and append again."
+
+    def __init__(self, message: str, *, mail_seq: int, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.mail_seq = mail_seq
+
+
+class HeadMoved(Conflict):
+    """The session advanced: `.expected` was the caller's revision, `.actual` is the store's."""
+
+    code = "head_moved"
+    default_hint = "Load the session again and build the turn on its current head."
+
+    def __init__(self, message: str, *, expected: int, actual: int, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.expected = expected
+        self.actual = actual
+
+
+class TurnConflict(Conflict):
+    code = "turn_commit_conflict"
+    default_hint = "This turn id is taken by other content. Use a new turn id for a new turn."
+
+
+class ClaimLost(Conflict):
+    code = "claim_superseded"
+    default_hint = "Claim the inbox again; nothing of this commit was written."
+
+
+class SessionBound(Conflict):
+    code = "session_bound"
+    default_hint = "Open a handle for the other session; one handle serves one session."
+
+
+class KeyReused(Conflict):
+    """One idempotency key, two bodies: `.stored` and `.sent` are their digests."""
+
+    code = "key_reused"
+    default_hint = "Use a new key for a new request, or send the first body again."
+
+    def __init__(self, message: str, *, stored: str, sent: str, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.stored = stored
+        self.sent = sent
+
+
+# ── the environment ───────────────────────────────────────────────────────────────────────────────
+
+
+class Unavailable(HoldfastError):
+    code = "unavailable"
+    retry = True
+    default_hint = "Wait a moment and send the same call again; it is safe to repeat."
+
+
+class StoreBusy(Unavailable):
+    code = "store_busy"
+
+
+class StoreUnavailable(Unavailable):
+    code = "store_unavailable"
+    default_hint = "Check that the database runs and the address is right, then try again."
+
+
+class OutcomeUnknown(Unavailable):
+    code = "outcome_unknown"
+    default_hint = "Send the same call again: it carries its operation id and is applied at most once."
+
+
+class StoreFull(Unavailable):
+    code = "store_full"
+    default_hint = "Make room on the disk; what was acknowledged is safe and work goes on by itself."
+
+
+class StoreReadOnly(Unavailable):
+    code = "store_read_only"
+    default_hint = "Give the process write access to the database file and its folder."
+
+
+# ── a store that cannot keep its promise ──────────────────────────────────────────────────────────
+
+
+class Unfit(HoldfastError):
+    code = "unfit"
+
+
+class ForeignFile(Unfit):
+    code = "foreign_file"
+    default_hint = (
+        "Name another file, or move this one away; Holdfast never writes into a file it did not make."
+    )
+
+
+class SchemaMismatch(Unfit):
+    code = "schema_mismatch"
+    default_hint = "Run `holdfast db migrate`, or install the version of Holdfast that the message names."
+
+
+class TierNotKept(Unfit):
+    code = "tier_not_kept"
+
+
+# ── a promise that does not hold ──────────────────────────────────────────────────────────────────
+
+
+class Broken(HoldfastError):
+    code = "broken"
+    default_hint = "Stop writing, keep the files, and run `holdfast db verify`."
+
+
+class StoreCorrupt(Broken):
+    code = "store_corrupt"

@@ -1,0 +1,1 @@
+"""What things are: pure values and rules. No clock, no await, no I/O, no global state."""

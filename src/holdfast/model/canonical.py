@@ -1,0 +1,152 @@
+"""Canonical JSON: one value, one sequence of bytes, so that digests mean something.
+
+Arguments are compared by digest to tell "the same call again" from "another call under the same key", and the
+hash chain of a journal covers digests of payloads. Both break if equal values can be written in two ways, or
+if a value comes back different from how it went in. So we store less than Python can hold and more than most
+JSON libraries:
+
+    written as  keys sorted by code point, no spaces, UTF-8, shortest floats; 1 stays 1 and 1.0 stays 1.0
+    refused     NaN and Infinity, keys that are not text, duplicate keys, integers beyond ±(2**63-1), nesting
+                beyond 64, more than 1 MiB, every type that JSON does not have; the error names the place
+    kept        lone surrogates, which text from a model does contain: written as \\udXXX, read back the same
+
+Three conversions are deliberate. A tuple is written as an array and comes back as a list. A member of a
+StrEnum or IntEnum is written as the value it equals. A high surrogate directly before a low one is written as
+the character the two stand for, because JSON has no way to keep them apart.
+
+How it is fast: msgspec writes and reads, and Python only looks for what msgspec lets through (it writes NaN
+as null, bytes as base64, and takes the last of duplicate keys). Reading checks for duplicates by writing
+again: bytes that come out as they went in are canonical, and canonical bytes have no duplicates. Everything
+unusual takes the slow way, in `careful`, which is also where errors are composed.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from math import isfinite
+from typing import Any, Final, NoReturn
+
+import msgspec
+
+from holdfast.errors import TooLarge
+from holdfast.model import careful
+from holdfast.model.limits import INTEGER_MAX, JSON_BYTES_MAX, JSON_DEPTH_MAX
+
+_write = msgspec.json.Encoder(order="deterministic").encode
+_read = msgspec.json.Decoder().decode
+
+# Numbers of 19 digits may exceed INTEGER_MAX; shorter ones cannot. Digits become "0" and all else a space,
+# because translate and find run eight times faster than a regular expression here.
+_DIGITS: Final = bytes(0x30 if 0x30 <= byte <= 0x39 else 0x20 for byte in range(256))
+_LONG_NUMBER: Final = b"0" * len(str(INTEGER_MAX))
+
+
+def encode(value: object, *, bytes_max: int = JSON_BYTES_MAX) -> bytes:
+    """Return the canonical bytes of a JSON value.
+
+    Raises:
+        InvalidPayload: The value is not JSON we store; the message holds a JSON pointer to the place.
+        TooLarge: Its canonical form has more than `bytes_max` bytes.
+    """
+    if not _is_plain(value, bytes_max):
+        _explain(value, bytes_max)
+    try:
+        data = _write(value)
+    except UnicodeEncodeError:
+        data = careful.write(value)
+    except TypeError:  # a key that is not a string; the walk above looks at values only
+        _explain(value, bytes_max)
+    if len(data) > bytes_max:
+        raise _too_large(len(data), bytes_max)
+    return data
+
+
+def decode(data: bytes, *, bytes_max: int = JSON_BYTES_MAX) -> Any:
+    """Return the value of a JSON document from anywhere, canonical or not, and refuse what `encode` would not
+    write.
+
+    Raises:
+        InvalidPayload: Not JSON, or not JSON we store.
+        TooLarge: More than `bytes_max` bytes; nothing was parsed.
+    """
+    if len(data) > bytes_max:
+        raise _too_large(len(data), bytes_max)
+    try:
+        value = _read(data)
+        few_brackets = data.count(b"[") + data.count(b"{") <= JSON_DEPTH_MAX
+        small_numbers = _LONG_NUMBER not in data.translate(_DIGITS)
+        if _write(value) == data and ((few_brackets and small_numbers) or _is_plain(value, bytes_max)):
+            return value
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        pass  # The slow way finds the same fault and can say where it is.
+    return careful.read(data)
+
+
+def decode_stored(data: bytes) -> Any:
+    """Return the value of bytes that `encode` wrote; checks nothing, so check their digest first."""
+    try:
+        return _read(data)
+    except msgspec.DecodeError:  # lone surrogates
+        return careful.read(data)
+
+
+def digest(data: bytes) -> bytes:
+    """Return the SHA-256 of bytes: 32 raw bytes, as stored in columns and chains."""
+    return sha256(data).digest()
+
+
+def hex_digest(data: bytes) -> str:
+    """Return the SHA-256 of bytes: 64 lower-case hexadecimal digits, as shown to people."""
+    return sha256(data).hexdigest()
+
+
+def digest_of(value: object) -> bytes:
+    """Return the digest of a value's canonical bytes."""
+    return sha256(encode(value)).digest()
+
+
+def _is_plain(value: object, bytes_max: int) -> bool:
+    """Whether msgspec writes this value faithfully and within the limits; keys are left to msgspec.
+
+    Level by level, because depth then costs one addition per level. The size is a lower bound, taken before
+    anything is written: a small object that contains itself many times over would otherwise fill the memory
+    first.
+    """
+    level: list[Any] = [(value,)]
+    depth = -1
+    size = 0
+    while level:
+        if depth == JSON_DEPTH_MAX:
+            return False
+        depth += 1
+        deeper: list[Any] = []
+        for container in level:
+            size += len(container)
+            for item in container.values() if type(container) is dict else container:
+                kind = type(item)
+                if kind is str:
+                    size += len(item)
+                elif kind is int:
+                    if not -INTEGER_MAX <= item <= INTEGER_MAX:
+                        return False
+                elif kind is dict or kind is list or kind is tuple:
+                    deeper.append(item)
+                elif kind is float:
+                    if not isfinite(item):
+                        return False
+                elif kind is not bool and item is not None and not careful.is_plain_enum(item):
+                    return False
+            if size > bytes_max:
+                return False
+        level = deeper
+    return True
+
+
+def _explain(value: object, bytes_max: int) -> NoReturn:
+    careful.find_fault(value, bytes_max // 2 + 1)  # every value but the outermost takes two bytes or more
+    raise _too_large(None, bytes_max)
+
+
+def _too_large(size: int | None, bytes_max: int) -> TooLarge:
+    found = "more" if size is None else f"{size:,} bytes, more"
+    return TooLarge(f"{found} than the limit of {bytes_max:,} bytes of JSON")

@@ -1,0 +1,200 @@
+"""The slow way of canonical JSON: what msgspec cannot write or read, and the errors that name the place.
+
+`canonical` comes here only when something is unusual: lone surrogates, spaces or another order of keys, or a
+fault to explain. Both ways must agree on every byte and every value; the property tests compare them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from enum import Enum
+from math import isfinite
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from holdfast.errors import InvalidPayload
+from holdfast.model.limits import INTEGER_MAX, JSON_DEPTH_MAX
+
+# A place in a document, innermost first; rendered as a JSON pointer only when an error needs it.
+Place: TypeAlias = "tuple[Place, str | int] | None"
+
+_write_scalar = msgspec.json.Encoder(order="deterministic").encode
+_SURROGATE: Final = re.compile("([\ud800-\udfff])")
+_INTEGER_LENGTH_MAX: Final = len(str(-INTEGER_MAX))
+_SHOWN_MAX: Final = 200
+_TOO_DEEP: Final = f"nested deeper than {JSON_DEPTH_MAX} levels"
+_TYPES_HINT: Final = "Convert it first: dict, list, str, int, float, bool and None are stored, nothing else."
+_INTEGER_HINT: Final = "Send large integers as text; numbers reach from -(2**63-1) to 2**63-1."
+
+
+# ── writing ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def write(value: Any, place: Place = None) -> bytes:
+    """Return the canonical bytes of a plain value that may hold lone surrogates."""
+    if isinstance(value, Enum):
+        value = value.value
+    kind = type(value)
+    if kind is str:
+        return _write_text(_join_pairs(value))
+    if kind is dict:
+        joined = {_join_pairs(key): key for key in value}
+        if len(joined) != len(value):
+            raise InvalidPayload(f"two keys are the same text once surrogates are joined ({at(place)})")
+        members = (
+            _write_text(text) + b":" + write(value[joined[text]], (place, text)) for text in sorted(joined)
+        )
+        return b"{" + b",".join(members) + b"}"
+    if kind is list or kind is tuple:
+        return b"[" + b",".join(write(item, (place, index)) for index, item in enumerate(value)) + b"]"
+    return _write_scalar(value)
+
+
+def _write_text(text: str) -> bytes:
+    if text.isascii():
+        return _write_scalar(text)
+    pieces = _SURROGATE.split(text)  # text, surrogate, text, …, text
+    written = [
+        b"\\u%04x" % ord(piece) if i % 2 else _write_scalar(piece)[1:-1] for i, piece in enumerate(pieces)
+    ]
+    return b'"' + b"".join(written) + b'"'
+
+
+def _join_pairs(text: str) -> str:
+    """A high and a low surrogate side by side become their character; all else stays."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+
+
+# ── reading ───────────────────────────────────────────────────────────────────────────────────────
+
+
+class _Twice(list[tuple[str, Any]]):
+    """An object with duplicate keys, as it was written."""
+
+
+class _Refused(str):
+    """A number that we do not store, as it was written."""
+
+    __slots__ = ()
+
+
+def read(data: bytes) -> Any:
+    """Return the value of any JSON document within the rules of `canonical`, or raise where it breaks one."""
+    try:
+        parsed = json.loads(
+            data.decode("utf-8"),
+            object_pairs_hook=_object,
+            parse_int=_integer,
+            parse_float=_float,
+            parse_constant=_Refused,
+        )
+    except UnicodeDecodeError as error:
+        raise InvalidPayload(f"not UTF-8 at byte {error.start}: {error.reason}") from None
+    except json.JSONDecodeError as error:
+        raise InvalidPayload(f"not JSON: {error.msg} at line {error.lineno} column {error.colno}") from None
+    except RecursionError:
+        raise InvalidPayload(_TOO_DEEP) from None
+    _check_read(parsed, None, 0)
+    return parsed
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any] | _Twice:
+    value = dict(pairs)
+    return value if len(value) == len(pairs) else _Twice(pairs)
+
+
+def _integer(text: str) -> int | _Refused:
+    # Length first: Python takes quadratic time over long numbers, and refuses very long ones with another
+    # error.
+    if len(text) > _INTEGER_LENGTH_MAX or not -INTEGER_MAX <= int(text) <= INTEGER_MAX:
+        return _Refused(text)
+    return int(text)
+
+
+def _float(text: str) -> float | _Refused:
+    number = float(text)
+    return number if isfinite(number) else _Refused(text)
+
+
+def _check_read(parsed: Any, place: Place, depth: int) -> None:
+    kind = type(parsed)
+    if kind is _Refused:
+        raise InvalidPayload(f"{_clip(parsed)} is not a number we store ({at(place)})", hint=_INTEGER_HINT)
+    if kind is not dict and kind is not list and kind is not _Twice:
+        return
+    if depth == JSON_DEPTH_MAX:
+        raise InvalidPayload(f"{_TOO_DEEP} ({at(place)})")
+    if kind is list:
+        for index, item in enumerate(parsed):
+            _check_read(item, (place, index), depth + 1)
+        return
+    seen: set[str] = set()
+    for key, item in parsed if kind is _Twice else parsed.items():
+        if kind is _Twice and key in seen:
+            raise InvalidPayload(f"the key is there twice ({at((place, key))})")
+        seen.add(key)
+        _check_read(item, (place, key), depth + 1)
+
+
+# ── explaining ────────────────────────────────────────────────────────────────────────────────────
+
+
+def is_plain_enum(item: object) -> bool:
+    """Whether this is a member of a StrEnum or IntEnum, which equals what msgspec writes for it."""
+    if not isinstance(item, str | int) or not isinstance(item, Enum):
+        return False
+    value = item.value
+    return type(value) is str or (type(value) is int and -INTEGER_MAX <= value <= INTEGER_MAX)
+
+
+def find_fault(value: Any, values_max: int) -> None:
+    """Raise for the first thing in document order that is not JSON we store.
+
+    Returns without an error if there is none among the first `values_max` values: a small object that
+    contains itself many times over has more places than anybody can visit.
+    """
+    _find_fault(value, None, 0, [values_max])
+
+
+def _find_fault(value: Any, place: Place, depth: int, left: list[int]) -> None:
+    left[0] -= 1
+    if left[0] < 0:
+        return
+    kind = type(value)
+    if kind is float and not isfinite(value):
+        raise InvalidPayload(f"{value} is not a number we store ({at(place)})")
+    if kind is int and not -INTEGER_MAX <= value <= INTEGER_MAX:
+        raise InvalidPayload(
+            f"an integer of {value.bit_length()} bits is not a number we store ({at(place)})",
+            hint=_INTEGER_HINT,
+        )
+    if kind in (str, int, float, bool, type(None)) or is_plain_enum(value):
+        return
+    if kind not in (dict, list, tuple):
+        raise InvalidPayload(
+            f"{kind.__module__}.{kind.__qualname__} is not a JSON type ({at(place)})", hint=_TYPES_HINT
+        )
+    if depth == JSON_DEPTH_MAX:
+        raise InvalidPayload(f"{_TOO_DEEP} ({at(place)})")
+    for key, item in value.items() if kind is dict else enumerate(value):
+        if kind is dict and not isinstance(key, str):
+            raise InvalidPayload(f"a key is {type(key).__qualname__}, not text ({at(place)})")
+        _find_fault(item, (place, key), depth + 1, left)
+
+
+def at(place: Place) -> str:
+    """Return "at " and the JSON pointer (RFC 6901) of a place, printable and short enough to read."""
+    keys: list[str] = []
+    while place is not None:
+        place, key = place
+        keys.append(f"{key}".replace("~", "~0").replace("/", "~1"))
+    return f"at {_clip('/'.join(['', *reversed(keys)]))}" if keys else "at the top"
+
+
+def _clip(text: str) -> str:
+    shown = text if len(text) <= _SHOWN_MAX else text[:_SHOWN_MAX] + "…"
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in shown)

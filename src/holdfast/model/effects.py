@@ -1,0 +1,173 @@
+"""What recovery may do with a call that was cut off: the whole rule, as one function.
+
+A crash leaves *nothing*, *intent only*, or *intent and result*. From "intent only" nobody can tell whether the effect
+happened: the record that would say so is exactly the one that was not written. So the answer does not come from
+looking harder at our own disk. It comes from what the author declared:
+
+    read_only    run it again; the recorded answer wins
+    idempotent   send it again under the same key, while the receiver still remembers keys
+    verifiable   wait until no sleeping worker can still send, then ask the receiver
+    unsafe       stop, and ask a person
+
+`recover` never guesses: every branch that cannot *know* ends in ASK.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from holdfast.errors import InvalidSetting
+
+
+class Effect(StrEnum):
+    READ_ONLY = "read_only"
+    IDEMPOTENT = "idempotent"
+    VERIFIABLE = "verifiable"
+    UNSAFE = "unsafe"
+
+
+class CallStatus(StrEnum):
+    """A row of the ledger. `prepared` is an intent without an outcome."""
+
+    PREPARED = "prepared"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    UNCERTAIN = "uncertain"
+    ABANDONED = "abandoned_on_resume"
+    SKIPPED = "skipped"
+
+
+class Outcome(StrEnum):
+    """What a call came to. `refused`: the receiver certainly did nothing. `ambiguous`: everything else."""
+
+    SUCCEEDED = "succeeded"
+    REFUSED = "refused"
+    AMBIGUOUS = "ambiguous"
+
+
+class Answer(StrEnum):
+    """What a probe said. A probe that fails or times out has said `cannot_tell`."""
+
+    HAPPENED = "happened"
+    NOT_HAPPENED = "not_happened"
+    CANNOT_TELL = "cannot_tell"
+
+
+class Recovery(StrEnum):
+    RUN = "run"
+    RESEND = "resend"
+    WAIT = "wait"
+    PROBE = "probe"
+    ADOPT = "adopt"
+    ASK = "ask"
+    USE_RECORD = "use_record"
+    NEW_GENERATION = "new_generation"
+
+
+SETTLED: Final = frozenset(
+    {CallStatus.SUCCEEDED, CallStatus.FAILED, CallStatus.ABANDONED, CallStatus.SKIPPED}
+)
+
+CALL_MOVES: Final[dict[CallStatus | None, frozenset[CallStatus]]] = {
+    None: frozenset({CallStatus.PREPARED, CallStatus.SUCCEEDED, CallStatus.FAILED}),
+    CallStatus.PREPARED: frozenset(
+        {
+            CallStatus.PREPARED,
+            CallStatus.SUCCEEDED,
+            CallStatus.FAILED,
+            CallStatus.UNCERTAIN,
+            CallStatus.ABANDONED,
+            CallStatus.SKIPPED,
+        }
+    ),
+    CallStatus.UNCERTAIN: frozenset(
+        {
+            CallStatus.PREPARED,
+            CallStatus.SUCCEEDED,
+            CallStatus.FAILED,
+            CallStatus.ABANDONED,
+            CallStatus.SKIPPED,
+        }
+    ),
+    CallStatus.SUCCEEDED: frozenset(),
+    CallStatus.FAILED: frozenset(),
+    CallStatus.ABANDONED: frozenset(),
+    CallStatus.SKIPPED: frozenset(),
+}
+"""Ledger status → what may follow. A settled row never changes: a new try is a new generation, a new row."""
+
+KEY_LIFETIME_USED_PERCENT: Final = 80
+"""A key is trusted for this part of the receiver's memory; the rest is margin for clocks and slow requests."""
+
+NAMES_ELSEWHERE: Final = {"external": Effect.UNSAFE, "local": Effect.VERIFIABLE, "memory": Effect.IDEMPOTENT}
+
+
+class CutOff(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything recovery knows about a call whose intent is durable."""
+
+    effect: Effect
+    status: CallStatus
+    key_age_us: int = 0
+    key_lifetime_us: int | None = None
+    has_probe: bool = False
+    quiet: bool = False
+    answer: Answer | None = None
+
+
+def recover(call: CutOff) -> Recovery:
+    """What may be done now.
+
+    WAIT means: not yet, the one who held the job before might still send. NEW_GENERATION means: this row is closed and
+    has no result to use; a new try is a new row under a new key. What is `uncertain` stays so, whatever its class and
+    however much time passes, until a probe gives an answer; only HAPPENED and NOT_HAPPENED are one.
+    """
+    if call.status is CallStatus.ABANDONED:
+        return Recovery.NEW_GENERATION
+    if call.status in SETTLED:
+        return Recovery.USE_RECORD
+    if call.status is CallStatus.UNCERTAIN:
+        return Recovery.ASK if call.answer is None else _by_probe(call)
+    if call.effect is Effect.READ_ONLY:
+        return Recovery.RUN
+    if call.effect is Effect.IDEMPOTENT and _key_is_remembered(call):
+        return Recovery.RESEND
+    return _by_probe(call)
+
+
+def _key_is_remembered(call: CutOff) -> bool:
+    """A key from the future says that a clock was set back: its age is then not known."""
+    if call.key_lifetime_us is None:
+        return True
+    return 0 <= call.key_age_us * 100 <= call.key_lifetime_us * KEY_LIFETIME_USED_PERCENT
+
+
+def _by_probe(call: CutOff) -> Recovery:
+    if call.effect not in {Effect.IDEMPOTENT, Effect.VERIFIABLE} or not call.has_probe:
+        return Recovery.ASK
+    if not call.quiet:
+        return Recovery.WAIT
+    match call.answer:
+        case None:
+            return Recovery.PROBE
+        case Answer.HAPPENED:
+            return Recovery.ADOPT
+        case Answer.NOT_HAPPENED:
+            return Recovery.RESEND
+        case Answer.CANNOT_TELL:
+            return Recovery.ASK
+
+
+def parse_effect(text: str | None) -> Effect:
+    """The declared class; nothing declared is `unsafe`, because silence must never repeat a side effect."""
+    if text is None:
+        return Effect.UNSAFE
+    try:
+        return NAMES_ELSEWHERE.get(text) or Effect(text)
+    except ValueError:
+        msg = f"{text!r} is not a side-effect class"
+        raise InvalidSetting(
+            msg, hint=f"Declare one of {', '.join(Effect)}; nothing declared is unsafe."
+        ) from None

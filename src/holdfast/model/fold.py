@@ -1,0 +1,251 @@
+"""A journal, read: `fold(events)` is the job.
+
+Nothing about a job is kept that cannot be computed again from its events; the rows beside the journal (head, ledger)
+are this fold, kept up to date by the same transaction that appends. `verify` recomputes it and compares.
+
+`step` is the whole machine: it takes what is known and one more fact, and either knows more or says why the journal may
+not continue like that. It never raises on a journal that Holdfast wrote; `Ungrammatical` therefore always means damage,
+a forged journal, or a bug.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from holdfast.model import events as e
+from holdfast.model.effects import CALL_MOVES, CallStatus, Outcome
+from holdfast.model.states import TERMINAL, Status, WaitReason, move
+
+
+class Ungrammatical(ValueError):
+    """The journal says something that cannot follow from what it said before."""
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A tool call as the journal tells it: one per step key and generation."""
+
+    tool: str
+    effect: str
+    status: CallStatus
+    key: str
+    args_digest: str
+    attempt: int
+    intent_seq: int
+
+
+class Job(msgspec.Struct):
+    """What a journal amounts to. Filled in place by `step`; treat it as read-only elsewhere."""
+
+    status: Status | None = None
+    wait_reason: WaitReason | None = None
+    wake_at: int | None = None
+    kind: str = ""
+    session_id: str | None = None
+    seq: int = 0
+    fence: int = 0
+    claims: int = 0
+    takeovers: int = 0
+    commits: int = 0
+    mail_seq: int = 0
+    cancel_requested: bool = False
+    calls: dict[tuple[str, int], Call] = msgspec.field(default_factory=dict)
+    steps: set[str] = msgspec.field(default_factory=set)
+    replies: dict[str, bool] = msgspec.field(default_factory=dict)
+    plans: set[str] = msgspec.field(default_factory=set)
+    nodes: dict[tuple[str, str], str] = msgspec.field(default_factory=dict)
+    timers: dict[str, int] = msgspec.field(default_factory=dict)
+    children: dict[str, str] = msgspec.field(default_factory=dict)
+    output: e.Json = None
+    error: e.Json = None
+
+    @property
+    def over(self) -> bool:
+        return self.status in TERMINAL
+
+
+def fold(events: Iterable[tuple[int, int, e.Event]]) -> Job:
+    """The job after these (seq, fence, event) facts."""
+    job = Job()
+    for seq, fence, event in events:
+        step(job, seq, fence, event)
+    return job
+
+
+def step(job: Job, seq: int, fence: int, event: e.Event) -> None:
+    """Take one more fact into account, or raise Ungrammatical and leave the job as it was."""
+    if seq != job.seq + 1:
+        raise Ungrammatical(f"event {seq} follows event {job.seq}")
+    if fence < job.fence:
+        raise Ungrammatical(f"fence fell from {job.fence} to {fence} at event {seq}")
+    if fence == job.fence and event.type == e.JobClaimed.type:
+        raise Ungrammatical(f"the claim at event {seq} did not raise the fence {fence}")
+    status = move(job.status, event.type)
+    if status is None:
+        raise Ungrammatical(f"{event.type} at event {seq} cannot follow status {job.status}")
+    _take(job, seq, event)
+    if status is not Status.WAITING:
+        job.wait_reason, job.wake_at = None, None
+    if status in TERMINAL:
+        job.timers.clear()
+    job.status, job.seq, job.fence = status, seq, fence
+
+
+def _take(job: Job, seq: int, event: e.Event) -> None:
+    match event:
+        case e.JobCreated():
+            job.kind, job.session_id = event.kind, event.session_id
+        case e.JobClaimed():
+            job.claims += 1
+            job.takeovers = job.takeovers + 1 if event.takeover else job.takeovers
+        case e.JobWaiting():
+            job.wait_reason, job.wake_at = _reason(event.reason, seq), event.wake_at
+            job.mail_seq = max(job.mail_seq, event.mail_seq)
+        case e.JobParked():
+            job.wait_reason, job.wake_at = WaitReason.DRIFT, None
+        case e.JobDeadLettered():
+            job.wait_reason, job.wake_at = WaitReason.DEAD_LETTER, None
+        case e.JobRequeued():
+            job.takeovers = 0
+        case e.JobCompleted() | e.JobFailed() if job.cancel_requested:
+            raise Ungrammatical(f"{event.type} at event {seq} after the cancel")
+        case e.JobCompleted():
+            job.output = event.output
+        case e.JobFailed():
+            job.error = event.error
+        case e.CancelRequested():
+            job.cancel_requested = True
+            job.mail_seq = max(job.mail_seq, event.mail_seq)
+        case _:
+            _take_inner(job, seq, event)
+
+
+def _take_inner(job: Job, seq: int, event: e.Event) -> None:
+    """Facts that happen inside a running job and do not move it."""
+    match event:
+        case e.StepFinished():
+            if event.step_key in job.steps:
+                raise Ungrammatical(f"step {event.step_key} finished twice, again at event {seq}")
+            job.steps.add(event.step_key)
+            job.takeovers = 0
+        case e.LlmRequested():
+            if job.replies.setdefault(event.step_key, False):
+                raise Ungrammatical(f"model call {event.step_key} requested at event {seq} after its reply")
+        case e.LlmResponded():
+            if job.replies.get(event.step_key) is not False:
+                raise Ungrammatical(
+                    f"reply {event.step_key} at event {seq} was not asked for, or is a second one"
+                )
+            job.replies[event.step_key] = True
+            job.takeovers = 0
+        case e.PlanGenerated():
+            if event.plan_id in job.plans:
+                raise Ungrammatical(f"plan {event.plan_id} generated twice, again at event {seq}")
+            job.plans.add(event.plan_id)
+        case e.NodeStarted() | e.NodeFinished():
+            _visit(job, seq, event)
+        case e.ToolCalled():
+            _intend(job, seq, event)
+        case e.ToolReturned():
+            _settle(job, seq, event.step_key, event.generation, CallStatus.SUCCEEDED)
+            job.takeovers = 0
+        case e.ToolFailed():
+            _settle(job, seq, event.step_key, event.generation, CallStatus.FAILED)
+            job.takeovers = 0
+        case e.ToolUncertain():
+            _settle(job, seq, event.step_key, event.generation, CallStatus.UNCERTAIN)
+        case e.ToolReconciled():
+            _settle(job, seq, event.step_key, event.generation, _decided(event.decision, seq))
+        case e.CheckpointSaved() | e.TurnCommitted():
+            if event.ordinal != job.commits + 1:
+                raise Ungrammatical(f"commit {event.ordinal} follows commit {job.commits} at event {seq}")
+            job.commits = event.ordinal
+        case e.TimerSet():
+            job.timers[event.step_key] = event.due_at
+        case e.TimerFired():
+            if job.timers.pop(event.step_key, None) is None:
+                raise Ungrammatical(f"timer {event.step_key} fired at event {seq} without being set")
+        case e.ChildStarted():
+            job.children[event.step_key] = event.child_job_id
+        case e.ChildFinished():
+            if job.children.get(event.step_key) != event.child_job_id:
+                raise Ungrammatical(
+                    f"child {event.child_job_id} finished at event {seq} without being started"
+                )
+        case e.SignalReceived() | e.ApprovalDecided():
+            job.mail_seq = max(job.mail_seq, event.mail_seq)
+        case _:
+            pass
+
+
+_DECISIONS = {
+    "happened": CallStatus.SUCCEEDED,
+    "not_happened": CallStatus.ABANDONED,
+    "skip": CallStatus.SKIPPED,
+    "fail": CallStatus.FAILED,
+    "relaunch": CallStatus.ABANDONED,
+}
+
+STARTED = "started"
+
+
+def _reason(text: str, seq: int) -> WaitReason:
+    try:
+        return WaitReason(text)
+    except ValueError:
+        raise Ungrammatical(f"the job waits for {text!r} at event {seq}, which is no reason") from None
+
+
+def _decided(decision: str, seq: int) -> CallStatus:
+    if decision not in _DECISIONS:
+        raise Ungrammatical(f"a call was reconciled as {decision!r} at event {seq}, which is no decision")
+    return _DECISIONS[decision]
+
+
+def _visit(job: Job, seq: int, event: e.NodeStarted | e.NodeFinished) -> None:
+    """A node may start again after a crash or a failure, never after it succeeded; it finishes once per start."""
+    place = (event.plan_id, event.node)
+    before = job.nodes.get(place)
+    if event.plan_id not in job.plans:
+        raise Ungrammatical(
+            f"{event.type} at event {seq} is of plan {event.plan_id}, which was not generated"
+        )
+    if isinstance(event, e.NodeStarted):
+        if before == Outcome.SUCCEEDED:
+            raise Ungrammatical(f"node {place} started at event {seq} after it had succeeded")
+        job.nodes[place] = STARTED
+    else:
+        if before != STARTED:
+            raise Ungrammatical(f"node {place} finished at event {seq} without being started")
+        job.nodes[place] = event.outcome
+
+
+def _intend(job: Job, seq: int, event: e.ToolCalled) -> None:
+    if job.cancel_requested:
+        raise Ungrammatical(f"an intent at event {seq} after the cancel")
+    place = (event.step_key, event.generation)
+    before = job.calls.get(place)
+    _check_call(before, CallStatus.PREPARED, seq, place)
+    made_with = (event.tool, event.effect, event.key, event.args_digest)
+    if before is not None and (before.tool, before.effect, before.key, before.args_digest) != made_with:
+        raise Ungrammatical(f"call {place} changed its tool, class, key or arguments at event {seq}")
+    intent_seq = seq if before is None else before.intent_seq
+    job.calls[place] = Call(
+        event.tool, event.effect, CallStatus.PREPARED, event.key, event.args_digest, event.attempt, intent_seq
+    )
+
+
+def _settle(job: Job, seq: int, step_key: str, generation: int, status: CallStatus) -> None:
+    place = (step_key, generation)
+    call = job.calls.get(place)
+    if call is None:
+        raise Ungrammatical(f"call {place} has an outcome at event {seq} and no intent")
+    _check_call(call, status, seq, place)
+    job.calls[place] = msgspec.structs.replace(call, status=status)
+
+
+def _check_call(before: Call | None, after: CallStatus, seq: int, place: tuple[str, int]) -> None:
+    status = None if before is None else before.status
+    if after not in CALL_MOVES[status]:
+        raise Ungrammatical(f"call {place} cannot go from {status} to {after} at event {seq}")

@@ -1,0 +1,190 @@
+"""Which inputs a turn may take, and in which company: pure rules over a session's queue.
+
+A batch says when it may be delivered and whether it wants a turn for itself. A claim takes the earliest ready work and
+never reaches past it:
+
+    candidates   queued, available, and not under a live claim; in enqueue order
+    the gate     inside a running turn, a head that waits for the turn's commit stops everything behind it
+    exclusive    the head alone
+    join         the head and the batches directly behind it with the same delivery and merge key, up to the limit
+
+Batches that are not available yet, or that somebody else holds, are stepped over; a ready head that the gate forbids is
+not. An exact claim names the batches it expects and succeeds only if they are precisely what this rule would take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.errors import InvalidPayload
+from holdfast.model.ids import check_integer, check_name
+
+
+class Delivery(StrEnum):
+    EARLIEST_SAFE_BOUNDARY = "earliest_safe_boundary"
+    AFTER_CURRENT_TURN_COMMIT = "after_current_turn_commit"
+
+
+class SlotPolicy(StrEnum):
+    EXCLUSIVE = "exclusive"
+    JOIN = "join"
+
+
+class Boundary(StrEnum):
+    """Where the claimer stands: between turns, or at a safe point inside one."""
+
+    IDLE = "idle"
+    ACTIVE_TURN_CHECKPOINT = "active_turn_checkpoint"
+
+
+class BatchState(StrEnum):
+    QUEUED = "queued"
+    COMPLETED = "completed"
+    CANCELLED = "cancelled"
+
+
+NEVER: Final = "never"
+BY_PAYLOAD: Final = "payload"
+_GROUP: Final = "group:"
+
+
+def group(name: str) -> str:
+    """The merge key of a named group: batches of one group may share a turn."""
+    return _GROUP + check_name(name, "merge group")
+
+
+class ItemDraft(msgspec.Struct, frozen=True):
+    kind: str
+    payload: Any
+
+
+class BatchDraft(msgspec.Struct, frozen=True, kw_only=True):
+    """What a sender wants delivered. `batch_id` is the sender's, so that a repeated send is recognised."""
+
+    session_id: str
+    items: tuple[ItemDraft, ...]
+    delivery: Delivery = Delivery.EARLIEST_SAFE_BOUNDARY
+    slot: SlotPolicy = SlotPolicy.EXCLUSIVE
+    merge_key: str = NEVER
+    source_key: str | None = None
+    available_at: int = 0
+    batch_id: str | None = None
+    job_id: str | None = None
+
+
+class Item(msgspec.Struct, frozen=True):
+    item_id: str
+    kind: str
+    payload: Any
+
+
+class Batch(msgspec.Struct, frozen=True, kw_only=True):
+    """A unit of input as it is stored. A settled batch keeps its row (the receipt) and drops its items."""
+
+    batch_id: str
+    session_id: str
+    enqueue_seq: int
+    delivery: Delivery
+    slot: SlotPolicy
+    merge_key: str
+    source_key: str | None
+    available_at: int
+    enqueued_at: int
+    state: BatchState
+    items: tuple[Item, ...]
+    job_id: str | None = None
+    settled_by: str | None = None
+
+
+class Completion(msgspec.Struct, frozen=True):
+    """What a turn commit shows to prove that its inputs are still its own."""
+
+    claim_id: str
+    token: str
+    batch_ids: tuple[str, ...]
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """A leased hold on batches. The token proves ownership; the clock only decides when others may take over."""
+
+    claim_id: str
+    session_id: str
+    owner: str
+    token: str
+    fence: int
+    claimed_at: int
+    expires_at: int
+    batches: tuple[Batch, ...]
+
+    def completion(self) -> Completion:
+        return Completion(self.claim_id, self.token, tuple(batch.batch_id for batch in self.batches))
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """The little of a ready batch that the rule looks at."""
+
+    batch_id: str
+    enqueue_seq: int
+    delivery: Delivery
+    slot: SlotPolicy
+    merge_key: str
+    claim_fence: int
+
+
+def takeable(candidates: Sequence[Candidate], boundary: Boundary, max_batches: int) -> tuple[Candidate, ...]:
+    """The candidates (in enqueue order) that one claim at this boundary takes; empty when it must not take any."""
+    if not candidates or max_batches < 1:
+        return ()
+    head = candidates[0]
+    if boundary is Boundary.ACTIVE_TURN_CHECKPOINT and head.delivery is Delivery.AFTER_CURRENT_TURN_COMMIT:
+        return ()
+    if head.slot is SlotPolicy.EXCLUSIVE:
+        return (head,)
+    company = [head]
+    for candidate in candidates[1:max_batches]:
+        if not _may_join(head, candidate):
+            break
+        company.append(candidate)
+    return tuple(company)
+
+
+def _may_join(head: Candidate, other: Candidate) -> bool:
+    """Two never-merge joins have equal keys and do join: the key separates groups, it does not forbid company."""
+    return (
+        other.slot is SlotPolicy.JOIN
+        and other.delivery is head.delivery
+        and other.merge_key == head.merge_key
+    )
+
+
+def claim_id(head_batch_id: str, fence: int) -> str:
+    """Names a claim by its first batch and that batch's fence: the same hold never has two names."""
+    return f"{head_batch_id}.{fence}"
+
+
+def check_draft(draft: BatchDraft) -> BatchDraft:
+    """The draft, or an error that says what to change."""
+    check_name(draft.session_id, "session id")
+    for what, value in (
+        ("source key", draft.source_key),
+        ("batch id", draft.batch_id),
+        ("job id", draft.job_id),
+    ):
+        if value is not None:
+            check_name(value, what)
+    check_integer(draft.available_at, "available_at")
+    if not draft.items:
+        msg = "a batch needs at least one item"
+        raise InvalidPayload(msg, hint="Put the message into `items`.")
+    for item in draft.items:
+        check_name(item.kind, "item kind")
+    if draft.merge_key.startswith(_GROUP):
+        check_name(draft.merge_key.removeprefix(_GROUP), "merge group")
+    elif draft.merge_key not in {NEVER, BY_PAYLOAD}:
+        msg = f"merge key {draft.merge_key!r} is not never, payload or group:NAME"
+        raise InvalidPayload(msg, hint="Use holdfast.model.inbox.group('name').")
+    return draft

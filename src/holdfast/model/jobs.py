@@ -1,0 +1,150 @@
+"""A job from outside: what one submits, its head, its record.
+
+Input and output are not here. The input is the first event of the journal and the output is the last, so there is one
+place to read them and nothing to keep in step.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.errors import InvalidPayload
+from holdfast.model import canonical
+from holdfast.model.events import Head, JobCreated
+from holdfast.model.ids import check_integer, check_name
+from holdfast.model.limits import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN
+from holdfast.model.states import Slot, Status, WaitReason
+
+DEFAULT_NAMESPACE: Final = "default"
+DEFAULT_QUEUE: Final = "default"
+
+
+class JobDraft(msgspec.Struct, frozen=True, kw_only=True):
+    """A request for a job. With a `request_key` it can be sent any number of times and makes one job."""
+
+    kind: str
+    input: Any = None
+    namespace: str = DEFAULT_NAMESPACE
+    queue: str = DEFAULT_QUEUE
+    priority: int = PRIORITY_DEFAULT
+    request_key: str | None = None
+    parent_job_id: str | None = None
+    parent_step_key: str | None = None
+    session_id: str | None = None
+    ready_at: int = 0
+    job_id: str | None = None
+    code_version: str | None = None
+    python_version: str | None = None
+
+
+class Submitted(msgspec.Struct, frozen=True):
+    """`created` is False when this request had been accepted before; the id is that first job's."""
+
+    job_id: str
+    created: bool
+
+
+class JobHead(msgspec.Struct, frozen=True):
+    """The narrow row that every append checks and moves. Field order is the order of its columns."""
+
+    job_id: str
+    namespace: str
+    queue: str
+    kind: str
+    priority: int
+    status: Status
+    wait_reason: WaitReason | None
+    wake_at: int | None
+    ready_at: int
+    session_id: str | None
+    session_slot: Slot | None
+    head_seq: int
+    head_hash: bytes
+    fence: int
+    lease_token: str
+    lease_owner: str
+    lease_boot: str
+    lease_expires_at: int
+    mail_seq: int
+    attempts: int
+    takeovers: int
+
+    @property
+    def head(self) -> Head:
+        return Head(self.head_seq, self.head_hash)
+
+
+class JobRecord(msgspec.Struct, frozen=True):
+    """Who asked for the job and how it is going; the journal has the rest."""
+
+    job_id: str
+    namespace: str
+    kind: str
+    queue: str
+    priority: int
+    request_key: str | None
+    parent_job_id: str | None
+    parent_step_key: str | None
+    session_id: str | None
+    created_at: int
+    status: Status
+    wait_reason: WaitReason | None
+    head_seq: int
+
+
+class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which jobs to list; None means any."""
+
+    namespace: str | None = None
+    status: Status | None = None
+    wait_reason: WaitReason | None = None
+    kind: str | None = None
+    session_id: str | None = None
+    parent_job_id: str | None = None
+
+
+def check_draft(draft: JobDraft) -> JobDraft:
+    """The draft, or an error that says what to change."""
+    check_name(draft.kind, "kind")
+    check_name(draft.namespace, "namespace")
+    check_name(draft.queue, "queue")
+    for what, value in (
+        ("request key", draft.request_key),
+        ("session id", draft.session_id),
+        ("job id", draft.job_id),
+        ("parent job id", draft.parent_job_id),
+    ):
+        if value is not None:
+            check_name(value, what)
+    check_integer(draft.ready_at, "ready_at")
+    if draft.job_id is not None and draft.job_id == draft.parent_job_id:
+        msg = f"job {draft.job_id!r} would be its own parent"
+        raise InvalidPayload(msg, hint="Give the child an id of its own.")
+    if not PRIORITY_MIN <= draft.priority <= PRIORITY_MAX:
+        msg = f"priority {draft.priority} is outside {PRIORITY_MIN} to {PRIORITY_MAX}"
+        raise InvalidPayload(msg, hint="Use 1 (last) to 10 (first); 5 is the default.")
+    return draft
+
+
+def request_digest(draft: JobDraft) -> bytes:
+    """What makes two requests the same request: what is asked for, not when or under which generated id."""
+    asked = [draft.kind, draft.input, draft.queue, draft.priority, draft.parent_job_id, draft.session_id]
+    return canonical.digest(canonical.encode(asked))
+
+
+def created_event(draft: JobDraft) -> JobCreated:
+    """The first line of the job's journal."""
+    return JobCreated(
+        kind=draft.kind,
+        input=draft.input,
+        queue=draft.queue,
+        priority=draft.priority,
+        request_key=draft.request_key,
+        parent_job_id=draft.parent_job_id,
+        parent_step_key=draft.parent_step_key,
+        session_id=draft.session_id,
+        code_version=draft.code_version,
+        python_version=draft.python_version,
+    )

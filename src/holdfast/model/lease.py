@@ -1,0 +1,81 @@
+"""The right to drive a job: who may claim, who may write, when to stop.
+
+The clock decides who may *claim*; the fence decides who may *write*. No rule below lets a clock decide a write.
+
+A fence is one integer whose upper bits are the store's epoch. Restoring a backup starts a new epoch, so every fence
+handed out before it is smaller than every fence after it, and a worker that slept through the restore stays refused.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from holdfast.model.instants import SECOND
+from holdfast.model.states import Status
+
+FENCES_PER_EPOCH: Final = 2**32
+"""Leaves 2**21 epochs below 2**53, so that a fence survives a trip through JavaScript."""
+
+LEASE_TTL_US: Final = 30 * SECOND
+RENEW_EVERY_US: Final = 10 * SECOND
+STOP_AHEAD_US: Final = 5 * SECOND
+"""A holder fires nothing in the last seconds of its lease, measured on its own monotonic clock from before it asked."""
+
+TAKEOVERS_MAX: Final = 3
+FAILED_ATTEMPTS_MAX: Final = 3
+AGE_TURN_EVERY: Final = 8
+"""Every eighth claim goes by age alone: the lowest priority waits long, never for ever."""
+
+
+class Grant(msgspec.Struct, frozen=True):
+    """A claimed job, as the holder needs it: what it may write with, and where its history ends."""
+
+    job_id: str
+    namespace: str
+    kind: str
+    queue: str
+    session_id: str | None
+    fence: int
+    lease_token: str
+    head_seq: int
+    head_hash: bytes
+    mail_seq: int
+    attempts: int
+    takeovers: int
+    takeover: bool
+    lease_expires_at: int
+
+
+def floor(epoch: int) -> int:
+    """The smallest fence of an epoch."""
+    return epoch * FENCES_PER_EPOCH
+
+
+def epoch_of(fence: int) -> int:
+    return fence // FENCES_PER_EPOCH
+
+
+def is_live(status: Status, expires_at: int, boot: str, *, tick: int, this_boot: str) -> bool:
+    """Whether somebody may still be driving the job.
+
+    `tick` is the lease clock: the database server's, or, for a file on one host, the time since that host booted. A
+    lease of another boot is over whatever its numbers say: its process cannot have survived.
+    """
+    return status is Status.RUNNING and boot == this_boot and expires_at > tick
+
+
+def may_fire(*, asked_at: int, now: int, ttl_us: int, stop_ahead_us: int = STOP_AHEAD_US) -> bool:
+    """Whether a holder may still start something, by its own monotonic clock."""
+    return now < asked_at + ttl_us - stop_ahead_us
+
+
+def is_poison(*, takeovers: int, failed_attempts: int) -> bool:
+    """Whether the job has used up its tries: it kills its workers, or it keeps failing."""
+    return takeovers >= TAKEOVERS_MAX or failed_attempts >= FAILED_ATTEMPTS_MAX
+
+
+def by_age(nth_claim: int) -> bool:
+    """Whether this claim takes the oldest job instead of the most important one."""
+    return nth_claim % AGE_TURN_EVERY == AGE_TURN_EVERY - 1

@@ -1,0 +1,95 @@
+"""Every bound Holdfast keeps, in one place, so that nothing grows without somebody having decided how far.
+
+A limit is a promise in two directions: below it things work, above it you get a typed error before anything
+is written. Units come last in each name. Raising a limit is easy; lowering one breaks stored data, so each
+starts low.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+
+# ── payloads ──────────────────────────────────────────────────────────────────────────────────────
+
+# Above this a payload is stored once as a blob and referred to by digest. Small enough that a row of the
+# journal stays within a few database pages, large enough that an ordinary tool result never pays for a second
+# row.
+PAYLOAD_INLINE_BYTES: Final = 8 * KIB
+
+# One canonical JSON document: an argument list, a result, a state. The same as the largest request body, so
+# whatever the API lets in can be stored. Anything larger is a file, and files are attachments.
+JSON_BYTES_MAX: Final = 1 * MIB
+
+# One blob or attachment. It must fit in memory several times over on a small machine: sent, hashed, stored.
+BLOB_BYTES_MAX: Final = 64 * MIB
+
+# Nesting. Far below the recursion limit of every parser that will ever read our exports.
+JSON_DEPTH_MAX: Final = 64
+
+# Integers. What a 64-bit column, a Go agent and a Rust tool can all hold; symmetric, so that negating stays
+# inside.
+INTEGER_MAX: Final = 2**63 - 1
+
+# ── names ─────────────────────────────────────────────────────────────────────────────────────────
+
+# Ids and keys people choose, in characters. Several of them together still fit in one index entry.
+NAME_LENGTH_MAX: Final = 200
+
+# A page cursor in characters. Holds three names of the longest kind and stays far below the header limit.
+CURSOR_LENGTH_MAX: Final = 4096
+
+# ── one job ───────────────────────────────────────────────────────────────────────────────────────
+
+# Steps of one job between commits of its state. Replay walks all of them, so this bounds the time to resume.
+JOB_STEPS_MAX: Final = 10_000
+
+# Bytes of one job's journal, blobs not counted. Beyond it the job continues in a linked job.
+JOURNAL_BYTES_MAX: Final = 50 * MIB
+
+# Events in one append, and their bytes. An append is one transaction; a longer one would hold the writer's
+# lock while hundreds of other jobs wait for theirs.
+EVENTS_PER_APPEND_MAX: Final = 512
+APPEND_BYTES_MAX: Final = 4 * MIB
+
+# Nodes of one plan. A planner that writes more than this is looping.
+PLAN_NODES_MAX: Final = 1_000
+
+# Pieces of evidence on one checkpoint; each is verified on every resume.
+EVIDENCE_PER_PACK_MAX: Final = 100
+
+# Priorities, larger first. Ten steps: enough to rank, too few to encode a schedule in.
+PRIORITY_MIN: Final = 1
+PRIORITY_MAX: Final = 10
+PRIORITY_DEFAULT: Final = 5
+
+# Total attempts of a job or a call unless its author says otherwise, and the most that anybody may ask for.
+ATTEMPTS_DEFAULT: Final = 3
+ATTEMPTS_MAX: Final = 1_000
+
+# ── time ──────────────────────────────────────────────────────────────────────────────────────────
+
+# 9999-12-31T23:59:59.999999Z, the last instant that ISO 8601 can write with four digits for the year.
+INSTANT_US_MAX: Final = 253_402_300_799_999_999
+
+# A century. A longer sleep or timeout is a mistake in a unit, not a wish.
+DURATION_US_MAX: Final = 36_525 * 86_400 * 1_000_000
+
+# The longest Retry-After that we believe. A server that says "in ten years" must not park a job for ten
+# years.
+RETRY_AFTER_US_MAX: Final = 86_400 * 1_000_000
+
+# ── the wire ──────────────────────────────────────────────────────────────────────────────────────
+
+BODY_BYTES_MAX: Final = JSON_BYTES_MAX
+HEADER_BYTES_MAX: Final = 16 * KIB
+
+# Rows in one answer. A reader that wants more asks for the next page.
+EVENTS_PER_PAGE_MAX: Final = 1_000
+ROWS_PER_PAGE_MAX: Final = 1_000
+ROWS_PER_PAGE_DEFAULT: Final = 100
+
+# Open event streams per API key. Each holds a connection and a cursor.
+STREAMS_PER_KEY_MAX: Final = 100

@@ -1,0 +1,42 @@
+"""What anybody but the holder may say to a job: a durable letter, never a write into its journal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from holdfast.model.states import MailKind
+
+
+class MailDraft(msgspec.Struct, frozen=True, kw_only=True):
+    """A letter to a job. `operation_id` is the sender's: the same one twice is one letter."""
+
+    job_id: str
+    kind: MailKind
+    operation_id: str
+    name: str = ""
+    body: Any = None
+    sender: str = ""
+
+
+class Mail(msgspec.Struct, frozen=True):
+    """A delivered letter, numbered per job from 1 without gaps."""
+
+    job_id: str
+    mail_seq: int
+    kind: MailKind
+    name: str
+    body: Any
+    sender: str
+    operation_id: str
+    sent_at: int
+
+
+class Sent(msgspec.Struct, frozen=True):
+    """Where the letter lies. `accepted` is False when the job is over: nobody will read it and nothing was stored."""
+
+    mail_seq: int
+    accepted: bool
+    woke: bool = False
+    repeated: bool = False

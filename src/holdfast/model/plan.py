@@ -1,0 +1,162 @@
+"""A plan: what to do in which order, written down once and never thought up again.
+
+A planner (a model or a person) names nodes; each calls one tool. A node waits for those in `after` and for
+those whose outputs its arguments refer to. The plan is recorded before its first node runs, so recovery
+continues with the same nodes in the same order whatever a model would answer today.
+
+`refs` says how arguments refer to outputs.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.errors import InvalidPlan
+from holdfast.model import canonical
+from holdfast.model.ids import check_name
+from holdfast.model.limits import PLAN_NODES_MAX
+from holdfast.model.refs import Ref, references, resolve, to_plain
+
+__all__ = ["Node", "Plan", "Ref", "references", "resolve"]
+
+_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One call of a tool. `args` may hold `Ref`s at any depth; it is copied, and kept as plain JSON."""
+
+    name: str
+    tool: str
+    args: Mapping[str, Any] = field(default_factory=dict)
+    after: Iterable[str] = ()
+
+    def __post_init__(self) -> None:
+        check_name(self.name, "node name")
+        check_name(self.tool, "tool name")
+        if isinstance(self.after, str):
+            raise InvalidPlan(f"`after` of node {self.name!r} is text", hint='Write a list: after=["fetch"].')
+        plain = canonical.decode(canonical.encode(to_plain(self.args)))
+        if not isinstance(plain, dict):
+            raise InvalidPlan(
+                f"`args` of node {self.name!r} is not an object", hint="Pass arguments by name."
+            )
+        object.__setattr__(self, "args", plain)
+        object.__setattr__(self, "after", tuple(check_name(name, "node name") for name in self.after))
+
+    @property
+    def waits_for(self) -> tuple[str, ...]:
+        """The nodes that must be done first, each once: `after`, then references as they appear."""
+        return tuple(dict.fromkeys((*self.after, *(ref.node for ref in references(self.args)))))
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A checked plan: names are unique, every reference names a node, nothing waits for itself.
+
+    Equal plans have equal digests; the digest covers the nodes as declared, their order included.
+    """
+
+    nodes: Iterable[Node]
+    digest: bytes = field(init=False, repr=False, compare=False)
+    _order: tuple[Node, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        nodes = tuple(self.nodes)
+        if len(nodes) > PLAN_NODES_MAX:
+            raise InvalidPlan(
+                f"{len(nodes):,} nodes, more than {PLAN_NODES_MAX:,}", hint="Split the plan into jobs."
+            )
+        object.__setattr__(self, "nodes", nodes)
+        object.__setattr__(self, "_order", _sort(nodes))
+        object.__setattr__(self, "digest", canonical.digest_of(self.to_json()))
+
+    @property
+    def plan_id(self) -> str:
+        """An id that follows from the content: the same plan, the same id."""
+        return f"plan_{self.digest.hex()[:32]}"
+
+    def order(self) -> tuple[Node, ...]:
+        """Return the nodes so that each comes after all it waits for, and otherwise as declared."""
+        return self._order
+
+    def ready(self, done: AbstractSet[str]) -> tuple[Node, ...]:
+        """Return the nodes that are not done and wait for nothing that is not done, in order."""
+        if unknown := done - {node.name for node in self._order}:
+            raise InvalidPlan(
+                f"{min(unknown)!r} is done but not in the plan", hint="This is the journal of another plan."
+            )
+        return tuple(node for node in self._order if node.name not in done and set(node.waits_for) <= done)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan as plain JSON, as `plan_generated` records it."""
+        nodes = [{"name": n.name, "tool": n.tool, "args": n.args, "after": list(n.after)} for n in self.nodes]
+        return {"version": _VERSION, "nodes": nodes}
+
+    @staticmethod
+    def from_json(value: object) -> Plan:
+        """Return the plan that `to_json` wrote, or a model did; unknown fields are refused."""
+        try:
+            document = msgspec.convert(value, _PlanDocument)
+        except msgspec.ValidationError as error:
+            raise InvalidPlan(f"not a plan: {error}") from None
+        if document.version != _VERSION:
+            raise InvalidPlan(f"plan version {document.version}; this code reads version {_VERSION}")
+        return Plan(tuple(Node(n.name, n.tool, n.args, n.after) for n in document.nodes))
+
+
+class _NodeDocument(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+    tool: str
+    args: dict[str, Any] = {}
+    after: list[str] = []
+
+
+class _PlanDocument(msgspec.Struct, forbid_unknown_fields=True):
+    nodes: list[_NodeDocument]
+    version: int = _VERSION
+
+
+def _sort(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+    """Order by dependency; among nodes that could come next, the one declared first does."""
+    place: dict[str, int] = {}
+    for index, node in enumerate(nodes):
+        if place.setdefault(node.name, index) != index:
+            raise InvalidPlan(f"two nodes are called {node.name!r}", hint="Give every node its own name.")
+    waits: list[set[int]] = []
+    frees: list[list[int]] = [[] for _ in nodes]
+    for index, node in enumerate(nodes):
+        for name in node.waits_for:
+            if name not in place:
+                raise InvalidPlan(f"node {node.name!r} refers to {name!r}, which is not in the plan")
+            frees[place[name]].append(index)
+        waits.append({place[name] for name in node.waits_for})
+    free = [index for index, waiting in enumerate(waits) if not waiting]
+    ordered = []
+    while free:
+        index = heapq.heappop(free)
+        ordered.append(nodes[index])
+        for freed in frees[index]:
+            waits[freed].discard(index)
+            if not waits[freed]:
+                heapq.heappush(free, freed)
+    if len(ordered) < len(nodes):
+        cycle = " → ".join(nodes[index].name for index in _find_cycle(waits))
+        raise InvalidPlan(f"the plan has a cycle: {cycle} (each waits for the next)")
+    return tuple(ordered)
+
+
+def _find_cycle(waits: list[set[int]]) -> list[int]:
+    """A cycle among nodes that never became free: following what each waits for must come round."""
+    trail = [next(index for index, waiting in enumerate(waits) if waiting)]
+    while True:
+        following = min(waits[trail[-1]])
+        if following in trail:
+            return [*trail[trail.index(following) :], following]
+        trail.append(following)

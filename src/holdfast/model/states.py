@@ -1,0 +1,181 @@
+"""What a job can be, what moves it, and what wakes it: as data.
+
+The journal is the truth and `fold` reads it; these tables say which words may follow which. A worker asks them before
+it writes, `verify` asks them afterwards, and the documentation draws its picture from them.
+
+                    ┌──────────────── job_requeued · job_released ───────────────┐
+                    ▼                                                            │
+    job_created ─▶ pending ──job_claimed──▶ running ──job_waiting · job_parked──▶ waiting ──job_claimed──▶ running
+                                              │         job_dead_lettered                │
+                                              └──▶ completed · failed · cancelled ◀──────┘ (by a short hold,
+                                                                                            also from pending)
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+from holdfast.errors import InvalidPayload
+
+
+class Status(StrEnum):
+    PENDING = "pending"
+    RUNNING = "running"
+    WAITING = "waiting"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class WaitReason(StrEnum):
+    """Why a waiting job waits. The reason decides what may wake it."""
+
+    TIMER = "timer"
+    SIGNAL = "signal"
+    APPROVAL = "approval"
+    RECONCILE = "reconcile"
+    CHILD = "child"
+    DRIFT = "drift"
+    BUDGET = "budget"
+    DEAD_LETTER = "dead_letter"
+    RESTORE_REVIEW = "restore_review"
+    JOINED = "joined"
+
+
+class MailKind(StrEnum):
+    """What anybody but the holder may say to a job."""
+
+    SIGNAL = "signal"
+    CANCEL = "cancel"
+    APPROVAL = "approval"
+    RECONCILE = "reconcile"
+    BUDGET = "budget"
+    CHILD = "child"
+    RESUME = "resume"
+
+
+class Slot(StrEnum):
+    """A session job either owns the session's turn or stands behind the one that does."""
+
+    LIVE = "live"
+    BEHIND = "behind"
+
+
+TERMINAL: Final = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED})
+
+HELD: Final = frozenset({WaitReason.DRIFT, WaitReason.DEAD_LETTER, WaitReason.RESTORE_REVIEW})
+"""Reasons that only a person ends: a stray signal must not start such a job again."""
+
+_UNHOLDING: Final = frozenset({MailKind.RESUME, MailKind.CANCEL})
+
+NOWHERE: Final = None
+MOVES: Final[dict[str, dict[Status | None, Status]]] = {
+    "job_created": {NOWHERE: Status.PENDING},
+    "job_claimed": {
+        Status.PENDING: Status.RUNNING,
+        Status.WAITING: Status.RUNNING,
+        Status.RUNNING: Status.RUNNING,
+    },
+    "job_released": {Status.RUNNING: Status.PENDING},
+    "job_waiting": {
+        Status.RUNNING: Status.WAITING,
+        Status.PENDING: Status.WAITING,
+        Status.WAITING: Status.WAITING,
+    },
+    "job_parked": {Status.RUNNING: Status.WAITING},
+    "job_requeued": {
+        Status.RUNNING: Status.PENDING,
+        Status.WAITING: Status.PENDING,
+        Status.PENDING: Status.PENDING,
+    },
+    "job_dead_lettered": {
+        Status.RUNNING: Status.WAITING,
+        Status.WAITING: Status.WAITING,
+        Status.PENDING: Status.WAITING,
+    },
+    "job_completed": {
+        Status.RUNNING: Status.COMPLETED,
+        Status.WAITING: Status.COMPLETED,
+        Status.PENDING: Status.COMPLETED,
+    },
+    "job_failed": {
+        Status.RUNNING: Status.FAILED,
+        Status.WAITING: Status.FAILED,
+        Status.PENDING: Status.FAILED,
+    },
+    "job_cancelled": {
+        Status.RUNNING: Status.CANCELLED,
+        Status.WAITING: Status.CANCELLED,
+        Status.PENDING: Status.CANCELLED,
+    },
+}
+"""Event type → {status before: status after}. Any other event moves nothing and needs a job that is not over.
+
+A job that joined a turn before anybody claimed it has only `job_created` in its journal, and completes with that turn:
+hence from pending to completed.
+"""
+
+DRIVEN: Final = frozenset(
+    {
+        "plan_generated",
+        "node_started",
+        "node_finished",
+        "step_finished",
+        "llm_requested",
+        "llm_responded",
+        "tool_called",
+        "checkpoint_saved",
+        "turn_committed",
+        "inputs_claimed",
+        "timer_set",
+        "approval_requested",
+        "child_started",
+        "budget_reached",
+    }
+)
+"""What only somebody who drives the job can say: these move nothing and need a job that is running.
+
+So no intent and no result of the job's own code is ever behind the event that gave the job back. What mail or a short
+hold may bring about (a cancel, a reconciled call, a signal, a due timer) is not among them.
+"""
+
+
+def move(status: Status | None, event_type: str) -> Status | None:
+    """The status after `event_type`, or None when the journal may not continue with it."""
+    table = MOVES.get(event_type)
+    if table is not None:
+        return table.get(status)
+    if status is None or status in TERMINAL or (event_type in DRIVEN and status is not Status.RUNNING):
+        return None
+    return status
+
+
+def wakes(reason: WaitReason | None, kind: MailKind) -> bool:
+    """Whether mail of this kind makes a job that waits for `reason` claimable again.
+
+    A joined job stands behind another turn of its session: only the end of that turn frees it.
+    """
+    if reason is WaitReason.JOINED:
+        return False
+    if reason in HELD:
+        return kind in _UNHOLDING
+    return True
+
+
+_SPELLINGS: Final = {
+    "canceled": "cancelled",
+    "in-progress": "running",
+    "in_progress": "running",
+    "queued": "pending",
+}
+
+
+def parse_status(text: str) -> Status:
+    """The status behind any spelling that other systems use (`CANCELLED`, `in-progress`)."""
+    word = text.strip().lower()
+    try:
+        return Status(_SPELLINGS.get(word, word))
+    except ValueError:
+        msg = f"{text!r} is not a status"
+        raise InvalidPayload(msg, hint=f"Use one of {', '.join(Status)}.") from None

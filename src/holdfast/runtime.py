@@ -1,0 +1,37 @@
+"""The composition root: where the parts are put together."""
+
+from __future__ import annotations
+
+from holdfast.errors import InvalidSetting
+from holdfast.model.ids import IdSource, RandomIds
+from holdfast.store import address
+from holdfast.store.clock import Clock, SystemClock
+from holdfast.store.contract import Store
+
+
+async def open_store(
+    where: str = address.DEFAULT,
+    *,
+    clock: Clock | None = None,
+    ids: IdSource | None = None,
+    migrating: bool = True,
+) -> Store:
+    """An open store at this address. Drivers are imported only for the database that is asked for."""
+    place = address.parse(where)
+    ids = RandomIds() if ids is None else ids
+    if place.kind == "memory":
+        from holdfast.store.memory.store import MemoryStore
+
+        return MemoryStore(SystemClock() if clock is None else clock, ids)
+    if place.kind == "sqlite":
+        from holdfast.store.sqlite.open import open_sqlite
+
+        return await open_sqlite(
+            place.path, clock=SystemClock() if clock is None else clock, ids=ids, migrating=migrating
+        )
+    try:
+        from holdfast.store.postgres.open import open_postgres
+    except ImportError as error:
+        msg = "the Postgres driver is not installed"
+        raise InvalidSetting(msg, hint="pip install 'holdfast[postgres]'") from error
+    return await open_postgres(place.where, clock=clock, ids=ids, migrating=migrating)

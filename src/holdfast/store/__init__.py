@@ -1,0 +1,1 @@
+"""Where facts are kept: one contract, kept by SQLite, Postgres and memory alike."""

@@ -1,0 +1,82 @@
+"""A restore is a crash with amnesia: whatever was done after the backup is forgotten.
+
+So before a backup becomes a store again, a copy of it is *staged*:
+
+    1. a new epoch: every fence handed out before is smaller than every fence from now on, so a worker that lived
+       through the restore can write nothing any more
+    2. no leases and no claims: their holders belong to a time that is gone
+    3. every unfinished job waits for a person (`restore_review`), with the restore in its journal: what it did after
+       the backup may have happened outside, and nobody here remembers
+
+Only the finished copy is brought into place, in one transaction. Killed anywhere before that, nothing has changed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from holdfast.model import lease
+from holdfast.model.events import JobWaiting, StoreRestored, seal
+from holdfast.model.ids import IdSource
+from holdfast.model.states import WaitReason
+from holdfast.store.clock import Clock
+from holdfast.store.executor import Transaction
+from holdfast.store.sqlite.open import open_sqlite
+from holdfast.store.tables.heads import head_of
+
+
+class Restored(msgspec.Struct, frozen=True):
+    """What a restore did: the new epoch, and how many jobs now wait for review."""
+
+    epoch: int
+    held: int
+    jobs: int
+
+
+async def stage(copy: Path, *, live_epoch: int, label: str, clock: Clock, ids: IdSource) -> Restored:
+    """The copy is a store of a new epoch in which nobody holds anything."""
+    store = await open_sqlite(copy, clock=clock, ids=ids)
+    try:
+
+        async def work(tx: Transaction) -> Restored:
+            return await _stage_in(tx, live_epoch, label)
+
+        return await store.executor.write(work)
+    finally:
+        await store.close()
+
+
+async def _stage_in(tx: Transaction, live_epoch: int, label: str) -> Restored:
+    state = await tx.row("store_state")
+    wall = await tx.row("wall_clock")
+    assert state is not None
+    assert wall is not None
+    epoch = max(state[1], live_epoch) + 1
+    await tx.run("set_epoch", epoch=epoch)
+    await tx.run("end_all_claims")
+    held = 0
+    for row in await tx.rows("unfinished_heads"):
+        head = head_of(row)
+        fence = lease.floor(epoch) + 1
+        facts = [StoreRestored(epoch=epoch, backup=label), JobWaiting(reason=WaitReason.RESTORE_REVIEW)]
+        events, new = seal(head.job_id, head.head, fence, wall[0], facts)
+        await tx.run("hold_restored", job_id=head.job_id, head_seq=new.seq, head_hash=new.hash, fence=fence)
+        for event in events:
+            await tx.run(
+                "insert_event",
+                job_id=head.job_id,
+                seq=event.seq,
+                type=event.type,
+                version=event.version,
+                fence=event.fence,
+                at=event.at,
+                body=event.body,
+                body_digest=event.body_digest,
+                hash=event.hash,
+            )
+        held += 1
+    count = await tx.row("count_heads")
+    assert count is not None
+    return Restored(epoch, held, count[0])

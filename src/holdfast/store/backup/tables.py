@@ -1,0 +1,29 @@
+"""What a backup holds: every table, parents before children."""
+
+from __future__ import annotations
+
+from typing import Final
+
+TABLES: Final = (
+    "store_state",
+    "namespaces",
+    "blobs",
+    "jobs",
+    "job_heads",
+    "events",
+    "mail",
+    "timers",
+    "tool_calls",
+    "sessions",
+    "session_handles",
+    "session_nodes",
+    "session_frames",
+    "session_usage",
+    "turns",
+    "inbox_batches",
+    "inbox_items",
+    "attachments",
+)
+"""A test keeps this equal to the schema."""
+
+ROWS_AT_ONCE: Final = 500

@@ -1,0 +1,71 @@
+"""Backup and restore of any SQL store."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from holdfast.errors import Misuse, NotFound
+from holdfast.model.ids import IdSource
+from holdfast.store.backup import sqlite
+from holdfast.store.backup.files import Backup, check, finish, scratch
+from holdfast.store.backup.stage import Restored, stage
+from holdfast.store.clock import Clock
+from holdfast.store.contract import Store
+from holdfast.store.sqlite.connection import connect
+from holdfast.store.sqlite.executor import SqliteExecutor
+from holdfast.store.tables.store import SqlStore
+
+
+async def back_up(store: Store, target: Path, *, clock: Clock, ids: IdSource) -> Backup:
+    """The target is a sound copy of the store at one instant; writers went on meanwhile.
+
+    It appears under its name only when it is whole, checked and on disk.
+    """
+    executor = _sql(store).executor
+    growing = scratch(target)
+    try:
+        if isinstance(executor, SqliteExecutor):
+            await sqlite.copy_out(executor, growing)
+        else:
+            from holdfast.store.backup import postgres
+
+            await postgres.copy_out(postgres.server_of(executor), growing, clock=clock, ids=ids)
+        return finish(growing, target)
+    finally:
+        for left in growing.parent.glob(growing.name + "*"):
+            shutil.rmtree(left) if left.is_dir() else left.unlink()
+
+
+async def restore(store: Store, backup: Path, *, clock: Clock, ids: IdSource) -> Restored:
+    """The store is what the backup holds, in a new epoch: older workers are fenced, unfinished jobs are held."""
+    if not backup.is_file():
+        msg = f"there is no file {backup}"
+        raise NotFound(msg, hint="Name a file that `holdfast db backup` made.")
+    live = _sql(store)
+    epoch = (await live.info()).epoch
+    with tempfile.TemporaryDirectory(prefix="holdfast-restore-") as folder:
+        staged = Path(folder) / "staged.db"
+        shutil.copyfile(backup, staged)
+        staged.chmod(0o600)
+        connection = connect(staged)
+        try:
+            check(connection, backup)
+        finally:
+            connection.close()
+        restored = await stage(staged, live_epoch=epoch, label=backup.name, clock=clock, ids=ids)
+        if isinstance(live.executor, SqliteExecutor):
+            await sqlite.copy_in(live.executor, staged)
+        else:
+            from holdfast.store.backup import postgres
+
+            await postgres.copy_in(postgres.server_of(live.executor), staged)
+    return restored
+
+
+def _sql(store: Store) -> SqlStore:
+    if isinstance(store, SqlStore):
+        return store
+    msg = "a store in memory has nothing to back up"
+    raise Misuse(msg, hint="Use sqlite:///file.db or postgresql://….")

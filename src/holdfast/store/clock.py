@@ -1,0 +1,93 @@
+"""Where time comes in.
+
+Two times matter to a store and they are not the same. *Wall* time dates events and says when a timer is due; it may
+jump. *Tick* time measures leases; it must not jump, or setting a laptop's clock would take every job from its worker.
+
+For a file on one host the tick is the time since boot, which also counts while the machine sleeps, together with the
+boot's own id: a lease of another boot is over. For Postgres both are the server's clock, so that many machines obey
+one; production passes nothing and tests pass a virtual time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Protocol
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+class Clock(Protocol):
+    """Time in integer microseconds."""
+
+    def wall_us(self) -> int: ...
+
+    def tick_us(self) -> int: ...
+
+    def boot(self) -> str:
+        """Names the stretch of time in which ticks can be compared."""
+        ...
+
+
+class SystemClock:
+    """The clock of this host."""
+
+    def __init__(self) -> None:
+        self._boot = _boot_id()
+
+    def wall_us(self) -> int:
+        return time.time_ns() // 1000
+
+    def tick_us(self) -> int:
+        return time.clock_gettime_ns(_TICKING) // 1000
+
+    def boot(self) -> str:
+        return self._boot
+
+
+_TICKING = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def _boot_id() -> str:
+    """The kernel's boot id; where there is none, when this boot began, to the minute."""
+    if _BOOT_ID.exists():
+        return _BOOT_ID.read_text().strip()
+    began_us = time.time_ns() - time.clock_gettime_ns(_TICKING)
+    return f"boot-{round(began_us / 60e9)}"
+
+
+class VirtualClock:
+    """A clock that stands still until it is told to move. Wall and tick move together unless the wall jumps."""
+
+    def __init__(self, wall_us: int = 1_700_000_000_000_000, boot: str = "virtual") -> None:
+        self._wall = wall_us
+        self._tick = 1_000_000
+        self._boot = boot
+
+    def wall_us(self) -> int:
+        return self._wall
+
+    def tick_us(self) -> int:
+        return self._tick
+
+    def boot(self) -> str:
+        return self._boot
+
+    def advance(self, us: int) -> None:
+        self._wall += us
+        self._tick += us
+
+    def jump_wall(self, us: int) -> None:
+        """What an administrator or a time server does to a machine; leases must not notice."""
+        self._wall += us
+
+    def reboot(self, boot: str) -> None:
+        """A new boot: ticks start again and no old lease can still be held."""
+        self._boot = boot
+        self._tick = 1_000_000
+
+
+async def pause(seconds: float) -> None:
+    """Real time has passed: for waiting on a server that is away. Nothing that a simulation runs calls it."""
+    await asyncio.sleep(seconds)

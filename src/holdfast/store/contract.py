@@ -1,0 +1,95 @@
+"""A store: the ports together, and what it promises to survive."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Protocol
+
+import msgspec
+
+from holdfast.store.ports.attachments import Attachments
+from holdfast.store.ports.blobs import Blobs
+from holdfast.store.ports.inbox import Inbox
+from holdfast.store.ports.jobs import Jobs
+from holdfast.store.ports.journal import Journal
+from holdfast.store.ports.leases import Leases
+from holdfast.store.ports.ledger import Ledger
+from holdfast.store.ports.mail import Post
+from holdfast.store.ports.namespaces import Namespaces
+from holdfast.store.ports.sessions import Sessions
+from holdfast.store.ports.wakeups import Wakeups
+
+
+class Tier(StrEnum):
+    """What a store survives. Declared by the store, checked when it opens, shown wherever it matters."""
+
+    MEMORY = "memory"
+    SQLITE = "sqlite"
+    SQLITE_RELAXED = "sqlite-relaxed"
+    POSTGRES = "postgres"
+    POSTGRES_REDUCED = "postgres-reduced"
+
+    @property
+    def survives_kill(self) -> bool:
+        return self is not Tier.MEMORY
+
+    @property
+    def survives_power_cut(self) -> bool:
+        return self in {Tier.SQLITE, Tier.POSTGRES}
+
+
+class StoreInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What `holdfast db status` shows."""
+
+    tier: Tier
+    address: str
+    store_id: str
+    epoch: int
+    schema_version: int
+    details: dict[str, str]
+
+
+class Store(Protocol):
+    """Where facts are kept. Open one with `holdfast.runtime.open_store`; close it when done."""
+
+    @property
+    def tier(self) -> Tier: ...
+
+    @property
+    def jobs(self) -> Jobs: ...
+
+    @property
+    def journal(self) -> Journal: ...
+
+    @property
+    def leases(self) -> Leases: ...
+
+    @property
+    def ledger(self) -> Ledger: ...
+
+    @property
+    def post(self) -> Post: ...
+
+    @property
+    def sessions(self) -> Sessions: ...
+
+    @property
+    def inbox(self) -> Inbox: ...
+
+    @property
+    def attachments(self) -> Attachments: ...
+
+    @property
+    def blobs(self) -> Blobs: ...
+
+    @property
+    def namespaces(self) -> Namespaces: ...
+
+    @property
+    def wakeups(self) -> Wakeups: ...
+
+    async def info(self) -> StoreInfo: ...
+
+    async def close(self) -> None:
+        """Everything acknowledged is durable and nothing is held open. Saying it twice is fine."""
+        ...

@@ -1,0 +1,73 @@
+"""What the tables stand on: somebody who runs named statements in transactions.
+
+The tables are written once, as `async def` functions over a `Transaction`. On Postgres they really wait for the
+server. On SQLite they never wait: every statement answers at once, so the same coroutine runs from start to end inside
+the writer's turn, without an event loop. One source, two ways to run it, no second colour.
+
+A unit of work must therefore await nothing but its transaction, may run more than once (a lost connection, a deadlock),
+and must leave a retry harmless; every write of Holdfast carries its own identity (a head hash, a request key, a source
+key, an operation id, a token), and recognises itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+
+from holdfast.errors import HoldfastError
+
+T = TypeVar("T")
+Value = int | str | bytes | None | Sequence[Any]
+Row = Sequence[Any]
+
+
+class Transaction(Protocol):
+    """Statements by name; parameters by name. Times (`now`, `tick`, `boot`) come from the executor."""
+
+    async def rows(self, statement: str, /, **values: Value) -> Sequence[Row]: ...
+
+    async def row(self, statement: str, /, **values: Value) -> Row | None: ...
+
+    async def run(self, statement: str, /, **values: Value) -> None: ...
+
+    async def run_each(self, statement: str, values: Sequence[Mapping[str, Value]], /) -> None:
+        """The statement once for each set of values."""
+        ...
+
+    def hint(self, topic: str) -> None:
+        """Wake whoever waits for this topic, once the transaction is durable."""
+        ...
+
+
+Work = Callable[[Transaction], Awaitable[T]]
+
+
+class Executor(Protocol):
+    """Runs units of work."""
+
+    batches: bool
+    """Whether array statements exist: one round trip for many rows. (SQLite has no round trips to save.)"""
+
+    async def write(self, work: Work[T]) -> T:
+        """The work is durable, whole; or it raised, and nothing of it is there."""
+        ...
+
+    async def once(self, statement: str, /, **values: Value) -> Sequence[Row]:
+        """The rows of one statement that is a transaction by itself: no round trips around it."""
+        ...
+
+    def spread(self, topics: Iterable[str]) -> None:
+        """Hints for whoever waits; call it after what they hint at is durable."""
+        ...
+
+    async def write_each(self, works: Sequence[Work[T]]) -> list[T | HoldfastError]:
+        """The outcome of each, from as few commits as possible; a work that raises harms no other."""
+        ...
+
+    async def read(self, work: Work[T], *, snapshot: bool = False, brief: bool = False) -> T:
+        """The answer of a work that only reads.
+
+        `snapshot` gives all its statements one view of the data; `brief` says that it is a point lookup, not worth a
+        change of thread.
+        """
+        ...

@@ -1,0 +1,105 @@
+"""Blobs: bytes under their SHA-256, and which of them are still needed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Final, TypeGuard
+
+from holdfast.errors import NotFound, StoreCorrupt, TooLarge
+from holdfast.model.jobs import DEFAULT_NAMESPACE
+from holdfast.model.limits import BLOB_BYTES_MAX, PAYLOAD_INLINE_BYTES
+from holdfast.model.session import Collected
+from holdfast.store.memory.state import BlobRow, JobRow, SessionRow, State, Tables, Work
+
+_BY_CONTENT: Final = "sha256:"
+
+
+class MemoryBlobs:
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    async def put(self, body: bytes, *, namespace: str = DEFAULT_NAMESPACE) -> str:
+        with self._state.transaction() as work:
+            work.need_namespace(namespace)
+            if len(body) > BLOB_BYTES_MAX:
+                raise TooLarge(f"a blob of {len(body):,} bytes; the limit is {BLOB_BYTES_MAX:,}")
+            return _put(work, namespace, bytes(body))
+
+    async def get(self, digest: str, *, namespace: str = DEFAULT_NAMESPACE) -> bytes:
+        row = self._state.tables.blobs.get((namespace, digest))
+        if row is None:
+            raise NotFound(f"there is no blob {digest!r}")
+        if _hex(row.body) != digest:
+            raise StoreCorrupt(f"the bytes of blob {digest} do not fit their digest")
+        return row.body
+
+    async def has(self, digest: str, *, namespace: str = DEFAULT_NAMESPACE) -> bool:
+        return (namespace, digest) in self._state.tables.blobs
+
+
+def keep_large(work: Work, namespace: str, body: bytes | None) -> None:
+    """A body that the databases would not keep inside a row is a blob here, too."""
+    if _is_large(body):
+        _put(work, namespace, body)
+
+
+def collect(work: Work, namespace: str, older_than_us: int) -> Collected:
+    """Blobs that nothing refers to are gone, unless they are younger than the grace period."""
+    in_use = set(_references(work.tables, namespace))
+    roots = retained = deleted = 0
+    for (owner, digest), row in list(work.tables.blobs.items()):
+        if owner != namespace:
+            continue
+        if digest in in_use:
+            roots += 1
+        elif row.created_at + older_than_us > work.wall:
+            retained += 1
+        else:
+            del work.tables.blobs[owner, digest]
+            deleted += 1
+    return Collected(roots=roots, retained=retained, deleted=deleted)
+
+
+def _put(work: Work, namespace: str, body: bytes) -> str:
+    digest = _hex(body)
+    # Stored again, a blob is young again: whoever stores it is about to refer to it.
+    work.tables.blobs[namespace, digest] = BlobRow(body, work.wall)
+    return digest
+
+
+def _references(tables: Tables, namespace: str) -> Iterator[str]:
+    """The digest of every blob that a row of this namespace needs."""
+    for job in tables.jobs.values():
+        if job.head.namespace == namespace:
+            yield from (_hex(body) for body in _of_job(job) if _is_large(body))
+    for (owner, _), session in tables.sessions.items():
+        if owner == namespace:
+            yield from (_hex(body) for body in _of_session(session) if _is_large(body))
+    for (owner, _), intent in tables.attachments.items():
+        if owner == namespace and intent.uri.startswith(_BY_CONTENT):
+            yield intent.uri.removeprefix(_BY_CONTENT)
+
+
+def _of_job(job: JobRow) -> Iterator[bytes | None]:
+    yield from (event.body for event in job.events)
+    yield from (letter.body for letter in job.letters)
+
+
+def _of_session(session: SessionRow) -> Iterator[bytes | None]:
+    yield from (node.body for node in session.nodes.values())
+    yield from (frame.snapshot for frame in session.frames.values())
+    if session.checkpoint is not None:
+        yield session.checkpoint.tool_state
+        yield session.checkpoint.plugin_snapshot
+        yield session.checkpoint.execution_state
+    for row in session.batches.values():
+        yield from (item.payload for item in row.batch.items)
+
+
+def _is_large(body: bytes | None) -> TypeGuard[bytes]:
+    return body is not None and len(body) > PAYLOAD_INLINE_BYTES
+
+
+def _hex(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()

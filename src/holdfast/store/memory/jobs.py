@@ -1,0 +1,217 @@
+"""Jobs: accepting them, finding them, and whose turn it is in a session."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from holdfast.errors import InvalidMove, KeyReused
+from holdfast.model import lease
+from holdfast.model.events import EMPTY, seal
+from holdfast.model.jobs import (
+    JobDraft,
+    JobFilter,
+    JobHead,
+    JobRecord,
+    Submitted,
+    check_draft,
+    created_event,
+    request_digest,
+)
+from holdfast.model.page import Page, decode_cursor, encode_cursor
+from holdfast.model.states import TERMINAL, Slot, Status, WaitReason
+from holdfast.store.memory.blobs import keep_large
+from holdfast.store.memory.state import JobRow, State, Work
+
+_CURSOR: Final = "jobs"
+
+
+class MemoryJobs:
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    async def submit(self, draft: JobDraft) -> Submitted:
+        with self._state.transaction() as work:
+            return submit(work, draft)
+
+    async def submit_many(self, drafts: Sequence[JobDraft]) -> list[Submitted]:
+        for draft in drafts:
+            check_draft(draft)
+        with self._state.transaction() as work:
+            return [submit(work, draft) for draft in drafts]
+
+    async def get(self, job_id: str) -> JobRecord:
+        return _record(self._state.job(job_id))
+
+    async def find(self, namespace: str, request_key: str) -> JobRecord | None:
+        job_id = self._state.tables.requests.get((namespace, request_key))
+        return None if job_id is None else _record(self._state.job(job_id))
+
+    async def head(self, job_id: str) -> JobHead:
+        return self._state.job(job_id).head
+
+    async def counts(self, namespace: str | None = None) -> dict[Status, int]:
+        heads = [row.head for row in self._state.tables.jobs.values()]
+        return dict(Counter(head.status for head in heads if namespace in {None, head.namespace}))
+
+    async def list(self, which: JobFilter, *, limit: int = 100, cursor: str | None = None) -> Page[JobRecord]:
+        records = [_record(row) for row in self._state.tables.jobs.values()]
+        found = sorted((r for r in records if _fits(r, which)), key=lambda r: r.job_id, reverse=True)
+        if cursor is not None:
+            (last,) = decode_cursor(_CURSOR, cursor)
+            found = [record for record in found if record.job_id < str(last)]
+        page = tuple(found[:limit])
+        return Page(page, encode_cursor(_CURSOR, page[-1].job_id) if page and len(found) > limit else None)
+
+
+def submit(work: Work, draft: JobDraft) -> Submitted:
+    """A job exists for this draft: this one, or the one that the same request made before."""
+    check_draft(draft)
+    work.need_namespace(draft.namespace)
+    digest = request_digest(draft)
+    first = _made_before(work, draft)
+    if first is not None:
+        if (first.head.namespace, first.request_digest) != (draft.namespace, digest):
+            raise KeyReused(
+                f"job {first.head.job_id} was made by another request under the same key or id",
+                stored=first.request_digest.hex(),
+                sent=digest.hex(),
+            )
+        return Submitted(first.head.job_id, created=False)
+    return Submitted(_create(work, draft, digest), created=True)
+
+
+def promote(work: Work, namespace: str, session_id: str) -> None:
+    """The first job that stands behind in this session is live, and pending unless something else holds it."""
+    behind = [
+        row
+        for row in work.tables.jobs.values()
+        if (row.head.namespace, row.head.session_id) == (namespace, session_id)
+        and row.head.session_slot is Slot.BEHIND
+        and row.head.status not in TERMINAL
+    ]
+    if not behind:
+        return
+    row = min(behind, key=lambda row: (row.head.ready_at, row.head.job_id))
+    live = msgspec.structs.replace(row.head, session_slot=Slot.LIVE)
+    if live.wait_reason is WaitReason.JOINED:
+        live = msgspec.structs.replace(live, status=Status.PENDING, wait_reason=None, wake_at=None)
+    put_head(work, live)
+
+
+def put_head(work: Work, head: JobHead) -> None:
+    """The job has this head; workers of its queue hear of it when that may let them claim it."""
+    row = work.tables.jobs[head.job_id]
+    work.tables.jobs[head.job_id] = dataclasses.replace(row, head=head)
+    if _chance(head) is not None and _chance(head) != _chance(row.head):
+        work.hint(f"queue:{head.queue}")
+
+
+def _chance(head: JobHead) -> int | None:
+    """When a pending job may be claimed; None for every other job."""
+    return head.ready_at if head.status is Status.PENDING and head.session_slot is not Slot.BEHIND else None
+
+
+def _made_before(work: Work, draft: JobDraft) -> JobRow | None:
+    """The job of the same request key, else the one of the same id."""
+    job_id = None
+    if draft.request_key is not None:
+        job_id = work.tables.requests.get((draft.namespace, draft.request_key))
+    if job_id is None:
+        job_id = draft.job_id
+    return None if job_id is None else work.tables.jobs.get(job_id)
+
+
+def _create(work: Work, draft: JobDraft, digest: bytes) -> str:
+    job_id = draft.job_id if draft.job_id is not None else work.ids.new("job")
+    _check_parent(work, draft)
+    fence = lease.floor(work.epoch)
+    events, end = seal(job_id, EMPTY, fence, work.wall, [created_event(draft)])
+    slot = _slot(work, draft)
+    behind = slot is Slot.BEHIND
+    head = JobHead(
+        job_id=job_id,
+        namespace=draft.namespace,
+        queue=draft.queue,
+        kind=draft.kind,
+        priority=draft.priority,
+        status=Status.WAITING if behind else Status.PENDING,
+        wait_reason=WaitReason.JOINED if behind else None,
+        wake_at=None,
+        ready_at=draft.ready_at or work.wall,
+        session_id=draft.session_id,
+        session_slot=slot,
+        head_seq=end.seq,
+        head_hash=end.hash,
+        fence=fence,
+        lease_token="",
+        lease_owner="",
+        lease_boot="",
+        lease_expires_at=0,
+        mail_seq=0,
+        attempts=0,
+        takeovers=0,
+    )
+    for event in events:
+        keep_large(work, draft.namespace, event.body)
+    work.tables.jobs[job_id] = JobRow(
+        head=head,
+        request_key=draft.request_key,
+        request_digest=digest,
+        parent_job_id=draft.parent_job_id,
+        parent_step_key=draft.parent_step_key,
+        created_at=work.wall,
+        events=events,
+    )
+    if draft.request_key is not None:
+        work.tables.requests[draft.namespace, draft.request_key] = job_id
+    if not behind:
+        work.hint(f"queue:{draft.queue}")
+    return job_id
+
+
+def _check_parent(work: Work, draft: JobDraft) -> None:
+    """A child lives in its parent's namespace."""
+    parent = None if draft.parent_job_id is None else work.tables.jobs.get(draft.parent_job_id)
+    if draft.parent_job_id is not None and (parent is None or parent.head.namespace != draft.namespace):
+        raise InvalidMove(f"there is no job {draft.parent_job_id!r} in namespace {draft.namespace!r} to be a parent")
+
+
+def _slot(work: Work, draft: JobDraft) -> Slot | None:
+    """Live if nobody of the session is; behind whoever is."""
+    if draft.session_id is None:
+        return None
+    taken = any(
+        row.head.session_slot is Slot.LIVE
+        for row in work.tables.jobs.values()
+        if (row.head.namespace, row.head.session_id) == (draft.namespace, draft.session_id)
+    )
+    return Slot.BEHIND if taken else Slot.LIVE
+
+
+def _record(row: JobRow) -> JobRecord:
+    head = row.head
+    return JobRecord(
+        job_id=head.job_id,
+        namespace=head.namespace,
+        kind=head.kind,
+        queue=head.queue,
+        priority=head.priority,
+        request_key=row.request_key,
+        parent_job_id=row.parent_job_id,
+        parent_step_key=row.parent_step_key,
+        session_id=head.session_id,
+        created_at=row.created_at,
+        status=head.status,
+        wait_reason=head.wait_reason,
+        head_seq=head.head_seq,
+    )
+
+
+def _fits(record: JobRecord, which: JobFilter) -> bool:
+    wanted = msgspec.structs.asdict(which)
+    return all(value is None or getattr(record, name) == value for name, value in wanted.items())

@@ -1,0 +1,156 @@
+"""The journal: fenced appends and short holds.
+
+Both end in `_write`: first the head and its move, then what belongs to them, in the order calls, timers, children,
+letters, turn. The head goes first so that what follows meets the job as it will be: a letter that an append sends to
+its own job wakes it, and a child in the session of a job that is over finds the session's turn already passed on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import msgspec
+
+from holdfast.errors import Broken, Fenced, HoldfastError, InvalidMove, MailWaiting
+from holdfast.model.append import Append, Extras, Move
+from holdfast.model.events import Head, SealedEvent, seal
+from holdfast.model.jobs import JobHead
+from holdfast.model.states import TERMINAL, Slot, Status
+from holdfast.store.memory.blobs import keep_large
+from holdfast.store.memory.jobs import promote, put_head, submit
+from holdfast.store.memory.leases import is_driven
+from holdfast.store.memory.ledger import write_call
+from holdfast.store.memory.mail import clear_timers, send, set_timers
+from holdfast.store.memory.sessions import commit_turn
+from holdfast.store.memory.state import State, Work, find_job
+from holdfast.store.ports.journal import Decide
+
+
+class MemoryJournal:
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    async def append(self, append: Append) -> Head:
+        return self._append(append)
+
+    async def append_many(self, appends: Sequence[Append]) -> list[Head | HoldfastError]:
+        if len({append.job_id for append in appends}) != len(appends):
+            raise InvalidMove("two appends of one job in one batch", hint="Coalesce the appends of a job.")
+        outcomes: list[Head | HoldfastError] = []
+        for append in appends:
+            try:
+                outcomes.append(self._append(append))
+            except HoldfastError as error:
+                outcomes.append(error)
+        return outcomes
+
+    async def read(self, job_id: str, *, after: int = 0, limit: int | None = None) -> list[SealedEvent]:
+        job = self._state.tables.jobs.get(job_id)
+        events = () if job is None else job.events
+        return [event for event in events if event.seq > after][:limit]
+
+    async def hold(self, job_id: str, decide: Decide) -> Head | None:
+        with self._state.transaction() as work:
+            head = find_job(work.tables, job_id).head
+            if head.status in TERMINAL or is_driven(head, work.tick, work.boot):
+                return None
+            ruling = decide(head)
+            if ruling is None:
+                return None
+            if ruling.move.status is Status.RUNNING:
+                raise InvalidMove(f"a short hold cannot leave job {job_id} running: nobody would drive it")
+            fence = head.fence + 1
+            events, end = seal(job_id, head.head, fence, work.wall, ruling.events)
+            placed = msgspec.structs.replace(head, head_seq=end.seq, head_hash=end.hash, fence=fence)
+            _write(work, _moved(placed, ruling.move, work.wall), events, ruling.extras)
+            return end
+
+    def _append(self, append: Append) -> Head:
+        with self._state.transaction() as work:
+            head = find_job(work.tables, append.job_id).head
+            if not _matches(head, append):
+                return _settled_by(head, append)
+            placed = msgspec.structs.replace(head, head_seq=append.head.seq, head_hash=append.head.hash)
+            if append.progress:
+                placed = msgspec.structs.replace(placed, takeovers=0)
+            _write(work, _moved(placed, append.move, work.wall), append.events, append.extras)
+            return append.head
+
+
+def _matches(head: JobHead, append: Append) -> bool:
+    return (
+        head.status is Status.RUNNING
+        and (head.fence, head.lease_token) == (append.fence, append.lease_token)
+        and head.head == append.seen
+        and append.mail_seen in (None, head.mail_seq)
+    )
+
+
+def _settled_by(head: JobHead, append: Append) -> Head:
+    """The answer to an append that does not fit: it is already there, or why it may not be written."""
+    if head.head == append.head:
+        return append.head
+    if (head.fence, head.lease_token) != (append.fence, append.lease_token):
+        raise Fenced(f"job {head.job_id} is at fence {head.fence}; this append has {append.fence}")
+    if head.status is not Status.RUNNING:
+        raise Fenced(f"job {head.job_id} is {head.status}; nobody drives it")
+    if head.head != append.seen:
+        raise Broken(f"job {head.job_id} ends at event {head.head_seq}; its own holder saw {append.seen.seq}")
+    raise MailWaiting(f"job {head.job_id} has mail up to {head.mail_seq}", mail_seq=head.mail_seq)
+
+
+def _moved(head: JobHead, move: Move | None, now: int) -> JobHead:
+    """The head after the move; whoever leaves `running` gives the lease back."""
+    if move is None:
+        return head
+    _check_move(head, move)
+    if move.failed:
+        head = msgspec.structs.replace(head, attempts=head.attempts + 1)
+    head = msgspec.structs.replace(
+        head,
+        status=move.status,
+        wait_reason=None,
+        wake_at=None,
+        lease_token="",
+        lease_owner="",
+        lease_boot="",
+        lease_expires_at=0,
+    )
+    if move.status is Status.PENDING:
+        return msgspec.structs.replace(head, ready_at=move.ready_at or now)
+    if move.status is Status.WAITING:
+        return msgspec.structs.replace(head, wait_reason=move.reason, wake_at=move.wake_at)
+    return msgspec.structs.replace(head, session_slot=None)
+
+
+def _check_move(head: JobHead, move: Move) -> None:
+    """A move leaves `running`; a job that waits has a reason, and only a job that waits has one or is due."""
+    waits = move.status is Status.WAITING
+    fits = (move.reason is not None) == waits and (waits or move.wake_at is None)
+    if move.status is Status.RUNNING or not fits:
+        raise InvalidMove(f"job {head.job_id} cannot become {move.status} for {move.reason}, due at {move.wake_at}")
+
+
+def _write(work: Work, head: JobHead, events: tuple[SealedEvent, ...], extras: Extras) -> None:
+    row = work.tables.jobs[head.job_id]
+    over = head.status in TERMINAL
+    for event in events:
+        keep_large(work, head.namespace, event.body)
+    work.tables.jobs[head.job_id] = dataclasses.replace(row, events=row.events + events)
+    put_head(work, head)
+    if over and row.head.session_slot is Slot.LIVE and head.session_id is not None:
+        promote(work, head.namespace, head.session_id)
+    for call in extras.calls:
+        write_call(work, head.job_id, call)
+    set_timers(work, head.job_id, extras.timers)
+    for child in extras.children:
+        if child.job_id is None:
+            raise InvalidMove("a child needs its id: its parent's journal refers to it")
+        submit(work, child)
+    for letter in extras.letters:
+        send(work, letter)
+    if extras.turn is not None:
+        commit_turn(work, head.namespace, extras.turn)
+    if over:  # after the extras: a job that is over has no timers, whatever its last append said
+        clear_timers(work, head.job_id)

@@ -1,0 +1,156 @@
+"""Leases: who may drive which job."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import msgspec
+
+from holdfast.model.events import JobClaimed, seal, unseal
+from holdfast.model.jobs import JobHead
+from holdfast.model.lease import LEASE_TTL_US, Grant, is_live
+from holdfast.model.states import HELD, Slot, Status, WaitReason
+from holdfast.store.memory.state import JobRow, State, Work
+from holdfast.store.ports.leases import ClaimAsk, Held
+
+
+class MemoryLeases:
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    async def claim(self, ask: ClaimAsk) -> list[Grant]:
+        with self._state.transaction() as work:
+            rows = list(work.tables.jobs.values())
+            held = [row for row in rows if _is_held(row.head, ask.token) and row.head.lease_owner == ask.worker]
+            if held:  # the reply to the same question was lost
+                return [_grant(row.head, _was_takeover(row)) for row in _in_order(held, ask)]
+            ready = [row for row in rows if _is_asked_for(row.head, ask) and _is_claimable(row.head, work)]
+            return [_take(work, row, ask) for row in _in_order(ready, ask)[: max(ask.limit, 0)]]
+
+    async def renew(self, held: Sequence[Held], ttl_us: int = LEASE_TTL_US) -> set[str]:
+        kept = set()
+        with self._state.transaction() as work:
+            for lease in held:
+                row = work.tables.jobs.get(lease.job_id)
+                if row is None or not _is_held(row.head, lease.lease_token) or row.head.fence != lease.fence:
+                    continue
+                # The boot, too: otherwise a lease could be renewed and be over in the same instant.
+                _put(work, row, lease_expires_at=work.tick + ttl_us, lease_boot=work.boot)
+                kept.add(lease.job_id)
+        return kept
+
+    async def expire(self, worker: str) -> int:
+        with self._state.transaction() as work:
+            rows = [
+                row
+                for row in work.tables.jobs.values()
+                if row.head.status is Status.RUNNING and row.head.lease_owner == worker
+            ]
+            for row in rows:
+                _put(work, row, lease_expires_at=0)
+                work.hint(f"queue:{row.head.queue}")
+            return len(rows)
+
+    async def list_expired(self, limit: int = 1000) -> list[str]:
+        clock = self._state.clock
+        heads = [row.head for row in self._state.tables.jobs.values()]
+        over = [
+            h for h in heads if h.status is Status.RUNNING and not is_driven(h, clock.tick_us(), clock.boot())
+        ]
+        return [head.job_id for head in sorted(over, key=lambda h: (h.lease_expires_at, h.job_id))[:limit]]
+
+
+def is_driven(head: JobHead, tick: int, boot: str) -> bool:
+    """Whether somebody may still be driving the job."""
+    return is_live(head.status, head.lease_expires_at, head.lease_boot, tick=tick, this_boot=boot)
+
+
+def _is_held(head: JobHead, token: str) -> bool:
+    return head.status is Status.RUNNING and head.lease_token == token
+
+
+def _is_asked_for(head: JobHead, ask: ClaimAsk) -> bool:
+    return head.queue in ask.queues and (not ask.kinds or head.kind in ask.kinds)
+
+
+def _is_claimable(head: JobHead, work: Work) -> bool:
+    if head.session_slot is Slot.BEHIND:
+        return False
+    match head.status:
+        case Status.PENDING:
+            return head.ready_at <= work.wall
+        case Status.WAITING:
+            frozen = head.wait_reason in HELD or head.wait_reason is WaitReason.JOINED
+            return not frozen and head.wake_at is not None and head.wake_at <= work.wall
+        case Status.RUNNING:
+            return not is_driven(head, work.tick, work.boot)
+        case _:
+            return False
+
+
+def _in_order(rows: list[JobRow], ask: ClaimAsk) -> list[JobRow]:
+    """Larger priority first unless age alone counts, then older, then smaller id."""
+
+    def rank(row: JobRow) -> tuple[int, int, str]:
+        return (0 if ask.by_age else -row.head.priority, row.head.ready_at, row.head.job_id)
+
+    return sorted(rows, key=rank)
+
+
+def _take(work: Work, row: JobRow, ask: ClaimAsk) -> Grant:
+    old = row.head
+    takeover = old.status is Status.RUNNING
+    fence = old.fence + 1
+    claimed = JobClaimed(worker=ask.worker, takeover=takeover)
+    events, end = seal(old.job_id, old.head, fence, work.wall, [claimed])
+    row = dataclasses.replace(row, events=row.events + events)
+    head = _put(
+        work,
+        row,
+        status=Status.RUNNING,
+        wait_reason=None,
+        wake_at=None,
+        head_seq=end.seq,
+        head_hash=end.hash,
+        fence=fence,
+        lease_token=ask.token,
+        lease_owner=ask.worker,
+        lease_boot=work.boot,
+        lease_expires_at=work.tick + ask.ttl_us,
+        takeovers=old.takeovers + 1 if takeover else old.takeovers,
+    )
+    return _grant(head, takeover)
+
+
+def _put(work: Work, row: JobRow, **changes: object) -> JobHead:
+    head = msgspec.structs.replace(row.head, **changes)
+    work.tables.jobs[head.job_id] = dataclasses.replace(row, head=head)
+    return head
+
+
+def _was_takeover(row: JobRow) -> bool:
+    """What the newest `job_claimed` says."""
+    claims = [event for event in row.events if event.type == JobClaimed.type]
+    newest = unseal(claims[-1])
+    assert isinstance(newest, JobClaimed), f"{newest} is stored as {JobClaimed.type}"
+    return newest.takeover
+
+
+def _grant(head: JobHead, takeover: bool) -> Grant:
+    return Grant(
+        job_id=head.job_id,
+        namespace=head.namespace,
+        kind=head.kind,
+        queue=head.queue,
+        session_id=head.session_id,
+        fence=head.fence,
+        lease_token=head.lease_token,
+        head_seq=head.head_seq,
+        head_hash=head.head_hash,
+        mail_seq=head.mail_seq,
+        attempts=head.attempts,
+        takeovers=head.takeovers,
+        takeover=takeover,
+        lease_expires_at=head.lease_expires_at,
+    )

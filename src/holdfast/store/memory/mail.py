@@ -1,0 +1,86 @@
+"""Mail and timers."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import msgspec
+
+from holdfast.model.append import Timer
+from holdfast.model.mail import Mail, MailDraft, Sent
+from holdfast.model.states import TERMINAL, Status, wakes
+from holdfast.store.memory.blobs import keep_large
+from holdfast.store.memory.jobs import put_head
+from holdfast.store.memory.state import State, Work, find_job, packed, unpacked
+
+
+class MemoryPost:
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    async def send(self, draft: MailDraft) -> Sent:
+        with self._state.transaction() as work:
+            return send(work, draft)
+
+    async def read(self, job_id: str, *, after: int = 0) -> list[Mail]:
+        job = self._state.tables.jobs.get(job_id)
+        letters = () if job is None else job.letters
+        return [unpacked(letter, "body") for letter in letters if letter.mail_seq > after]
+
+    async def timers(self, job_id: str) -> list[Timer]:
+        job = self._state.tables.jobs.get(job_id)
+        open_timers = {} if job is None else job.timers
+        by_due = sorted((due_at, step_key) for step_key, due_at in open_timers.items())
+        return [Timer(step_key, due_at) for due_at, step_key in by_due]
+
+
+def send(work: Work, draft: MailDraft) -> Sent:
+    """The letter lies in the job's mail, unless the job is over or had this letter before."""
+    job = find_job(work.tables, draft.job_id)
+    head = job.head
+    for letter in job.letters:
+        if letter.operation_id == draft.operation_id:
+            return Sent(letter.mail_seq, accepted=True, repeated=True)
+    if head.status in TERMINAL:
+        return Sent(head.mail_seq, accepted=False)
+    letter = packed(
+        Mail(
+            job_id=draft.job_id,
+            mail_seq=head.mail_seq + 1,
+            kind=draft.kind,
+            name=draft.name,
+            body=draft.body,
+            sender=draft.sender,
+            operation_id=draft.operation_id,
+            sent_at=work.wall,
+        ),
+        "body",
+    )
+    keep_large(work, head.namespace, letter.body)
+    work.tables.jobs[draft.job_id] = dataclasses.replace(job, letters=(*job.letters, letter))
+    head = msgspec.structs.replace(head, mail_seq=letter.mail_seq)
+    woke = head.status is Status.WAITING and wakes(head.wait_reason, draft.kind)
+    if woke:
+        head = msgspec.structs.replace(
+            head, status=Status.PENDING, wait_reason=None, wake_at=None, ready_at=work.wall
+        )
+    put_head(work, head)
+    work.hint(f"job:{draft.job_id}")
+    return Sent(letter.mail_seq, accepted=True, woke=woke)
+
+
+def set_timers(work: Work, job_id: str, timers: Sequence[Timer]) -> None:
+    """The timers are set to when they are due; those due at None are gone."""
+    job = work.tables.jobs[job_id]
+    open_timers = dict(job.timers)
+    for timer in timers:
+        if timer.due_at is None:
+            open_timers.pop(timer.step_key, None)
+        else:
+            open_timers[timer.step_key] = timer.due_at
+    work.tables.jobs[job_id] = dataclasses.replace(job, timers=open_timers)
+
+
+def clear_timers(work: Work, job_id: str) -> None:
+    work.tables.jobs[job_id] = dataclasses.replace(work.tables.jobs[job_id], timers={})

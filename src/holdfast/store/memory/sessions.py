@@ -1,0 +1,246 @@
+"""Sessions: turn commits, and what they leave to be loaded."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from holdfast.errors import HeadMoved, SessionBound, TurnConflict
+from holdfast.model import canonical
+from holdfast.model.ids import check_name
+from holdfast.model.jobs import DEFAULT_NAMESPACE
+from holdfast.model.session import (
+    Checkpoint,
+    Collected,
+    Committed,
+    Frame,
+    Graph,
+    Node,
+    SessionMeta,
+    SessionView,
+    TurnCommit,
+    Usage,
+    Vacuumed,
+    active_path,
+    check_commit,
+)
+from holdfast.store.memory.attachments import stamp
+from holdfast.store.memory.blobs import collect, keep_large
+from holdfast.store.memory.inbox import complete, owned
+from holdfast.store.memory.state import SessionRow, State, TurnRow, Work, packed, unpacked
+from holdfast.store.ports.sessions import FULL_GRAPH, Scope
+
+
+class MemorySessions:
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    async def commit(
+        self, commit: TurnCommit, *, handle: str | None = None, namespace: str = DEFAULT_NAMESPACE
+    ) -> Committed:
+        with self._state.transaction() as work:
+            return commit_turn(work, namespace, commit, handle)
+
+    async def load(
+        self, session_id: str, scope: Scope = FULL_GRAPH, *, namespace: str = DEFAULT_NAMESPACE
+    ) -> SessionView | None:
+        session = self._row(namespace, session_id)
+        if session.checkpoint is None:  # nothing was committed yet
+            return None
+        return SessionView(
+            session_id=session_id,
+            revision=session.revision,
+            graph=_graph(session, scope),
+            frames=tuple(unpacked(frame, "assignment", "options") for frame in session.frames.values()),
+            frame_id=session.frame_id,
+            checkpoint=unpacked(session.checkpoint, "options"),
+            checkpoint_ref=session.checkpoint_ref,
+            usage=_merged(session.usage),
+        )
+
+    async def bound(self, handle: str, *, namespace: str = DEFAULT_NAMESPACE) -> str | None:
+        return self._state.tables.handles.get((namespace, handle))
+
+    async def node(self, session_id: str, node_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> Node | None:
+        session = self._row(namespace, session_id)
+        if node_id not in session.nodes or node_id in session.hidden:
+            return None
+        return unpacked(session.nodes[node_id], "body")
+
+    async def save_meta(
+        self, meta: SessionMeta, *, handle: str | None = None, namespace: str = DEFAULT_NAMESPACE
+    ) -> None:
+        check_name(meta.session_id, "session id")
+        with self._state.transaction() as work:
+            work.need_namespace(namespace)
+            _check_binding(work, namespace, handle, meta.session_id)
+            _bind(work, namespace, handle, meta.session_id)
+            session = work.tables.sessions.get((namespace, meta.session_id), SessionRow())
+            kept = dataclasses.replace(session, meta=packed(meta, "relation"))
+            work.tables.sessions[namespace, meta.session_id] = kept
+
+    async def meta(self, session_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> SessionMeta | None:
+        meta = self._row(namespace, session_id).meta
+        return None if meta is None else unpacked(meta, "relation")
+
+    async def tombstone(
+        self, session_id: str, node_ids: Sequence[str], *, namespace: str = DEFAULT_NAMESPACE
+    ) -> int:
+        with self._state.transaction() as work:
+            session = work.tables.sessions.get((namespace, session_id))
+            if session is None:
+                return 0
+            newly = (set(node_ids) & session.nodes.keys()) - session.hidden
+            hidden = session.hidden | newly
+            work.tables.sessions[namespace, session_id] = dataclasses.replace(session, hidden=hidden)
+            return len(newly)
+
+    async def vacuum(self, session_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> Vacuumed:
+        with self._state.transaction() as work:
+            session = work.tables.sessions.get((namespace, session_id))
+            if session is None:
+                return Vacuumed(0)
+            kept = {node_id: node for node_id, node in session.nodes.items() if node_id not in session.hidden}
+            swept = dataclasses.replace(session, nodes=kept, hidden=frozenset())
+            work.tables.sessions[namespace, session_id] = swept
+            return Vacuumed(len(session.hidden))
+
+    async def gc(self, *, older_than_us: int = 0, namespace: str = DEFAULT_NAMESPACE) -> Collected:
+        with self._state.transaction() as work:
+            return collect(work, namespace, older_than_us)
+
+    def _row(self, namespace: str, session_id: str) -> SessionRow:
+        return self._state.tables.sessions.get((namespace, session_id), SessionRow())
+
+
+# ── committing ────────────────────────────────────────────────────────────────────────────────────
+
+
+def commit_turn(work: Work, namespace: str, commit: TurnCommit, handle: str | None = None) -> Committed:
+    """The turn is part of the session, now or since an earlier try. The order of the checks is the contract."""
+    check_commit(commit)
+    work.need_namespace(namespace)
+    place = (namespace, commit.session_id)
+    session = work.tables.sessions.get(place, SessionRow())
+    _check_binding(work, namespace, handle, commit.session_id)
+    first = _replayed(session, commit)
+    if first is not None:
+        return first
+    _check_head(session, commit)
+    used = [row for done in commit.completes for row in owned(work, namespace, commit.session_id, done)]
+    session = _advanced(session, commit)
+    work.tables.sessions[place] = session
+    _keep_bodies(work, namespace, commit)
+    complete(work, namespace, commit.session_id, used, "" if commit.stamp is None else commit.stamp.turn_id)
+    stamp(work, namespace, commit.attachments)
+    _bind(work, namespace, handle, commit.session_id)
+    return Committed(session.revision, session.checkpoint_ref)
+
+
+def _check_binding(work: Work, namespace: str, handle: str | None, session_id: str) -> None:
+    bound = None if handle is None else work.tables.handles.get((namespace, handle))
+    if bound not in (None, session_id):
+        raise SessionBound(f"handle {handle!r} serves session {bound!r}, not {session_id!r}")
+
+
+def _bind(work: Work, namespace: str, handle: str | None, session_id: str) -> None:
+    if handle is not None:
+        work.tables.handles[namespace, handle] = session_id
+
+
+def _replayed(session: SessionRow, commit: TurnCommit) -> Committed | None:
+    """What the first try of this turn came to, if there was one."""
+    turn = None if commit.stamp is None else session.turns.get(commit.stamp.turn_id)
+    if commit.stamp is None or turn is None:
+        return None
+    if turn.turn_hash != commit.stamp.turn_hash:
+        raise TurnConflict(f"turn {commit.stamp.turn_id!r} was committed with other content")
+    return msgspec.structs.replace(turn.result, replayed=True)
+
+
+def _check_head(session: SessionRow, commit: TurnCommit) -> None:
+    if commit.expected_revision not in (None, session.revision):
+        raise HeadMoved(
+            f"session {commit.session_id!r} is at revision {session.revision}, not {commit.expected_revision}",
+            expected=commit.expected_revision,
+            actual=session.revision,
+        )
+
+
+def _advanced(session: SessionRow, commit: TurnCommit) -> SessionRow:
+    """The session one revision on. A node or frame that was there keeps its place and changes its content."""
+    new = {node.node_id: packed(node, "body") for node in commit.nodes}
+    kept = None if commit.replace else session.leaf_node_id
+    last = commit.nodes[-1].node_id if commit.nodes else kept
+    result = Committed(session.revision + 1, _checkpoint_ref(commit.checkpoint))
+    turns = dict(session.turns)
+    if commit.stamp is not None:
+        turns[commit.stamp.turn_id] = TurnRow(turn_hash=commit.stamp.turn_hash, result=result)
+    return dataclasses.replace(
+        session,
+        revision=result.revision,
+        nodes=new if commit.replace else {**session.nodes, **new},
+        hidden=frozenset() if commit.replace else session.hidden - new.keys(),
+        leaf_node_id=commit.leaf_node_id if commit.leaf_node_id is not None else last,
+        frames={**session.frames, **_packed_frames(commit.frames)},
+        frame_id=commit.frame_id if commit.frame_id is not None else session.frame_id,
+        checkpoint=packed(commit.checkpoint, "options"),
+        checkpoint_ref=result.checkpoint_ref,
+        usage=session.usage + commit.usage,
+        turns=turns,
+    )
+
+
+def _packed_frames(frames: Iterable[Frame]) -> Mapping[str, Frame]:
+    return {frame.frame_id: packed(frame, "assignment", "options") for frame in frames}
+
+
+def _keep_bodies(work: Work, namespace: str, commit: TurnCommit) -> None:
+    """Every large body of the turn is a blob."""
+    for node in commit.nodes:
+        keep_large(work, namespace, canonical.encode(node.body))
+    for frame in commit.frames:
+        keep_large(work, namespace, frame.snapshot)
+    keep_large(work, namespace, commit.checkpoint.tool_state)
+    keep_large(work, namespace, commit.checkpoint.plugin_snapshot)
+    keep_large(work, namespace, commit.checkpoint.execution_state)
+
+
+def _checkpoint_ref(checkpoint: Checkpoint) -> str:
+    """The hex SHA-256 of the checkpoint's document, in which bytes are named by theirs."""
+    document = {
+        name: hashlib.sha256(value).hexdigest() if isinstance(value, bytes) else value
+        for name, value in msgspec.structs.asdict(checkpoint).items()
+    }
+    return hashlib.sha256(canonical.encode(document)).hexdigest()
+
+
+# ── loading ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def _graph(session: SessionRow, scope: Scope) -> Graph:
+    visible = [node for node_id, node in session.nodes.items() if node_id not in session.hidden]
+    leaf = session.leaf_node_id
+    if scope.active_path:
+        leaf = leaf if scope.leaf_node_id is None else scope.leaf_node_id
+        visible = list(active_path(visible, leaf))
+    return Graph(tuple(unpacked(node, "body") for node in visible), leaf)
+
+
+def _merged(usage: Iterable[Usage]) -> tuple[Usage, ...]:
+    """The sum per source and model, in the order of first use."""
+    sums: dict[tuple[str, str], Usage] = {}
+    for one in usage:
+        so_far = sums.get((one.source, one.model), Usage(source=one.source, model=one.model))
+        sums[one.source, one.model] = Usage(
+            source=one.source,
+            model=one.model,
+            input_tokens=so_far.input_tokens + one.input_tokens,
+            output_tokens=so_far.output_tokens + one.output_tokens,
+            cached_input_tokens=so_far.cached_input_tokens + one.cached_input_tokens,
+            reasoning_tokens=so_far.reasoning_tokens + one.reasoning_tokens,
+        )
+    return tuple(sums.values())

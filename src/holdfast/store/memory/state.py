@@ -1,0 +1,198 @@
+"""The tables, and the one way to change them.
+
+Rows are immutable, and a row is a whole thing: a job with its journal, mail and calls; a session with its graph and
+inbox. So a copy of the tables is a copy of a few dictionaries, a transaction is a copy that replaces the original, and
+what a reader was given never changes under it. JSON is kept as canonical bytes for the same reason (`packed`): nobody
+can reach into the store through a list they sent or received.
+
+There is no await inside a transaction, so no two of them are ever under way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import msgspec
+
+from holdfast.errors import NotFound
+from holdfast.model import canonical
+from holdfast.model.events import SealedEvent
+from holdfast.model.ids import IdSource
+from holdfast.model.inbox import Batch
+from holdfast.model.jobs import DEFAULT_NAMESPACE, JobHead
+from holdfast.model.ledger import CallRow
+from holdfast.model.mail import Mail
+from holdfast.model.session import Checkpoint, Committed, Frame, Node, SessionMeta, Usage
+from holdfast.store.clock import Clock
+from holdfast.store.ports.attachments import AttachmentIntent
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+# ── rows ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobRow:
+    """A job, and everything that is found under its id."""
+
+    head: JobHead
+    request_key: str | None
+    request_digest: bytes
+    parent_job_id: str | None
+    parent_step_key: str | None
+    created_at: int
+    events: tuple[SealedEvent, ...] = ()
+    letters: tuple[Mail, ...] = ()  # body packed
+    timers: Mapping[str, int] = field(default_factory=dict)  # step key → due at
+    calls: Mapping[tuple[str, int], CallRow] = field(default_factory=dict)  # (step key, generation) → row
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hold:
+    """A claim as each of its batches remembers it."""
+
+    claim_id: str
+    owner: str
+    token: str
+    boot: str
+    claimed_at: int
+    expires_at: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchRow:
+    """A batch (payloads packed), who holds it, and how often it was held."""
+
+    batch: Batch
+    fence: int = 0
+    hold: Hold | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TurnRow:
+    turn_hash: str
+    result: Committed
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionRow:
+    """A session and its inbox. `revision` 0 means that nothing was committed yet.
+
+    Dictionaries keep the order in which their keys first came, and that is the order in which nodes, frames and
+    batches are shown.
+    """
+
+    revision: int = 0
+    nodes: Mapping[str, Node] = field(default_factory=dict)  # body packed
+    hidden: frozenset[str] = frozenset()
+    leaf_node_id: str | None = None
+    frames: Mapping[str, Frame] = field(default_factory=dict)  # assignment and options packed
+    frame_id: str | None = None
+    checkpoint: Checkpoint | None = None  # options packed
+    checkpoint_ref: str = ""
+    usage: tuple[Usage, ...] = ()
+    turns: Mapping[str, TurnRow] = field(default_factory=dict)
+    meta: SessionMeta | None = None  # relation packed
+    enqueued: int = 0
+    batches: Mapping[str, BatchRow] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict)  # source key → batch id
+
+
+@dataclass(frozen=True)
+class BlobRow:
+    body: bytes
+    created_at: int
+
+
+@dataclass
+class Tables:
+    """Everything the store knows."""
+
+    namespaces: dict[str, int] = field(default_factory=dict)  # name → created at
+    jobs: dict[str, JobRow] = field(default_factory=dict)
+    requests: dict[tuple[str, str], str] = field(default_factory=dict)  # (namespace, request key) → job id
+    keys: dict[str, tuple[str, str, int]] = field(
+        default_factory=dict
+    )  # idempotency key → job, step, generation
+    sessions: dict[tuple[str, str], SessionRow] = field(default_factory=dict)  # (namespace, session id)
+    handles: dict[tuple[str, str], str] = field(default_factory=dict)  # (namespace, handle) → session id
+    attachments: dict[tuple[str, str], AttachmentIntent] = field(default_factory=dict)  # (namespace, id)
+    blobs: dict[tuple[str, str], BlobRow] = field(default_factory=dict)  # (namespace, hex digest)
+
+    def copy(self) -> Tables:
+        return Tables(**{name: dict(table) for name, table in vars(self).items()})
+
+
+# ── transactions ──────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass
+class Work:
+    """One transaction: its own copy of the tables, the instant it happens at, and whom to tell once it is done."""
+
+    tables: Tables
+    ids: IdSource
+    epoch: int
+    wall: int
+    tick: int
+    boot: str
+    topics: list[str] = field(default_factory=list)
+
+    def hint(self, topic: str) -> None:
+        self.topics.append(topic)
+
+    def need_namespace(self, namespace: str) -> None:
+        if namespace not in self.tables.namespaces:
+            raise NotFound(f"there is no namespace {namespace!r}", hint="Create the namespace first.")
+
+
+class State:
+    """The tables as of the last commit, and the sources of time, ids and epoch."""
+
+    def __init__(self, clock: Clock, ids: IdSource, epoch: int, tell: Callable[[str], None]) -> None:
+        self.clock = clock
+        self.ids = ids
+        self.epoch = epoch
+        self.tables = Tables(namespaces={DEFAULT_NAMESPACE: clock.wall_us()})
+        self._tell = tell
+
+    @contextmanager
+    def transaction(self) -> Iterator[Work]:
+        """Everything done to the work is kept and told, or, when the block raises, nothing is."""
+        clock = self.clock
+        work = Work(self.tables.copy(), self.ids, self.epoch, clock.wall_us(), clock.tick_us(), clock.boot())
+        yield work
+        self.tables = work.tables
+        for topic in work.topics:
+            self._tell(topic)
+
+    def job(self, job_id: str) -> JobRow:
+        return find_job(self.tables, job_id)
+
+
+def find_job(tables: Tables, job_id: str) -> JobRow:
+    """The job, or NotFound."""
+    row = tables.jobs.get(job_id)
+    if row is None:
+        raise NotFound(f"there is no job {job_id!r}")
+    return row
+
+
+# ── JSON inside rows ──────────────────────────────────────────────────────────────────────────────
+
+
+def packed(struct: S, *fields: str) -> S:
+    """The struct with these fields as canonical JSON. Raises InvalidPayload for what is not JSON we store."""
+    return msgspec.structs.replace(
+        struct, **{name: canonical.encode(getattr(struct, name)) for name in fields}
+    )
+
+
+def unpacked(struct: S, *fields: str) -> S:
+    """The struct as it was before `packed`, with fresh values that the reader may do with as it likes."""
+    return msgspec.structs.replace(
+        struct, **{name: canonical.decode(getattr(struct, name)) for name in fields}
+    )

@@ -1,0 +1,65 @@
+"""The memory store: every port over one set of tables. It survives nothing."""
+
+from __future__ import annotations
+
+from holdfast.model.ids import IdSource
+from holdfast.store.clock import Clock
+from holdfast.store.contract import StoreInfo, Tier
+from holdfast.store.memory.attachments import MemoryAttachments
+from holdfast.store.memory.blobs import MemoryBlobs
+from holdfast.store.memory.inbox import MemoryInbox
+from holdfast.store.memory.jobs import MemoryJobs
+from holdfast.store.memory.journal import MemoryJournal
+from holdfast.store.memory.leases import MemoryLeases
+from holdfast.store.memory.ledger import MemoryLedger
+from holdfast.store.memory.mail import MemoryPost
+from holdfast.store.memory.namespaces import MemoryNamespaces
+from holdfast.store.memory.sessions import MemorySessions
+from holdfast.store.memory.state import State
+from holdfast.store.memory.wakeups import MemoryWakeups
+from holdfast.store.ports.attachments import Attachments
+from holdfast.store.ports.blobs import Blobs
+from holdfast.store.ports.inbox import Inbox
+from holdfast.store.ports.jobs import Jobs
+from holdfast.store.ports.journal import Journal
+from holdfast.store.ports.leases import Leases
+from holdfast.store.ports.ledger import Ledger
+from holdfast.store.ports.mail import Post
+from holdfast.store.ports.namespaces import Namespaces
+from holdfast.store.ports.sessions import Sessions
+from holdfast.store.ports.wakeups import Wakeups
+
+
+class MemoryStore:
+    """A store for one event loop of one process. No method awaits before its work is done, so none can be torn."""
+
+    def __init__(self, clock: Clock, ids: IdSource, epoch: int = 1) -> None:
+        wakeups = MemoryWakeups()
+        state = State(clock, ids, epoch, wakeups.hint)
+        self.tier = Tier.MEMORY
+        self.jobs: Jobs = MemoryJobs(state)
+        self.journal: Journal = MemoryJournal(state)
+        self.leases: Leases = MemoryLeases(state)
+        self.ledger: Ledger = MemoryLedger(state)
+        self.post: Post = MemoryPost(state)
+        self.sessions: Sessions = MemorySessions(state)
+        self.inbox: Inbox = MemoryInbox(state)
+        self.attachments: Attachments = MemoryAttachments(state)
+        self.blobs: Blobs = MemoryBlobs(state)
+        self.namespaces: Namespaces = MemoryNamespaces(state)
+        self.wakeups: Wakeups = wakeups
+        self._release = wakeups.release
+        self._info = StoreInfo(
+            tier=Tier.MEMORY,
+            address="memory:",
+            store_id=ids.new("store"),
+            epoch=epoch,
+            schema_version=0,
+            details={},
+        )
+
+    async def info(self) -> StoreInfo:
+        return self._info
+
+    async def close(self) -> None:
+        self._release()

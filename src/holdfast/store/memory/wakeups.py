@@ -1,0 +1,60 @@
+"""Wake-ups inside one process and one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+HINTS_KEPT_MAX: Final = 10_000
+"""Most jobs are never waited for by name, and their hints must not fill the memory. A hint may be lost, so the oldest
+go first."""
+
+
+class _Waiter:
+    def __init__(self, topics: frozenset[str]) -> None:
+        self.topics = topics
+        self.found: set[str] = set()
+        self.woken = asyncio.Event()
+
+
+class MemoryWakeups:
+    def __init__(self) -> None:
+        self._kept: dict[str, None] = {}  # used as a set that remembers its order
+        self._waiters: list[_Waiter] = []
+
+    async def wait(self, topics: frozenset[str], timeout_s: float) -> frozenset[str]:
+        kept = topics.intersection(self._kept)
+        if kept:
+            for topic in kept:
+                del self._kept[topic]
+            return kept
+        waiter = _Waiter(topics)
+        self._waiters.append(waiter)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await waiter.woken.wait()
+        except TimeoutError:
+            pass
+        except asyncio.CancelledError:
+            # What it was told will not be read: somebody else shall hear it.
+            self._waiters.remove(waiter)
+            for topic in waiter.found:
+                self.hint(topic)
+            raise
+        self._waiters.remove(waiter)
+        return frozenset(waiter.found)
+
+    def hint(self, topic: str) -> None:
+        waiting = [waiter for waiter in self._waiters if topic in waiter.topics]
+        for waiter in waiting:
+            waiter.found.add(topic)
+            waiter.woken.set()
+        if not waiting:
+            self._kept[topic] = None
+            if len(self._kept) > HINTS_KEPT_MAX:
+                del self._kept[next(iter(self._kept))]
+
+    def release(self) -> None:
+        """Nobody waits any longer."""
+        for waiter in self._waiters:
+            waiter.woken.set()

@@ -1,0 +1,48 @@
+"""Jobs: accepting them, finding them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from holdfast.model.jobs import JobDraft, JobFilter, JobHead, JobRecord, Submitted
+from holdfast.model.page import Page
+from holdfast.model.states import Status
+
+
+class Jobs(Protocol):
+    async def submit(self, draft: JobDraft) -> Submitted:
+        """A durable job exists for this request, with `job_created` as its first event.
+
+        A repeat under the same request key (or the same job id) with the same content returns the first job with
+        `created=False`; with other content it raises KeyReused and changes nothing.
+
+        A job of a session owns the session's turn (`session_slot` live, status pending) if nobody does; otherwise it
+        stands behind: status waiting, reason joined, until the one in front is over. At most one job of a session is
+        live at any instant.
+        """
+        ...
+
+    async def submit_many(self, drafts: Sequence[JobDraft]) -> list[Submitted]:
+        """All of them, in one commit, or none."""
+        ...
+
+    async def get(self, job_id: str) -> JobRecord:
+        """The job, or NotFound."""
+        ...
+
+    async def find(self, namespace: str, request_key: str) -> JobRecord | None:
+        """The job that this request made."""
+        ...
+
+    async def head(self, job_id: str) -> JobHead:
+        """Head, lease and mail counters as they are now, or NotFound."""
+        ...
+
+    async def counts(self, namespace: str | None = None) -> dict[Status, int]:
+        """How many jobs have each status; a status that no job has is not there."""
+        ...
+
+    async def list(self, which: JobFilter, *, limit: int = 100, cursor: str | None = None) -> Page[JobRecord]:
+        """Jobs, newest id first. The cursor of one page leads to the next."""
+        ...

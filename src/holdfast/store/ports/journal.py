@@ -1,0 +1,63 @@
+"""The journal: the one kind of write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from holdfast.errors import HoldfastError
+from holdfast.model.append import NOTHING, Append, Extras, Move
+from holdfast.model.events import Event, Head, SealedEvent
+from holdfast.model.jobs import JobHead
+
+
+class Ruling(msgspec.Struct, frozen=True):
+    """What a short hold decided to write: events, and where they leave the job."""
+
+    events: tuple[Event, ...]
+    move: Move
+    extras: Extras = NOTHING
+
+
+Decide = Callable[[JobHead], Ruling | None]
+"""A pure decision on a head. None means: leave the job alone."""
+
+
+class Journal(Protocol):
+    async def append(self, append: Append) -> Head:
+        """Everything in the append is durable, and the job's head is `append.head`.
+
+        Guarantees:
+            All or nothing, and only while fence, lease token, head seq and head hash are the ones named and the job is
+            running. Sending the same append again after a lost reply succeeds and writes nothing.
+
+        Raises:
+            Fenced: fence or token are not the current ones, or the job no longer runs. Nothing was written.
+            MailWaiting: `mail_seen` was given and is not the newest. Nothing was written.
+            Broken: same holder, other head: this process lost track of its own writes and must stop.
+
+        When the move ends the job, its timers go, the next job of its session becomes live, and the job is nobody's.
+        """
+        ...
+
+    async def append_many(self, appends: Sequence[Append]) -> list[Head | HoldfastError]:
+        """The outcome of each append, in order, from as few commits as possible.
+
+        The appends are of different jobs. One that is refused, or breaks a constraint, leaves its neighbours unharmed.
+        """
+        ...
+
+    async def read(self, job_id: str, *, after: int = 0, limit: int | None = None) -> list[SealedEvent]:
+        """Events with seq greater than `after`, in order, bodies included (erased ones are None)."""
+        ...
+
+    async def hold(self, job_id: str, decide: Decide) -> Head | None:
+        """A short hold: acquire, append what `decide` says, give back; in one transaction, without agent code.
+
+        Only on a job that nobody drives (not running, or its lease is over); otherwise, or if `decide` says None, or
+        if the job is over, nothing happens and the answer is None. The fence grows by one. An unknown job is NotFound.
+        `decide` may be called more than once and must be pure.
+        """
+        ...

@@ -1,0 +1,60 @@
+"""Leases: the time-bound right to drive a job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from holdfast.model.lease import LEASE_TTL_US, Grant
+
+
+class ClaimAsk(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker asks for. `token` is the worker's own: a repeat after a lost reply finds the same grants."""
+
+    worker: str
+    token: str
+    queues: tuple[str, ...]
+    kinds: tuple[str, ...] = ()
+    limit: int = 1
+    ttl_us: int = LEASE_TTL_US
+    by_age: bool = False
+
+
+class Held(msgspec.Struct, frozen=True):
+    """A lease as its holder names it."""
+
+    job_id: str
+    fence: int
+    lease_token: str
+
+
+class Leases(Protocol):
+    async def claim(self, ask: ClaimAsk) -> list[Grant]:
+        """Up to `limit` jobs are now running under this worker's token, each with a larger fence than ever before.
+
+        Claimable are, in these queues and of these kinds (no kinds: any): pending jobs that are ready, waiting jobs
+        whose `wake_at` is due (unless held for a person), and running jobs whose lease is over. Larger priority first,
+        then older `ready_at`, then id; with `by_age` priority does not count. Grants are in that order.
+
+        Each grant has `job_claimed` as its newest event. It is a takeover when the last lease was not given back; then
+        `takeovers` is one more than before. No job is granted twice, whatever the number of claimers.
+        """
+        ...
+
+    async def renew(self, held: Sequence[Held], ttl_us: int = LEASE_TTL_US) -> set[str]:
+        """The ids of the jobs that are still held; they now are for `ttl_us` from now.
+
+        A job that is missing from the answer is lost: stop driving it. A lease that ran out but was not taken is
+        renewed: the fence, not the clock, says who may write.
+        """
+        ...
+
+    async def expire(self, worker: str) -> int:
+        """The leases of a worker that is proven dead are over; says how many. Its jobs are claimable at once."""
+        ...
+
+    async def list_expired(self, limit: int = 1000) -> list[str]:
+        """Running jobs whose lease is over, longest first."""
+        ...

@@ -1,0 +1,90 @@
+"""Sessions: turns, graphs, frames, checkpoints, usage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from holdfast.model.jobs import DEFAULT_NAMESPACE
+from holdfast.model.session import (
+    Collected,
+    Committed,
+    Node,
+    SessionMeta,
+    SessionView,
+    TurnCommit,
+    Vacuumed,
+)
+
+
+class Scope(msgspec.Struct, frozen=True):
+    """How much of the graph to load: all of it, or the ancestry of one leaf (None: the persisted one)."""
+
+    active_path: bool = False
+    leaf_node_id: str | None = None
+
+
+FULL_GRAPH = Scope()
+ACTIVE_PATH = Scope(active_path=True)
+
+
+class Sessions(Protocol):
+    """Every method takes the namespace last; ids of one namespace mean nothing in another.
+
+    `handle` names a persisted binding: the first commit (or `save_meta`) through a handle binds it to its session, for
+    ever; another session through the same handle raises SessionBound. Without a handle nothing is bound.
+    """
+
+    async def commit(
+        self, commit: TurnCommit, *, handle: str | None = None, namespace: str = DEFAULT_NAMESPACE
+    ) -> Committed:
+        """The turn is durable with everything it names, or nothing is.
+
+        The checks run in the order that `holdfast.model.session` gives. Committing a node again replaces it and clears
+        its tombstone. With `replace` the graph is exactly `nodes`. The new leaf is `leaf_node_id`, or, when that is
+        None, the last appended node, or the leaf there was. Frames are added or replaced by id; `frame_id` None keeps
+        the current frame. An attachment's first stamp wins. Completed batches drop their items and leave the queue.
+
+        Raises: SessionBound, TurnConflict, HeadMoved, ClaimLost, InvalidPayload. Nothing was written.
+        """
+        ...
+
+    async def load(
+        self, session_id: str, scope: Scope = FULL_GRAPH, *, namespace: str = DEFAULT_NAMESPACE
+    ) -> SessionView | None:
+        """The session as of its head; None before the first commit. Tombstoned nodes are not in it.
+
+        Nodes come in insertion order (full graph) or root first (active path). Usage is merged per (source, model), in
+        the order of first use.
+        """
+        ...
+
+    async def bound(self, handle: str, *, namespace: str = DEFAULT_NAMESPACE) -> str | None:
+        """The session a handle serves, if it is bound."""
+        ...
+
+    async def node(self, session_id: str, node_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> Node | None:
+        """The node, unless it is tombstoned or unknown."""
+        ...
+
+    async def save_meta(
+        self, meta: SessionMeta, *, handle: str | None = None, namespace: str = DEFAULT_NAMESPACE
+    ) -> None: ...
+
+    async def meta(self, session_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> SessionMeta | None: ...
+
+    async def tombstone(
+        self, session_id: str, node_ids: Sequence[str], *, namespace: str = DEFAULT_NAMESPACE
+    ) -> int:
+        """The nodes are hidden from every load; says how many were visible before."""
+        ...
+
+    async def vacuum(self, session_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> Vacuumed:
+        """Tombstoned nodes are gone; reports only what this call removed."""
+        ...
+
+    async def gc(self, *, older_than_us: int = 0, namespace: str = DEFAULT_NAMESPACE) -> Collected:
+        """Blobs of this namespace that nothing refers to, and that are older than the grace period, are gone."""
+        ...

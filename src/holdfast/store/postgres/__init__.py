@@ -1,0 +1,1 @@
+"""Postgres: executor, error translation, wake-ups; nothing else."""

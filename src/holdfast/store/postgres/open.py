@@ -1,0 +1,133 @@
+"""Opening a store on Postgres."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Final
+
+import asyncpg
+
+from holdfast.errors import InvalidSetting, TierNotKept
+from holdfast.model.ids import IdSource, check_name
+from holdfast.store.clock import Clock
+from holdfast.store.contract import Tier
+from holdfast.store.postgres.errors import CONNECTION_LOST, translate
+from holdfast.store.postgres.executor import PostgresExecutor
+from holdfast.store.postgres.schema import PostgresSchema, quoted
+from holdfast.store.postgres.wakeups import PostgresWakeups
+from holdfast.store.sql.dialect import POSTGRES
+from holdfast.store.sql.migrate import migrate, require_current
+from holdfast.store.tables.store import SqlStore, write_first_rows
+
+OLDEST_SERVER: Final = 150_000
+CONNECTIONS_MAX: Final = 10
+CONNECT_S: Final = 10.0
+
+_SESSION: Final = {
+    "application_name": "holdfast",
+    # A server's default of `off` must not reach us: what is acknowledged is on disk.
+    "synchronous_commit": "on",
+    # All below the lease's 30 s, so that a frozen client lets go before its jobs are taken over.
+    "lock_timeout": "5s",
+    "statement_timeout": "30s",
+    "idle_in_transaction_session_timeout": "10s",
+    "default_transaction_isolation": "read committed",
+    "tcp_keepalives_idle": "10",
+    "tcp_keepalives_interval": "3",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "10s",
+}
+
+
+async def open_postgres(
+    url: str,
+    *,
+    ids: IdSource,
+    clock: Clock | None = None,
+    schema: str = "holdfast",
+    migrating: bool = True,
+    patience_s: float = 10.0,
+) -> SqlStore:
+    """A store in this database's schema, made if it is not there; refused if it cannot keep its tier.
+
+    Without a clock (production) the server's clock decides; a test passes a virtual one.
+    """
+    check_name(schema, "schema")
+    session = {**_SESSION, "search_path": quoted(schema)}
+    connect = functools.partial(asyncpg.connect, url, server_settings=session, timeout=CONNECT_S)
+    try:
+        pool = await asyncpg.create_pool(
+            url,
+            min_size=0,
+            max_size=CONNECTIONS_MAX,
+            server_settings=session,
+            timeout=CONNECT_S,
+            statement_cache_size=512,
+            reset=_no_reset,
+        )
+    except ValueError as error:
+        msg = f"{_without_password(url)} is not an address that Postgres understands: {error}"
+        raise InvalidSetting(msg) from error
+    wakeups = PostgresWakeups(connect, pool, f"holdfast_{schema}"[:63])
+    executor = PostgresExecutor(pool, clock, wakeups, patience_s=patience_s)
+
+    async def close() -> None:
+        await wakeups.close()
+        await executor.close()
+
+    try:
+        details = await _settings(pool)
+        tier = _tier(details)
+        await (migrate if migrating else require_current)(PostgresSchema(pool, schema, clock), POSTGRES)
+        await write_first_rows(executor, ids)
+    except (asyncpg.PostgresError, TimeoutError, *CONNECTION_LOST) as error:
+        await close()
+        raise translate(error, _without_password(url)) from error
+    except BaseException:
+        await close()
+        raise
+    return SqlStore(
+        executor,
+        ids,
+        wakeups,
+        tier=tier,
+        address=_without_password(url),
+        details=details,
+        close=close,
+        integrity=_integrity,
+    )
+
+
+async def _integrity() -> list[str]:
+    """Postgres checks its pages as it reads them; its own tools (amcheck, checksums) are the administrator's."""
+    return []
+
+
+async def _no_reset(_: asyncpg.Connection[Any]) -> None:
+    """We leave nothing behind on a connection, so giving one back costs no round trip."""
+
+
+async def _settings(pool: asyncpg.Pool[Any]) -> dict[str, str]:
+    names = ("server_version", "fsync", "full_page_writes", "synchronous_commit", "server_version_num")
+    return {name: str(await pool.fetchval("SELECT current_setting($1)", name)) for name in names}
+
+
+def _tier(details: dict[str, str]) -> Tier:
+    """What the server can keep, by its own settings."""
+    if int(details["server_version_num"]) < OLDEST_SERVER:
+        msg = f"the server is PostgreSQL {details['server_version']}, Holdfast needs at least 15"
+        raise TierNotKept(msg, hint="Upgrade the server.")
+    if details["synchronous_commit"] == "off":
+        msg = "synchronous_commit is off and the server does not let us turn it on"
+        raise TierNotKept(
+            msg, hint="A pooler may swallow session settings; connect past it or set it for the role."
+        )
+    kept = details["fsync"] == "on" and details["full_page_writes"] == "on"
+    return Tier.POSTGRES if kept else Tier.POSTGRES_REDUCED
+
+
+def _without_password(url: str) -> str:
+    scheme, separator, rest = url.partition("://")
+    login, at, place = rest.rpartition("@")
+    user = login.partition(":")[0]
+    return f"{scheme}{separator}{user}{at}{place}"

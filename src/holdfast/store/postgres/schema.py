@@ -1,0 +1,74 @@
+"""Migrating a Postgres schema, under a lock that ends with its transaction."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import asyncpg
+
+from holdfast.store.clock import Clock
+from holdfast.store.sql.dialect import POSTGRES, render
+from holdfast.store.sql.migrate import MIN_READER, RECORD, Applied, Migration
+
+LOCK: Final = 0x484F4C44
+"""One advisory lock for all migrations: two processes that start together take turns."""
+
+
+class PostgresSchema:
+    def __init__(self, pool: asyncpg.Pool[Any], schema: str, clock: Clock | None) -> None:
+        self._pool = pool
+        self._schema = schema
+        self._clock = clock
+
+    async def applied(self) -> list[Applied]:
+        if not await self._has("schema_migrations"):
+            return []
+        rows = await self._pool.fetch("SELECT number, name, digest FROM schema_migrations ORDER BY number")
+        return [Applied(*row) for row in rows]
+
+    async def min_reader(self) -> int:
+        if not await self._has("store_state"):
+            return 0
+        return int(await self._pool.fetchval("SELECT min_reader FROM store_state") or 0)
+
+    async def _has(self, table: str) -> bool:
+        found = await self._pool.fetchval(
+            "SELECT 1 FROM pg_tables WHERE schemaname = $1 AND tablename = $2", self._schema, table
+        )
+        return found is not None
+
+    async def apply(self, migration: Migration) -> bool:
+        async with self._pool.acquire() as connection, connection.transaction():
+            # A migration takes the time it takes, and so does waiting for somebody else's. Only a table that is in
+            # use is not waited for longer than usual: everybody else would have to queue up behind us.
+            await connection.execute("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0")
+            await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
+            await connection.execute("SET LOCAL lock_timeout TO DEFAULT")
+            await connection.execute(_CREATE_SCHEMA.replace("SCHEMA_NAME", quoted(self._schema)))
+            await connection.execute(render(RECORD, POSTGRES))
+            done = await connection.fetchval(
+                "SELECT 1 FROM schema_migrations WHERE number = $1", migration.number
+            )
+            if done is not None:
+                return False
+            await connection.execute(migration.script)
+            await connection.execute(
+                "UPDATE store_state SET min_reader = greatest(min_reader, $1)", MIN_READER
+            )
+            await connection.execute(
+                "INSERT INTO schema_migrations VALUES ($1, $2, $3, "
+                "coalesce($4, (extract(epoch from statement_timestamp()) * 1000000)::bigint))",
+                migration.number,
+                migration.name,
+                migration.digest,
+                None if self._clock is None else self._clock.wall_us(),
+            )
+        return True
+
+
+_CREATE_SCHEMA: Final = "CREATE SCHEMA IF NOT EXISTS SCHEMA_NAME"
+
+
+def quoted(name: str) -> str:
+    """The name as an identifier; quotes in it are doubled."""
+    return '"' + name.replace('"', '""') + '"'

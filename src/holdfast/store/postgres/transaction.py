@@ -1,0 +1,61 @@
+"""Named statements on one Postgres connection."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import asyncpg
+
+from holdfast.store.clock import Clock
+from holdfast.store.executor import Row, Value
+from holdfast.store.sql.dialect import POSTGRES
+from holdfast.store.sql.loader import statements
+
+
+class PostgresTransaction:
+    """One unit of work's view of the database."""
+
+    __slots__ = ("_connection", "_times", "hints", "statement")
+
+    def __init__(self, connection: asyncpg.Connection[Any], clock: Clock | None) -> None:
+        self._connection = connection
+        self._times = times(clock)
+        self.hints: list[str] = []
+        self.statement = ""
+
+    async def rows(self, statement: str, /, **values: Value) -> Sequence[Row]:
+        return await self._fetch(statement, values)
+
+    async def row(self, statement: str, /, **values: Value) -> Row | None:
+        rows = await self._fetch(statement, values)
+        return rows[0] if rows else None
+
+    async def run(self, statement: str, /, **values: Value) -> None:
+        await self._fetch(statement, values)
+
+    async def run_each(self, statement: str, values: Sequence[Mapping[str, Value]], /) -> None:
+        for each in values:
+            await self._fetch(statement, each)
+
+    def hint(self, topic: str) -> None:
+        self.hints.append(topic)
+
+    async def _fetch(self, name: str, values: Mapping[str, Value]) -> Sequence[Row]:
+        self.statement = name
+        compiled = _COMPILED[name]
+        arguments = {**values, **self._times}
+        rows: Sequence[Row] = await self._connection.fetch(
+            compiled.text, *(arguments[parameter] for parameter in compiled.names)
+        )
+        return rows
+
+
+_COMPILED = statements(POSTGRES)
+
+
+def times(clock: Clock | None) -> dict[str, Value]:
+    """No clock: the server's decides, and every machine obeys the same one. A clock is a test's."""
+    if clock is None:
+        return {"now": None, "tick": None, "boot": ""}
+    return {"now": clock.wall_us(), "tick": clock.tick_us(), "boot": clock.boot()}

@@ -1,0 +1,123 @@
+"""Wake-ups over LISTEN/NOTIFY, on a connection of their own that comes back when it breaks.
+
+A NOTIFY inside a writing transaction would take a lock at commit that all notifiers share, so hints are sent after the
+commit, many in one message. While the listening connection is away hints are missed; when it is back every waiter is
+woken once, because anything may have happened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Final
+
+import asyncpg
+
+from holdfast.store.clock import pause
+from holdfast.store.hints import HintBoard
+from holdfast.store.postgres.errors import is_away
+
+PAYLOAD_BYTES: Final = 7500
+"""Postgres takes at most 8,000 bytes in a notification."""
+
+RETRY_S: Final = 0.25
+CHECK_EVERY_S: Final = 20.0
+
+
+class PostgresWakeups:
+    """Hints for the waiters of one open store, and from it to everybody on the same schema."""
+
+    def __init__(
+        self, connect: Callable[[], Awaitable[asyncpg.Connection[Any]]], pool: asyncpg.Pool[Any], channel: str
+    ) -> None:
+        self._connect = connect
+        self._pool = pool
+        self._channel = channel
+        self._board = HintBoard()
+        self._unsent: dict[str, None] = {}
+        self._sending: asyncio.Task[None] | None = None
+        self._listening: asyncio.Task[None] | None = None
+        self._ready: asyncio.Event | None = None
+
+    async def wait(self, topics: frozenset[str], timeout_s: float) -> frozenset[str]:
+        if self._listening is None:
+            self._ready = asyncio.Event()
+            self._listening = asyncio.create_task(self._listen(self._ready), name="holdfast-listen")
+            # The first wait begins once hints can arrive, or not at all if the server is away.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(timeout_s, 1.0)):
+                    await self._ready.wait()
+        return await self._board.wait(topics, timeout_s)
+
+    def hint(self, topic: str) -> None:
+        self.spread((topic,))
+
+    def spread(self, topics: Iterable[str]) -> None:
+        """Everybody who waits for one of these topics is told; here at once, elsewhere with the next message."""
+        told = dict.fromkeys(topics)
+        if not told:
+            return
+        self._board.deliver(told)
+        self._unsent |= told
+        if self._sending is None or self._sending.done():
+            self._sending = asyncio.create_task(self._send(), name="holdfast-notify")
+
+    async def _send(self) -> None:
+        while self._unsent:
+            message = self._next_message()
+            with contextlib.suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                await self._pool.execute("SELECT pg_notify($1, $2)", self._channel, message)
+
+    def _next_message(self) -> str:
+        parts: list[str] = []
+        size = 0
+        for topic in list(self._unsent):
+            size += len(topic.encode()) + 1
+            if parts and size > PAYLOAD_BYTES:
+                break
+            parts.append(topic)
+            del self._unsent[topic]
+        return "\n".join(parts)[:PAYLOAD_BYTES]
+
+    async def _listen(self, ready: asyncio.Event) -> None:
+        """Listen for ever: reconnect whenever the connection breaks, and wake everybody then."""
+        first = True
+        while True:
+            try:
+                connection = await self._connect()
+                broken = asyncio.Event()
+                connection.add_termination_listener(lambda _, broken=broken: broken.set())
+                await connection.add_listener(self._channel, self._heard)
+                if not first:
+                    self._board.wake_all()
+                first = False
+                ready.set()
+                try:
+                    await self._until_broken(connection, broken)
+                finally:
+                    with contextlib.suppress(Exception):
+                        connection.terminate()
+            except Exception as error:
+                if not is_away(error):
+                    raise
+            await pause(RETRY_S)
+
+    async def _until_broken(self, connection: asyncpg.Connection[Any], broken: asyncio.Event) -> None:
+        """The connection has broken. A half-open one looks alive, so it is asked now and then."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CHECK_EVERY_S):
+                    await broken.wait()
+                return
+            await connection.execute("SELECT 1", timeout=CHECK_EVERY_S)
+
+    def _heard(self, _connection: object, _pid: int, _channel: str, message: object) -> None:
+        self._board.deliver(str(message).split("\n"))
+
+    async def close(self) -> None:
+        for task in (self._listening, self._sending):
+            if task is not None:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task

@@ -1,0 +1,1 @@
+"""SQL as named paragraphs, written once for both databases."""

@@ -1,0 +1,105 @@
+"""The handful of places where SQLite and Postgres need different words, and the traps behind them.
+
+Statements are written once, with `:name` parameters and tokens in braces. Everything else must mean the same on both,
+and these habits are what keeps it so (each was tried on both databases):
+
+    text order      SQLite compares bytes, Postgres by locale       → {text} is TEXT COLLATE "C" on Postgres
+    NULL order      first on SQLite, last on Postgres               → sort on NOT NULL columns only
+    sum(bigint)     an integer, or a numeric                        → CAST(sum(…) AS {int})
+    wrong types     stored, or refused                              → STRICT tables
+    'abc%' LIKE     ignores case, or does not                       → never LIKE
+    constraint      the transaction goes on, or is dead             → ON CONFLICT, or one savepoint each
+    time            the host's, or the server's                     → {now} and {tick}, never written out
+
+`{now}` is wall time and dates things; `{tick}` is the lease clock, which does not jump (see `store.clock`); `{boot}`
+names the stretch of time in which ticks compare. The executor supplies all three.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+_SERVER_US: Final = "(extract(epoch from statement_timestamp()) * 1000000)::bigint"
+# statement_timestamp() is stable, so an index can be used; clock_timestamp() is volatile and forces a scan.
+
+
+class Dialect(msgspec.Struct, frozen=True, eq=False):
+    name: str
+    tokens: Mapping[str, str]
+    any_of: Callable[[str], str]
+    numbered: bool
+
+
+SQLITE: Final = Dialect(
+    name="sqlite",
+    tokens={
+        "now": ":now",
+        "tick": ":tick",
+        "boot": ":boot",
+        "text": "TEXT",
+        "int": "INTEGER",
+        "bytes": "BLOB",
+        "options": "STRICT",
+        "narrow": "STRICT, WITHOUT ROWID",
+        "for_update": "",
+        "skip_locked": "",
+    },
+    any_of=lambda name: f"IN (SELECT value FROM json_each(:{name}))",
+    numbered=False,
+)
+
+POSTGRES: Final = Dialect(
+    name="postgres",
+    tokens={
+        "now": f"coalesce(CAST(:now AS bigint), {_SERVER_US})",
+        "tick": f"coalesce(CAST(:tick AS bigint), {_SERVER_US})",
+        "boot": "CAST(:boot AS text)",
+        "text": 'TEXT COLLATE "C"',
+        "int": "BIGINT",
+        "bytes": "BYTEA",
+        "options": "",
+        # Heads are updated all the time and never grow: room in the page keeps those updates out of the indexes.
+        "narrow": "WITH (fillfactor = 50)",
+        "for_update": "FOR UPDATE",
+        "skip_locked": "FOR UPDATE SKIP LOCKED",
+    },
+    any_of=lambda name: f"= ANY(CAST(:{name} AS text[]))",
+    numbered=True,
+)
+
+_TOKEN: Final = re.compile(r"\{(\w+)(?::(\w+))?\}")
+_PARAMETER: Final = re.compile(r"(?<![:\w]):(\w+)")
+
+
+class Compiled(msgspec.Struct, frozen=True):
+    """A statement as its driver takes it. `names` are the parameters, in the order of their numbers."""
+
+    name: str
+    text: str
+    names: tuple[str, ...]
+
+
+def render(source: str, dialect: Dialect) -> str:
+    """The source with its tokens replaced."""
+
+    def word(match: re.Match[str]) -> str:
+        token, argument = match.groups()
+        if token == "any":
+            return dialect.any_of(argument)
+        return dialect.tokens[token]
+
+    return _TOKEN.sub(word, source)
+
+
+def compile_statement(name: str, source: str, dialect: Dialect) -> Compiled:
+    """The statement ready for its driver: named parameters for SQLite, numbered ones for Postgres."""
+    text = render(source, dialect)
+    names = tuple(dict.fromkeys(_PARAMETER.findall(text)))
+    if dialect.numbered:
+        number = {parameter: f"${place}" for place, parameter in enumerate(names, 1)}
+        text = _PARAMETER.sub(lambda match: number[match.group(1)], text)
+    return Compiled(name, text, names)

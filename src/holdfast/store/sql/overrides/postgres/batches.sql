@@ -1,0 +1,78 @@
+-- why: one round trip for many jobs. Arrays go in, one statement locks the heads in id order, moves those whose
+-- conditions hold, and writes events for exactly these. SQLite has no round trips to save and runs them one by one.
+--
+-- How long an array is, the planner learns only for the first few calls, and then guesses ten. So the plans must be good
+-- for any length: every row finds its head by id. A head with a token runs (a CHECK says so); the status is not asked
+-- for, because that would offer the index of all running jobs, and each array row would be compared with all of them.
+
+-- name: append_batch
+-- The jobs that moved on, and where to. A session's job that ends is left to the single append, which moves the line up.
+WITH locked AS MATERIALIZED (
+    SELECT i.* FROM unnest(
+        CAST(:job_ids AS text[]), CAST(:fences AS bigint[]), CAST(:lease_tokens AS text[]),
+        CAST(:seen_seqs AS bigint[]), CAST(:seen_hashes AS bytea[]), CAST(:head_seqs AS bigint[]),
+        CAST(:head_hashes AS bytea[]), CAST(:mail_seens AS bigint[]), CAST(:progresses AS bigint[]),
+        CAST(:statuses AS text[]), CAST(:wait_reasons AS text[]), CAST(:wake_ats AS bigint[]),
+        CAST(:ready_ats AS bigint[]), CAST(:faileds AS bigint[]), CAST(:overs AS bigint[])
+    ) AS i (job_id, fence, lease_token, seen_seq, seen_hash, head_seq, head_hash, mail_seen, progress, status,
+            wait_reason, wake_at, ready_at, failed, over)
+    JOIN job_heads h ON h.job_id = i.job_id ORDER BY h.job_id FOR UPDATE OF h
+), moved AS (
+    UPDATE job_heads h
+    SET head_seq = i.head_seq, head_hash = i.head_hash, takeovers = h.takeovers * (1 - i.progress),
+        attempts = h.attempts + i.failed,
+        status = coalesce(i.status, h.status), wait_reason = i.wait_reason, wake_at = i.wake_at,
+        ready_at = CASE WHEN i.status = 'pending' THEN coalesce(i.ready_at, {now}) ELSE h.ready_at END,
+        lease_token = CASE WHEN i.status IS NULL THEN h.lease_token ELSE '' END,
+        lease_owner = CASE WHEN i.status IS NULL THEN h.lease_owner ELSE '' END,
+        lease_boot = CASE WHEN i.status IS NULL THEN h.lease_boot ELSE '' END,
+        lease_expires_at = CASE WHEN i.status IS NULL THEN h.lease_expires_at ELSE 0 END
+    FROM locked i
+    WHERE h.job_id = i.job_id AND h.fence = i.fence AND h.lease_token = i.lease_token AND i.lease_token <> ''
+      AND h.head_seq = i.seen_seq AND h.head_hash = i.seen_hash
+      AND (i.mail_seen IS NULL OR h.mail_seq = i.mail_seen)
+      AND (i.over = 0 OR h.session_slot IS NULL)
+    RETURNING h.job_id, h.queue, i.status, i.over
+), written AS (
+    INSERT INTO events (job_id, seq, type, version, fence, at, body, body_digest, hash)
+    SELECT e.job_id, e.seq, e.type, e.version, e.fence, e.at, e.body, e.body_digest, e.hash
+    FROM unnest(
+        CAST(:event_jobs AS text[]), CAST(:seqs AS bigint[]), CAST(:types AS text[]), CAST(:versions AS bigint[]),
+        CAST(:event_fences AS bigint[]), CAST(:ats AS bigint[]), CAST(:bodies AS bytea[]),
+        CAST(:body_digests AS bytea[]), CAST(:hashes AS bytea[])
+    ) AS e (job_id, seq, type, version, fence, at, body, body_digest, hash)
+    JOIN moved m ON m.job_id = e.job_id
+), quiet AS (
+    DELETE FROM timers t USING moved m WHERE t.job_id = m.job_id AND m.over = 1
+)
+SELECT job_id, queue, status, over FROM moved;
+
+-- name: grant_leases
+-- The chosen and locked heads are granted, each with its event.
+WITH input AS MATERIALIZED (
+    SELECT * FROM unnest(
+        CAST(:job_ids AS text[]), CAST(:head_seqs AS bigint[]), CAST(:head_hashes AS bytea[]), CAST(:fences AS bigint[]),
+        CAST(:takeovers AS bigint[]), CAST(:ats AS bigint[]), CAST(:bodies AS bytea[]), CAST(:body_digests AS bytea[])
+    ) AS i (job_id, head_seq, head_hash, fence, takeovers, at, body, body_digest)
+), written AS (
+    INSERT INTO events (job_id, seq, type, version, fence, at, body, body_digest, hash)
+    SELECT job_id, head_seq, CAST(:type AS text), CAST(:version AS bigint), fence, at, body, body_digest, head_hash FROM input
+)
+UPDATE job_heads h
+SET head_seq = i.head_seq, head_hash = i.head_hash, fence = i.fence, status = 'running', wait_reason = NULL,
+    wake_at = NULL, lease_token = :lease_token, lease_owner = :lease_owner, lease_boot = {boot},
+    lease_expires_at = {tick} + :ttl_us, takeovers = i.takeovers
+FROM input i WHERE h.job_id = i.job_id
+RETURNING h.job_id, h.lease_expires_at;
+
+-- name: renew_batch_of_leases
+-- The ids of the jobs that are still held.
+WITH locked AS MATERIALIZED (
+    SELECT i.* FROM unnest(CAST(:job_ids AS text[]), CAST(:fences AS bigint[]), CAST(:lease_tokens AS text[]))
+        AS i (job_id, fence, lease_token)
+    JOIN job_heads h ON h.job_id = i.job_id ORDER BY h.job_id FOR UPDATE OF h
+)
+UPDATE job_heads h SET lease_expires_at = {tick} + :ttl_us, lease_boot = {boot}
+FROM locked i
+WHERE h.job_id = i.job_id AND h.fence = i.fence AND h.lease_token = i.lease_token AND i.lease_token <> ''
+RETURNING h.job_id;

@@ -1,0 +1,150 @@
+-- The inbox: batches, claims, attachments.
+
+-- name: next_enqueue_seq
+-- The session's line is one batch longer.
+UPDATE sessions SET enqueue_seq = enqueue_seq + 1
+WHERE namespace = :namespace AND session_id = :session_id
+RETURNING enqueue_seq;
+
+-- name: insert_batch
+INSERT INTO inbox_batches (namespace, session_id, batch_id, enqueue_seq, source_key, delivery, slot, merge_key,
+                           available_at, enqueued_at, state, job_id, claim_fence)
+VALUES (:namespace, :session_id, :batch_id, :enqueue_seq, :source_key, :delivery, :slot, :merge_key, :available_at,
+        {now}, 'queued', :job_id, 0);
+
+-- name: insert_item
+INSERT INTO inbox_items (namespace, session_id, batch_id, item_index, kind, body, body_digest)
+VALUES (:namespace, :session_id, :batch_id, :item_index, :kind, :body, :body_digest);
+
+-- name: batch_by_source
+-- The batch that an earlier enqueue of this source made.
+SELECT batch_id FROM inbox_batches
+WHERE namespace = :namespace AND session_id = :session_id AND source_key = :source_key;
+
+-- name: batch
+-- One batch as it is stored.
+SELECT batch_id, session_id, enqueue_seq, delivery, slot, merge_key, source_key, available_at, enqueued_at, state,
+       job_id, settled_by
+FROM inbox_batches WHERE namespace = :namespace AND session_id = :session_id AND batch_id = :batch_id;
+
+-- name: queued_batches
+-- Everything in the line, in order, with who holds it.
+SELECT batch_id, session_id, enqueue_seq, delivery, slot, merge_key, source_key, available_at, enqueued_at, state,
+       job_id, settled_by
+FROM inbox_batches
+WHERE namespace = :namespace AND session_id = :session_id AND state = 'queued'
+ORDER BY enqueue_seq;
+
+-- name: pending_batches
+-- What is in the line and under no live claim.
+SELECT batch_id, session_id, enqueue_seq, delivery, slot, merge_key, source_key, available_at, enqueued_at, state,
+       job_id, settled_by
+FROM inbox_batches
+WHERE namespace = :namespace AND session_id = :session_id AND state = 'queued'
+  AND (claim_token IS NULL OR claim_boot <> {boot} OR claim_expires_at <= {tick})
+ORDER BY enqueue_seq;
+
+-- name: session_items
+-- The items of every queued batch of a session, in order.
+SELECT i.batch_id, i.item_index, i.kind,
+       CASE WHEN i.body IS NOT NULL THEN i.body
+            ELSE (SELECT b.body FROM blobs b WHERE b.namespace = i.namespace AND b.digest = i.body_digest) END
+FROM inbox_items i
+WHERE i.namespace = :namespace AND i.session_id = :session_id
+ORDER BY i.batch_id, i.item_index;
+
+-- name: batch_items
+-- The items of one batch, in order.
+SELECT i.item_index, i.kind,
+       CASE WHEN i.body IS NOT NULL THEN i.body
+            ELSE (SELECT b.body FROM blobs b WHERE b.namespace = i.namespace AND b.digest = i.body_digest) END
+FROM inbox_items i
+WHERE i.namespace = :namespace AND i.session_id = :session_id AND i.batch_id = :batch_id
+ORDER BY i.item_index;
+
+-- name: drop_items
+-- A settled batch keeps its row and drops its content: the turn that used it has it.
+DELETE FROM inbox_items WHERE namespace = :namespace AND session_id = :session_id AND batch_id = :batch_id;
+
+-- name: cancel_batch
+-- The batch is cancelled. No row: it is held, settled or unknown.
+UPDATE inbox_batches
+SET state = 'cancelled', settled_at = {now}, settled_by = '', claim_id = NULL, claim_owner = NULL, claim_token = NULL
+WHERE namespace = :namespace AND session_id = :session_id AND batch_id = :batch_id AND state = 'queued'
+  AND (claim_token IS NULL OR claim_boot <> {boot} OR claim_expires_at <= {tick})
+RETURNING batch_id;
+
+-- name: claimable_batches
+-- What a claim may choose from: in the line, available, under no live claim; in enqueue order.
+SELECT batch_id, enqueue_seq, delivery, slot, merge_key, claim_fence
+FROM inbox_batches
+WHERE namespace = :namespace AND session_id = :session_id AND state = 'queued' AND available_at <= {now}
+  AND (claim_token IS NULL OR claim_boot <> {boot} OR claim_expires_at <= {tick})
+ORDER BY enqueue_seq;
+
+-- name: claim_of_token
+-- The claim that an earlier call under this token made and still holds: the reply may have been lost.
+SELECT batch_id, claim_id, claim_owner, claim_fence, claimed_at, claim_expires_at
+FROM inbox_batches
+WHERE namespace = :namespace AND session_id = :session_id AND state = 'queued' AND claim_token = :token
+  AND claim_boot = {boot} AND claim_expires_at > {tick}
+ORDER BY enqueue_seq;
+
+-- name: claim_batch
+-- The batch is held under this claim, with a fence of its own that only grows.
+UPDATE inbox_batches
+SET claim_id = :claim_id, claim_owner = :owner, claim_token = :token, claim_boot = {boot}, claimed_at = {now},
+    claim_expires_at = {tick} + :ttl_us, claim_fence = claim_fence + 1
+WHERE namespace = :namespace AND session_id = :session_id AND batch_id = :batch_id
+RETURNING claimed_at, claim_expires_at;
+
+-- name: renew_batch
+-- The hold lasts `ttl_us` from now. No row: it is somebody else's.
+UPDATE inbox_batches SET claim_expires_at = {tick} + :ttl_us, claim_boot = {boot}
+WHERE namespace = :namespace AND session_id = :session_id AND batch_id = :batch_id
+  AND state = 'queued' AND claim_id = :claim_id AND claim_token = :token
+RETURNING claim_expires_at;
+
+-- name: abandon_batch
+-- The batch is free again, if it was ours.
+UPDATE inbox_batches
+SET claim_id = NULL, claim_owner = NULL, claim_token = NULL, claim_boot = NULL, claimed_at = NULL,
+    claim_expires_at = NULL
+WHERE namespace = :namespace AND session_id = :session_id AND batch_id = :batch_id
+  AND state = 'queued' AND claim_id = :claim_id AND claim_token = :token
+RETURNING batch_id;
+
+-- name: complete_batch
+-- The batch is settled by this turn. No row: the claim is not ours any more.
+UPDATE inbox_batches
+SET state = 'completed', settled_by = :turn_id, settled_at = {now}, claim_id = NULL, claim_owner = NULL,
+    claim_token = NULL
+WHERE namespace = :namespace AND session_id = :session_id AND batch_id = :batch_id
+  AND state = 'queued' AND claim_id = :claim_id AND claim_token = :token
+RETURNING batch_id;
+
+-- name: owned_batch
+-- Whether a claim still owns a batch; held until the transaction ends.
+SELECT batch_id FROM inbox_batches
+WHERE namespace = :namespace AND session_id = :session_id AND batch_id = :batch_id
+  AND state = 'queued' AND claim_id = :claim_id AND claim_token = :token {for_update};
+
+-- name: record_intent
+-- The intent is durable; the first one under an id stays.
+INSERT INTO attachments (namespace, attachment_id, session_id, uri, intent_at)
+VALUES (:namespace, :attachment_id, :session_id, :uri, :intent_at)
+ON CONFLICT (namespace, attachment_id) DO NOTHING;
+
+-- name: stamp_attachment
+-- The attachment is used by a turn, whoever announced it; the first stamp wins.
+UPDATE attachments SET committed_at = {now}
+WHERE namespace = :namespace AND attachment_id = :attachment_id AND committed_at IS NULL;
+
+-- name: uncommitted_attachments
+-- Intents that no turn ever used, oldest first.
+SELECT attachment_id, session_id, uri, intent_at, committed_at FROM attachments
+WHERE namespace = :namespace AND committed_at IS NULL AND intent_at < :before
+ORDER BY intent_at, attachment_id;
+
+-- name: forget_attachment
+DELETE FROM attachments WHERE namespace = :namespace AND attachment_id = :attachment_id;

@@ -1,0 +1,79 @@
+-- Jobs: accepting them and finding them.
+
+-- name: job_by_request
+-- The job an earlier request made, with the digest of what it asked for.
+SELECT job_id, request_digest FROM jobs WHERE namespace = :namespace AND request_key = :request_key;
+
+-- name: job_by_id
+-- The job with this id, with the digest of what it asked for.
+SELECT namespace, request_digest FROM jobs WHERE job_id = :job_id;
+
+-- name: insert_job
+-- The job exists. No row: this id or request key was taken by somebody in the meantime.
+INSERT INTO jobs (job_id, namespace, kind, queue, priority, request_key, request_digest, parent_job_id, parent_step_key,
+                  session_id, created_at)
+VALUES (:job_id, :namespace, :kind, :queue, :priority, :request_key, :request_digest, :parent_job_id, :parent_step_key,
+        :session_id, {now})
+ON CONFLICT DO NOTHING
+RETURNING created_at;
+
+-- name: insert_head
+-- The job has a head at its first event, in the store's current epoch.
+INSERT INTO job_heads (job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id,
+                       session_slot, head_seq, head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at,
+                       mail_seq, attempts, takeovers)
+VALUES (:job_id, :namespace, :queue, :kind, :priority, :status, :wait_reason, NULL, :ready_at, :session_id,
+        :session_slot, 1, :head_hash, :fence, '', '', '', 0, 0, 0, 0);
+
+-- name: job_record
+-- One job as a person sees it.
+SELECT j.job_id, j.namespace, j.kind, j.queue, j.priority, j.request_key, j.parent_job_id, j.parent_step_key,
+       j.session_id, j.created_at, h.status, h.wait_reason, h.head_seq
+FROM jobs j JOIN job_heads h ON h.job_id = j.job_id
+WHERE j.job_id = :job_id;
+
+-- name: list_jobs
+-- A page of jobs, newest id first; a NULL filter matches everything. The first page starts past the last id, so that
+-- every page is found by one seek.
+SELECT j.job_id, j.namespace, j.kind, j.queue, j.priority, j.request_key, j.parent_job_id, j.parent_step_key,
+       j.session_id, j.created_at, h.status, h.wait_reason, h.head_seq
+FROM jobs j JOIN job_heads h ON h.job_id = j.job_id
+WHERE (CAST(:namespace AS TEXT) IS NULL OR j.namespace = :namespace)
+  AND (CAST(:status AS TEXT) IS NULL OR h.status = :status)
+  AND (CAST(:wait_reason AS TEXT) IS NULL OR h.wait_reason = :wait_reason)
+  AND (CAST(:kind AS TEXT) IS NULL OR j.kind = :kind)
+  AND (CAST(:session_id AS TEXT) IS NULL OR j.session_id = :session_id)
+  AND (CAST(:parent_job_id AS TEXT) IS NULL OR j.parent_job_id = :parent_job_id)
+  AND j.job_id < coalesce(CAST(:before AS TEXT), (SELECT max(last.job_id) || '~' FROM jobs last))
+ORDER BY j.job_id DESC
+LIMIT :limit;
+
+-- name: job_head
+-- The head as it is now.
+SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot,
+       head_seq, head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers
+FROM job_heads WHERE job_id = :job_id;
+
+-- name: lock_head
+-- The head, held against every other writer until the transaction ends.
+SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot,
+       head_seq, head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers
+FROM job_heads WHERE job_id = :job_id {for_update};
+
+-- name: lock_heads
+-- Several heads, locked in the one order everybody uses.
+SELECT job_id FROM job_heads WHERE job_id {any:job_ids} ORDER BY job_id {for_update};
+
+-- name: lease_clock
+-- What the lease clock says.
+SELECT {tick}, {boot};
+
+-- name: wall_clock
+-- What the wall clock says.
+SELECT {now};
+
+-- name: count_jobs
+-- How many jobs have each status.
+SELECT status, CAST(count(*) AS {int}) FROM job_heads
+WHERE CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace
+GROUP BY status;

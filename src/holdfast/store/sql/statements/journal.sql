@@ -1,0 +1,79 @@
+-- The journal: the one kind of write.
+
+-- name: append_head
+-- The head moved on by this append and nothing else has changed. No row: see `head` for the reason.
+UPDATE job_heads
+SET head_seq = :head_seq, head_hash = :head_hash, takeovers = takeovers * (1 - :progress)
+WHERE job_id = :job_id AND fence = :fence AND lease_token = :lease_token AND status = 'running'
+  AND head_seq = :seen_seq AND head_hash = :seen_hash
+  AND (CAST(:mail_seen AS {int}) IS NULL OR mail_seq = :mail_seen)
+RETURNING job_id;
+
+-- name: append_move
+-- The same, and the job has left `running`: the lease goes back in the same write.
+UPDATE job_heads
+SET head_seq = :head_seq, head_hash = :head_hash, takeovers = takeovers * (1 - :progress),
+    attempts = attempts + :failed, status = :status, wait_reason = :wait_reason, wake_at = :wake_at,
+    ready_at = CASE WHEN :requeues = 1 THEN coalesce(CAST(:ready_at AS {int}), {now}) ELSE ready_at END,
+    lease_token = '', lease_owner = '', lease_boot = '', lease_expires_at = 0
+WHERE job_id = :job_id AND fence = :fence AND lease_token = :lease_token AND status = 'running'
+  AND head_seq = :seen_seq AND head_hash = :seen_hash
+  AND (CAST(:mail_seen AS {int}) IS NULL OR mail_seq = :mail_seen)
+RETURNING job_id, namespace, queue, session_id, session_slot;
+
+-- name: hold_move
+-- A short hold has written: next fence, new head, and the job is where the ruling leaves it.
+UPDATE job_heads
+SET head_seq = :head_seq, head_hash = :head_hash, fence = :fence, attempts = attempts + :failed,
+    takeovers = takeovers * (1 - :progress), status = :status, wait_reason = :wait_reason, wake_at = :wake_at,
+    ready_at = CASE WHEN :requeues = 1 THEN coalesce(CAST(:ready_at AS {int}), {now}) ELSE ready_at END,
+    lease_token = '', lease_owner = '', lease_boot = '', lease_expires_at = 0
+WHERE job_id = :job_id;
+
+-- name: insert_event
+-- The fact is in the journal.
+INSERT INTO events (job_id, seq, type, version, fence, at, body, body_digest, hash)
+VALUES (:job_id, :seq, :type, :version, :fence, :at, :body, :body_digest, :hash);
+
+-- name: read_events
+-- The facts after a place, in order; a large body comes from its blob.
+SELECT e.seq, e.type, e.version, e.fence, e.at,
+       CASE WHEN e.body IS NOT NULL THEN e.body
+            ELSE (SELECT b.body FROM job_heads h JOIN blobs b ON b.namespace = h.namespace AND b.digest = e.body_digest
+                  WHERE h.job_id = e.job_id) END,
+       e.body_digest, e.hash
+FROM events e
+WHERE e.job_id = :job_id AND e.seq > :after
+ORDER BY e.seq
+LIMIT :limit;
+
+-- name: forget_timers
+-- A job that is over waits for nothing.
+DELETE FROM timers WHERE job_id = :job_id;
+
+-- name: leave_session
+-- The job has no place in its session's line any more.
+UPDATE job_heads SET session_slot = NULL WHERE job_id = :job_id;
+
+-- name: lock_session
+-- The session's line, held: whoever joins it and whoever leaves it take turns.
+SELECT revision FROM sessions WHERE namespace = :namespace AND session_id = :session_id {for_update};
+
+-- name: live_job
+-- The job that owns the session's turn.
+SELECT job_id FROM job_heads WHERE namespace = :namespace AND session_id = :session_id AND session_slot = 'live';
+
+-- name: next_behind
+-- The job that has waited longest behind a turn that is over.
+SELECT job_id FROM job_heads
+WHERE namespace = :namespace AND session_id = :session_id AND session_slot = 'behind'
+ORDER BY ready_at, job_id LIMIT 1;
+
+-- name: become_live
+-- The job owns its session's turn, and can be claimed unless something else holds it as well.
+UPDATE job_heads
+SET session_slot = 'live',
+    status = CASE WHEN wait_reason = 'joined' THEN 'pending' ELSE status END,
+    wait_reason = CASE WHEN wait_reason = 'joined' THEN NULL ELSE wait_reason END,
+    wake_at = CASE WHEN wait_reason = 'joined' THEN NULL ELSE wake_at END
+WHERE job_id = :job_id RETURNING queue;

@@ -1,0 +1,95 @@
+-- Leases: who drives what.
+
+-- name: heads_of_token
+-- What an earlier claim under this token was granted: the reply may have been lost.
+SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot,
+       head_seq, head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers
+FROM job_heads WHERE lease_token = :token AND status = 'running' AND lease_owner = :worker;
+
+-- name: choose_by_priority
+-- The jobs to claim, locked. Three ways to be claimable and one order among them: ready, due (a timer rang), and lost
+-- (running, but the lease is over). What another claimer has locked is passed over, never waited for.
+WITH ready AS MATERIALIZED (
+    SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot, head_seq,
+           head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers
+    FROM job_heads
+    WHERE status = 'pending' AND ready_at <= {now} AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
+      AND (session_slot IS NULL OR session_slot <> 'behind')
+    ORDER BY priority DESC, ready_at, job_id LIMIT :limit {skip_locked}
+), due AS MATERIALIZED (
+    SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot, head_seq,
+           head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers
+    FROM job_heads
+    WHERE status = 'waiting' AND wake_at IS NOT NULL AND wake_at <= {now}
+      AND wait_reason NOT IN ('drift', 'dead_letter', 'restore_review', 'joined')
+      AND (session_slot IS NULL OR session_slot <> 'behind')
+      AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
+    ORDER BY priority DESC, ready_at, job_id LIMIT :limit {skip_locked}
+), lost AS MATERIALIZED (
+    SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot, head_seq,
+           head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers
+    FROM job_heads
+    WHERE status = 'running' AND (lease_expires_at <= {tick} OR lease_boot <> {boot})
+      AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
+    ORDER BY priority DESC, ready_at, job_id LIMIT :limit {skip_locked}
+)
+SELECT * FROM (SELECT * FROM ready UNION ALL SELECT * FROM due UNION ALL SELECT * FROM lost) AS claimable
+ORDER BY priority DESC, ready_at, job_id LIMIT :limit;
+
+-- name: choose_by_age
+-- The same with the oldest first: the claim that keeps the least important job from waiting for ever.
+WITH ready AS MATERIALIZED (
+    SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot, head_seq,
+           head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers
+    FROM job_heads
+    WHERE status = 'pending' AND ready_at <= {now} AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
+      AND (session_slot IS NULL OR session_slot <> 'behind')
+    ORDER BY ready_at, job_id LIMIT :limit {skip_locked}
+), due AS MATERIALIZED (
+    SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot, head_seq,
+           head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers
+    FROM job_heads
+    WHERE status = 'waiting' AND wake_at IS NOT NULL AND wake_at <= {now}
+      AND wait_reason NOT IN ('drift', 'dead_letter', 'restore_review', 'joined')
+      AND (session_slot IS NULL OR session_slot <> 'behind')
+      AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
+    ORDER BY ready_at, job_id LIMIT :limit {skip_locked}
+), lost AS MATERIALIZED (
+    SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot, head_seq,
+           head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers
+    FROM job_heads
+    WHERE status = 'running' AND (lease_expires_at <= {tick} OR lease_boot <> {boot})
+      AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
+    ORDER BY ready_at, job_id LIMIT :limit {skip_locked}
+)
+SELECT * FROM (SELECT * FROM ready UNION ALL SELECT * FROM due UNION ALL SELECT * FROM lost) AS claimable
+ORDER BY ready_at, job_id LIMIT :limit;
+
+-- name: grant_lease
+-- The job runs under this token and a fence nobody had before; its newest event says so.
+UPDATE job_heads
+SET head_seq = :head_seq, head_hash = :head_hash, fence = :fence, status = 'running', wait_reason = NULL, wake_at = NULL,
+    lease_token = :lease_token, lease_owner = :lease_owner, lease_boot = {boot}, lease_expires_at = {tick} + :ttl_us,
+    takeovers = :takeovers
+WHERE job_id = :job_id
+RETURNING lease_expires_at;
+
+-- name: renew_lease
+-- The lease lasts `ttl_us` from now. No row: it is lost. The clock is not asked, the fence is.
+UPDATE job_heads SET lease_expires_at = {tick} + :ttl_us, lease_boot = {boot}
+WHERE job_id = :job_id AND fence = :fence AND lease_token = :lease_token AND status = 'running'
+RETURNING job_id;
+
+-- name: expire_worker
+-- A worker proven dead holds nothing that others must wait for.
+UPDATE job_heads SET lease_expires_at = 0 WHERE status = 'running' AND lease_owner = :worker RETURNING queue;
+
+-- name: list_expired
+-- Running jobs whose lease is over.
+SELECT job_id FROM job_heads
+WHERE status = 'running' AND (lease_expires_at <= {tick} OR lease_boot <> {boot})
+ORDER BY lease_expires_at, job_id LIMIT :limit;
+
+-- name: claim_event
+-- The grant's own event, by the fence that only it has.
+SELECT body FROM events WHERE job_id = :job_id AND fence = :fence AND type = 'job_claimed' ORDER BY seq LIMIT 1;

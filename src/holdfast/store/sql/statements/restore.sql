@@ -1,0 +1,26 @@
+-- Restoring: a copy of a backup becomes a store of a new epoch.
+
+-- name: set_epoch
+UPDATE store_state SET epoch = :epoch;
+
+-- name: end_all_claims
+-- Nobody holds a batch; the fences stay, so that an old claim can never be mistaken for a new one.
+UPDATE inbox_batches
+SET claim_id = NULL, claim_owner = NULL, claim_token = NULL, claim_boot = NULL, claimed_at = NULL,
+    claim_expires_at = NULL
+WHERE claim_token IS NOT NULL;
+
+-- name: unfinished_heads
+SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot,
+       head_seq, head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers
+FROM job_heads WHERE status IN ('pending', 'running', 'waiting') ORDER BY job_id;
+
+-- name: hold_restored
+-- The job waits for a person and belongs to nobody.
+UPDATE job_heads
+SET head_seq = :head_seq, head_hash = :head_hash, fence = :fence, status = 'waiting', wait_reason = 'restore_review',
+    wake_at = NULL, lease_token = '', lease_owner = '', lease_boot = '', lease_expires_at = 0
+WHERE job_id = :job_id;
+
+-- name: count_heads
+SELECT CAST(count(*) AS {int}) FROM job_heads;

@@ -1,0 +1,146 @@
+-- Sessions: one atomic turn commit, and what is read from it.
+
+-- name: ensure_session
+-- The session has a row; before its first commit it is at revision 0.
+INSERT INTO sessions (namespace, session_id, revision, node_seq, enqueue_seq, created_at)
+VALUES (:namespace, :session_id, 0, 0, 0, {now})
+ON CONFLICT (namespace, session_id) DO NOTHING;
+
+-- name: session_head
+-- The session's head, held against every other turn.
+SELECT revision, leaf_node_id, frame_id, node_seq FROM sessions
+WHERE namespace = :namespace AND session_id = :session_id {for_update};
+
+-- name: bound_session
+-- The session that a handle serves.
+SELECT session_id FROM session_handles WHERE namespace = :namespace AND handle = :handle;
+
+-- name: bind_handle
+INSERT INTO session_handles (namespace, handle, session_id) VALUES (:namespace, :handle, :session_id)
+ON CONFLICT (namespace, handle) DO NOTHING;
+
+-- name: turn_stamp
+-- What this turn id was committed as.
+SELECT turn_hash, revision, checkpoint_digest FROM turns
+WHERE namespace = :namespace AND session_id = :session_id AND turn_id = :turn_id;
+
+-- name: insert_turn
+-- The turn is stamped: a retry finds its result here.
+INSERT INTO turns (namespace, session_id, turn_id, turn_hash, revision, checkpoint_digest, job_id, committed_at)
+VALUES (:namespace, :session_id, :turn_id, :turn_hash, :revision, :checkpoint_digest, :job_id, {now});
+
+-- name: advance_session
+-- The session is one revision further.
+UPDATE sessions
+SET revision = :revision, leaf_node_id = :leaf_node_id, frame_id = :frame_id, node_seq = :node_seq,
+    checkpoint = :checkpoint, checkpoint_digest = :checkpoint_digest, states = :states
+WHERE namespace = :namespace AND session_id = :session_id;
+
+-- name: clear_nodes
+-- The graph is empty: a replacing commit follows.
+DELETE FROM session_nodes WHERE namespace = :namespace AND session_id = :session_id;
+
+-- name: put_node
+-- The node is in the graph and visible; committed again it is replaced where it stands.
+INSERT INTO session_nodes (namespace, session_id, node_id, node_seq, parent_node_id, frame_id, caused_by, at, body,
+                           body_digest, tombstoned)
+VALUES (:namespace, :session_id, :node_id, :node_seq, :parent_node_id, :frame_id, :caused_by, :at, :body, :body_digest, 0)
+ON CONFLICT (namespace, session_id, node_id) DO UPDATE
+SET parent_node_id = excluded.parent_node_id, frame_id = excluded.frame_id, caused_by = excluded.caused_by,
+    at = excluded.at, body = excluded.body, body_digest = excluded.body_digest, tombstoned = 0;
+
+-- name: put_frame
+-- The frame is there as the turn left it.
+INSERT INTO session_frames (namespace, session_id, frame_id, frame_seq, previous_frame_id, status, reason, caused_by,
+                            created_at, assignment, snapshot, snapshot_digest)
+VALUES (:namespace, :session_id, :frame_id, :frame_seq, :previous_frame_id, :status, :reason, :caused_by, :created_at,
+        :assignment, :snapshot, :snapshot_digest)
+ON CONFLICT (namespace, session_id, frame_id) DO UPDATE
+SET previous_frame_id = excluded.previous_frame_id, status = excluded.status, reason = excluded.reason,
+    caused_by = excluded.caused_by, created_at = excluded.created_at, assignment = excluded.assignment,
+    snapshot = excluded.snapshot, snapshot_digest = excluded.snapshot_digest;
+
+-- name: count_frames
+SELECT CAST(count(*) AS {int}) FROM session_frames WHERE namespace = :namespace AND session_id = :session_id;
+
+-- name: add_usage
+-- The totals of one source and model have grown.
+INSERT INTO session_usage (namespace, session_id, source, model, first_revision, position, input_tokens, output_tokens,
+                           cached_input_tokens, reasoning_tokens)
+VALUES (:namespace, :session_id, :source, :model, :revision, :position, :input_tokens, :output_tokens,
+        :cached_input_tokens, :reasoning_tokens)
+ON CONFLICT (namespace, session_id, source, model) DO UPDATE
+SET input_tokens = session_usage.input_tokens + excluded.input_tokens,
+    output_tokens = session_usage.output_tokens + excluded.output_tokens,
+    cached_input_tokens = session_usage.cached_input_tokens + excluded.cached_input_tokens,
+    reasoning_tokens = session_usage.reasoning_tokens + excluded.reasoning_tokens;
+
+-- name: load_session
+SELECT revision, leaf_node_id, frame_id, checkpoint, checkpoint_digest, states FROM sessions
+WHERE namespace = :namespace AND session_id = :session_id AND revision > 0;
+
+-- name: load_nodes
+-- Every visible node in insertion order.
+SELECT n.node_id, n.parent_node_id, n.frame_id, n.caused_by, n.at,
+       CASE WHEN n.body IS NOT NULL THEN n.body
+            ELSE (SELECT b.body FROM blobs b WHERE b.namespace = n.namespace AND b.digest = n.body_digest) END
+FROM session_nodes n
+WHERE n.namespace = :namespace AND n.session_id = :session_id AND n.tombstoned = 0
+ORDER BY n.node_seq;
+
+-- name: load_path
+-- The visible ancestry of a leaf, in no order. UNION, not UNION ALL: nodes that are committed again with other parents
+-- may form a circle, and the walk ends where it closes. CROSS JOIN keeps SQLite from going the other way round, from
+-- every node of the session to the path.
+WITH RECURSIVE path (node_id, parent_node_id) AS (
+    SELECT n.node_id, n.parent_node_id FROM session_nodes n
+    WHERE n.namespace = :namespace AND n.session_id = :session_id AND n.node_id = :leaf_node_id AND n.tombstoned = 0
+    UNION
+    SELECT p.node_id, p.parent_node_id
+    FROM path CROSS JOIN session_nodes p
+    WHERE p.namespace = :namespace AND p.session_id = :session_id AND p.node_id = path.parent_node_id
+      AND p.tombstoned = 0
+)
+SELECT n.node_id, n.parent_node_id, n.frame_id, n.caused_by, n.at,
+       CASE WHEN n.body IS NOT NULL THEN n.body
+            ELSE (SELECT b.body FROM blobs b WHERE b.namespace = n.namespace AND b.digest = n.body_digest) END
+FROM path CROSS JOIN session_nodes n
+WHERE n.namespace = :namespace AND n.session_id = :session_id AND n.node_id = path.node_id;
+
+-- name: load_node
+SELECT n.node_id, n.parent_node_id, n.frame_id, n.caused_by, n.at,
+       CASE WHEN n.body IS NOT NULL THEN n.body
+            ELSE (SELECT b.body FROM blobs b WHERE b.namespace = n.namespace AND b.digest = n.body_digest) END
+FROM session_nodes n
+WHERE n.namespace = :namespace AND n.session_id = :session_id AND n.node_id = :node_id AND n.tombstoned = 0;
+
+-- name: load_frames
+-- Frames in the order they were opened.
+SELECT f.frame_id, f.previous_frame_id, f.status, f.reason, f.caused_by, f.created_at, f.assignment,
+       CASE WHEN f.snapshot IS NOT NULL OR f.snapshot_digest IS NULL THEN f.snapshot
+            ELSE (SELECT b.body FROM blobs b WHERE b.namespace = f.namespace AND b.digest = f.snapshot_digest) END
+FROM session_frames f
+WHERE f.namespace = :namespace AND f.session_id = :session_id
+ORDER BY f.frame_seq;
+
+-- name: load_usage
+SELECT source, model, input_tokens, output_tokens, cached_input_tokens, reasoning_tokens FROM session_usage
+WHERE namespace = :namespace AND session_id = :session_id ORDER BY first_revision, position;
+
+-- name: save_meta
+UPDATE sessions SET meta = :meta WHERE namespace = :namespace AND session_id = :session_id;
+
+-- name: load_meta
+SELECT meta FROM sessions WHERE namespace = :namespace AND session_id = :session_id AND meta IS NOT NULL;
+
+-- name: tombstone_node
+-- The node is hidden. A row: it was visible before.
+UPDATE session_nodes SET tombstoned = 1
+WHERE namespace = :namespace AND session_id = :session_id AND node_id = :node_id AND tombstoned = 0
+RETURNING node_id;
+
+-- name: vacuum_nodes
+-- Hidden nodes are gone.
+DELETE FROM session_nodes
+WHERE namespace = :namespace AND session_id = :session_id AND tombstoned = 1
+RETURNING node_id;

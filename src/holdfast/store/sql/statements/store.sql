@@ -1,0 +1,65 @@
+-- The store itself, namespaces and blobs.
+
+-- name: store_state
+-- Which store this is.
+SELECT store_id, epoch, min_reader, created_at FROM store_state;
+
+-- name: open_store_state
+-- A new store has an identity and is in its first epoch.
+INSERT INTO store_state (singleton, store_id, epoch, min_reader, created_at)
+VALUES (1, :store_id, 1, :min_reader, {now}) ON CONFLICT DO NOTHING;
+
+-- name: create_namespace
+-- The namespace exists. A row: it did not before.
+INSERT INTO namespaces (namespace, created_at) VALUES (:namespace, {now}) ON CONFLICT DO NOTHING RETURNING namespace;
+
+-- name: has_namespace
+SELECT 1 FROM namespaces WHERE namespace = :namespace;
+
+-- name: list_namespaces
+SELECT namespace, created_at FROM namespaces ORDER BY namespace;
+
+-- name: put_blob
+-- The bytes are there, once. Stored again they are young again: whoever stores them is about to refer to them.
+INSERT INTO blobs (namespace, digest, body, created_at) VALUES (:namespace, :digest, :body, {now})
+ON CONFLICT (namespace, digest) DO UPDATE SET created_at = excluded.created_at;
+
+-- name: get_blob
+SELECT body FROM blobs WHERE namespace = :namespace AND digest = :digest;
+
+-- name: has_blob
+SELECT 1 FROM blobs WHERE namespace = :namespace AND digest = :digest;
+
+-- name: count_blobs
+SELECT CAST(count(*) AS {int}) FROM blobs WHERE namespace = :namespace;
+
+-- name: unreferenced_blobs
+-- Blobs that no event, letter, node, item or frame names. What is named is collected once: asking for each blob would
+-- read the whole journal for each blob.
+SELECT b.digest, b.created_at
+FROM blobs b
+LEFT JOIN (
+    SELECT e.body_digest AS digest FROM events e JOIN job_heads h ON h.job_id = e.job_id
+    WHERE e.body IS NULL AND h.namespace = :namespace
+    UNION
+    SELECT m.body_digest FROM mail m JOIN job_heads h ON h.job_id = m.job_id
+    WHERE m.body IS NULL AND h.namespace = :namespace
+    UNION
+    SELECT n.body_digest FROM session_nodes n WHERE n.body IS NULL AND n.namespace = :namespace
+    UNION
+    SELECT i.body_digest FROM inbox_items i WHERE i.body IS NULL AND i.namespace = :namespace
+    UNION
+    SELECT f.snapshot_digest FROM session_frames f WHERE f.snapshot IS NULL AND f.namespace = :namespace
+) AS named ON named.digest = b.digest
+WHERE b.namespace = :namespace AND named.digest IS NULL
+ORDER BY b.digest;
+
+-- name: checkpoints
+-- The current checkpoint documents; their byte fields are named by digest.
+SELECT checkpoint, states FROM sessions WHERE namespace = :namespace AND checkpoint IS NOT NULL;
+
+-- name: attachment_uris
+SELECT uri FROM attachments WHERE namespace = :namespace;
+
+-- name: delete_blob
+DELETE FROM blobs WHERE namespace = :namespace AND digest = :digest;

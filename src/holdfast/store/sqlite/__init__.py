@@ -1,0 +1,1 @@
+"""SQLite: executor, error translation, wake-ups; nothing else."""

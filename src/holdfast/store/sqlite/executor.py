@@ -1,0 +1,356 @@
+"""SQLite behind the Executor: one writer at a time, group commit, readers beside it.
+
+Writing
+    Units of work queue up. One *turn* takes everything that is waiting, runs it inside one BEGIN IMMEDIATE, each unit
+    in a savepoint of its own, commits once, and only then answers. While that commit waits for the disk the next batch
+    forms by itself: no timers, and hundreds of jobs share one fsync.
+
+    A lone unit of work is not worth a change of thread, which costs about as much as the fsync: if nothing else is
+    waiting, nobody else writes, and the disk has been quick lately, the turn runs right here on the event loop.
+    Otherwise the writer thread does it, and the loop goes on.
+
+Turns between processes
+    See `turnstile`. It is taken before BEGIN and left after COMMIT, so SQLite never answers "locked".
+
+What could go wrong
+    A unit raises: its savepoint is rolled back and its neighbours do not notice. The commit raises: nobody is told yes.
+    The disk is full in the middle: SQLite may have rolled everything back by itself, which is then what everybody is
+    told. A caller gives up waiting for its turn: its unit is taken out of the queue, or, if it had begun, is waited
+    for; so "busy" always means that nothing was written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import threading
+from collections import deque
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Final, Generic, TypeVar
+
+import apsw
+
+from holdfast.errors import HoldfastError, Misuse, StoreBusy, StoreUnavailable
+from holdfast.store.clock import Clock
+from holdfast.store.executor import Row, Transaction, Value, Work
+from holdfast.store.sqlite.connection import connect
+from holdfast.store.sqlite.errors import translate, translate_commit
+from holdfast.store.sqlite.transaction import SqliteTransaction, drive
+from holdfast.store.sqlite.turnstile import Turnstile
+from holdfast.store.sqlite.wakeups import FileWakeups
+
+T = TypeVar("T")
+
+QUICK_S: Final = 0.0015
+"""A commit slower than this is not waited for on the event loop."""
+
+BATCH_MAX: Final = 512
+"""Units in one commit: enough to make the fsync cheap, few enough that the first of them does not wait long."""
+
+READERS: Final = 4
+
+
+class Unit(Generic[T]):
+    """A unit of work in the queue, and where its answer goes."""
+
+    __slots__ = ("asked", "begun", "future", "hints", "loop", "outcome", "work")
+
+    def __init__(self, work: Work[T], loop: asyncio.AbstractEventLoop) -> None:
+        self.work = work
+        self.loop = loop
+        self.asked = loop.time()
+        self.future: asyncio.Future[T] = loop.create_future()
+        self.begun = False
+        self.outcome: T | BaseException | None = None
+        self.hints: list[str] = []
+
+    def answer(self) -> None:
+        """Tell whoever waits. Runs on the loop the unit came from."""
+        if self.future.done():
+            return
+        if isinstance(self.outcome, BaseException):
+            self.future.set_exception(self.outcome)
+        else:
+            self.future.set_result(self.outcome)  # type: ignore[arg-type]
+
+
+class SqliteExecutor:
+    batches = False
+
+    def __init__(
+        self,
+        path: Path,
+        writer: apsw.Connection,
+        clock: Clock,
+        wakeups: FileWakeups,
+        *,
+        vfs: str | None = None,
+        patience_s: float = 10.0,
+    ) -> None:
+        self.path = path
+        self.writer = writer
+        self.turnstile = Turnstile(path)
+        self._clock = clock
+        self._wakeups = wakeups
+        self._vfs = vfs
+        self._patience_s = patience_s
+        self._process = os.getpid()
+        self._queue: deque[Unit[Any]] = deque()
+        self._queued = threading.Condition()
+        self._writing = threading.Lock()
+        self._watched: set[asyncio.AbstractEventLoop] = set()
+        self._commit_s = 0.0
+        self._closing = False
+        self._thread: threading.Thread | None = None
+        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="holdfast-read")
+        self._idle_readers: deque[apsw.Connection] = deque()
+
+    # ── writing ───────────────────────────────────────────────────────────────────────────────────
+
+    async def write(self, work: Work[T]) -> T:
+        (unit,) = self._enqueue([work])
+        return await unit.future
+
+    async def once(self, statement: str, /, **values: Value) -> Sequence[Row]:
+        async def work(tx: Transaction) -> Sequence[Row]:
+            return await tx.rows(statement, **values)
+
+        return await self.write(work)
+
+    def spread(self, topics: Iterable[str]) -> None:
+        self._wakeups.spread(topics)
+
+    async def write_each(self, works: Sequence[Work[T]]) -> list[T | HoldfastError]:
+        units = self._enqueue(works)
+        outcomes = await asyncio.gather(*(unit.future for unit in units), return_exceptions=True)
+        return [_or_raise(outcome) for outcome in outcomes]
+
+    def _enqueue(self, works: Sequence[Work[T]]) -> list[Unit[T]]:
+        self._must_be_ours()
+        loop = asyncio.get_running_loop()
+        units = [Unit(work, loop) for work in works]
+        with self._queued:
+            alone = not self._queue
+            self._queue.extend(units)
+            if loop not in self._watched:
+                self._watched.add(loop)
+                loop.call_later(self._patience_s, self._give_up, loop)
+        if alone:
+            # One pass of the loop later everything that was ready to write has been queued.
+            loop.call_soon(self._flush, loop)
+        return units
+
+    def _flush(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Somebody takes what is queued: this thread if that is quick, else the writer thread."""
+        if len(self._queue) == 1 and self._commit_s < QUICK_S and self._writing.acquire(blocking=False):
+            try:
+                if self.turnstile.try_enter():
+                    try:
+                        self._turn(loop)
+                    finally:
+                        self.turnstile.leave()
+                    return
+            finally:
+                self._writing.release()
+        with self._queued:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._write_on, name="holdfast-write", daemon=True)
+                self._thread.start()
+            self._queued.notify()
+
+    def _give_up(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Units of this loop that waited too long are out of the queue and their callers are told; the others are
+        looked at again when their own time is over."""
+        with self._queued:
+            waiting = [unit for unit in self._queue if unit.loop is loop and not unit.future.done()]
+            late = [unit for unit in waiting if unit.asked + self._patience_s <= loop.time()]
+            for unit in late:
+                self._queue.remove(unit)
+            others = [unit.asked for unit in waiting if unit not in late]
+            if others:
+                loop.call_at(min(others) + self._patience_s, self._give_up, loop)
+            else:
+                self._watched.discard(loop)
+        for unit in late:
+            msg = f"no turn to write to {self.path.name} within {self._patience_s:g} s; nothing was written"
+            unit.outcome = StoreBusy(
+                msg, hint="A stopped process may hold the file; `holdfast doctor` names it."
+            )
+            unit.answer()
+
+    def _write_on(self) -> None:
+        """The writer thread: take a turn whenever something is queued."""
+        while True:
+            with self._queued:
+                while not self._queue and not self._closing:
+                    self._queued.wait()
+                if not self._queue:
+                    return
+            # The loop's thread uses the same turnstile, and to the kernel the two are one. So only one of them may be
+            # there: the other would give away its place, or its turn in the middle of a transaction.
+            with self._writing:
+                self.turnstile.enter()
+                try:
+                    self._turn(None)
+                finally:
+                    self.turnstile.leave()
+
+    def _turn(self, here: asyncio.AbstractEventLoop | None) -> None:
+        """Everything that was waiting is durable and answered. Call it with the turnstile entered, on this loop."""
+        with self._queued:
+            batch = [self._queue.popleft() for _ in range(min(len(self._queue), BATCH_MAX))]
+            batch = [unit for unit in batch if not unit.future.cancelled()]
+            for unit in batch:
+                unit.begun = True
+            left = bool(self._queue)
+        began = perf_counter()
+        self._commit(batch)
+        self._commit_s += (perf_counter() - began - self._commit_s) / 4
+        if left:
+            with self._queued:
+                self._queued.notify()
+        for unit in batch:
+            if unit.loop is here:
+                unit.answer()
+            else:
+                # A loop that was closed meanwhile has nobody left to tell.
+                with contextlib.suppress(RuntimeError):
+                    unit.loop.call_soon_threadsafe(unit.answer)
+        self._wakeups.spread(topic for unit in batch for topic in unit.hints)
+
+    def _commit(self, batch: Sequence[Unit[Any]]) -> None:
+        """One transaction for the batch; every unit has its outcome afterwards."""
+        try:
+            self.writer.execute("BEGIN IMMEDIATE")
+            for unit in batch:
+                self._run(unit, alone=len(batch) == 1)
+            self.writer.execute("COMMIT")
+        except apsw.Error as error:
+            self._undo()
+            for unit in batch:
+                if not isinstance(unit.outcome, BaseException):
+                    unit.outcome = translate_commit(error)
+                unit.hints.clear()
+        except _Undone as undone:
+            self._undo()
+            for unit in batch:
+                unit.outcome = undone.cause
+                unit.hints.clear()
+
+    def _run(self, unit: Unit[Any], *, alone: bool) -> None:
+        tx = SqliteTransaction(self.writer, self._clock)
+        if not alone:
+            self.writer.execute("SAVEPOINT unit")
+        try:
+            unit.outcome = drive(unit.work, tx)
+            unit.hints = tx.hints
+        except Exception as error:
+            unit.outcome = error
+            if alone or self.writer.get_autocommit():
+                # Alone there is nothing to keep; and where SQLite gave the whole transaction up, so must we.
+                raise _Undone(error) from error
+            self.writer.execute("ROLLBACK TO unit")
+        if not alone:
+            self.writer.execute("RELEASE unit")
+
+    def _undo(self) -> None:
+        """Nothing of the transaction is there. A rollback that reports an error has still happened."""
+        if not self.writer.get_autocommit():
+            with contextlib.suppress(apsw.Error):
+                self.writer.execute("ROLLBACK")
+
+    # ── reading ───────────────────────────────────────────────────────────────────────────────────
+
+    async def read(self, work: Work[T], *, snapshot: bool = False, brief: bool = False) -> T:
+        self._must_be_ours()
+        if brief:
+            return self._read(work, snapshot)
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, work, snapshot)
+
+    def _read(self, work: Work[T], snapshot: bool) -> T:
+        try:
+            reader = self._idle_readers.popleft()
+        except IndexError:
+            reader = connect(self.path, vfs=self._vfs)
+        try:
+            tx = SqliteTransaction(reader, self._clock)
+            if not snapshot:
+                return drive(work, tx)
+            reader.execute("BEGIN")
+            try:
+                return drive(work, tx)
+            finally:
+                reader.execute("COMMIT")
+        except apsw.Error as error:
+            raise translate(error, "snapshot") from error
+        finally:
+            # A reader that could not end its snapshot would show that one moment for ever.
+            if reader.get_autocommit():
+                self._idle_readers.append(reader)
+            else:
+                reader.close()
+
+    async def integrity(self) -> list[str]:
+        """What SQLite itself finds wrong with the file, in its own words."""
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self._integrity)
+
+    def _integrity(self) -> list[str]:
+        reader = connect(self.path, vfs=self._vfs)
+        try:
+            found = [str(row[0]) for row in reader.execute("PRAGMA integrity_check").fetchall()]
+            keys = [
+                f"{row[0]} row {row[1]} points at a missing {row[2]}"
+                for row in reader.execute("PRAGMA foreign_key_check").fetchall()
+            ]
+        except apsw.Error as error:
+            return [str(error)]
+        finally:
+            reader.close()
+        return [line for line in found if line != "ok"] + keys
+
+    # ── ending ────────────────────────────────────────────────────────────────────────────────────
+
+    async def close(self) -> None:
+        """What was queued is written, the thread has ended, every file is closed."""
+        if self._closing:
+            return
+        with self._queued:
+            self._closing = True
+            self._queued.notify_all()
+        thread = self._thread
+        if thread is not None:
+            await asyncio.get_running_loop().run_in_executor(self._readers, thread.join, self._patience_s)
+        self._readers.shutdown(wait=True)
+        while self._idle_readers:
+            self._idle_readers.popleft().close()
+        self.writer.close()
+        self.turnstile.close()
+
+    def _must_be_ours(self) -> None:
+        if self._closing:
+            msg = "the store is closed"
+            raise StoreUnavailable(msg, hint="Open it again.")
+        if os.getpid() != self._process:
+            msg = "this store was opened before a fork"
+            raise Misuse(
+                msg, hint="Open the store in the child process; SQLite connections do not survive a fork."
+            )
+
+
+class _Undone(Exception):
+    """The transaction is gone, with everything in it."""
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__()
+        self.cause = cause
+
+
+def _or_raise(outcome: T | BaseException) -> T | HoldfastError:
+    """A result or one of our errors; anything else is a bug and is not swallowed."""
+    if isinstance(outcome, BaseException) and not isinstance(outcome, HoldfastError):
+        raise outcome
+    return outcome

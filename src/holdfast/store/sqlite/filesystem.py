@@ -1,0 +1,74 @@
+"""Where a database file may lie: a local filesystem, private to its owner."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Final
+
+from holdfast.errors import HoldfastError, StoreFull, StoreReadOnly, StoreUnavailable, TierNotKept
+
+_MOUNTS = Path("/proc/self/mountinfo")
+
+NETWORK: Final = frozenset(
+    """nfs nfs4 cifs smb3 smbfs 9p afs ceph glusterfs lustre ncpfs ocfs2 gfs2 beegfs
+    fuse.sshfs fuse.glusterfs fuse.ceph fuse.s3fs fuse.gcsfuse fuse.rclone fuse.davfs virtiofs""".split()
+)
+"""Filesystems on which file locks or shared memory do not work between hosts; a WAL database there is lost sooner or
+later."""
+
+
+def check_place(path: Path, mounts: str | None = None) -> None:
+    """The folder exists, can be written, and is local; otherwise the error says which of it is not so."""
+    folder = path.parent
+    if not folder.is_dir():
+        msg = f"there is no folder {folder}"
+        raise StoreReadOnly(msg, hint=f"Make it first: mkdir -p {folder}")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        msg = f"the folder {folder} cannot be written"
+        raise StoreReadOnly(msg)
+    kind = filesystem_of(folder.resolve(), _read_mounts() if mounts is None else mounts)
+    if kind in NETWORK:
+        msg = f"{path} lies on {kind}, a network filesystem"
+        raise TierNotKept(msg, hint="Use a local disk for the file, or Postgres for several machines.")
+
+
+def filesystem_of(folder: Path, mounts: str) -> str | None:
+    """The type of the filesystem a folder lies on: the longest mount point above it, the last one mounted there."""
+    best, kind = -1, None
+    for line in mounts.splitlines():
+        left, separator, right = line.partition(" - ")
+        fields = left.split()
+        if not separator or len(fields) < 5:
+            continue
+        point = fields[4].replace("\\040", " ")
+        if folder.is_relative_to(point) and len(point) >= best:
+            best, kind = len(point), right.split()[0]
+    return kind
+
+
+def _read_mounts() -> str:
+    return _MOUNTS.read_text(encoding="utf-8", errors="replace") if _MOUNTS.exists() else ""
+
+
+def make_private(path: Path) -> None:
+    """The file exists and only its owner may read it; side files get the same rights from SQLite."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise cannot_make(path, error) from error
+
+
+def cannot_make(path: Path, error: OSError) -> HoldfastError:
+    """Why a file of ours could not be opened or made."""
+    msg = f"the file {path} cannot be made: {error.strerror}"
+    match error.errno:
+        case errno.ENOSPC | errno.EDQUOT:
+            return StoreFull(msg)
+        case errno.EMFILE | errno.ENFILE:
+            return StoreUnavailable(msg, hint="Close files, or allow the process more of them (ulimit -n).")
+        case _:
+            return StoreReadOnly(msg)

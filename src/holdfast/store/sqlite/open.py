@@ -1,0 +1,87 @@
+"""Opening a store on a SQLite file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from holdfast.errors import HoldfastError, TierNotKept
+from holdfast.model.ids import IdSource
+from holdfast.store.clock import Clock
+from holdfast.store.contract import Tier
+from holdfast.store.sql.dialect import SQLITE
+from holdfast.store.sql.migrate import migrate, require_current
+from holdfast.store.sqlite import filesystem
+from holdfast.store.sqlite.connection import adopt, check_library, connect, make_durable, settings
+from holdfast.store.sqlite.executor import SqliteExecutor
+from holdfast.store.sqlite.schema import SqliteSchema
+from holdfast.store.sqlite.wakeups import FileWakeups
+from holdfast.store.tables.store import SqlStore, write_first_rows
+
+_FULL = "2"
+
+
+async def open_sqlite(
+    path: Path,
+    *,
+    clock: Clock,
+    ids: IdSource,
+    vfs: str | None = None,
+    relaxed: bool = False,
+    migrating: bool = True,
+    patience_s: float = 10.0,
+) -> SqlStore:
+    """A store on this file, made if it is not there; refused if it cannot keep its tier.
+
+    Raises:
+        TierNotKept: an old library, a network filesystem, a file that cannot be switched to WAL.
+        ForeignFile: something is there, and it is not ours. It has not been touched.
+        SchemaMismatch: made by newer code; or by older code, with `migrating` off.
+    """
+    path = Path(path).absolute()
+    check_library()
+    filesystem.check_place(path)
+    filesystem.make_private(path)
+    writer = connect(path, vfs=vfs)
+    try:
+        adopt(writer, path)
+        make_durable(writer, relaxed=relaxed)
+        details = settings(writer)
+        _check_tier(details, relaxed=relaxed)
+    except HoldfastError:
+        writer.close()
+        raise
+    wakeups = FileWakeups(path, ids.new("wake"))
+    try:
+        executor = SqliteExecutor(path, writer, clock, wakeups, vfs=vfs, patience_s=patience_s)
+    except HoldfastError:
+        wakeups.close()
+        writer.close()
+        raise
+
+    async def close() -> None:
+        await executor.close()
+        wakeups.close()
+
+    try:
+        schema = SqliteSchema(writer, executor.turnstile, clock, path)
+        await (migrate if migrating else require_current)(schema, SQLITE)
+        await write_first_rows(executor, ids)
+    except BaseException:
+        await close()
+        raise
+    return SqlStore(
+        executor,
+        ids,
+        wakeups,
+        tier=Tier.SQLITE_RELAXED if relaxed else Tier.SQLITE,
+        address=f"sqlite:///{path}",
+        details=details,
+        close=close,
+        integrity=executor.integrity,
+    )
+
+
+def _check_tier(details: dict[str, str], *, relaxed: bool) -> None:
+    if not relaxed and details["synchronous"] != _FULL:
+        msg = f"synchronous is {details['synchronous']}, not FULL"
+        raise TierNotKept(msg)

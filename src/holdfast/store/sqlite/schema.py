@@ -1,0 +1,96 @@
+"""Migrating a SQLite file, with a copy of it made first."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from holdfast.errors import StoreCorrupt
+from holdfast.store.clock import Clock
+from holdfast.store.sql.dialect import SQLITE, render
+from holdfast.store.sql.migrate import MIN_READER, RECORD, Applied, Migration
+from holdfast.store.sqlite.errors import translate
+from holdfast.store.sqlite.filesystem import make_private
+from holdfast.store.sqlite.turnstile import Turnstile
+
+
+class SqliteSchema:
+    def __init__(self, connection: apsw.Connection, turnstile: Turnstile, clock: Clock, path: Path) -> None:
+        self._connection = connection
+        self._turnstile = turnstile
+        self._clock = clock
+        self._path = path
+        self.backup: Path | None = None
+
+    async def applied(self) -> list[Applied]:
+        if not self._has("schema_migrations"):
+            return []
+        rows = self._rows("SELECT number, name, digest FROM schema_migrations ORDER BY number")
+        return [Applied(*row) for row in rows]
+
+    async def min_reader(self) -> int:
+        if not self._has("store_state"):
+            return 0
+        rows = self._rows("SELECT min_reader FROM store_state")
+        return int(rows[0][0]) if rows else 0
+
+    def _has(self, table: str) -> bool:
+        return bool(self._rows("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", table))
+
+    def _rows(self, statement: str, *values: str | int) -> list[Any]:
+        try:
+            return self._connection.execute(statement, values).fetchall()
+        except apsw.Error as error:
+            raise translate(error, "reading the schema") from error
+        except UnicodeDecodeError as error:
+            msg = f"the record of migrations is damaged ({error})"
+            raise StoreCorrupt(msg) from error
+
+    async def apply(self, migration: Migration) -> bool:
+        # Waiting for the turnstile blocks, so it is done beside the loop; what follows is short.
+        await asyncio.get_running_loop().run_in_executor(None, self._turnstile.enter)
+        try:
+            return self._apply(migration)
+        except apsw.Error as error:
+            raise translate(error, f"migration {migration.number}") from error
+        finally:
+            self._turnstile.leave()
+
+    def _apply(self, migration: Migration) -> bool:
+        # Asked before the copy is made: whoever comes second would copy the new schema over the old one.
+        if self._is_done(migration):
+            return False
+        self._back_up_once(migration)
+        with self._connection:
+            self._connection.execute(render(RECORD, SQLITE))
+            self._connection.execute(migration.script)
+            self._connection.execute("UPDATE store_state SET min_reader = max(min_reader, ?)", (MIN_READER,))
+            self._connection.execute(
+                "INSERT INTO schema_migrations VALUES (?, ?, ?, ?)",
+                (migration.number, migration.name, migration.digest, self._clock.wall_us()),
+            )
+        return True
+
+    def _is_done(self, migration: Migration) -> bool:
+        return self._has("schema_migrations") and bool(
+            self._rows("SELECT 1 FROM schema_migrations WHERE number = ?", migration.number)
+        )
+
+    def _back_up_once(self, migration: Migration) -> None:
+        """A store that holds data is copied before its schema changes; an empty one has nothing to lose."""
+        if self.backup is not None or not self._has("store_state"):
+            return
+        if not self._connection.execute("SELECT 1 FROM store_state").fetchall():
+            return
+        self.backup = self._path.with_name(f"{self._path.name}.before-{migration.number:04}")
+        make_private(self.backup)
+        target = apsw.Connection(str(self.backup))
+        try:
+            self.backup.chmod(0o600)
+            with target.backup("main", self._connection, "main") as copy:
+                copy.step(-1)
+        finally:
+            target.close()

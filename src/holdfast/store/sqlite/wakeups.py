@@ -1,0 +1,104 @@
+"""Wake-ups between processes on one file: a datagram to everybody who listens beside it.
+
+Each open store binds a socket in the folder `<database>-wake` and reads topics from it. Telling the others is one
+datagram to each socket there; a socket whose process is gone refuses it and is removed. A full buffer, a lost datagram
+or a platform without such sockets costs a poll interval, nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from holdfast.store.hints import HintBoard
+
+SOCKET_PATH_MAX: Final = 100
+DATAGRAM_BYTES: Final = 8192
+
+
+class FileWakeups:
+    """Hints for the waiters of one open store, and from it to the others on the same file."""
+
+    def __init__(self, database: Path, name: str) -> None:
+        self._board = HintBoard()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._folder = database.with_name(database.name + "-wake")
+        self._own = self._folder / f"{os.getpid()}-{name}"
+        self._socket = self._bind()
+
+    def _bind(self) -> socket.socket | None:
+        if not hasattr(socket, "AF_UNIX") or len(str(self._own)) > SOCKET_PATH_MAX:
+            return None
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            listening.setblocking(False)
+            listening.bind(str(self._own))
+        except OSError:
+            listening.close()
+            return None
+        return listening
+
+    async def wait(self, topics: frozenset[str], timeout_s: float) -> frozenset[str]:
+        self._listen_on(asyncio.get_running_loop())
+        return await self._board.wait(topics, timeout_s)
+
+    def hint(self, topic: str) -> None:
+        self.spread((topic,))
+
+    def spread(self, topics: Iterable[str]) -> None:
+        """Everybody who waits for one of these topics is told, here and in other processes. Any thread may call it."""
+        told = tuple(dict.fromkeys(topics))
+        if not told:
+            return
+        if self._loop is not None and not self._loop.is_closed():
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._board.deliver, told)
+        if self._socket is not None:
+            self._send("\n".join(told).encode())
+
+    def _send(self, message: bytes) -> None:
+        assert self._socket is not None
+        try:
+            others = [entry.path for entry in os.scandir(self._folder) if entry.path != str(self._own)]
+        except OSError:
+            return
+        for path in others:
+            try:
+                self._socket.sendto(message[:DATAGRAM_BYTES], path)
+            except (ConnectionRefusedError, FileNotFoundError):
+                # Its process is gone; nobody else will ever bind this name again.
+                with contextlib.suppress(OSError):
+                    Path(path).unlink()
+            except OSError:
+                continue
+
+    def _listen_on(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._loop is loop:
+            return
+        self._loop = loop
+        if self._socket is not None:
+            loop.add_reader(self._socket.fileno(), self._receive)
+
+    def _receive(self) -> None:
+        assert self._socket is not None
+        with contextlib.suppress(OSError):
+            message = self._socket.recv(DATAGRAM_BYTES)
+            self._board.deliver(message.decode(errors="replace").split("\n"))
+
+    def close(self) -> None:
+        if self._socket is None:
+            return
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.remove_reader(self._socket.fileno())
+        self._socket.close()
+        self._socket = None
+        with contextlib.suppress(OSError):
+            self._own.unlink()
+        with contextlib.suppress(OSError):
+            self._folder.rmdir()

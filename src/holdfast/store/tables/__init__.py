@@ -1,0 +1,1 @@
+"""Each port implemented once, over an Executor."""

@@ -1,0 +1,96 @@
+"""Blobs over SQL, and collecting the ones that nothing names."""
+
+from __future__ import annotations
+
+import hashlib
+
+from holdfast.errors import InvalidPayload, NotFound, StoreCorrupt, TooLarge
+from holdfast.model.jobs import DEFAULT_NAMESPACE
+from holdfast.model.limits import BLOB_BYTES_MAX
+from holdfast.model.session import Collected
+from holdfast.store.executor import Executor, Row, Transaction
+from holdfast.store.tables.bodies import need_namespace
+from holdfast.store.tables.checkpoints import blobs_of
+
+_BY_CONTENT = "sha256:"
+
+
+class SqlBlobs:
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+
+    async def put(self, body: bytes, *, namespace: str = DEFAULT_NAMESPACE) -> str:
+        if len(body) > BLOB_BYTES_MAX:
+            msg = f"{len(body)} bytes are more than the limit of {BLOB_BYTES_MAX}"
+            raise TooLarge(msg, hint="Split the content, or keep it elsewhere and store its address.")
+        digest = hashlib.sha256(body).digest()
+
+        async def work(tx: Transaction) -> None:
+            await need_namespace(tx, namespace)
+            await tx.run("put_blob", namespace=namespace, digest=digest, body=body)
+
+        await self._executor.write(work)
+        return digest.hex()
+
+    async def get(self, digest: str, *, namespace: str = DEFAULT_NAMESPACE) -> bytes:
+        wanted = _raw(digest)
+
+        async def work(tx: Transaction) -> Row | None:
+            return await tx.row("get_blob", namespace=namespace, digest=wanted)
+
+        row = await self._executor.read(work)
+        if row is None:
+            msg = f"there is no blob {digest}"
+            raise NotFound(msg)
+        body = bytes(row[0])
+        if hashlib.sha256(body).digest() != wanted:
+            msg = f"blob {digest} does not have the content its name promises"
+            raise StoreCorrupt(msg)
+        return body
+
+    async def has(self, digest: str, *, namespace: str = DEFAULT_NAMESPACE) -> bool:
+        async def work(tx: Transaction) -> Row | None:
+            return await tx.row("has_blob", namespace=namespace, digest=_raw(digest))
+
+        return await self._executor.read(work, brief=True) is not None
+
+
+def _raw(digest: str) -> bytes:
+    try:
+        raw = bytes.fromhex(digest)
+    except ValueError:
+        raw = b""
+    if len(raw) != hashlib.sha256().digest_size:
+        msg = f"{digest!r} is not a SHA-256 in hex"
+        raise InvalidPayload(msg, hint="A blob is named by the 64 hex digits that `put` returned.")
+    return raw
+
+
+async def collect_in(tx: Transaction, namespace: str, older_than_us: int) -> Collected:
+    """Unnamed blobs past their grace period are gone; the rest is counted."""
+    counted = await tx.row("count_blobs", namespace=namespace)
+    now = await tx.row("wall_clock")
+    assert counted is not None
+    assert now is not None
+    named = await _named_elsewhere(tx, namespace)
+    loose = [
+        row for row in await tx.rows("unreferenced_blobs", namespace=namespace) if bytes(row[0]) not in named
+    ]
+    old = [row for row in loose if row[1] <= now[0] - older_than_us]
+    for digest, _ in old:
+        await tx.run("delete_blob", namespace=namespace, digest=digest)
+    return Collected(roots=counted[0] - len(loose), retained=len(loose) - len(old), deleted=len(old))
+
+
+async def _named_elsewhere(tx: Transaction, namespace: str) -> set[bytes]:
+    """Digests that are named inside documents, where SQL does not look: checkpoints and attachment addresses."""
+    named: set[bytes] = set()
+    for document, states in await tx.rows("checkpoints", namespace=namespace):
+        named |= blobs_of(document, states)
+    for (uri,) in await tx.rows("attachment_uris", namespace=namespace):
+        if uri.startswith(_BY_CONTENT):
+            try:
+                named.add(bytes.fromhex(uri.removeprefix(_BY_CONTENT)))
+            except ValueError:
+                continue
+    return named

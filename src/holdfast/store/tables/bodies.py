@@ -1,0 +1,61 @@
+"""Where a body lies: small ones in their row, large ones as a blob under their digest, stored once."""
+
+from __future__ import annotations
+
+import hashlib
+from enum import StrEnum
+from typing import Any, TypeVar
+
+import msgspec
+
+from holdfast.errors import InvalidPayload, NotFound, StoreCorrupt
+from holdfast.model import canonical
+from holdfast.model.limits import PAYLOAD_INLINE_BYTES
+from holdfast.store.executor import Transaction
+
+W = TypeVar("W", bound=StrEnum)
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """A body as two columns: `inline` is None when the bytes are a blob."""
+
+    inline: bytes | None
+    digest: bytes
+
+
+async def store_body(tx: Transaction, namespace: str, body: bytes, digest: bytes | None = None) -> Stored:
+    """The bytes are durable with this transaction, in the row or as a blob."""
+    digest = hashlib.sha256(body).digest() if digest is None else digest
+    if len(body) <= PAYLOAD_INLINE_BYTES:
+        return Stored(body, digest)
+    await tx.run("put_blob", namespace=namespace, digest=digest, body=body)
+    return Stored(None, digest)
+
+
+def read_json(body: bytes | None, what: str) -> Any:
+    """The value behind a stored body; a blob that should be there and is not is damage."""
+    if body is None:
+        msg = f"the content of {what} is missing"
+        raise StoreCorrupt(msg)
+    try:
+        return canonical.decode(body)
+    except InvalidPayload as error:
+        # It was canonical when it was stored.
+        msg = f"the content of {what} is damaged: {error}"
+        raise StoreCorrupt(msg) from error
+
+
+def word(kind: type[W], stored: str) -> W:
+    """One of the words that a column may hold; any other is damage."""
+    try:
+        return kind(stored)
+    except ValueError as error:
+        msg = f"a stored row says {stored!r}, which is no {kind.__name__}"
+        raise StoreCorrupt(msg) from error
+
+
+async def need_namespace(tx: Transaction, namespace: str) -> None:
+    """The namespace exists, or NotFound."""
+    if await tx.row("has_namespace", namespace=namespace) is None:
+        msg = f"there is no namespace {namespace!r}"
+        raise NotFound(msg, hint="Create it first; `default` always exists.")

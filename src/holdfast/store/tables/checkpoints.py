@@ -1,0 +1,89 @@
+"""A session's checkpoint: a small document that names its states by digest, and the states themselves.
+
+A session keeps only its newest checkpoint, in its own row, so a turn costs no more for a long history. The name of a
+checkpoint covers its states through their digests; where the states lie (small ones in the row, large ones as blobs)
+does not change it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.errors import StoreCorrupt
+from holdfast.model import canonical
+from holdfast.model.limits import PAYLOAD_INLINE_BYTES
+from holdfast.model.session import Checkpoint
+from holdfast.store.executor import Transaction
+from holdfast.store.tables.bodies import read_json
+
+BYTE_FIELDS: Final = ("tool_state", "plugin_snapshot", "execution_state")
+
+
+async def store_checkpoint(tx: Transaction, namespace: str, checkpoint: Checkpoint) -> tuple[bytes, bytes]:
+    """The document and the small states, to be written into the session's row; large states are blobs now."""
+    document: dict[str, Any] = msgspec.structs.asdict(checkpoint)
+    small = {}
+    for name in BYTE_FIELDS:
+        state = document[name]
+        if state is None:
+            continue
+        digest = hashlib.sha256(state)
+        document[name] = digest.hexdigest()
+        if len(state) <= PAYLOAD_INLINE_BYTES:
+            small[name] = base64.b64encode(state).decode()
+        else:
+            await tx.run("put_blob", namespace=namespace, digest=digest.digest(), body=state)
+    return canonical.encode(document), canonical.encode(small)
+
+
+async def load_checkpoint(tx: Transaction, namespace: str, document: bytes, states: bytes) -> Checkpoint:
+    """The checkpoint, whole, each state checked against its digest."""
+    fields, small = _read(document, states)
+    for name, digest in _digests(fields).items():
+        if name in small:
+            state = _from_base64(small[name])
+        else:
+            row = await tx.row("get_blob", namespace=namespace, digest=digest)
+            state = None if row is None else bytes(row[0])
+        if state is None or hashlib.sha256(state).digest() != digest:
+            msg = f"the checkpoint's {name} {fields[name]} is missing or damaged"
+            raise StoreCorrupt(msg)
+        fields[name] = state
+    return Checkpoint(**fields)
+
+
+def blobs_of(document: bytes, states: bytes) -> set[bytes]:
+    """The digests of the states that lie in blobs."""
+    fields, small = _read(document, states)
+    return {digest for name, digest in _digests(fields).items() if name not in small}
+
+
+def _read(document: bytes, states: bytes) -> tuple[dict[str, Any], dict[str, str]]:
+    """The document and the small states; StoreCorrupt if they do not look like what `store_checkpoint` writes."""
+    fields, small = read_json(document, "a checkpoint"), read_json(states, "a checkpoint's states")
+    if not isinstance(fields, dict) or fields.keys() != set(Checkpoint.__struct_fields__):
+        msg = "a checkpoint has other fields than were stored"
+        raise StoreCorrupt(msg)
+    if not isinstance(small, dict) or not small.keys() <= set(BYTE_FIELDS):
+        msg = "a checkpoint has other states than were stored"
+        raise StoreCorrupt(msg)
+    return fields, small
+
+
+def _digests(fields: dict[str, Any]) -> dict[str, bytes]:
+    try:
+        return {name: bytes.fromhex(fields[name]) for name in BYTE_FIELDS if fields[name] is not None}
+    except (TypeError, ValueError) as error:
+        msg = "a checkpoint names a state by something that is no digest"
+        raise StoreCorrupt(msg) from error
+
+
+def _from_base64(text: str) -> bytes | None:
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        return None

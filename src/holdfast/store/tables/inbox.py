@@ -1,0 +1,293 @@
+"""The inbox over SQL. Which batches a claim takes is the model's rule; here the session's row is its lock."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import msgspec
+
+from holdfast.errors import ClaimLost
+from holdfast.model import canonical, inbox
+from holdfast.model.ids import IdSource
+from holdfast.model.inbox import (
+    Batch,
+    BatchDraft,
+    BatchState,
+    Boundary,
+    Candidate,
+    Claim,
+    Delivery,
+    Item,
+    SlotPolicy,
+)
+from holdfast.model.jobs import DEFAULT_NAMESPACE
+from holdfast.store.executor import Executor, Row, Transaction
+from holdfast.store.tables.bodies import need_namespace, read_json, store_body, word
+
+
+class SqlInbox:
+    def __init__(self, executor: Executor, ids: IdSource) -> None:
+        self._executor = executor
+        self._ids = ids
+
+    async def enqueue(self, draft: BatchDraft, *, namespace: str = DEFAULT_NAMESPACE) -> Batch:
+        inbox.check_draft(draft)
+        named = draft if draft.batch_id else msgspec.structs.replace(draft, batch_id=self._ids.new("batch"))
+
+        async def work(tx: Transaction) -> Batch:
+            return await enqueue_in(tx, named, namespace)
+
+        return await self._executor.write(work)
+
+    async def list_pending(self, session_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> list[Batch]:
+        return await self._listed("pending_batches", session_id, namespace)
+
+    async def _listed(self, statement: str, session_id: str, namespace: str) -> list[Batch]:
+        async def work(tx: Transaction) -> list[Batch]:
+            place = {"namespace": namespace, "session_id": session_id}
+            items = defaultdict(list)
+            for batch_id, *item in await tx.rows("session_items", **place):
+                items[batch_id].append(_item(batch_id, item))
+            return [_batch(row, items[row[0]]) for row in await tx.rows(statement, **place)]
+
+        return await self._executor.read(work, snapshot=True)
+
+    async def cancel(
+        self, session_id: str, batch_id: str, *, namespace: str = DEFAULT_NAMESPACE
+    ) -> Batch | None:
+        place = {"namespace": namespace, "session_id": session_id, "batch_id": batch_id}
+
+        async def work(tx: Transaction) -> Batch | None:
+            items = [_item(batch_id, row) for row in await tx.rows("batch_items", **place)]
+            if await tx.row("cancel_batch", **place) is None:
+                return None
+            await tx.run("drop_items", **place)
+            row = await tx.row("batch", **place)
+            assert row is not None, "a batch is never deleted"
+            return msgspec.structs.replace(_batch(row, items), settled_by=None)
+
+        return await self._executor.write(work)
+
+    async def claim(
+        self,
+        session_id: str,
+        owner: str,
+        boundary: Boundary,
+        *,
+        ttl_us: int,
+        max_batches: int,
+        token: str,
+        namespace: str = DEFAULT_NAMESPACE,
+    ) -> Claim | None:
+        async def work(tx: Transaction) -> Claim | None:
+            candidates = await _claimable(tx, session_id, namespace)
+            taken = inbox.takeable(candidates, boundary, max_batches)
+            return await _claim_in(tx, session_id, owner, taken, ttl_us, token, namespace)
+
+        return await self._executor.write(work)
+
+    async def claim_exact(
+        self,
+        session_id: str,
+        owner: str,
+        boundary: Boundary,
+        batch_ids: Sequence[str],
+        *,
+        ttl_us: int,
+        token: str,
+        namespace: str = DEFAULT_NAMESPACE,
+    ) -> Claim | None:
+        wanted = set(batch_ids)
+
+        async def work(tx: Transaction) -> Claim | None:
+            candidates = await _claimable(tx, session_id, namespace)
+            taken = inbox.takeable(candidates, boundary, len(wanted))
+            # Compared before anything is claimed: a refused probe leaves no mark.
+            if {candidate.batch_id for candidate in taken} != wanted:
+                taken = ()
+            claim = await _claim_in(tx, session_id, owner, taken, ttl_us, token, namespace)
+            same = claim is not None and {batch.batch_id for batch in claim.batches} == wanted
+            return claim if same else None
+
+        return await self._executor.write(work)
+
+    async def renew(self, claim: Claim, ttl_us: int, *, namespace: str = DEFAULT_NAMESPACE) -> Claim:
+        async def work(tx: Transaction) -> Claim:
+            expires_at = claim.expires_at
+            for batch in claim.batches:
+                row = await tx.row("renew_batch", ttl_us=ttl_us, **_owned(claim, batch.batch_id, namespace))
+                if row is None:
+                    msg = f"claim {claim.claim_id} no longer holds batch {batch.batch_id}"
+                    raise ClaimLost(msg)
+                expires_at = row[0]
+            return msgspec.structs.replace(claim, expires_at=expires_at)
+
+        return await self._executor.write(work)
+
+    async def abandon(self, claim: Claim, *, namespace: str = DEFAULT_NAMESPACE) -> None:
+        async def work(tx: Transaction) -> None:
+            for batch in claim.batches:
+                await tx.row("abandon_batch", **_owned(claim, batch.batch_id, namespace))
+            tx.hint(f"session:{claim.session_id}")
+
+        await self._executor.write(work)
+
+    async def list(self, session_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> list[Batch]:
+        return await self._listed("queued_batches", session_id, namespace)
+
+
+async def enqueue_in(tx: Transaction, draft: BatchDraft, namespace: str) -> Batch:
+    """The batch is in the line within this transaction; a known source or id finds the batch it made."""
+    await need_namespace(tx, namespace)
+    assert draft.batch_id is not None, "a batch gets its id before the transaction"
+    place = {"namespace": namespace, "session_id": draft.session_id}
+    await tx.run("ensure_session", **place)
+    await tx.row("lock_session", **place)
+    known = None
+    if draft.source_key is not None:
+        known = await tx.row("batch_by_source", source_key=draft.source_key, **place)
+    batch_id = draft.batch_id if known is None else str(known[0])
+    stored = await _stored(tx, batch_id, place)
+    if stored is not None:
+        return stored
+    seq = await tx.row("next_enqueue_seq", **place)
+    assert seq is not None, "the session's row was made above"
+    await tx.run(
+        "insert_batch",
+        batch_id=batch_id,
+        enqueue_seq=seq[0],
+        source_key=draft.source_key,
+        delivery=draft.delivery,
+        slot=draft.slot,
+        merge_key=draft.merge_key,
+        available_at=draft.available_at,
+        job_id=draft.job_id,
+        **place,
+    )
+    for index, item in enumerate(draft.items):
+        body = await store_body(tx, namespace, canonical.encode(item.payload))
+        await tx.run(
+            "insert_item",
+            batch_id=batch_id,
+            item_index=index,
+            kind=item.kind,
+            body=body.inline,
+            body_digest=body.digest,
+            **place,
+        )
+    tx.hint(f"session:{draft.session_id}")
+    stored = await _stored(tx, batch_id, place)
+    assert stored is not None, "the batch was inserted above"
+    return stored
+
+
+async def _stored(tx: Transaction, batch_id: str, place: dict[str, str]) -> Batch | None:
+    row = await tx.row("batch", batch_id=batch_id, **place)
+    if row is None:
+        return None
+    items = [_item(batch_id, item) for item in await tx.rows("batch_items", batch_id=batch_id, **place)]
+    return _batch(row, items)
+
+
+async def _claimable(tx: Transaction, session_id: str, namespace: str) -> list[Candidate]:
+    """What may be claimed, with the session's line locked: two claimers never choose from the same sight."""
+    place = {"namespace": namespace, "session_id": session_id}
+    await tx.row("lock_session", **place)
+    return [
+        Candidate(batch_id, seq, word(Delivery, delivery), word(SlotPolicy, slot), merge_key, fence)
+        for batch_id, seq, delivery, slot, merge_key, fence in await tx.rows("claimable_batches", **place)
+    ]
+
+
+async def _claim_in(
+    tx: Transaction,
+    session_id: str,
+    owner: str,
+    taken: Sequence[Candidate],
+    ttl_us: int,
+    token: str,
+    namespace: str,
+) -> Claim | None:
+    place = {"namespace": namespace, "session_id": session_id}
+    known = await tx.rows("claim_of_token", token=token, **place)
+    if known:
+        _, claim_id, owner, fence, claimed_at, expires_at = known[0]
+        batch_ids = [row[0] for row in known]
+    elif taken:
+        fence = taken[0].claim_fence + 1
+        claim_id = inbox.claim_id(taken[0].batch_id, fence)
+        batch_ids = [candidate.batch_id for candidate in taken]
+        claimed_at = expires_at = 0
+        for batch_id in batch_ids:
+            row = await tx.row(
+                "claim_batch",
+                batch_id=batch_id,
+                claim_id=claim_id,
+                owner=owner,
+                token=token,
+                ttl_us=ttl_us,
+                **place,
+            )
+            assert row is not None, "the batch was chosen under the session's lock"
+            claimed_at, expires_at = row
+    else:
+        return None
+    batches = [await _stored(tx, batch_id, place) for batch_id in batch_ids]
+    return Claim(
+        claim_id=claim_id,
+        session_id=session_id,
+        owner=owner,
+        token=token,
+        fence=fence,
+        claimed_at=claimed_at,
+        expires_at=expires_at,
+        batches=tuple(batch for batch in batches if batch is not None),
+    )
+
+
+def _owned(claim: Claim, batch_id: str, namespace: str) -> dict[str, str]:
+    return {
+        "namespace": namespace,
+        "session_id": claim.session_id,
+        "batch_id": batch_id,
+        "claim_id": claim.claim_id,
+        "token": claim.token,
+    }
+
+
+def _item(batch_id: str, row: Row) -> Item:
+    index, kind, body = row
+    return Item(f"{batch_id}.{index}", kind, read_json(body, f"item {index} of batch {batch_id}"))
+
+
+def _batch(row: Row, items: Sequence[Item]) -> Batch:
+    (
+        batch_id,
+        session_id,
+        seq,
+        delivery,
+        slot,
+        merge_key,
+        source_key,
+        available,
+        enqueued,
+        state,
+        job_id,
+        settled,
+    ) = row
+    return Batch(
+        batch_id=batch_id,
+        session_id=session_id,
+        enqueue_seq=seq,
+        delivery=word(Delivery, delivery),
+        slot=word(SlotPolicy, slot),
+        merge_key=merge_key,
+        source_key=source_key,
+        available_at=available,
+        enqueued_at=enqueued,
+        state=word(BatchState, state),
+        items=tuple(items),
+        job_id=job_id,
+        settled_by=settled,
+    )

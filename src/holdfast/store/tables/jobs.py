@@ -1,0 +1,211 @@
+"""Jobs over SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from holdfast.errors import KeyReused, NotFound
+from holdfast.model import lease
+from holdfast.model.events import EMPTY, seal
+from holdfast.model.ids import IdSource
+from holdfast.model.jobs import (
+    JobDraft,
+    JobFilter,
+    JobHead,
+    JobRecord,
+    Submitted,
+    check_draft,
+    created_event,
+    request_digest,
+)
+from holdfast.model.page import Page, decode_cursor, encode_cursor
+from holdfast.model.states import Slot, Status, WaitReason
+from holdfast.store.executor import Executor, Row, Transaction
+from holdfast.store.tables.bodies import need_namespace, store_body, word
+from holdfast.store.tables.heads import head_of
+
+
+class SqlJobs:
+    def __init__(self, executor: Executor, ids: IdSource) -> None:
+        self._executor = executor
+        self._ids = ids
+
+    async def submit(self, draft: JobDraft) -> Submitted:
+        named = self._named(draft)
+
+        async def work(tx: Transaction) -> Submitted:
+            return await submit_in(tx, named)
+
+        return await self._executor.write(work)
+
+    async def submit_many(self, drafts: Sequence[JobDraft]) -> list[Submitted]:
+        named = [self._named(draft) for draft in drafts]
+
+        async def work(tx: Transaction) -> list[Submitted]:
+            return [await submit_in(tx, draft) for draft in named]
+
+        return await self._executor.write(work)
+
+    def _named(self, draft: JobDraft) -> JobDraft:
+        """The checked draft with an id of its own, so that running the work twice makes one job."""
+        check_draft(draft)
+        if draft.job_id is not None:
+            return draft
+        return msgspec.structs.replace(draft, job_id=self._ids.new("job"))
+
+    async def get(self, job_id: str) -> JobRecord:
+        async def work(tx: Transaction) -> Row | None:
+            return await tx.row("job_record", job_id=job_id)
+
+        return _record(_found(await self._executor.read(work, brief=True), job_id))
+
+    async def find(self, namespace: str, request_key: str) -> JobRecord | None:
+        async def work(tx: Transaction) -> Row | None:
+            known = await tx.row("job_by_request", namespace=namespace, request_key=request_key)
+            return None if known is None else await tx.row("job_record", job_id=known[0])
+
+        row = await self._executor.read(work, brief=True)
+        return None if row is None else _record(row)
+
+    async def head(self, job_id: str) -> JobHead:
+        async def work(tx: Transaction) -> Row | None:
+            return await tx.row("job_head", job_id=job_id)
+
+        return head_of(_found(await self._executor.read(work, brief=True), job_id))
+
+    async def counts(self, namespace: str | None = None) -> dict[Status, int]:
+        async def work(tx: Transaction) -> dict[Status, int]:
+            return {word(Status, row[0]): row[1] for row in await tx.rows("count_jobs", namespace=namespace)}
+
+        return await self._executor.read(work)
+
+    async def list(self, which: JobFilter, *, limit: int = 100, cursor: str | None = None) -> Page[JobRecord]:
+        before = None if cursor is None else str(decode_cursor("jobs", cursor)[0])
+
+        async def work(tx: Transaction) -> Sequence[Row]:
+            return await tx.rows("list_jobs", before=before, limit=limit + 1, **msgspec.structs.asdict(which))
+
+        records = [_record(row) for row in await self._executor.read(work)]
+        more = encode_cursor("jobs", records[limit - 1].job_id) if len(records) > limit > 0 else None
+        return Page(tuple(records[:limit]), more)
+
+
+async def submit_in(tx: Transaction, draft: JobDraft) -> Submitted:
+    """The job exists within this transaction; a known request is recognised. The draft carries its job id."""
+    assert draft.job_id is not None, (
+        "a draft gets its id before the transaction, so that a retry is the same job"
+    )
+    digest = request_digest(draft)
+    await need_namespace(tx, draft.namespace)
+    known = await _known(tx, draft, digest)
+    if known is not None:
+        return known
+    inserted = await tx.row(
+        "insert_job",
+        job_id=draft.job_id,
+        namespace=draft.namespace,
+        kind=draft.kind,
+        queue=draft.queue,
+        priority=draft.priority,
+        request_key=draft.request_key,
+        request_digest=digest,
+        parent_job_id=draft.parent_job_id,
+        parent_step_key=draft.parent_step_key,
+        session_id=draft.session_id,
+    )
+    if inserted is None:
+        known = await _known(tx, draft, digest)
+        assert known is not None, "an insert that conflicts has something to conflict with"
+        return known
+    await _begin(tx, draft, created_at=inserted[0])
+    return Submitted(draft.job_id, created=True)
+
+
+async def _known(tx: Transaction, draft: JobDraft, digest: bytes) -> Submitted | None:
+    """The job that an earlier send of this request made; the same key for another request is refused."""
+    if draft.request_key is not None:
+        row = await tx.row("job_by_request", namespace=draft.namespace, request_key=draft.request_key)
+        if row is not None:
+            known = row[1] == digest
+            return _same_or_refused(row[0], row[1], digest, f"request key {draft.request_key!r}", same=known)
+    row = await tx.row("job_by_id", job_id=draft.job_id)
+    if row is None:
+        return None
+    assert draft.job_id is not None
+    known = (row[0], row[1]) == (draft.namespace, digest)
+    return _same_or_refused(draft.job_id, row[1], digest, f"job id {draft.job_id!r}", same=known)
+
+
+def _same_or_refused(job_id: str, stored: bytes, sent: bytes, what: str, *, same: bool) -> Submitted:
+    if not same:
+        msg = f"{what} belongs to another request"
+        raise KeyReused(msg, stored=stored.hex(), sent=sent.hex())
+    return Submitted(job_id, created=False)
+
+
+async def _begin(tx: Transaction, draft: JobDraft, *, created_at: int) -> None:
+    """The new job has its first event and its head."""
+    assert draft.job_id is not None
+    state = await tx.row("store_state")
+    assert state is not None, "an open store has a state"
+    fence = lease.floor(state[1])
+    (event,), head = seal(draft.job_id, EMPTY, fence, created_at, [created_event(draft)])
+    body = await store_body(tx, draft.namespace, event.body or b"", event.body_digest)
+    slot = await _slot(tx, draft)
+    behind = slot is Slot.BEHIND
+    await tx.run(
+        "insert_head",
+        job_id=draft.job_id,
+        namespace=draft.namespace,
+        queue=draft.queue,
+        kind=draft.kind,
+        priority=draft.priority,
+        status=Status.WAITING if behind else Status.PENDING,
+        wait_reason=WaitReason.JOINED if behind else None,
+        ready_at=draft.ready_at or created_at,
+        session_id=draft.session_id,
+        session_slot=slot,
+        head_hash=head.hash,
+        fence=fence,
+    )
+    await tx.run(
+        "insert_event",
+        job_id=draft.job_id,
+        seq=event.seq,
+        type=event.type,
+        version=event.version,
+        fence=event.fence,
+        at=event.at,
+        body=body.inline,
+        body_digest=body.digest,
+        hash=event.hash,
+    )
+    if not behind:
+        tx.hint(f"queue:{draft.queue}")
+
+
+async def _slot(tx: Transaction, draft: JobDraft) -> Slot | None:
+    """Where a session's job stands in its line, decided under the session's lock."""
+    if draft.session_id is None:
+        return None
+    place = {"namespace": draft.namespace, "session_id": draft.session_id}
+    await tx.run("ensure_session", **place)
+    await tx.row("lock_session", **place)
+    return Slot.LIVE if await tx.row("live_job", **place) is None else Slot.BEHIND
+
+
+def _found(row: Row | None, job_id: str) -> Row:
+    if row is None:
+        msg = f"there is no job {job_id!r}"
+        raise NotFound(msg)
+    return row
+
+
+def _record(row: Row) -> JobRecord:
+    values = dict(zip(JobRecord.__struct_fields__, row, strict=True))
+    values["status"] = word(Status, values["status"])
+    if values["wait_reason"] is not None:
+        values["wait_reason"] = word(WaitReason, values["wait_reason"])
+    return JobRecord(**values)

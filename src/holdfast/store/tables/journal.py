@@ -1,0 +1,274 @@
+"""The journal over SQL: the fenced append, its batch form, and the short hold.
+
+One append is one conditional UPDATE of the job's head and, if it took, the rows that belong to it. The condition names
+everything the writer believes (fence, token, head, mail), so a writer that is wrong about any of it changes nothing.
+Only then is the head read, to tell the writer *why*; that read decides nothing.
+
+A batch on Postgres is one statement: it locks the heads in id order, moves those whose conditions hold, and inserts
+events for exactly the moved ones. Whatever it did not move is sent again alone, which either explains the refusal or
+does what one statement cannot (a blob, a ledger row, a turn, a place in a session's line). On SQLite every append of a
+batch is a unit of work of its own and they share one commit.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+from holdfast.errors import Broken, Fenced, HoldfastError, InvalidMove, MailWaiting
+from holdfast.model import lease
+from holdfast.model.append import Append, Extras, Move, Timer
+from holdfast.model.events import Head, SealedEvent, seal
+from holdfast.model.jobs import JobDraft, JobHead, check_draft
+from holdfast.model.limits import PAYLOAD_INLINE_BYTES
+from holdfast.model.states import TERMINAL, Status
+from holdfast.store.executor import Executor, Transaction, Value
+from holdfast.store.ports.journal import Decide
+from holdfast.store.tables.bodies import store_body
+from holdfast.store.tables.heads import Place, lock_head, move_values, settle_move
+from holdfast.store.tables.jobs import submit_in
+from holdfast.store.tables.ledger import write_call
+from holdfast.store.tables.mail import send_in
+from holdfast.store.tables.turns import commit_in
+
+ALL_OF_THEM = 2**62
+
+
+class SqlJournal:
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+
+    async def append(self, append: Append) -> Head:
+        (outcome,) = await self.append_many([append])
+        if isinstance(outcome, HoldfastError):
+            raise outcome
+        return outcome
+
+    async def append_many(self, appends: Sequence[Append]) -> list[Head | HoldfastError]:
+        _must_be_of_different_jobs(appends)
+        moved = await self._batch(appends) if self._executor.batches else frozenset()
+        rest = [append for append in appends if append.job_id not in moved]
+        works = [functools.partial(append_in, append=append) for append in rest]
+        outcomes = iter(await self._executor.write_each(works) if works else [])
+        return [append.head if append.job_id in moved else next(outcomes) for append in appends]
+
+    async def _batch(self, appends: Sequence[Append]) -> frozenset[str]:
+        """The jobs that one array statement moved on."""
+        plain = [append for append in appends if _is_plain(append)]
+        if not plain:
+            return frozenset()
+
+        try:
+            rows = await self._executor.once("append_batch", **_arrays(plain))
+        except InvalidMove:
+            # A batch that broke a constraint has written nothing; its appends go one by one and find the culprit.
+            return frozenset()
+        ended = (f"job:{job_id}" for job_id, _, _, over in rows if over)
+        ready = (f"queue:{queue}" for _, queue, status, _ in rows if status == Status.PENDING)
+        self._executor.spread([*ended, *ready])
+        return frozenset(row[0] for row in rows)
+
+    async def read(self, job_id: str, *, after: int = 0, limit: int | None = None) -> list[SealedEvent]:
+        async def work(tx: Transaction) -> list[SealedEvent]:
+            rows = await tx.rows(
+                "read_events", job_id=job_id, after=after, limit=ALL_OF_THEM if limit is None else limit
+            )
+            return [SealedEvent(*row) for row in rows]
+
+        return await self._executor.read(work, brief=limit is not None and limit <= 16)
+
+    async def hold(self, job_id: str, decide: Decide) -> Head | None:
+        async def work(tx: Transaction) -> Head | None:
+            return await hold_in(tx, job_id, decide)
+
+        return await self._executor.write(work)
+
+
+# ── one append ────────────────────────────────────────────────────────────────────────────────────
+
+
+async def append_in(tx: Transaction, append: Append) -> Head:
+    """Everything in the append is written within this transaction, or the reason against it is raised."""
+    values: dict[str, Value] = {
+        "job_id": append.job_id,
+        "fence": append.fence,
+        "lease_token": append.lease_token,
+        "seen_seq": append.seen.seq,
+        "seen_hash": append.seen.hash,
+        "head_seq": append.head.seq,
+        "head_hash": append.head.hash,
+        "mail_seen": append.mail_seen,
+    }
+    if append.extras.letters:
+        # Letters move other heads too: all of them are locked now, in the order everybody uses.
+        others = {letter.job_id for letter in append.extras.letters}
+        await tx.rows("lock_heads", job_ids=sorted(others | {append.job_id}))
+    if append.move is None:
+        moved = await tx.row("append_head", progress=int(append.progress), **values)
+    else:
+        moved = await tx.row("append_move", **values, **move_values(append.move, progress=append.progress))
+    if moved is None:
+        return await _explain(tx, append)
+    await _write_events(tx, append.namespace, append.job_id, append.events)
+    if append.move is not None:
+        await settle_move(tx, Place(*moved), append.move)
+    if append.extras:
+        over = append.move is not None and append.move.over
+        await _write_extras(tx, append.namespace, append.job_id, append.extras, over=over)
+    return append.head
+
+
+async def _explain(tx: Transaction, append: Append) -> Head:
+    """Success if this very append is already there; otherwise why it may not be written."""
+    head = await lock_head(tx, append.job_id)
+    if head.head == append.head:
+        return append.head
+    if (head.fence, head.lease_token, head.status) != (append.fence, append.lease_token, Status.RUNNING):
+        msg = f"job {append.job_id} is {head.status} under fence {head.fence}; this append carries {append.fence}"
+        raise Fenced(msg)
+    if head.head != append.seen:
+        msg = f"job {append.job_id} stands at event {head.head_seq}, its holder believes {append.seen.seq}"
+        raise Broken(
+            msg, hint="This process lost track of its own writes. Stop it; another worker continues the job."
+        )
+    msg = f"job {append.job_id} has mail up to {head.mail_seq}; its holder has read {append.mail_seen}"
+    raise MailWaiting(msg, mail_seq=head.mail_seq)
+
+
+async def _write_events(tx: Transaction, namespace: str, job_id: str, events: Sequence[SealedEvent]) -> None:
+    for event in events:
+        body = event.body
+        if body is not None and len(body) > PAYLOAD_INLINE_BYTES:
+            body = (await store_body(tx, namespace, body, event.body_digest)).inline
+        await tx.run(
+            "insert_event",
+            job_id=job_id,
+            seq=event.seq,
+            type=event.type,
+            version=event.version,
+            fence=event.fence,
+            at=event.at,
+            body=body,
+            body_digest=event.body_digest,
+            hash=event.hash,
+        )
+
+
+async def _write_extras(tx: Transaction, namespace: str, job_id: str, extras: Extras, *, over: bool) -> None:
+    """What belongs to the events. It meets the job as they leave it: one that is over has passed its session's turn
+    on, and keeps no timer."""
+    for call in extras.calls:
+        await write_call(tx, job_id, call)
+    for timer in () if over else extras.timers:
+        await _write_timer(tx, job_id, timer)
+    for child in extras.children:
+        await submit_in(tx, _with_id(child))
+    for letter in extras.letters:
+        await send_in(tx, letter)
+    if extras.turn is not None:
+        await commit_in(tx, extras.turn, namespace=namespace, handle=None, job_id=job_id)
+
+
+def _with_id(child: JobDraft) -> JobDraft:
+    if child.job_id is None:
+        msg = "a child job needs its id before its parent's append is built"
+        raise InvalidMove(msg, hint="Set `job_id` on the draft; the parent's journal refers to it.")
+    return check_draft(child)
+
+
+async def _write_timer(tx: Transaction, job_id: str, timer: Timer) -> None:
+    if timer.due_at is None:
+        await tx.run("drop_timer", job_id=job_id, step_key=timer.step_key)
+    else:
+        await tx.run("set_timer", job_id=job_id, step_key=timer.step_key, due_at=timer.due_at)
+
+
+# ── many appends ──────────────────────────────────────────────────────────────────────────────────
+
+
+def _must_be_of_different_jobs(appends: Sequence[Append]) -> None:
+    if len({append.job_id for append in appends}) != len(appends):
+        msg = "two appends of one job in one batch"
+        raise InvalidMove(msg, hint="Coalesce the appends of a job before sending them.")
+
+
+def _is_plain(append: Append) -> bool:
+    """Whether one array statement can do it: events that fit their rows, and at most a move."""
+    return not append.extras and all(
+        len(event.body or b"") <= PAYLOAD_INLINE_BYTES for event in append.events
+    )
+
+
+def _arrays(appends: Sequence[Append]) -> dict[str, Value]:
+    """The batch, column by column."""
+    moves = [append.move for append in appends]
+    events = [(append.job_id, event) for append in appends for event in append.events]
+    return {
+        "job_ids": [append.job_id for append in appends],
+        "fences": [append.fence for append in appends],
+        "lease_tokens": [append.lease_token for append in appends],
+        "seen_seqs": [append.seen.seq for append in appends],
+        "seen_hashes": [append.seen.hash for append in appends],
+        "head_seqs": [append.head.seq for append in appends],
+        "head_hashes": [append.head.hash for append in appends],
+        "mail_seens": [append.mail_seen for append in appends],
+        "progresses": [int(append.progress) for append in appends],
+        "statuses": [None if move is None else str(move.status) for move in moves],
+        "wait_reasons": [None if move is None or move.reason is None else str(move.reason) for move in moves],
+        "wake_ats": [None if move is None else move.wake_at for move in moves],
+        "ready_ats": [None if move is None else move.ready_at or None for move in moves],
+        "faileds": [0 if move is None else int(move.failed) for move in moves],
+        "overs": [0 if move is None else int(move.over) for move in moves],
+        "event_jobs": [job_id for job_id, _ in events],
+        "seqs": [event.seq for _, event in events],
+        "types": [event.type for _, event in events],
+        "versions": [event.version for _, event in events],
+        "event_fences": [event.fence for _, event in events],
+        "ats": [event.at for _, event in events],
+        "bodies": [event.body for _, event in events],
+        "body_digests": [event.body_digest for _, event in events],
+        "hashes": [event.hash for _, event in events],
+    }
+
+
+# ── the short hold ────────────────────────────────────────────────────────────────────────────────
+
+
+async def hold_in(tx: Transaction, job_id: str, decide: Decide) -> Head | None:
+    """What `decide` says about a job that nobody drives is written within this transaction."""
+    head = await lock_head(tx, job_id)
+    clock = await tx.row("lease_clock")
+    assert clock is not None
+    if head.status in TERMINAL or lease.is_live(
+        head.status, head.lease_expires_at, head.lease_boot, tick=clock[0], this_boot=clock[1]
+    ):
+        return None
+    ruling = decide(head)
+    if ruling is None:
+        return None
+    if ruling.move.status is Status.RUNNING:
+        msg = "a short hold gives the job back; it cannot leave it running"
+        raise InvalidMove(msg, hint="Claim the job to drive it.")
+    wall = await tx.row("wall_clock")
+    assert wall is not None
+    sealed, new_head = seal(job_id, head.head, head.fence + 1, wall[0], ruling.events)
+    await _hold_write(tx, head, new_head, sealed, ruling.move, ruling.extras)
+    return new_head
+
+
+async def _hold_write(
+    tx: Transaction, head: JobHead, new_head: Head, sealed: Sequence[SealedEvent], move: Move, extras: Extras
+) -> None:
+    await tx.run(
+        "hold_move",
+        job_id=head.job_id,
+        head_seq=new_head.seq,
+        head_hash=new_head.hash,
+        fence=head.fence + 1,
+        **move_values(move, progress=False),
+    )
+    await _write_events(tx, head.namespace, head.job_id, sealed)
+    place = Place(head.job_id, head.namespace, head.queue, head.session_id, head.session_slot)
+    await settle_move(tx, place, move)
+    if extras:
+        await _write_extras(tx, head.namespace, head.job_id, extras, over=move.over)

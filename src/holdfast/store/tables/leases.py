@@ -1,0 +1,210 @@
+"""Leases over SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.model.events import JobClaimed, SealedEvent, seal
+from holdfast.model.jobs import JobHead
+from holdfast.model.lease import LEASE_TTL_US, Grant
+from holdfast.model.states import Status
+from holdfast.store.executor import Executor, Transaction
+from holdfast.store.ports.leases import ClaimAsk, Held
+from holdfast.store.tables.heads import head_of
+
+
+class SqlLeases:
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+
+    async def claim(self, ask: ClaimAsk) -> list[Grant]:
+        async def work(tx: Transaction) -> list[Grant]:
+            return await claim_in(tx, ask, batches=self._executor.batches)
+
+        return await self._executor.write(work)
+
+    async def renew(self, held: Sequence[Held], ttl_us: int = LEASE_TTL_US) -> set[str]:
+        # In id order, like every statement that locks several heads.
+        ordered = sorted(held, key=lambda lease: lease.job_id)
+
+        async def work(tx: Transaction) -> set[str]:
+            if self._executor.batches:
+                rows = await tx.rows(
+                    "renew_batch_of_leases",
+                    job_ids=[lease.job_id for lease in ordered],
+                    fences=[lease.fence for lease in ordered],
+                    lease_tokens=[lease.lease_token for lease in ordered],
+                    ttl_us=ttl_us,
+                )
+                return {row[0] for row in rows}
+            kept = set()
+            for lease in ordered:
+                row = await tx.row(
+                    "renew_lease",
+                    job_id=lease.job_id,
+                    fence=lease.fence,
+                    lease_token=lease.lease_token,
+                    ttl_us=ttl_us,
+                )
+                if row is not None:
+                    kept.add(str(row[0]))
+            return kept
+
+        return await self._executor.write(work)
+
+    async def expire(self, worker: str) -> int:
+        async def work(tx: Transaction) -> int:
+            rows = await tx.rows("expire_worker", worker=worker)
+            for queue in {row[0] for row in rows}:
+                tx.hint(f"queue:{queue}")
+            return len(rows)
+
+        return await self._executor.write(work)
+
+    async def list_expired(self, limit: int = 1000) -> list[str]:
+        async def work(tx: Transaction) -> list[str]:
+            return [row[0] for row in await tx.rows("list_expired", limit=limit)]
+
+        return await self._executor.read(work)
+
+
+async def claim_in(tx: Transaction, ask: ClaimAsk, *, batches: bool) -> list[Grant]:
+    """The chosen jobs are granted within this transaction; a known token finds its grants again."""
+    known = [head_of(row) for row in await tx.rows("heads_of_token", token=ask.token, worker=ask.worker)]
+    if known:
+        last = {head.job_id: await _newest(tx, head) for head in known}
+        ordered = sorted(known, key=lambda head: _order(head, by_age=ask.by_age))
+        return [_grant(head, head.lease_expires_at, takeover=last[head.job_id]) for head in ordered]
+    chosen = await tx.rows(
+        "choose_by_age" if ask.by_age else "choose_by_priority",
+        queues=list(ask.queues),
+        kinds=list(ask.kinds),
+        any_kind=int(not ask.kinds),
+        limit=ask.limit,
+    )
+    heads = [head_of(row) for row in chosen]
+    if not heads:
+        return []
+    wall = await tx.row("wall_clock")
+    assert wall is not None
+    granted = [_granted(head, ask, wall[0]) for head in heads]
+    expiries = await (_grant_batch if batches else _grant_each)(tx, granted, ask)
+    return [
+        _grant(after, expiries[after.job_id], takeover=before.status is Status.RUNNING)
+        for before, (after, _) in zip(heads, granted, strict=True)
+    ]
+
+
+def _order(head: JobHead, *, by_age: bool) -> tuple[int, int, str]:
+    return (0 if by_age else -head.priority, head.ready_at, head.job_id)
+
+
+def _granted(head: JobHead, ask: ClaimAsk, at: int) -> tuple[JobHead, SealedEvent]:
+    """The head as the grant leaves it, and the event that says so."""
+    takeover = head.status is Status.RUNNING
+    fact = JobClaimed(worker=ask.worker, takeover=takeover)
+    (event,), new = seal(head.job_id, head.head, head.fence + 1, at, [fact])
+    after = JobHead(
+        head.job_id,
+        head.namespace,
+        head.queue,
+        head.kind,
+        head.priority,
+        Status.RUNNING,
+        None,
+        None,
+        head.ready_at,
+        head.session_id,
+        head.session_slot,
+        new.seq,
+        new.hash,
+        head.fence + 1,
+        ask.token,
+        ask.worker,
+        "",
+        0,
+        head.mail_seq,
+        head.attempts,
+        head.takeovers + int(takeover),
+    )
+    return after, event
+
+
+async def _grant_each(
+    tx: Transaction, granted: Sequence[tuple[JobHead, SealedEvent]], ask: ClaimAsk
+) -> dict[str, int]:
+    expiries = {}
+    for head, event in granted:
+        row = await tx.row(
+            "grant_lease",
+            job_id=head.job_id,
+            head_seq=head.head_seq,
+            head_hash=head.head_hash,
+            fence=head.fence,
+            lease_token=ask.token,
+            lease_owner=ask.worker,
+            ttl_us=ask.ttl_us,
+            takeovers=head.takeovers,
+        )
+        assert row is not None, "the head was chosen and locked in this transaction"
+        expiries[head.job_id] = row[0]
+        await tx.run(
+            "insert_event",
+            job_id=head.job_id,
+            seq=event.seq,
+            type=event.type,
+            version=event.version,
+            fence=event.fence,
+            at=event.at,
+            body=event.body,
+            body_digest=event.body_digest,
+            hash=event.hash,
+        )
+    return expiries
+
+
+async def _grant_batch(
+    tx: Transaction, granted: Sequence[tuple[JobHead, SealedEvent]], ask: ClaimAsk
+) -> dict[str, int]:
+    rows = await tx.rows(
+        "grant_leases",
+        job_ids=[head.job_id for head, _ in granted],
+        head_seqs=[head.head_seq for head, _ in granted],
+        head_hashes=[head.head_hash for head, _ in granted],
+        fences=[head.fence for head, _ in granted],
+        takeovers=[head.takeovers for head, _ in granted],
+        lease_token=ask.token,
+        lease_owner=ask.worker,
+        ttl_us=ask.ttl_us,
+        type=JobClaimed.type,
+        version=JobClaimed.version,
+        ats=[event.at for _, event in granted],
+        bodies=[event.body for _, event in granted],
+        body_digests=[event.body_digest for _, event in granted],
+    )
+    return {row[0]: row[1] for row in rows}
+
+
+async def _newest(tx: Transaction, head: JobHead) -> bool:
+    """Whether the grant being asked for again was a takeover: its own event remembers."""
+    row = await tx.row("claim_event", job_id=head.job_id, fence=head.fence)
+    return row is not None and b'"takeover":true' in row[0]
+
+
+def _grant(head: JobHead, expires_at: int, *, takeover: bool) -> Grant:
+    return Grant(
+        head.job_id,
+        head.namespace,
+        head.kind,
+        head.queue,
+        head.session_id,
+        head.fence,
+        head.lease_token,
+        head.head_seq,
+        head.head_hash,
+        head.mail_seq,
+        head.attempts,
+        head.takeovers,
+        takeover,
+        expires_at,
+    )

@@ -1,0 +1,169 @@
+"""Sessions over SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from holdfast.model import canonical
+from holdfast.model.ids import check_name
+from holdfast.model.jobs import DEFAULT_NAMESPACE
+from holdfast.model.session import (
+    Collected,
+    Committed,
+    Frame,
+    Graph,
+    Node,
+    SessionMeta,
+    SessionView,
+    TurnCommit,
+    Usage,
+    Vacuumed,
+    active_path,
+)
+from holdfast.store.executor import Executor, Row, Transaction
+from holdfast.store.ports.sessions import FULL_GRAPH, Scope
+from holdfast.store.tables.blobs import collect_in
+from holdfast.store.tables.bodies import need_namespace, read_json
+from holdfast.store.tables.checkpoints import load_checkpoint
+from holdfast.store.tables.turns import bind, commit_in
+
+
+class SqlSessions:
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+
+    async def commit(
+        self, commit: TurnCommit, *, handle: str | None = None, namespace: str = DEFAULT_NAMESPACE
+    ) -> Committed:
+        async def work(tx: Transaction) -> Committed:
+            return await commit_in(tx, commit, namespace=namespace, handle=handle)
+
+        return await self._executor.write(work)
+
+    async def load(
+        self, session_id: str, scope: Scope = FULL_GRAPH, *, namespace: str = DEFAULT_NAMESPACE
+    ) -> SessionView | None:
+        async def work(tx: Transaction) -> SessionView | None:
+            return await _load_in(tx, session_id, scope, namespace)
+
+        return await self._executor.read(work, snapshot=True)
+
+    async def bound(self, handle: str, *, namespace: str = DEFAULT_NAMESPACE) -> str | None:
+        async def work(tx: Transaction) -> Row | None:
+            return await tx.row("bound_session", namespace=namespace, handle=handle)
+
+        row = await self._executor.read(work, brief=True)
+        return None if row is None else str(row[0])
+
+    async def node(self, session_id: str, node_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> Node | None:
+        async def work(tx: Transaction) -> Row | None:
+            return await tx.row("load_node", namespace=namespace, session_id=session_id, node_id=node_id)
+
+        row = await self._executor.read(work, brief=True)
+        return None if row is None else _node(row)
+
+    async def save_meta(
+        self, meta: SessionMeta, *, handle: str | None = None, namespace: str = DEFAULT_NAMESPACE
+    ) -> None:
+        check_name(meta.session_id, "session id")
+        body = canonical.encode(msgspec.structs.asdict(meta))
+
+        async def work(tx: Transaction) -> None:
+            await need_namespace(tx, namespace)
+            await tx.run("ensure_session", namespace=namespace, session_id=meta.session_id)
+            await bind(tx, namespace, handle, meta.session_id)
+            await tx.run("save_meta", namespace=namespace, session_id=meta.session_id, meta=body)
+
+        await self._executor.write(work)
+
+    async def meta(self, session_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> SessionMeta | None:
+        async def work(tx: Transaction) -> Row | None:
+            return await tx.row("load_meta", namespace=namespace, session_id=session_id)
+
+        row = await self._executor.read(work, brief=True)
+        return None if row is None else SessionMeta(**canonical.decode(row[0]))
+
+    async def tombstone(
+        self, session_id: str, node_ids: Sequence[str], *, namespace: str = DEFAULT_NAMESPACE
+    ) -> int:
+        async def work(tx: Transaction) -> int:
+            hidden = 0
+            for node_id in sorted(set(node_ids)):
+                row = await tx.row(
+                    "tombstone_node", namespace=namespace, session_id=session_id, node_id=node_id
+                )
+                hidden += row is not None
+            return hidden
+
+        return await self._executor.write(work)
+
+    async def vacuum(self, session_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> Vacuumed:
+        async def work(tx: Transaction) -> Vacuumed:
+            rows = await tx.rows("vacuum_nodes", namespace=namespace, session_id=session_id)
+            return Vacuumed(len(rows))
+
+        return await self._executor.write(work)
+
+    async def gc(self, *, older_than_us: int = 0, namespace: str = DEFAULT_NAMESPACE) -> Collected:
+        async def work(tx: Transaction) -> Collected:
+            return await collect_in(tx, namespace, older_than_us)
+
+        return await self._executor.write(work)
+
+
+async def _load_in(tx: Transaction, session_id: str, scope: Scope, namespace: str) -> SessionView | None:
+    place = {"namespace": namespace, "session_id": session_id}
+    head = await tx.row("load_session", **place)
+    if head is None:
+        return None
+    revision, leaf, frame_id, document, digest, states = head
+    if scope.active_path:
+        leaf = leaf if scope.leaf_node_id is None else scope.leaf_node_id
+        ancestry = await tx.rows("load_path", leaf_node_id=leaf, **place)
+        nodes = active_path(map(_node, ancestry), leaf)
+    else:
+        nodes = tuple(map(_node, await tx.rows("load_nodes", **place)))
+    return SessionView(
+        session_id=session_id,
+        revision=revision,
+        graph=Graph(nodes, leaf),
+        frames=tuple(_frame(row) for row in await tx.rows("load_frames", **place)),
+        frame_id=frame_id,
+        checkpoint=await load_checkpoint(tx, namespace, document, states),
+        checkpoint_ref=digest.hex(),
+        usage=tuple(_usage(row) for row in await tx.rows("load_usage", **place)),
+    )
+
+
+def _node(row: Row) -> Node:
+    node_id, parent, frame_id, caused_by, at, body = row
+    return Node(
+        node_id=node_id,
+        parent_node_id=parent,
+        body=read_json(body, f"node {node_id}"),
+        caused_by=caused_by,
+        frame_id=frame_id,
+        at=at,
+    )
+
+
+def _frame(row: Row) -> Frame:
+    frame_id, previous, status, reason, caused_by, created_at, assignment, snapshot = row
+    assigned, options = read_json(assignment, f"frame {frame_id}")
+    return Frame(
+        frame_id=frame_id,
+        previous_frame_id=previous,
+        status=status,
+        reason=reason,
+        caused_by=caused_by,
+        created_at=created_at,
+        assignment=assigned,
+        options=options,
+        snapshot=snapshot,
+    )
+
+
+def _usage(row: Row) -> Usage:
+    return Usage(**dict(zip(Usage.__struct_fields__, row, strict=True)))

@@ -1,0 +1,93 @@
+"""A store over SQL: the tables on one executor."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from holdfast.model.ids import IdSource
+from holdfast.model.jobs import DEFAULT_NAMESPACE
+from holdfast.store.contract import StoreInfo, Tier
+from holdfast.store.executor import Executor, Transaction
+from holdfast.store.ports.wakeups import Wakeups
+from holdfast.store.sql.migrate import MIN_READER, SCHEMA_VERSION
+from holdfast.store.tables.attachments import SqlAttachments
+from holdfast.store.tables.blobs import SqlBlobs
+from holdfast.store.tables.inbox import SqlInbox
+from holdfast.store.tables.inspection import SqlInspection
+from holdfast.store.tables.jobs import SqlJobs
+from holdfast.store.tables.journal import SqlJournal
+from holdfast.store.tables.leases import SqlLeases
+from holdfast.store.tables.ledger import SqlLedger
+from holdfast.store.tables.mail import SqlPost
+from holdfast.store.tables.namespaces import SqlNamespaces
+from holdfast.store.tables.sessions import SqlSessions
+
+
+class SqlStore:
+    """Everything that `holdfast.store.contract.Store` promises, on SQLite or Postgres."""
+
+    def __init__(
+        self,
+        executor: Executor,
+        ids: IdSource,
+        wakeups: Wakeups,
+        *,
+        tier: Tier,
+        address: str,
+        details: dict[str, str],
+        close: Callable[[], Awaitable[None]],
+        integrity: Callable[[], Awaitable[list[str]]],
+    ) -> None:
+        self.executor = executor
+        self.tier = tier
+        self.address = address
+        self.jobs = SqlJobs(executor, ids)
+        self.journal = SqlJournal(executor)
+        self.leases = SqlLeases(executor)
+        self.ledger = SqlLedger(executor)
+        self.post = SqlPost(executor)
+        self.sessions = SqlSessions(executor)
+        self.inbox = SqlInbox(executor, ids)
+        self.attachments = SqlAttachments(executor)
+        self.blobs = SqlBlobs(executor)
+        self.namespaces = SqlNamespaces(executor)
+        self.inspection = SqlInspection(executor, integrity)
+        self.wakeups = wakeups
+        self._details = details
+        self._close = close
+
+    async def info(self) -> StoreInfo:
+        async def work(tx: Transaction) -> tuple[str, int]:
+            row = await tx.row("store_state")
+            assert row is not None, "an open store has a state"
+            return row[0], row[1]
+
+        store_id, epoch = await self.executor.read(work, brief=True)
+        return StoreInfo(
+            tier=self.tier,
+            address=self.address,
+            store_id=store_id,
+            epoch=epoch,
+            schema_version=SCHEMA_VERSION,
+            details=self._details,
+        )
+
+    async def close(self) -> None:
+        await self._close()
+
+
+async def write_first_rows(executor: Executor, ids: IdSource) -> None:
+    """The store has an identity, an epoch and the default namespace. One that has them already is only read."""
+
+    async def look(tx: Transaction) -> bool:
+        return await tx.row("store_state") is not None
+
+    if await executor.read(look, brief=True):
+        return
+    store_id = ids.new("store")
+
+    async def work(tx: Transaction) -> None:
+        await tx.run("open_store_state", store_id=store_id, min_reader=MIN_READER)
+        await tx.row("create_namespace", namespace=DEFAULT_NAMESPACE)
+
+    await executor.write(work)

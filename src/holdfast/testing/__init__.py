@@ -1,0 +1,1 @@
+"""What we test Holdfast with, shipped so that you can test with it too."""

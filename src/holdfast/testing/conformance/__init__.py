@@ -1,0 +1,59 @@
+"""Prove a store: everything the ports promise, as plain coroutines that assert.
+
+Holdfast's own stores run these checks in every build. Bring your own store with a `Backend` and run them too:
+
+    class MyBackend:
+        name, tier, durable = "mine", Tier.SQLITE, True
+
+        def __init__(self) -> None:
+            self.clock = VirtualClock()
+
+        async def open(self) -> Store: ...                  # fresh and empty, on self.clock
+        async def reopen(self, store: Store) -> Store: ...  # the same data, as a new process would open it
+
+    report = await run(MyBackend())
+    print(report)           # mine: 187/188
+                            #     a_reboot_ends_leases: AssertionError: … (leases.py:143)
+
+With pytest, parametrise over `ALL` and call `await check(bench)` inside `async with bench_on(backend) as bench`.
+
+    SEED_004   the acceptance document for sessions and the inbox, 19 checks by its own names
+    CORNERS    what that document leaves open and Holdfast decides
+    JOBS       jobs, leases, journal, mail, ledger, blobs, namespaces, and several callers at once
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from holdfast.testing.conformance import report
+from holdfast.testing.conformance.bench import HANDLE, Backend, Bench, Check, bench_on
+from holdfast.testing.conformance.corners import CORNERS
+from holdfast.testing.conformance.jobs import JOBS
+from holdfast.testing.conformance.report import Report, Result, name_of
+from holdfast.testing.conformance.seed_004 import SEED_004
+
+ALL: Final[tuple[Check, ...]] = SEED_004 + CORNERS + JOBS
+
+
+async def run(backend: Backend, checks: Iterable[Check] = ALL) -> Report:
+    """What the backend showed, each check on a fresh store."""
+    return await report.run(backend, checks)
+
+
+__all__ = [
+    "ALL",
+    "CORNERS",
+    "HANDLE",
+    "JOBS",
+    "SEED_004",
+    "Backend",
+    "Bench",
+    "Check",
+    "Report",
+    "Result",
+    "bench_on",
+    "name_of",
+    "run",
+]

@@ -1,0 +1,10 @@
+"""What the acceptance document leaves open and Holdfast decides: one small check for each corner."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from holdfast.testing.conformance.bench import Check, checks_in
+from holdfast.testing.conformance.corners import attachments, claims, graphs, inbox, tokens, turns
+
+CORNERS: Final[tuple[Check, ...]] = checks_in(inbox, claims, tokens, turns, graphs, attachments)

@@ -1,0 +1,94 @@
+"""A worker's hold on one job, writing as a worker would."""
+
+from __future__ import annotations
+
+from holdfast.model.append import NOTHING, Append, Extras, Holder, Move, after, append_of
+from holdfast.model.events import Event, Head, JobCompleted, JobReleased, JobWaiting, StepFinished
+from holdfast.model.lease import Grant
+from holdfast.model.states import Status, WaitReason
+from holdfast.store.clock import Clock
+from holdfast.store.contract import Store
+from holdfast.store.ports.leases import Held
+
+
+def step(name: str, result: object = None) -> StepFinished:
+    """A fact that moves nothing, for appends that need some event."""
+    return StepFinished(step_key=f"1/{name}#1", args_digest="", result=result)
+
+
+class Driver:
+    """Knows the head it has seen and writes after it. `holder` moves on with every write that is accepted."""
+
+    def __init__(self, store: Store, clock: Clock, grant: Grant) -> None:
+        self.store = store
+        self.clock = clock
+        self.grant = grant
+        head = Head(grant.head_seq, grant.head_hash)
+        self.holder = Holder(grant.job_id, grant.namespace, grant.fence, grant.lease_token, head)
+
+    @property
+    def job_id(self) -> str:
+        return self.grant.job_id
+
+    @property
+    def held(self) -> Held:
+        return Held(self.grant.job_id, self.grant.fence, self.grant.lease_token)
+
+    @property
+    def next_seq(self) -> int:
+        """Where the first event of the next append will lie."""
+        return self.holder.head.seq + 1
+
+    def build(
+        self,
+        *events: Event,
+        move: Move | None = None,
+        extras: Extras = NOTHING,
+        mail_seen: int | None = None,
+        progress: bool = False,
+    ) -> Append:
+        """The append of these events after the head this driver has seen; nothing is sent."""
+        return append_of(
+            self.holder,
+            events,
+            at=self.clock.wall_us(),
+            mail_seen=mail_seen,
+            move=move,
+            progress=progress,
+            extras=extras,
+        )
+
+    async def send(self, append: Append) -> Append:
+        """The append is accepted and this driver goes on after it."""
+        head = await self.store.journal.append(append)
+        assert head == append.head, "an accepted append leads to the head it named"
+        self.holder = after(self.holder, append)
+        return append
+
+    async def write(
+        self,
+        *events: Event,
+        move: Move | None = None,
+        extras: Extras = NOTHING,
+        mail_seen: int | None = None,
+        progress: bool = False,
+    ) -> Append:
+        return await self.send(
+            self.build(*events, move=move, extras=extras, mail_seen=mail_seen, progress=progress)
+        )
+
+    async def wait(self, reason: WaitReason, *, wake_at: int | None = None) -> Append:
+        return await self.write(
+            JobWaiting(reason=reason, wake_at=wake_at),
+            move=Move(status=Status.WAITING, reason=reason, wake_at=wake_at),
+        )
+
+    async def release(self, *, ready_at: int = 0, failed: bool = False) -> Append:
+        return await self.write(
+            JobReleased(), move=Move(status=Status.PENDING, ready_at=ready_at, failed=failed)
+        )
+
+    async def complete(self, output: object = None, *, extras: Extras = NOTHING) -> Append:
+        return await self.write(
+            JobCompleted(output=output), move=Move(status=Status.COMPLETED), extras=extras
+        )

@@ -1,0 +1,40 @@
+"""Jobs and everything around them: accepting, driving, writing, waking, settling, keeping."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from holdfast.testing.conformance.bench import Check, checks_in
+from holdfast.testing.conformance.jobs import (
+    claims,
+    extras,
+    holds,
+    journal,
+    leases,
+    ledger,
+    lines,
+    mail,
+    moves,
+    payloads,
+    refusals,
+    shelves,
+    submit,
+    together,
+)
+
+JOBS: Final[tuple[Check, ...]] = checks_in(
+    submit,
+    lines,
+    claims,
+    leases,
+    journal,
+    moves,
+    extras,
+    holds,
+    mail,
+    ledger,
+    payloads,
+    refusals,
+    shelves,
+    together,
+)

@@ -1,0 +1,159 @@
+"""Which jobs a worker is granted, and in which order."""
+
+from __future__ import annotations
+
+from holdfast.model.events import Head, JobClaimed, first_break, unseal
+from holdfast.model.instants import MINUTE, SECOND
+from holdfast.model.states import HELD, Status, WaitReason
+from holdfast.testing.conformance.bench import Bench
+
+
+async def a_granted_job_runs_under_the_workers_token(bench: Bench) -> None:
+    job_id = await bench.submit(session_id="root")
+    before = await bench.store.jobs.head(job_id)
+    token = bench.fresh("token")
+    [grant] = await bench.grants("worker-1", ttl_us=MINUTE, token=token)
+    head = await bench.store.jobs.head(job_id)
+
+    assert (head.status, head.wait_reason, head.wake_at) == (Status.RUNNING, None, None)
+    assert (head.lease_token, head.lease_owner, head.lease_boot) == (token, "worker-1", bench.clock.boot())
+    assert head.lease_expires_at == bench.clock.tick_us() + MINUTE
+    assert head.fence == before.fence + 1, "a larger fence than ever before"
+    assert head.ready_at == before.ready_at, "when it was ready is when it was ready"
+
+    assert (grant.job_id, grant.namespace, grant.kind) == (job_id, "default", "work")
+    assert (grant.queue, grant.session_id) == ("default", "root")
+    assert (grant.fence, grant.lease_token) == (head.fence, token)
+    assert Head(grant.head_seq, grant.head_hash) == head.head
+    assert (grant.mail_seq, grant.attempts, grant.takeovers, grant.takeover) == (0, 0, 0, False)
+    assert grant.lease_expires_at == head.lease_expires_at
+
+
+async def a_grant_is_the_newest_event(bench: Bench) -> None:
+    job_id = await bench.submit()
+    [grant] = await bench.grants("worker-1")
+    events = await bench.store.journal.read(job_id)
+    assert first_break(job_id, events) is None, "the grant continues the chain"
+    assert unseal(events[-1]) == JobClaimed(worker="worker-1", takeover=False)
+    assert (events[-1].seq, events[-1].hash) == (grant.head_seq, grant.head_hash)
+    assert events[-1].fence == grant.fence, "written under the new fence"
+
+
+async def a_running_job_is_granted_to_nobody_else(bench: Bench) -> None:
+    job_id = await bench.submit()
+    assert await bench.claimable() == [job_id]
+    assert await bench.claimable(worker="next") == []
+
+
+async def the_same_token_finds_the_same_grants(bench: Bench) -> None:
+    await bench.submit()
+    await bench.submit()
+    token = bench.fresh("token")
+    first = await bench.grants(limit=1, token=token)
+    async with bench.unchanged():
+        assert await bench.grants(limit=2, token=token) == first, "asked again after a lost reply"
+    assert len(await bench.grants(limit=2)) == 1, "the other job was left for others"
+
+
+async def larger_priorities_go_first(bench: Bench) -> None:
+    jobs = {priority: await bench.submit(priority=priority) for priority in (3, 10, 1, 5)}
+    assert await bench.claimable() == [jobs[10], jobs[5], jobs[3], jobs[1]]
+
+
+async def among_equals_the_oldest_goes_first_then_the_smallest_id(bench: Bench) -> None:
+    now = bench.clock.wall_us()
+    young = await bench.submit(ready_at=now - 1 * SECOND)
+    twin = await bench.submit(ready_at=now - 2 * SECOND)
+    other_twin = await bench.submit(ready_at=now - 2 * SECOND)
+    old = await bench.submit(ready_at=now - 3 * SECOND)
+    assert await bench.claimable() == [old, twin, other_twin, young]
+
+
+async def by_age_priority_does_not_count(bench: Bench) -> None:
+    now = bench.clock.wall_us()
+    important = await bench.submit(priority=10, ready_at=now - 1 * SECOND)
+    old = await bench.submit(priority=1, ready_at=now - 2 * SECOND)
+    assert await bench.claimable(limit=1, by_age=True) == [old]
+    assert await bench.claimable(limit=1, by_age=True) == [important]
+
+
+async def a_claim_takes_no_more_than_its_limit(bench: Bench) -> None:
+    jobs = [await bench.submit(priority=priority) for priority in (9, 8, 7)]
+    assert await bench.claimable(limit=2) == jobs[:2]
+    assert await bench.claimable(limit=2) == jobs[2:]
+
+
+async def a_claim_looks_into_its_queues_only(bench: Bench) -> None:
+    slow, fast = await bench.submit(queue="slow"), await bench.submit(queue="fast")
+    await bench.submit(queue="other")
+    assert await bench.claimable(queues=("nothing",)) == []
+    assert await bench.claimable(queues=("fast",)) == [fast]
+    assert await bench.claimable(queues=("fast", "slow")) == [slow]
+
+
+async def a_claim_can_ask_for_kinds(bench: Bench) -> None:
+    letter, call = await bench.submit("letter"), await bench.submit("call")
+    await bench.submit("visit")
+    assert await bench.claimable(kinds=("nothing",)) == []
+    assert await bench.claimable(kinds=("call",)) == [call]
+    assert await bench.claimable(kinds=("call", "letter")) == [letter]
+
+
+async def a_job_is_not_claimable_before_it_is_ready(bench: Bench) -> None:
+    job_id = await bench.submit(ready_at=bench.clock.wall_us() + MINUTE)
+    assert await bench.claimable() == []
+    bench.clock.advance(MINUTE - 1)
+    assert await bench.claimable() == []
+    bench.clock.advance(1)
+    assert await bench.claimable() == [job_id]
+
+
+async def a_waiting_job_is_claimable_when_its_timer_is_due(bench: Bench) -> None:
+    driver = await bench.driving()
+    await driver.wait(WaitReason.TIMER, wake_at=bench.clock.wall_us() + MINUTE)
+    queue = driver.grant.queue
+    bench.clock.advance(MINUTE - 1)
+    assert await bench.claimable(queues=(queue,)) == []
+    bench.clock.advance(1)
+    [grant] = await bench.grants(queues=(queue,))
+    assert grant.job_id == driver.job_id
+    assert not grant.takeover, "it gave its lease back when it went to sleep"
+    head = await bench.store.jobs.head(driver.job_id)
+    assert (head.wait_reason, head.wake_at) == (None, None)
+
+
+async def a_waiting_job_without_a_timer_is_not_claimable(bench: Bench) -> None:
+    driver = await bench.driving()
+    await driver.wait(WaitReason.SIGNAL)
+    bench.clock.advance(1000 * MINUTE)
+    assert await bench.claimable(queues=(driver.grant.queue,)) == []
+
+
+async def a_timer_wakes_every_reason_but_those_a_person_ends(bench: Bench) -> None:
+    for reason in WaitReason:
+        driver = await bench.driving()
+        await driver.wait(reason, wake_at=bench.clock.wall_us())
+        stays = reason in HELD or reason is WaitReason.JOINED
+        woken = await bench.claimable(queues=(driver.grant.queue,))
+        assert woken == ([] if stays else [driver.job_id]), f"a due timer and {reason}"
+
+
+async def a_job_that_is_over_is_never_claimable(bench: Bench) -> None:
+    driver = await bench.driving()
+    await driver.complete()
+    bench.clock.advance(1000 * MINUTE)
+    assert await bench.claimable(queues=(driver.grant.queue,)) == []
+
+
+async def ready_due_and_lost_jobs_share_one_order(bench: Bench) -> None:
+    now = bench.clock.wall_us()
+    due = await bench.submit(priority=6, ready_at=now - 9 * SECOND)
+    [grant] = await bench.grants()
+    await bench.driver(grant).wait(WaitReason.TIMER, wake_at=now)
+    lost = await bench.submit(priority=7, ready_at=now - 9 * SECOND)
+    await bench.grants(ttl_us=0)
+    ready = await bench.submit(priority=8, ready_at=now - 9 * SECOND)
+    assert len({due, lost, ready}) == 3
+    token = bench.fresh("token")
+    granted = [grant.job_id for grant in await bench.grants("next", token=token)]
+    assert granted == [ready, lost, due], "by priority, however they became claimable"

@@ -1,0 +1,225 @@
+"""The fenced append: what is accepted, what is refused, and in which order it is judged."""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.errors import Broken, Fenced, KeyReused, MailWaiting, NotFound
+from holdfast.model.append import Append, Extras, Move, Timer
+from holdfast.model.events import Head, JobCompleted, first_break, unseal
+from holdfast.model.mail import MailDraft
+from holdfast.model.states import MailKind, Status, WaitReason
+from holdfast.testing.conformance.bench import Bench
+from holdfast.testing.conformance.drafts import call_row, intent_of
+from holdfast.testing.conformance.driver import Driver, step
+
+STRANGER = "somebody else"
+
+
+async def an_append_continues_the_journal(bench: Bench) -> None:
+    driver = await bench.driving()
+    append = await driver.write(step("one", {"n": 1}), step("two"))
+    events = await bench.store.journal.read(driver.job_id)
+    assert tuple(events[-2:]) == append.events, "what was sealed is what is read"
+    assert [event.seq for event in events] == [1, 2, 3, 4]
+    assert first_break(driver.job_id, events) is None
+    assert unseal(events[2]) == step("one", {"n": 1})
+    head = await bench.store.jobs.head(driver.job_id)
+    assert head.head == append.head == Head(4, events[-1].hash)
+    assert head.status is Status.RUNNING, "without a move the job runs on"
+
+
+async def a_journal_can_be_read_in_parts(bench: Bench) -> None:
+    driver = await bench.driving()
+    await driver.write(step("one"), step("two"), step("three"))
+    events = await bench.store.journal.read(driver.job_id)
+    assert await bench.store.journal.read(driver.job_id, after=2) == events[2:]
+    assert await bench.store.journal.read(driver.job_id, after=1, limit=2) == events[1:3]
+    assert await bench.store.journal.read(driver.job_id, after=5) == []
+
+
+async def an_append_whose_reply_was_lost_is_recognised(bench: Bench) -> None:
+    driver = await bench.driving()
+    other = await bench.submit()
+    letter = MailDraft(job_id=other, kind=MailKind.SIGNAL, operation_id="op-1")
+    append = driver.build(step("one"), extras=Extras(letters=(letter,), timers=(Timer("1/sleep#1", 7),)))
+    await driver.send(append)
+    async with bench.unchanged():
+        assert await bench.store.journal.append(append) == append.head, "it was written, so it succeeds"
+
+
+async def a_last_append_whose_reply_was_lost_is_recognised(bench: Bench) -> None:
+    driver = await bench.driving()
+    for append in (await driver.wait(WaitReason.SIGNAL), await _ended(bench)):
+        async with bench.unchanged():
+            assert await bench.store.journal.append(append) == append.head, "though the lease is gone"
+
+
+async def a_recognised_append_needs_no_mail(bench: Bench) -> None:
+    driver = await bench.driving()
+    append = driver.build(step("one"), mail_seen=0)
+    await driver.send(append)
+    await _signal(bench, driver)
+    async with bench.unchanged():
+        assert await bench.store.journal.append(append) == append.head
+
+
+async def an_append_to_an_unknown_job_is_not_found(bench: Bench) -> None:
+    driver = await bench.driving()
+    async with bench.refuses(NotFound):
+        stray = msgspec.structs.replace(driver.build(step("one")), job_id="job_unknown")
+        await bench.store.journal.append(stray)
+
+
+async def an_old_fence_is_fenced(bench: Bench) -> None:
+    old = await bench.driving(ttl_us=0)
+    await bench.drive(old.grant.queue)
+    async with bench.refuses(Fenced):
+        await bench.store.journal.append(old.build(step("one")))
+
+
+async def a_foreign_token_is_fenced(bench: Bench) -> None:
+    driver = await bench.driving()
+    append = driver.build(step("one"))
+    for token in (STRANGER, ""):
+        async with bench.refuses(Fenced):
+            await bench.store.journal.append(msgspec.structs.replace(append, lease_token=token))
+
+
+async def a_job_that_was_given_back_is_fenced(bench: Bench) -> None:
+    driver = await bench.driving()
+    await driver.release()
+    async with bench.refuses(Fenced):
+        await bench.store.journal.append(driver.build(step("one")))
+    waiting = await bench.driving()
+    await waiting.wait(WaitReason.SIGNAL)
+    async with bench.refuses(Fenced):
+        await bench.store.journal.append(waiting.build(step("one")))
+
+
+async def no_token_is_no_way_into_a_job_that_nobody_holds(bench: Bench) -> None:
+    driver = await bench.driving()
+    await driver.release()
+    async with bench.refuses(Fenced):
+        await bench.store.journal.append(msgspec.structs.replace(driver.build(step("one")), lease_token=""))
+
+
+async def a_job_that_is_over_is_fenced(bench: Bench) -> None:
+    driver = await bench.driving()
+    await driver.complete()
+    async with bench.refuses(Fenced):
+        await bench.store.journal.append(driver.build(step("one")))
+
+
+async def an_append_whose_reply_was_lost_before_a_takeover_is_fenced(bench: Bench) -> None:
+    old = await bench.driving(ttl_us=0)
+    append = await old.write(step("one"))
+    await bench.drive(old.grant.queue)
+    async with bench.refuses(Fenced):
+        await bench.store.journal.append(append)
+
+
+async def the_right_holder_with_another_head_is_broken(bench: Bench) -> None:
+    driver = await bench.driving()
+    fork = driver.build(step("this"))
+    await driver.write(step("that"))
+    async with bench.refuses(Broken):
+        await bench.store.journal.append(fork)
+
+
+async def fenced_is_said_before_broken_and_broken_before_mail(bench: Bench) -> None:
+    driver = await bench.driving()
+    fork = driver.build(step("this"), mail_seen=0)
+    await driver.write(step("that"))
+    await _signal(bench, driver)
+    async with bench.refuses(Broken):
+        await bench.store.journal.append(fork)
+    async with bench.refuses(Fenced):
+        await bench.store.journal.append(msgspec.structs.replace(fork, lease_token=STRANGER))
+
+
+async def unread_mail_refuses_an_append_that_asks(bench: Bench) -> None:
+    driver = await bench.driving()
+    await _signal(bench, driver)
+    finish = (JobCompleted(),)
+    async with bench.refuses(MailWaiting) as refusal:
+        append = driver.build(*finish, move=Move(status=Status.COMPLETED), mail_seen=0)
+        await bench.store.journal.append(append)
+    assert refusal.error.mail_seq == 1, "the error says how far the mail goes"
+    await driver.write(step("did not ask"))
+    await driver.write(*finish, move=Move(status=Status.COMPLETED), mail_seen=1)
+
+
+async def append_many_gives_each_its_own_outcome(bench: Bench) -> None:
+    good, fenced, broken, asking, last = [await bench.driving() for _ in range(5)]
+    await fenced.release()
+    fork = broken.build(step("this"))
+    await broken.write(step("that"))
+    await _signal(bench, asking)
+    appends = [
+        good.build(step("one")),
+        fenced.build(step("one")),
+        fork,
+        asking.build(step("one"), mail_seen=0),
+        last.build(JobCompleted(), move=Move(status=Status.COMPLETED)),
+    ]
+    outcomes = await bench.store.journal.append_many(appends)
+    assert outcomes[0] == appends[0].head
+    assert isinstance(outcomes[1], Fenced)
+    assert isinstance(outcomes[2], Broken)
+    assert isinstance(outcomes[3], MailWaiting)
+    assert outcomes[4] == appends[4].head
+    assert len(outcomes) == 5
+    for driver, append in zip((good, last), (appends[0], appends[4]), strict=True):
+        assert (await bench.store.jobs.head(driver.job_id)).head == append.head
+    for driver in (fenced, broken, asking):
+        assert (await bench.store.jobs.head(driver.job_id)).head == driver.holder.head, (
+            "nothing of it was written"
+        )
+    assert await bench.store.journal.append_many([]) == []
+
+
+async def one_broken_rule_in_a_batch_harms_no_neighbour(bench: Bench) -> None:
+    first, bad, last = [await bench.driving() for _ in range(3)]
+    taken = call_row(first, "1/mail#1")
+    await first.write(intent_of(taken), extras=Extras(calls=(taken,)))
+    thief = msgspec.structs.replace(call_row(bad, "1/mail#1"), idempotency_key=taken.idempotency_key)
+    appends = [
+        first.build(step("one"), extras=Extras(timers=(Timer("1/sleep#1", 7),))),
+        bad.build(intent_of(thief), extras=Extras(calls=(thief,), timers=(Timer("1/sleep#1", 7),))),
+        last.build(step("one")),
+    ]
+    outcomes = await bench.store.journal.append_many(appends)
+    assert (outcomes[0], outcomes[2]) == (appends[0].head, appends[2].head)
+    assert isinstance(outcomes[1], KeyReused)
+    assert (await bench.store.jobs.head(bad.job_id)).head == bad.holder.head
+    assert len(await bench.store.post.timers(first.job_id)) == 1
+    assert await bench.store.post.timers(bad.job_id) == []
+    await bad.write(step("and it goes on"))
+
+
+async def appends_of_a_batch_are_recognised_when_sent_again(bench: Bench) -> None:
+    drivers = [await bench.driving() for _ in range(3)]
+    appends = [driver.build(step("one")) for driver in drivers]
+    first = await bench.store.journal.append_many(appends)
+    async with bench.unchanged():
+        assert await bench.store.journal.append_many(appends) == first == [append.head for append in appends]
+
+
+async def a_journal_survives_a_new_handle(bench: Bench) -> None:
+    driver = await bench.driving(input={"n": 1})
+    await driver.write(step("one", {"n": 1}))
+    before = await bench.store.journal.read(driver.job_id)
+    await bench.reopen()
+    events = await bench.store.journal.read(driver.job_id)
+    assert events == before
+    assert first_break(driver.job_id, events) is None
+
+
+async def _signal(bench: Bench, driver: Driver) -> None:
+    letter = MailDraft(job_id=driver.job_id, kind=MailKind.SIGNAL, operation_id=bench.fresh("op"))
+    await bench.store.post.send(letter)
+
+
+async def _ended(bench: Bench) -> Append:
+    return await (await bench.driving()).complete()

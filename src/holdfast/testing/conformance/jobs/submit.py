@@ -1,0 +1,196 @@
+"""Accepting jobs and finding them again."""
+
+from __future__ import annotations
+
+from holdfast.errors import InvalidName, InvalidPayload, KeyReused, NotFound
+from holdfast.model.events import Head, first_break, unseal
+from holdfast.model.jobs import JobDraft, JobFilter, JobHead, JobRecord, Submitted, created_event
+from holdfast.model.lease import floor
+from holdfast.model.states import Status, WaitReason
+from holdfast.testing.conformance.bench import Bench
+
+
+async def a_new_job_is_pending_and_has_one_event(bench: Bench) -> None:
+    draft = JobDraft(
+        kind="work", input={"n": 1}, priority=7, queue="fast", request_key="key-1", code_version="v1"
+    )
+    job_id = (await bench.store.jobs.submit(draft)).job_id
+    [event] = await bench.store.journal.read(job_id)
+    head = await bench.store.jobs.head(job_id)
+
+    assert unseal(event) == created_event(draft), "the journal begins with what was asked for"
+    assert (event.seq, event.at) == (1, bench.clock.wall_us())
+    assert first_break(job_id, [event]) is None, "the chain begins with it"
+    assert head.head == Head(1, event.hash)
+    assert (head.status, head.wait_reason, head.wake_at) == (Status.PENDING, None, None)
+    assert (head.namespace, head.queue, head.kind, head.priority) == ("default", "fast", "work", 7)
+    assert head.fence == floor((await bench.store.info()).epoch), "no holder yet, in this epoch"
+    assert_nobodys(head)
+    assert (head.mail_seq, head.attempts, head.takeovers) == (0, 0, 0)
+
+
+async def a_job_can_be_found_by_id_and_by_request(bench: Bench) -> None:
+    job_id = await bench.submit(request_key="key-1", session_id="root")
+    record = JobRecord(
+        job_id=job_id,
+        namespace="default",
+        kind="work",
+        queue="default",
+        priority=5,
+        request_key="key-1",
+        parent_job_id=None,
+        parent_step_key=None,
+        session_id="root",
+        created_at=bench.clock.wall_us(),
+        status=Status.PENDING,
+        wait_reason=None,
+        head_seq=1,
+    )
+    assert await bench.store.jobs.get(job_id) == record
+    assert await bench.store.jobs.find("default", "key-1") == record
+    assert await bench.store.jobs.find("default", "key-2") is None
+
+
+async def an_unknown_job_is_not_found(bench: Bench) -> None:
+    async with bench.refuses(NotFound):
+        await bench.store.jobs.get("job_unknown")
+    async with bench.refuses(NotFound):
+        await bench.store.jobs.head("job_unknown")
+
+
+async def the_same_request_makes_one_job(bench: Bench) -> None:
+    first = await bench.submit(input=[1], request_key="key-1")
+    bench.clock.advance(1)
+    async with bench.unchanged():
+        again = await bench.store.jobs.submit(JobDraft(kind="work", input=[1], request_key="key-1"))
+        renamed = JobDraft(kind="work", input=[1], request_key="key-1", job_id="job_renamed")
+        assert again == Submitted(first, created=False)
+        assert await bench.store.jobs.submit(renamed) == Submitted(first, created=False), "the key decides"
+
+
+async def the_same_job_id_makes_one_job(bench: Bench) -> None:
+    draft = JobDraft(kind="work", input=[1], job_id="job_mine")
+    assert await bench.store.jobs.submit(draft) == Submitted("job_mine", created=True)
+    async with bench.unchanged():
+        assert await bench.store.jobs.submit(draft) == Submitted("job_mine", created=False)
+
+
+async def a_request_that_is_over_still_makes_no_second_job(bench: Bench) -> None:
+    driver = await bench.driving(request_key="key-1")
+    await driver.complete()
+    draft = JobDraft(kind="work", request_key="key-1", queue=driver.grant.queue)
+    assert await bench.store.jobs.submit(draft) == Submitted(driver.job_id, created=False)
+
+
+async def a_reused_key_leaves_nothing(bench: Bench) -> None:
+    await bench.submit(input=[1], request_key="key-1", job_id="job_mine")
+    async with bench.refuses(KeyReused) as refusal:
+        await bench.store.jobs.submit(JobDraft(kind="work", input=[2], request_key="key-1"))
+    assert refusal.error.stored != refusal.error.sent, "the error shows that the bodies differ"
+    async with bench.refuses(KeyReused):
+        await bench.store.jobs.submit(JobDraft(kind="work", input=[2], job_id="job_mine"))
+    async with bench.refuses(KeyReused):
+        await bench.store.jobs.submit(JobDraft(kind="other", input=[1], request_key="key-1"))
+
+
+async def request_keys_of_two_namespaces_do_not_meet(bench: Bench) -> None:
+    await bench.store.namespaces.create("elsewhere")
+    here = await bench.submit(input=[1], request_key="key-1")
+    there = await bench.submit(input=[2], request_key="key-1", namespace="elsewhere")
+    found = await bench.store.jobs.find("elsewhere", "key-1")
+    assert found is not None
+    assert found.job_id == there != here
+
+
+async def submit_many_is_all_or_nothing(bench: Bench) -> None:
+    drafts = [JobDraft(kind="work", input=n, request_key=f"key-{n}") for n in range(3)]
+    made = await bench.store.jobs.submit_many(drafts)
+    assert [one.created for one in made] == [True, True, True]
+    assert [one.job_id for one in made] == sorted(one.job_id for one in made), "in the order they were given"
+    bad = [JobDraft(kind="work", input="new"), JobDraft(kind="work", input="other", request_key="key-1")]
+    async with bench.refuses(KeyReused):
+        await bench.store.jobs.submit_many(bad)
+    assert await bench.store.jobs.submit_many([]) == []
+
+
+async def submit_many_recognises_a_repeat_inside_itself(bench: Bench) -> None:
+    draft = JobDraft(kind="work", request_key="key-1")
+    first, second = await bench.store.jobs.submit_many([draft, draft])
+    assert second == Submitted(first.job_id, created=False)
+
+
+async def a_bad_draft_makes_no_job(bench: Bench) -> None:
+    for bad in (
+        JobDraft(kind=""),
+        JobDraft(kind="work", queue="a\nb"),
+        JobDraft(kind="work", request_key="k" * 201),
+        JobDraft(kind="work", session_id="\x00"),
+        JobDraft(kind="work", job_id="\ud800"),
+    ):
+        async with bench.refuses(InvalidName):
+            await bench.store.jobs.submit(bad)
+    for priority in (0, 11):
+        async with bench.refuses(InvalidPayload):
+            await bench.store.jobs.submit(JobDraft(kind="work", priority=priority))
+
+
+async def a_listing_goes_from_new_to_old_in_pages(bench: Bench) -> None:
+    made = [await bench.submit() for _ in range(5)]
+    shown: list[str] = []
+    page = await bench.store.jobs.list(JobFilter(), limit=2)
+    shown += [record.job_id for record in page]
+    await bench.submit()
+    while page.next is not None:
+        page = await bench.store.jobs.list(JobFilter(), limit=2, cursor=page.next)
+        shown += [record.job_id for record in page]
+    assert shown == made[::-1], "each once, whatever arrives in between"
+    assert (await bench.store.jobs.list(JobFilter(), limit=6)).next is None, (
+        "a full last page is the last page"
+    )
+
+
+async def a_listing_can_be_filtered(bench: Bench) -> None:
+    await bench.store.namespaces.create("elsewhere")
+    parent = await bench.submit("parent")
+    child = await bench.submit("child", parent_job_id=parent, session_id="root")
+    behind = await bench.submit("behind", session_id="root")
+    there = await bench.submit("there", namespace="elsewhere")
+
+    async def listed(**which: object) -> list[str]:
+        page = await bench.store.jobs.list(JobFilter(**which))  # type: ignore[arg-type]
+        assert page.next is None
+        return [record.job_id for record in page]
+
+    assert await listed() == [there, behind, child, parent]
+    assert await listed(kind="child") == [child]
+    assert await listed(parent_job_id=parent) == [child]
+    assert await listed(session_id="root") == [behind, child]
+    assert await listed(namespace="elsewhere") == [there]
+    assert await listed(status=Status.WAITING) == [behind]
+    assert await listed(wait_reason=WaitReason.JOINED) == [behind]
+    assert await listed(namespace="elsewhere", kind="child") == []
+
+
+async def jobs_are_counted_by_status(bench: Bench) -> None:
+    await bench.store.namespaces.create("elsewhere")
+    assert await bench.store.jobs.counts() == {}
+    driver = await bench.driving()
+    await bench.submit()
+    await bench.submit(namespace="elsewhere")
+    await bench.submit(namespace="elsewhere")
+    assert await bench.store.jobs.counts() == {Status.RUNNING: 1, Status.PENDING: 3}
+    await driver.complete()
+    assert await bench.store.jobs.counts("default") == {Status.COMPLETED: 1, Status.PENDING: 1}
+    assert await bench.store.jobs.counts("elsewhere") == {Status.PENDING: 2}
+    assert await bench.store.jobs.counts("never heard of") == {}
+
+
+async def a_foreign_cursor_is_refused(bench: Bench) -> None:
+    async with bench.refuses(InvalidPayload):
+        await bench.store.jobs.list(JobFilter(), cursor="not one of ours")
+
+
+def assert_nobodys(head: JobHead) -> None:
+    """Nobody has a lease on this job."""
+    lease = (head.lease_token, head.lease_owner, head.lease_boot, head.lease_expires_at)
+    assert lease == ("", "", "", 0), f"a job that nobody drives has no lease: {lease}"

@@ -1,0 +1,78 @@
+"""Run checks and say what held."""
+
+from __future__ import annotations
+
+import inspect
+import traceback
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from holdfast.errors import InvalidSetting
+from holdfast.testing.conformance.bench import Backend, Check, bench_on
+
+
+class Result(msgspec.Struct, frozen=True):
+    """`fault` is None when the check held."""
+
+    check: str
+    fault: str | None = None
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What a backend was asked and what it showed; `print(report)` reads well."""
+
+    backend: str
+    results: tuple[Result, ...]
+
+    @property
+    def failed(self) -> tuple[Result, ...]:
+        return tuple(result for result in self.results if result.fault is not None)
+
+    @property
+    def passed(self) -> int:
+        return len(self.results) - len(self.failed)
+
+    def __bool__(self) -> bool:
+        """Whether every check held, and there was one."""
+        return bool(self.results) and not self.failed
+
+    def __str__(self) -> str:
+        lines = [f"{self.backend}: {self.passed}/{len(self.results)}"]
+        lines += [f"    {result.check}: {result.fault}" for result in self.failed]
+        return "\n".join(lines)
+
+
+async def run(backend: Backend, checks: Iterable[Check]) -> Report:
+    """Every check, each on a fresh store; one that fails does not keep the others from running.
+
+    Raises:
+        InvalidSetting: Python runs with assertions switched off, and everything would seem to hold.
+    """
+    if not __debug__:
+        raise InvalidSetting("the checks are assertions and Python ignores them", hint="Run it without -O.")
+    results = [Result(name_of(check), await _fault(backend, check)) for check in checks]
+    return Report(backend.name, tuple(results))
+
+
+def name_of(check: Check) -> str:
+    name: str = getattr(check, "__name__", repr(check))
+    return name
+
+
+async def _fault(backend: Backend, check: Check) -> str | None:
+    try:
+        async with bench_on(backend) as bench:
+            await check(bench)
+    except Exception as error:  # whatever a store raises is what the report is for
+        return f"{type(error).__name__}: {error} ({_place(check, error)})"
+    return None
+
+
+def _place(check: Check, error: Exception) -> str:
+    """The line of the check, not of whatever it called."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if frame.filename == inspect.getsourcefile(check)]
+    frame = (own or frames)[-1]
+    return f"{Path(frame.filename).name}:{frame.lineno}"

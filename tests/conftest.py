@@ -1,0 +1,16 @@
+"""What every test shares: real servers, the reports at the end, and how hard Hypothesis tries."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+
+# Their assertions explain themselves like a test's own. Said here because nothing has imported them yet.
+pytest.register_assert_rewrite("holdfast.testing.conformance")
+
+pytest_plugins = ["pytester", "tests.fixtures.servers", "tests.plugins.tally", "tests.plugins.acceptance"]
+
+# No deadline: a loaded machine is slow, not wrong. `print_blob` lets anybody replay a failure from its printout.
+settings.register_profile("quick", deadline=None, print_blob=True)
+settings.register_profile("chaos", settings.get_profile("quick"), max_examples=2000)
+settings.load_profile("quick")

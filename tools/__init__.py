@@ -1,0 +1,1 @@
+"""The project's own tools. `make` calls them; each also runs as `python -m tools.NAME`."""
