@@ -8,7 +8,13 @@ from hypothesis import settings
 # Their assertions explain themselves like a test's own. Said here because nothing has imported them yet.
 pytest.register_assert_rewrite("holdfast.testing.conformance")
 
-pytest_plugins = ["pytester", "tests.fixtures.servers", "tests.plugins.tally", "tests.plugins.acceptance"]
+pytest_plugins = [
+    "pytester",
+    "tests.fixtures.folders",
+    "tests.fixtures.servers",
+    "tests.plugins.tally",
+    "tests.plugins.acceptance",
+]
 
 # No deadline: a loaded machine is slow, not wrong. `print_blob` lets anybody replay a failure from its printout.
 settings.register_profile("quick", deadline=None, print_blob=True)

@@ -58,7 +58,9 @@ def changes(database: str, now: str) -> list[str]:
     """The lines in which the checked-in snapshot differs from the schema."""
     path = target(database)
     kept = path.read_text(encoding="utf-8") if path.exists() else ""
-    return list(difflib.unified_diff(kept.splitlines(), now.splitlines(), str(path), "the migrations", lineterm=""))
+    return list(
+        difflib.unified_diff(kept.splitlines(), now.splitlines(), str(path), "the migrations", lineterm="")
+    )
 
 
 async def snapshots() -> dict[str, str]:

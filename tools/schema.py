@@ -118,12 +118,15 @@ def _flat(words: str) -> str:
 def read_sqlite(connection: apsw.Connection) -> Schema:
     """What the file holds; an empty schema for an empty file."""
     tables = _rows(
-        connection, "SELECT name, strict, wr FROM pragma_table_list WHERE schema = 'main' AND name NOT GLOB 'sqlite_*'"
+        connection,
+        "SELECT name, strict, wr FROM pragma_table_list WHERE schema = 'main' AND name NOT GLOB 'sqlite_*'",
     )
     triggers = _rows(connection, "SELECT name, tbl_name, sql FROM sqlite_master WHERE type = 'trigger'")
     return Schema(
         tuple(sorted((_sqlite_table(connection, *row) for row in tables), key=lambda table: table.name)),
-        tuple(sorted((Trigger(name, on, _flat(sql)) for name, on, sql in triggers), key=lambda made: made.name)),
+        tuple(
+            sorted((Trigger(name, on, _flat(sql)) for name, on, sql in triggers), key=lambda made: made.name)
+        ),
     )
 
 
@@ -135,7 +138,9 @@ def _sqlite_table(connection: apsw.Connection, name: str, strict: int, without_r
     ((sql,),) = _rows(connection, "SELECT sql FROM sqlite_master WHERE type = 'table' AND name = ?", name)
     declared = _flat(re.sub(r"--.*", "", sql))
     columns = _rows(
-        connection, 'SELECT name, type, "notnull", dflt_value, pk FROM pragma_table_info(?) ORDER BY cid', name
+        connection,
+        'SELECT name, type, "notnull", dflt_value, pk FROM pragma_table_info(?) ORDER BY cid',
+        name,
     )
     keys = sorted((place, column) for column, _, _, _, place in columns if place)
     indexes = _rows(connection, 'SELECT name, "unique", origin FROM pragma_index_list(?)', name)
@@ -144,16 +149,21 @@ def _sqlite_table(connection: apsw.Connection, name: str, strict: int, without_r
         options=("strict",) * strict + ("without rowid",) * without_rowid,
         # SQLite does not say so of an integer key, which is its row number: it is never NULL either.
         columns=tuple(
-            Column(column, kind, not (filled or place), default) for column, kind, filled, default, place in columns
+            Column(column, kind, not (filled or place), default)
+            for column, kind, filled, default, place in columns
         ),
         primary_key=tuple(column for _, column in keys),
-        uniques=tuple(sorted(_index_columns(connection, index) for index, _, origin in indexes if origin == "u")),
+        uniques=tuple(
+            sorted(_index_columns(connection, index) for index, _, origin in indexes if origin == "u")
+        ),
         foreign_keys=tuple(_sqlite_foreign_keys(connection, name, declared)),
         checks=tuple(sorted(_checks(declared))),
         indexes=tuple(
             sorted(
                 (
-                    Index(index, _index_columns(connection, index), bool(unique), _predicate(connection, index))
+                    Index(
+                        index, _index_columns(connection, index), bool(unique), _predicate(connection, index)
+                    )
                     for index, unique, origin in indexes
                     if origin == "c"
                 ),
@@ -164,7 +174,9 @@ def _sqlite_table(connection: apsw.Connection, name: str, strict: int, without_r
 
 
 def _index_columns(connection: apsw.Connection, index: str) -> tuple[str, ...]:
-    rows = _rows(connection, 'SELECT name, "desc" FROM pragma_index_xinfo(?) WHERE key = 1 ORDER BY seqno', index)
+    rows = _rows(
+        connection, 'SELECT name, "desc" FROM pragma_index_xinfo(?) WHERE key = 1 ORDER BY seqno', index
+    )
     return tuple(f"{name} desc" if falling else str(name) for name, falling in rows)
 
 
@@ -250,7 +262,11 @@ async def read_postgres(connection: asyncpg.Connection[Any], schema: str) -> Sch
 
 
 def _postgres_table(
-    table: Any, columns: list[Any], constraints: list[Any], indexes: list[Any], names: dict[tuple[int, int], str]
+    table: Any,
+    columns: list[Any],
+    constraints: list[Any],
+    indexes: list[Any],
+    names: dict[tuple[int, int], str],
 ) -> Table:
     oid, name, options = table
 
@@ -266,7 +282,11 @@ def _postgres_table(
         uniques=tuple(sorted(named(row[2]) for row in own if row[1] == "u")),
         foreign_keys=tuple(
             sorted(
-                (ForeignKey(named(row[2]), row[3], named(row[5], row[4]), row[6]) for row in own if row[1] == "f"),
+                (
+                    ForeignKey(named(row[2]), row[3], named(row[5], row[4]), row[6])
+                    for row in own
+                    if row[1] == "f"
+                ),
                 key=lambda key: key.columns,
             )
         ),

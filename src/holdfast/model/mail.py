@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.model.ids import check_name
 from holdfast.model.states import MailKind
 
 
@@ -40,3 +41,12 @@ class Sent(msgspec.Struct, frozen=True):
     accepted: bool
     woke: bool = False
     repeated: bool = False
+
+
+def check_mail(draft: MailDraft) -> MailDraft:
+    """The draft, or an error that says what to change."""
+    check_name(draft.operation_id, "operation id")
+    for what, text in (("name", draft.name), ("sender", draft.sender)):
+        if text:
+            check_name(text, f"letter's {what}")
+    return draft

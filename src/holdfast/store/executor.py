@@ -11,7 +11,7 @@ key, an operation id, a token), and recognises itself.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from holdfast.errors import HoldfastError
@@ -24,14 +24,19 @@ Row = Sequence[Any]
 class Transaction(Protocol):
     """Statements by name; parameters by name. Times (`now`, `tick`, `boot`) come from the executor."""
 
+    @property
+    def batches(self) -> bool:
+        """Whether array statements exist: one round trip for many rows. (SQLite has no round trips to save.)"""
+        ...
+
     async def rows(self, statement: str, /, **values: Value) -> Sequence[Row]: ...
 
     async def row(self, statement: str, /, **values: Value) -> Row | None: ...
 
     async def run(self, statement: str, /, **values: Value) -> None: ...
 
-    async def run_each(self, statement: str, values: Sequence[Mapping[str, Value]], /) -> None:
-        """The statement once for each set of values."""
+    async def rows_each(self, statement: str, values: Sequence[dict[str, Value]], /) -> Sequence[Row]:
+        """The rows of the statement run once for each set of values, one after the other."""
         ...
 
     def hint(self, topic: str) -> None:
@@ -42,11 +47,17 @@ class Transaction(Protocol):
 Work = Callable[[Transaction], Awaitable[T]]
 
 
+class RunAgain(Exception):
+    """Raised by a unit of work that met another one at the same place: run it again, it will see what the other did."""
+
+
 class Executor(Protocol):
     """Runs units of work."""
 
-    batches: bool
-    """Whether array statements exist: one round trip for many rows. (SQLite has no round trips to save.)"""
+    @property
+    def batches(self) -> bool:
+        """As its transactions say."""
+        ...
 
     async def write(self, work: Work[T]) -> T:
         """The work is durable, whole; or it raised, and nothing of it is there."""

@@ -13,8 +13,9 @@ It knows where one message ends and the next begins, so a cut lies exactly where
                                asked for was done, and nobody was told. On a COMMIT that is the one outcome a client
                                cannot know
 
-`torn` lets half of that message through first. Besides: `stall` (both ends stay connected and nothing moves), `reset`
-(every connection at once) and `refuse` (no new ones).
+`torn` lets half of that message through first. `passed` lets all of a client's message through and resets the client
+at once, so that it is back while the server is still at it. Besides: `stall` (both ends stay connected and nothing
+moves), `reset` (every connection at once) and `refuse` (no new ones).
 """
 
 from __future__ import annotations
@@ -48,14 +49,29 @@ Witness = Callable[[], Awaitable[None]]
 class Cut:
     """A place to cut at: after so many more messages of one side, on whatever connection they come.
 
-    `witness` is called when the cut is certain and before the client learns of it: the time to look at what the
-    server has done.
+    Args:
+        since: Counting begins with the first message of the client that contains these bytes.
+        torn: Half of the message gets through.
+        passed: The client's message reaches the server, and the client is reset without waiting for what comes of it.
+        witness: Called when the cut is certain and before the client learns of it: the time to look at what the
+            server has done.
     """
 
-    def __init__(self, side: Side, after: int, *, torn: bool = False, witness: Witness | None = None) -> None:
+    def __init__(
+        self,
+        side: Side,
+        after: int = 0,
+        *,
+        since: bytes = b"",
+        torn: bool = False,
+        passed: bool = False,
+        witness: Witness | None = None,
+    ) -> None:
         self.side = side
         self.left = after
+        self.since = since
         self.torn = torn
+        self.passed = passed
         self.witness = witness
         self.sprung = False
 
@@ -122,10 +138,12 @@ class Proxy:
 
     # ── how ───────────────────────────────────────────────────────────────────────────────────────
 
-    def due(self, side: Side) -> Cut | None:
+    def due(self, side: Side, message: bytes) -> Cut | None:
         """The cut that this message runs into."""
         cut = self._cuts[0] if self._cuts else None
-        if cut is None or cut.side is not side:
+        if cut is not None and side is Side.CLIENT and cut.since and cut.since in message:
+            cut.since = b""
+        if cut is None or cut.side is not side or cut.since:
             return None
         if cut.left > 0:
             cut.left -= 1
@@ -166,6 +184,7 @@ class _Wire:
         self._from_client, self._to_client = client
         self._from_server, self._to_server = server
         self._lost: Cut | None = None
+        self._answered = asyncio.Event()
         self.ended = asyncio.Event()
 
     def reset(self) -> None:
@@ -189,13 +208,22 @@ class _Wire:
         while data := await _read(self._from_client):
             for message in messages.feed(data):
                 await self._proxy.flow()
-                cut = self._proxy.due(Side.CLIENT)
-                if cut is not None:
+                cut = self._proxy.due(Side.CLIENT, message)
+                if cut is None:
+                    await _write(self._to_server, message)
+                elif cut.passed:
+                    self._lost = cut
+                    await _write(self._to_server, message)
+                    await _called(cut.witness)
+                    _reset(self._to_client)
+                    # The server's end stays: with a reset it might never read what it was sent.
+                    await self._answered.wait()
+                    return
+                else:
                     if cut.torn:
                         await _write(self._to_server, message[: len(message) // 2])
                     await _called(cut.witness)
                     return
-                await _write(self._to_server, message)
 
     async def _replies(self) -> None:
         messages = Messages()
@@ -203,14 +231,16 @@ class _Wire:
             for message in messages.feed(data):
                 await self._proxy.flow()
                 if self._lost is None:
-                    self._lost = self._proxy.due(Side.SERVER)
+                    self._lost = self._proxy.due(Side.SERVER, message)
                     if self._lost is None:
                         await _write(self._to_client, message)
                         continue
                     if self._lost.torn:
                         await _write(self._to_client, message[: len(message) // 2])
                 if message[:1] == READY_FOR_QUERY:
-                    await _called(self._lost.witness)
+                    if self._lost.side is Side.SERVER:
+                        await _called(self._lost.witness)
+                    self._answered.set()
                     return
 
 

@@ -304,6 +304,12 @@ def _of_another_journal(sealed: list[SealedEvent]) -> list[SealedEvent]:
     return [*sealed[:2], other[2], *sealed[3:]]
 
 
+def _with_a_number_left_out(sealed: list[SealedEvent]) -> list[SealedEvent]:
+    """Every hash is right, but nothing ever lay between 2 and 8."""
+    later, _ = seal(JOB, Head(7, sealed[1].hash), 3, 1_000, [e.StepFinished("8", "")])
+    return [*sealed[:2], *later]
+
+
 @pytest.mark.parametrize(
     "tampered, breaks_at",
     [
@@ -315,6 +321,7 @@ def _of_another_journal(sealed: list[SealedEvent]) -> list[SealedEvent]:
         (_forged, 4),
         (_erased_and_forged, 3),
         (_of_another_journal, 3),
+        (_with_a_number_left_out, 8),
         (lambda sealed: sealed[1:], 2),
         (lambda sealed: sealed[::-1], 5),
     ],

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.errors import InvalidName
-from holdfast.model.ids import IdSource, RandomIds, SequentialIds, base32, check_name
-from holdfast.model.limits import NAME_LENGTH_MAX
+from holdfast.errors import InvalidName, InvalidPayload
+from holdfast.model.ids import IdSource, RandomIds, SequentialIds, base32, check_integer, check_name
+from holdfast.model.limits import INTEGER_MAX, NAME_LENGTH_MAX
 
 
 @pytest.mark.parametrize(
@@ -84,3 +84,16 @@ def test_only_control_characters_and_surrogates_are_refused(char: str) -> None:
         assert refused
     else:
         assert not refused
+
+
+@pytest.mark.parametrize("number", [0, -1, INTEGER_MAX, -INTEGER_MAX])
+def test_a_number_that_fits_a_column_is_kept(number: int) -> None:
+    """Check numbers up to both ends."""
+    assert check_integer(number, "ready_at") == number
+
+
+@pytest.mark.parametrize("number", [INTEGER_MAX + 1, -INTEGER_MAX - 1, 10**400, True, 1.0, "1", None])
+def test_other_numbers_are_refused_before_a_database_sees_them(number: object) -> None:
+    """Check what is too large, and what only looks like an integer; the error says what it was for."""
+    with pytest.raises(InvalidPayload, match="ready_at must be an integer"):
+        check_integer(number, "ready_at")

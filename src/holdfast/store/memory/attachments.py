@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.model.jobs import DEFAULT_NAMESPACE
 from holdfast.store.memory.state import State, Work
-from holdfast.store.ports.attachments import AttachmentIntent
+from holdfast.store.ports.attachments import AttachmentIntent, check_intent
 
 
 class MemoryAttachments:
@@ -16,6 +16,7 @@ class MemoryAttachments:
         self._state = state
 
     async def record_intent(self, intent: AttachmentIntent, *, namespace: str = DEFAULT_NAMESPACE) -> None:
+        check_intent(intent)
         with self._state.transaction() as work:
             work.need_namespace(namespace)
             uncommitted = msgspec.structs.replace(intent, committed_at=None)

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator
 from typing import Final, TypeGuard
 
-from holdfast.errors import NotFound, StoreCorrupt, TooLarge
+from holdfast.errors import InvalidPayload, NotFound, StoreCorrupt, TooLarge
 from holdfast.model.jobs import DEFAULT_NAMESPACE
 from holdfast.model.limits import BLOB_BYTES_MAX, PAYLOAD_INLINE_BYTES
 from holdfast.model.session import Collected
@@ -27,6 +27,7 @@ class MemoryBlobs:
             return _put(work, namespace, bytes(body))
 
     async def get(self, digest: str, *, namespace: str = DEFAULT_NAMESPACE) -> bytes:
+        digest = _checked(digest)
         row = self._state.tables.blobs.get((namespace, digest))
         if row is None:
             raise NotFound(f"there is no blob {digest!r}")
@@ -35,7 +36,7 @@ class MemoryBlobs:
         return row.body
 
     async def has(self, digest: str, *, namespace: str = DEFAULT_NAMESPACE) -> bool:
-        return (namespace, digest) in self._state.tables.blobs
+        return (namespace, _checked(digest)) in self._state.tables.blobs
 
 
 def keep_large(work: Work, namespace: str, body: bytes | None) -> None:
@@ -103,3 +104,10 @@ def _is_large(body: bytes | None) -> TypeGuard[bytes]:
 
 def _hex(body: bytes) -> str:
     return hashlib.sha256(body).hexdigest()
+
+
+def _checked(digest: str) -> str:
+    """The name of a blob as we write it; what cannot be one is the caller's mistake."""
+    if len(digest) != 64 or set(digest.lower()) - set("0123456789abcdef"):
+        raise InvalidPayload(f"{digest!r} is not a SHA-256 in hex")
+    return digest.lower()

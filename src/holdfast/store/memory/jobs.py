@@ -178,7 +178,9 @@ def _check_parent(work: Work, draft: JobDraft) -> None:
     """A child lives in its parent's namespace."""
     parent = None if draft.parent_job_id is None else work.tables.jobs.get(draft.parent_job_id)
     if draft.parent_job_id is not None and (parent is None or parent.head.namespace != draft.namespace):
-        raise InvalidMove(f"there is no job {draft.parent_job_id!r} in namespace {draft.namespace!r} to be a parent")
+        raise InvalidMove(
+            f"there is no job {draft.parent_job_id!r} in namespace {draft.namespace!r} to be a parent"
+        )
 
 
 def _slot(work: Work, draft: JobDraft) -> Slot | None:

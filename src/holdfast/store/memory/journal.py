@@ -129,7 +129,9 @@ def _check_move(head: JobHead, move: Move) -> None:
     waits = move.status is Status.WAITING
     fits = (move.reason is not None) == waits and (waits or move.wake_at is None)
     if move.status is Status.RUNNING or not fits:
-        raise InvalidMove(f"job {head.job_id} cannot become {move.status} for {move.reason}, due at {move.wake_at}")
+        raise InvalidMove(
+            f"job {head.job_id} cannot become {move.status} for {move.reason}, due at {move.wake_at}"
+        )
 
 
 def _write(work: Work, head: JobHead, events: tuple[SealedEvent, ...], extras: Extras) -> None:

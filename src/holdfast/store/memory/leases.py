@@ -12,7 +12,7 @@ from holdfast.model.jobs import JobHead
 from holdfast.model.lease import LEASE_TTL_US, Grant, is_live
 from holdfast.model.states import HELD, Slot, Status, WaitReason
 from holdfast.store.memory.state import JobRow, State, Work
-from holdfast.store.ports.leases import ClaimAsk, Held
+from holdfast.store.ports.leases import ClaimAsk, Held, check_ask
 
 
 class MemoryLeases:
@@ -20,9 +20,12 @@ class MemoryLeases:
         self._state = state
 
     async def claim(self, ask: ClaimAsk) -> list[Grant]:
+        check_ask(ask)
         with self._state.transaction() as work:
             rows = list(work.tables.jobs.values())
-            held = [row for row in rows if _is_held(row.head, ask.token) and row.head.lease_owner == ask.worker]
+            held = [
+                row for row in rows if _is_held(row.head, ask.token) and row.head.lease_owner == ask.worker
+            ]
             if held:  # the reply to the same question was lost
                 return [_grant(row.head, _was_takeover(row)) for row in _in_order(held, ask)]
             ready = [row for row in rows if _is_asked_for(row.head, ask) and _is_claimable(row.head, work)]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from holdfast.model.append import Timer
-from holdfast.model.mail import Mail, MailDraft, Sent
+from holdfast.model.mail import Mail, MailDraft, Sent, check_mail
 from holdfast.model.states import TERMINAL, Status, wakes
 from holdfast.store.memory.blobs import keep_large
 from holdfast.store.memory.jobs import put_head
@@ -37,6 +37,7 @@ class MemoryPost:
 
 def send(work: Work, draft: MailDraft) -> Sent:
     """The letter lies in the job's mail, unless the job is over or had this letter before."""
+    check_mail(draft)
     job = find_job(work.tables, draft.job_id)
     head = job.head
     for letter in job.letters:

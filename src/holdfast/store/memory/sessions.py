@@ -141,6 +141,8 @@ def commit_turn(work: Work, namespace: str, commit: TurnCommit, handle: str | No
 
 
 def _check_binding(work: Work, namespace: str, handle: str | None, session_id: str) -> None:
+    if handle is not None:
+        check_name(handle, "handle")
     bound = None if handle is None else work.tables.handles.get((namespace, handle))
     if bound not in (None, session_id):
         raise SessionBound(f"handle {handle!r} serves session {bound!r}, not {session_id!r}")

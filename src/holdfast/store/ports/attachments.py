@@ -7,6 +7,7 @@ from typing import Protocol
 
 import msgspec
 
+from holdfast.model.ids import check_name
 from holdfast.model.jobs import DEFAULT_NAMESPACE
 
 
@@ -18,6 +19,14 @@ class AttachmentIntent(msgspec.Struct, frozen=True):
     uri: str
     intent_at: int
     committed_at: int | None = None
+
+
+def check_intent(intent: AttachmentIntent) -> AttachmentIntent:
+    """The intent, or an error that says what to change."""
+    check_name(intent.attachment_id, "attachment id")
+    check_name(intent.session_id, "session id")
+    check_name(intent.uri, "attachment's address")
+    return intent
 
 
 class Attachments(Protocol):

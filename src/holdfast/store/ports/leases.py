@@ -7,6 +7,7 @@ from typing import Protocol
 
 import msgspec
 
+from holdfast.model.ids import check_name
 from holdfast.model.lease import LEASE_TTL_US, Grant
 
 
@@ -20,6 +21,13 @@ class ClaimAsk(msgspec.Struct, frozen=True, kw_only=True):
     limit: int = 1
     ttl_us: int = LEASE_TTL_US
     by_age: bool = False
+
+
+def check_ask(ask: ClaimAsk) -> ClaimAsk:
+    """The question, or an error that says what to change."""
+    check_name(ask.worker, "worker")
+    check_name(ask.token, "lease token")
+    return ask
 
 
 class Held(msgspec.Struct, frozen=True):

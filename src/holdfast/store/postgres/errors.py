@@ -8,6 +8,7 @@ from holdfast.errors import (
     Broken,
     HoldfastError,
     InvalidMove,
+    InvalidPayload,
     StoreBusy,
     StoreCorrupt,
     StoreFull,
@@ -19,6 +20,11 @@ CONNECTION_LOST = (OSError, asyncpg.InterfaceError, asyncpg.PostgresConnectionEr
 """What asyncpg raises when there is nobody at the other end."""
 
 _BY_STATE: dict[str, tuple[type[HoldfastError], str, str | None]] = {
+    "22": (
+        InvalidPayload,
+        "a value fits no column",
+        "Send well-formed text without NUL, and integers of at most 64 bits.",
+    ),
     "23": (InvalidMove, "the database refused a row", None),
     "25006": (StoreReadOnly, "the server is read-only (a replica?)", "Connect to the primary."),
     "28": (

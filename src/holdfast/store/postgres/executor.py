@@ -19,7 +19,7 @@ import asyncpg
 
 from holdfast.errors import HoldfastError, OutcomeUnknown, StoreUnavailable
 from holdfast.store.clock import Clock, pause
-from holdfast.store.executor import Row, Value, Work
+from holdfast.store.executor import Row, RunAgain, Value, Work
 from holdfast.store.postgres.errors import COLLIDED, is_away, translate
 from holdfast.store.postgres.transaction import PostgresTransaction
 from holdfast.store.postgres.wakeups import PostgresWakeups
@@ -110,7 +110,7 @@ class PostgresExecutor:
             except HoldfastError:
                 raise
             except Exception as error:
-                if isinstance(error, asyncpg.PostgresError) and error.sqlstate in COLLIDED:
+                if isinstance(error, RunAgain) or getattr(error, "sqlstate", None) in COLLIDED:
                     attempt.collisions += 1
                     attempt.committing = False
                     again = attempt.collisions <= COLLISIONS_MAX

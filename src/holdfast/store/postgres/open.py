@@ -32,6 +32,9 @@ _SESSION: Final = {
     "statement_timeout": "30s",
     "idle_in_transaction_session_timeout": "10s",
     "default_transaction_isolation": "read committed",
+    # Our statements are fixed and few: planning one anew for its values costs more than running it.
+    "plan_cache_mode": "force_generic_plan",
+    "jit": "off",
     "tcp_keepalives_idle": "10",
     "tcp_keepalives_interval": "3",
     "tcp_keepalives_count": "3",

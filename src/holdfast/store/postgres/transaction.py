@@ -17,6 +17,7 @@ class PostgresTransaction:
     """One unit of work's view of the database."""
 
     __slots__ = ("_connection", "_times", "hints", "statement")
+    batches = True
 
     def __init__(self, connection: asyncpg.Connection[Any], clock: Clock | None) -> None:
         self._connection = connection
@@ -34,9 +35,8 @@ class PostgresTransaction:
     async def run(self, statement: str, /, **values: Value) -> None:
         await self._fetch(statement, values)
 
-    async def run_each(self, statement: str, values: Sequence[Mapping[str, Value]], /) -> None:
-        for each in values:
-            await self._fetch(statement, each)
+    async def rows_each(self, statement: str, values: Sequence[dict[str, Value]], /) -> Sequence[Row]:
+        return [row for each in values for row in await self._fetch(statement, each)]
 
     def hint(self, topic: str) -> None:
         self.hints.append(topic)

@@ -46,6 +46,7 @@ SQLITE: Final = Dialect(
         "options": "STRICT",
         "narrow": "STRICT, WITHOUT ROWID",
         "for_update": "",
+        "for_update_of_s": "",
         "skip_locked": "",
     },
     any_of=lambda name: f"IN (SELECT value FROM json_each(:{name}))",
@@ -65,6 +66,7 @@ POSTGRES: Final = Dialect(
         # Heads are updated all the time and never grow: room in the page keeps those updates out of the indexes.
         "narrow": "WITH (fillfactor = 50)",
         "for_update": "FOR UPDATE",
+        "for_update_of_s": "FOR UPDATE OF s",
         "skip_locked": "FOR UPDATE SKIP LOCKED",
     },
     any_of=lambda name: f"= ANY(CAST(:{name} AS text[]))",

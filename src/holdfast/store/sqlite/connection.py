@@ -12,7 +12,7 @@ from typing import Final
 
 import apsw
 
-from holdfast.errors import ForeignFile, StoreReadOnly, TierNotKept
+from holdfast.errors import ForeignFile, HoldfastError, StoreReadOnly, TierNotKept
 from holdfast.store.sqlite.errors import translate
 
 APPLICATION_ID: Final = 0x484F4C44
@@ -41,9 +41,11 @@ def connect(path: Path, *, vfs: str | None = None, read_only: bool = False) -> a
     flags = apsw.SQLITE_OPEN_READONLY if read_only else apsw.SQLITE_OPEN_READWRITE
     try:
         connection = apsw.Connection(str(path), flags=flags, vfs=vfs)
+    except apsw.Error as error:
+        raise translate(error, str(path)) from error
+    try:
         if connection.readonly("main") and not read_only:
             # SQLite opens what it may only read without a word; the first write would find out.
-            connection.close()
             msg = f"the file {path} cannot be written"
             raise StoreReadOnly(msg)
         connection.set_busy_timeout(BUSY_MS)
@@ -57,8 +59,9 @@ def connect(path: Path, *, vfs: str | None = None, read_only: bool = False) -> a
         ):
             _pragma(connection, pragma)
         connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
-    except apsw.Error as error:
-        raise translate(error, str(path)) from error
+    except HoldfastError:
+        connection.close()
+        raise
     return connection
 
 

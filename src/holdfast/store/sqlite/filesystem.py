@@ -49,7 +49,12 @@ def filesystem_of(folder: Path, mounts: str) -> str | None:
 
 
 def _read_mounts() -> str:
-    return _MOUNTS.read_text(encoding="utf-8", errors="replace") if _MOUNTS.exists() else ""
+    try:
+        return _MOUNTS.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        raise cannot_open(_MOUNTS, error) from error
 
 
 def make_private(path: Path) -> None:
@@ -59,12 +64,12 @@ def make_private(path: Path) -> None:
     except FileExistsError:
         pass
     except OSError as error:
-        raise cannot_make(path, error) from error
+        raise cannot_open(path, error) from error
 
 
-def cannot_make(path: Path, error: OSError) -> HoldfastError:
-    """Why a file of ours could not be opened or made."""
-    msg = f"the file {path} cannot be made: {error.strerror}"
+def cannot_open(path: Path, error: OSError) -> HoldfastError:
+    """Why a file could not be opened or made, as one of our errors."""
+    msg = f"the file {path} cannot be opened: {error.strerror}"
     match error.errno:
         case errno.ENOSPC | errno.EDQUOT:
             return StoreFull(msg)

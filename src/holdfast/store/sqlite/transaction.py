@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import apsw
 
-from holdfast.errors import StoreCorrupt
+from holdfast.errors import InvalidPayload, StoreCorrupt
 from holdfast.store.clock import Clock
 from holdfast.store.executor import Row, Value, Work
 from holdfast.store.sql.dialect import SQLITE
@@ -17,15 +18,24 @@ from holdfast.store.sqlite.errors import translate
 
 T = TypeVar("T")
 
+_LIST = re.compile(r"json_each\(:(\w+)\)")
+_UNFIT = (OverflowError, UnicodeEncodeError)
+"""What the driver raises about a value before SQLite has seen it."""
+
 
 class SqliteTransaction:
     """One unit of work's view of the database. Every answer is there at once; nothing here really waits."""
 
     __slots__ = ("_connection", "_times", "hints")
+    batches = False
 
     def __init__(self, connection: apsw.Connection, clock: Clock) -> None:
         self._connection = connection
-        self._times = {"now": clock.wall_us(), "tick": clock.tick_us(), "boot": clock.boot()}
+        self._times: dict[str, Value] = {
+            "now": clock.wall_us(),
+            "tick": clock.tick_us(),
+            "boot": clock.boot(),
+        }
         self.hints: list[str] = []
 
     async def rows(self, statement: str, /, **values: Value) -> Sequence[Row]:
@@ -38,28 +48,46 @@ class SqliteTransaction:
     async def run(self, statement: str, /, **values: Value) -> None:
         self._execute(statement, values)
 
-    async def run_each(self, statement: str, values: Sequence[Mapping[str, Value]], /) -> None:
-        for each in values:
-            self._execute(statement, dict(each))
+    async def rows_each(self, statement: str, values: Sequence[dict[str, Value]], /) -> Sequence[Row]:
+        if statement in _TIMED:
+            for each in values:
+                each.update(self._times)
+        try:
+            return self._connection.executemany(_TEXTS[statement], values).fetchall()
+        except apsw.Error as error:
+            raise translate(error, statement) from error
+        except _UNFIT as error:
+            raise _refused(error, statement) from error
 
     def hint(self, topic: str) -> None:
         self.hints.append(topic)
 
     def _execute(self, name: str, values: dict[str, Any]) -> Sequence[Row]:
-        values.update(self._times)
-        for key, value in values.items():
-            if type(value) is list:
-                values[key] = json.dumps(value)
+        if name in _TIMED:
+            values.update(self._times)
+        for key in _LISTS.get(name, ()):
+            values[key] = json.dumps(values[key])
         try:
             return self._connection.execute(_TEXTS[name], values).fetchall()
         except apsw.Error as error:
             raise translate(error, name) from error
+        except _UNFIT as error:
+            raise _refused(error, name) from error
         except UnicodeDecodeError as error:
             msg = f"a stored text is not text ({name}: {error})"
             raise StoreCorrupt(msg) from error
 
 
 _TEXTS = {name: statement.text for name, statement in statements(SQLITE).items()}
+_TIMED = {
+    name for name, statement in statements(SQLITE).items() if {"now", "tick", "boot"} & {*statement.names}
+}
+_LISTS = {name: lists for name, text in _TEXTS.items() if (lists := set(_LIST.findall(text)))}
+
+
+def _refused(error: Exception, statement: str) -> InvalidPayload:
+    msg = f"a value fits no column ({statement}: {error})"
+    return InvalidPayload(msg, hint="Send well-formed text, and integers of at most 64 bits.")
 
 
 def drive(work: Work[T], tx: SqliteTransaction) -> T:

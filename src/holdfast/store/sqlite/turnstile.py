@@ -22,7 +22,7 @@ import os
 from pathlib import Path
 
 from holdfast.errors import HoldfastError
-from holdfast.store.sqlite.filesystem import cannot_make
+from holdfast.store.sqlite.filesystem import cannot_open
 
 
 class Turnstile:
@@ -71,4 +71,4 @@ def _open(path: Path) -> int:
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise cannot_make(path, error) from error
+        raise cannot_open(path, error) from error

@@ -34,7 +34,10 @@ class FileWakeups:
     def _bind(self) -> socket.socket | None:
         if not hasattr(socket, "AF_UNIX") or len(str(self._own)) > SOCKET_PATH_MAX:
             return None
-        listening = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            listening = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        except OSError:
+            return None
         try:
             self._folder.mkdir(mode=0o700, exist_ok=True)
             listening.setblocking(False)
@@ -56,7 +59,10 @@ class FileWakeups:
         told = tuple(dict.fromkeys(topics))
         if not told:
             return
-        if self._loop is not None and not self._loop.is_closed():
+        if self._loop is None:
+            # Nobody waits yet, so nobody else looks at the board: the hints are kept for whoever will.
+            self._board.deliver(told)
+        elif not self._loop.is_closed():
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._board.deliver, told)
         if self._socket is not None:

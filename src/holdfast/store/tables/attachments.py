@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from holdfast.model.jobs import DEFAULT_NAMESPACE
 from holdfast.store.executor import Executor, Transaction
-from holdfast.store.ports.attachments import AttachmentIntent
+from holdfast.store.ports.attachments import AttachmentIntent, check_intent
 from holdfast.store.tables.bodies import need_namespace
 
 
@@ -15,6 +15,8 @@ class SqlAttachments:
         self._executor = executor
 
     async def record_intent(self, intent: AttachmentIntent, *, namespace: str = DEFAULT_NAMESPACE) -> None:
+        check_intent(intent)
+
         async def work(tx: Transaction) -> None:
             await need_namespace(tx, namespace)
             await tx.run(

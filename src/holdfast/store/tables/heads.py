@@ -40,10 +40,9 @@ async def lock_head(tx: Transaction, job_id: str) -> JobHead:
     return head_of(row)
 
 
-def move_values(move: Move, *, progress: bool) -> dict[str, Value]:
+def move_values(move: Move) -> dict[str, Value]:
     """The columns that a move sets."""
     return {
-        "progress": int(progress),
         "failed": int(move.failed),
         "status": move.status,
         "wait_reason": move.reason,

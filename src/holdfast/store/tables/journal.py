@@ -4,10 +4,9 @@ One append is one conditional UPDATE of the job's head and, if it took, the rows
 everything the writer believes (fence, token, head, mail), so a writer that is wrong about any of it changes nothing.
 Only then is the head read, to tell the writer *why*; that read decides nothing.
 
-A batch on Postgres is one statement: it locks the heads in id order, moves those whose conditions hold, and inserts
-events for exactly the moved ones. Whatever it did not move is sent again alone, which either explains the refusal or
-does what one statement cannot (a blob, a ledger row, a turn, a place in a session's line). On SQLite every append of a
-batch is a unit of work of its own and they share one commit.
+Many appends go as a batch first (see `batches`): those that move a head and write events, and nothing else. Whatever
+the batch did not move is sent again alone, which either explains the refusal or does what a batch cannot (a blob, a
+ledger row, a turn, a place in a session's line).
 """
 
 from __future__ import annotations
@@ -15,15 +14,16 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
-from holdfast.errors import Broken, Fenced, HoldfastError, InvalidMove, MailWaiting
+from holdfast.errors import Broken, Fenced, HoldfastError, InvalidMove, MailWaiting, Misuse
 from holdfast.model import lease
 from holdfast.model.append import Append, Extras, Move, Timer
 from holdfast.model.events import Head, SealedEvent, seal
 from holdfast.model.jobs import JobDraft, JobHead, check_draft
 from holdfast.model.limits import PAYLOAD_INLINE_BYTES
 from holdfast.model.states import TERMINAL, Status
-from holdfast.store.executor import Executor, Transaction, Value
+from holdfast.store.executor import Executor, Transaction
 from holdfast.store.ports.journal import Decide
+from holdfast.store.tables.batches import append_plain_in, arrays, conditions, is_plain
 from holdfast.store.tables.bodies import store_body
 from holdfast.store.tables.heads import Place, lock_head, move_values, settle_move
 from holdfast.store.tables.jobs import submit_in
@@ -46,22 +46,24 @@ class SqlJournal:
 
     async def append_many(self, appends: Sequence[Append]) -> list[Head | HoldfastError]:
         _must_be_of_different_jobs(appends)
-        moved = await self._batch(appends) if self._executor.batches else frozenset()
+        moved = await self._batch(appends)
         rest = [append for append in appends if append.job_id not in moved]
         works = [functools.partial(append_in, append=append) for append in rest]
         outcomes = iter(await self._executor.write_each(works) if works else [])
         return [append.head if append.job_id in moved else next(outcomes) for append in appends]
 
     async def _batch(self, appends: Sequence[Append]) -> frozenset[str]:
-        """The jobs that one array statement moved on."""
-        plain = [append for append in appends if _is_plain(append)]
+        """The jobs that moved on, all in one commit; the others are left to the single append."""
+        plain = [append for append in appends if is_plain(append)]
         if not plain:
             return frozenset()
-
         try:
-            rows = await self._executor.once("append_batch", **_arrays(plain))
-        except InvalidMove:
-            # A batch that broke a constraint has written nothing; its appends go one by one and find the culprit.
+            if self._executor.batches:
+                rows = await self._executor.once("append_batch", **arrays(plain))
+            else:
+                rows = await self._executor.write(functools.partial(append_plain_in, appends=plain))
+        except Misuse:
+            # A batch with a row that the database refuses has written nothing; one by one its appends find the culprit.
             return frozenset()
         ended = (f"job:{job_id}" for job_id, _, _, over in rows if over)
         ready = (f"queue:{queue}" for _, queue, status, _ in rows if status == Status.PENDING)
@@ -89,24 +91,17 @@ class SqlJournal:
 
 async def append_in(tx: Transaction, append: Append) -> Head:
     """Everything in the append is written within this transaction, or the reason against it is raised."""
-    values: dict[str, Value] = {
-        "job_id": append.job_id,
-        "fence": append.fence,
-        "lease_token": append.lease_token,
-        "seen_seq": append.seen.seq,
-        "seen_hash": append.seen.hash,
-        "head_seq": append.head.seq,
-        "head_hash": append.head.hash,
-        "mail_seen": append.mail_seen,
-    }
+    values = conditions(append)
+    if append.move is not None and append.move.over:
+        await tx.row("lock_line", job_id=append.job_id)
     if append.extras.letters:
         # Letters move other heads too: all of them are locked now, in the order everybody uses.
         others = {letter.job_id for letter in append.extras.letters}
         await tx.rows("lock_heads", job_ids=sorted(others | {append.job_id}))
     if append.move is None:
-        moved = await tx.row("append_head", progress=int(append.progress), **values)
+        moved = await tx.row("append_head", **values)
     else:
-        moved = await tx.row("append_move", **values, **move_values(append.move, progress=append.progress))
+        moved = await tx.row("append_move", **values, **move_values(append.move))
     if moved is None:
         return await _explain(tx, append)
     await _write_events(tx, append.namespace, append.job_id, append.events)
@@ -192,50 +187,12 @@ def _must_be_of_different_jobs(appends: Sequence[Append]) -> None:
         raise InvalidMove(msg, hint="Coalesce the appends of a job before sending them.")
 
 
-def _is_plain(append: Append) -> bool:
-    """Whether one array statement can do it: events that fit their rows, and at most a move."""
-    return not append.extras and all(
-        len(event.body or b"") <= PAYLOAD_INLINE_BYTES for event in append.events
-    )
-
-
-def _arrays(appends: Sequence[Append]) -> dict[str, Value]:
-    """The batch, column by column."""
-    moves = [append.move for append in appends]
-    events = [(append.job_id, event) for append in appends for event in append.events]
-    return {
-        "job_ids": [append.job_id for append in appends],
-        "fences": [append.fence for append in appends],
-        "lease_tokens": [append.lease_token for append in appends],
-        "seen_seqs": [append.seen.seq for append in appends],
-        "seen_hashes": [append.seen.hash for append in appends],
-        "head_seqs": [append.head.seq for append in appends],
-        "head_hashes": [append.head.hash for append in appends],
-        "mail_seens": [append.mail_seen for append in appends],
-        "progresses": [int(append.progress) for append in appends],
-        "statuses": [None if move is None else str(move.status) for move in moves],
-        "wait_reasons": [None if move is None or move.reason is None else str(move.reason) for move in moves],
-        "wake_ats": [None if move is None else move.wake_at for move in moves],
-        "ready_ats": [None if move is None else move.ready_at or None for move in moves],
-        "faileds": [0 if move is None else int(move.failed) for move in moves],
-        "overs": [0 if move is None else int(move.over) for move in moves],
-        "event_jobs": [job_id for job_id, _ in events],
-        "seqs": [event.seq for _, event in events],
-        "types": [event.type for _, event in events],
-        "versions": [event.version for _, event in events],
-        "event_fences": [event.fence for _, event in events],
-        "ats": [event.at for _, event in events],
-        "bodies": [event.body for _, event in events],
-        "body_digests": [event.body_digest for _, event in events],
-        "hashes": [event.hash for _, event in events],
-    }
-
-
 # ── the short hold ────────────────────────────────────────────────────────────────────────────────
 
 
 async def hold_in(tx: Transaction, job_id: str, decide: Decide) -> Head | None:
     """What `decide` says about a job that nobody drives is written within this transaction."""
+    await tx.row("lock_line", job_id=job_id)
     head = await lock_head(tx, job_id)
     clock = await tx.row("lease_clock")
     assert clock is not None
@@ -265,7 +222,7 @@ async def _hold_write(
         head_seq=new_head.seq,
         head_hash=new_head.hash,
         fence=head.fence + 1,
-        **move_values(move, progress=False),
+        **move_values(move),
     )
     await _write_events(tx, head.namespace, head.job_id, sealed)
     place = Place(head.job_id, head.namespace, head.queue, head.session_id, head.session_slot)

@@ -9,7 +9,7 @@ from holdfast.model.jobs import JobHead
 from holdfast.model.lease import LEASE_TTL_US, Grant
 from holdfast.model.states import Status
 from holdfast.store.executor import Executor, Transaction
-from holdfast.store.ports.leases import ClaimAsk, Held
+from holdfast.store.ports.leases import ClaimAsk, Held, check_ask
 from holdfast.store.tables.heads import head_of
 
 
@@ -18,8 +18,10 @@ class SqlLeases:
         self._executor = executor
 
     async def claim(self, ask: ClaimAsk) -> list[Grant]:
+        check_ask(ask)
+
         async def work(tx: Transaction) -> list[Grant]:
-            return await claim_in(tx, ask, batches=self._executor.batches)
+            return await claim_in(tx, ask)
 
         return await self._executor.write(work)
 
@@ -28,7 +30,7 @@ class SqlLeases:
         ordered = sorted(held, key=lambda lease: lease.job_id)
 
         async def work(tx: Transaction) -> set[str]:
-            if self._executor.batches:
+            if tx.batches:
                 rows = await tx.rows(
                     "renew_batch_of_leases",
                     job_ids=[lease.job_id for lease in ordered],
@@ -68,7 +70,7 @@ class SqlLeases:
         return await self._executor.read(work)
 
 
-async def claim_in(tx: Transaction, ask: ClaimAsk, *, batches: bool) -> list[Grant]:
+async def claim_in(tx: Transaction, ask: ClaimAsk) -> list[Grant]:
     """The chosen jobs are granted within this transaction; a known token finds its grants again."""
     known = [head_of(row) for row in await tx.rows("heads_of_token", token=ask.token, worker=ask.worker)]
     if known:
@@ -88,7 +90,7 @@ async def claim_in(tx: Transaction, ask: ClaimAsk, *, batches: bool) -> list[Gra
     wall = await tx.row("wall_clock")
     assert wall is not None
     granted = [_granted(head, ask, wall[0]) for head in heads]
-    expiries = await (_grant_batch if batches else _grant_each)(tx, granted, ask)
+    expiries = await (_grant_batch if tx.batches else _grant_each)(tx, granted, ask)
     return [
         _grant(after, expiries[after.job_id], takeover=before.status is Status.RUNNING)
         for before, (after, _) in zip(heads, granted, strict=True)

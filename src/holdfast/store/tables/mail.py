@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.model import canonical
 from holdfast.model.append import Timer
-from holdfast.model.mail import Mail, MailDraft, Sent
+from holdfast.model.mail import Mail, MailDraft, Sent, check_mail
 from holdfast.model.states import TERMINAL, MailKind, Status, wakes
 from holdfast.store.executor import Executor, Transaction
 from holdfast.store.tables.bodies import read_json, store_body, word
@@ -51,6 +51,7 @@ async def send_in(tx: Transaction, draft: MailDraft) -> Sent:
     The head is locked first: a holder that goes to sleep at this moment either sees the new `mail_seq` in its own
     condition and is refused, or has slept before us and is woken here. There is no third order.
     """
+    check_mail(draft)
     head = await lock_head(tx, draft.job_id)
     known = await tx.row("mail_by_operation", job_id=draft.job_id, operation_id=draft.operation_id)
     if known is not None:

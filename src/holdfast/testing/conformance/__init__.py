@@ -12,7 +12,7 @@ Holdfast's own stores run these checks in every build. Bring your own store with
         async def reopen(self, store: Store) -> Store: ...  # the same data, as a new process would open it
 
     report = await run(MyBackend())
-    print(report)           # mine: 187/188
+    print(report)           # mine: 281/282
                             #     a_reboot_ends_leases: AssertionError: … (leases.py:143)
 
 With pytest, parametrise over `ALL` and call `await check(bench)` inside `async with bench_on(backend) as bench`.

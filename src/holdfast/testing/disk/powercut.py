@@ -41,7 +41,7 @@ The same tape, position and seed always give the same files.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from random import Random
 from types import TracebackType
@@ -192,12 +192,14 @@ class Cut(msgspec.Struct, frozen=True):
     files: dict[str, bytes]
 
     def write_to(self, folder: Path) -> None:
-        """The folder holds these files, and no others of the same database."""
-        for name in [entry.name for entry in os.scandir(folder) if entry.is_file()]:
-            if name not in self.files:
-                (folder / name).unlink()
+        """The folder holds these files and nothing else. What already is as it should be is not written again."""
+        there = {entry.name: entry.stat().st_size for entry in os.scandir(folder) if entry.is_file()}
+        for name in there.keys() - self.files.keys():
+            (folder / name).unlink()
         for name, content in self.files.items():
-            (folder / name).write_bytes(content)
+            path = folder / name
+            if there.get(name) != len(content) or path.read_bytes() != content:
+                path.write_bytes(content)
 
 
 def cuts(tape: Tape, seeds: Sequence[int]) -> Iterator[Cut]:
@@ -231,7 +233,7 @@ class _Platter:
     """What is certain, and what is only in the cache."""
 
     def __init__(self) -> None:
-        self._content: dict[int, bytearray] = {}
+        self._content: dict[int, bytes] = {}
         self._cached: dict[int, list[Change]] = {}
         self._names: dict[str, int] = {}
         self._cached_names: list[Make | Remove] = []
@@ -241,7 +243,7 @@ class _Platter:
             case Write() | Truncate():
                 self._cached[step.file].append(step)
             case Make():
-                self._content[step.file] = bytearray()
+                self._content[step.file] = b""
                 self._cached[step.file] = []
                 self._cached_names.append(step)
             case Remove():
@@ -249,8 +251,7 @@ class _Platter:
                 if step.folder:
                     self._flush_names()
             case Flush():
-                for change in self._cached[step.file]:
-                    _apply(change, self._content[step.file])
+                self._content[step.file] = self._with(step.file, self._cached[step.file])
                 self._cached[step.file].clear()
                 if step.folder:
                     self._flush_names()
@@ -282,9 +283,12 @@ class _Platter:
             elif chance.random() < keeps:
                 yield change
 
-    def _with(self, file: int, changes: Iterator[Change] | Sequence[Change]) -> bytes:
-        content = self._content[file].copy()
-        for change in changes:
+    def _with(self, file: int, changes: Iterable[Change]) -> bytes:
+        arrived = list(changes)
+        if not arrived:
+            return self._content[file]
+        content = bytearray(self._content[file])
+        for change in arrived:
             _apply(change, content)
         return bytes(content)
 

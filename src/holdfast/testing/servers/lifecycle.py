@@ -30,6 +30,7 @@ class OwnedServer(ABC):
     name: ClassVar[str]
     prefix: ClassVar[str]
     ending: ClassVar[signal.Signals]  # ends the server with all its children, sent by the watchdog
+    volatile = False  # whether its data may lie in memory
 
     def __init__(self, account: places.Account | None) -> None:
         self._account = account
@@ -63,7 +64,7 @@ class OwnedServer(ABC):
             self._launch()
             return
         try:
-            self._folder = places.new_folder(self.prefix, self._account)
+            self._folder = places.new_folder(self.prefix, self._account, volatile=self.volatile)
             self._watchdog = processes.Watchdog(self._folder, self.ending)
             self._launch_first()
         except BaseException:

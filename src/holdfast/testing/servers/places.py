@@ -35,9 +35,18 @@ def unprivileged() -> Account | None:
     return Account(nobody.pw_uid, nobody.pw_gid)
 
 
-def new_folder(prefix: str, account: Account | None) -> Path:
-    """A new empty folder with a short path, mode 700, owned by the account that will use it."""
+MEMORY = Path("/dev/shm")  # noqa: S108 - a random name of mode 700 is made in it
+MEMORY_NEEDED = 2**30
+
+
+def new_folder(prefix: str, account: Account | None, *, volatile: bool = False) -> Path:
+    """A new empty folder with a short path, mode 700, owned by the account that will use it.
+
+    A `volatile` one is for data that need not outlive anything: it lies in memory where there is room.
+    """
     base = Path(tempfile.gettempdir()).resolve()
+    if volatile and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > MEMORY_NEEDED:
+        base = MEMORY
     if len(bytes(base)) > LONGEST_BASE or not _passable(base, account):
         base = Path("/tmp")  # noqa: S108 - a random name of mode 700 is made in it
     folder = Path(tempfile.mkdtemp(prefix=prefix, dir=base))

@@ -59,6 +59,7 @@ class PostgresServer(OwnedServer, Databases):
         OwnedServer.__init__(self, places.unprivileged())
         Databases.__init__(self)
         self.durable = durable
+        self.volatile = not durable
         self.binaries = binaries or find_postgres()
         self._programs = self.binaries.folder
         self._settings = _SETTINGS | (_FLUSH_ALL if durable else _FLUSH_NOTHING) | dict(settings or {})

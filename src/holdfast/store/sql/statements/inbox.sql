@@ -7,12 +7,14 @@ WHERE namespace = :namespace AND session_id = :session_id
 RETURNING enqueue_seq;
 
 -- name: insert_batch
+-- The batch stands in the session's line, claimed by nobody.
 INSERT INTO inbox_batches (namespace, session_id, batch_id, enqueue_seq, source_key, delivery, slot, merge_key,
                            available_at, enqueued_at, state, job_id, claim_fence)
 VALUES (:namespace, :session_id, :batch_id, :enqueue_seq, :source_key, :delivery, :slot, :merge_key, :available_at,
         {now}, 'queued', :job_id, 0);
 
 -- name: insert_item
+-- The item belongs to its batch, at its place.
 INSERT INTO inbox_items (namespace, session_id, batch_id, item_index, kind, body, body_digest)
 VALUES (:namespace, :session_id, :batch_id, :item_index, :kind, :body, :body_digest);
 
@@ -147,4 +149,5 @@ WHERE namespace = :namespace AND committed_at IS NULL AND intent_at < :before
 ORDER BY intent_at, attachment_id;
 
 -- name: forget_attachment
+-- The attachment is no longer known.
 DELETE FROM attachments WHERE namespace = :namespace AND attachment_id = :attachment_id;

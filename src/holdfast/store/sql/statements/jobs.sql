@@ -33,8 +33,8 @@ FROM jobs j JOIN job_heads h ON h.job_id = j.job_id
 WHERE j.job_id = :job_id;
 
 -- name: list_jobs
--- A page of jobs, newest id first; a NULL filter matches everything. The first page starts past the last id, so that
--- every page is found by one seek.
+-- A page of jobs, newest id first; a NULL filter matches everything. The first page starts past the last id, and both
+-- tables are told where to start, so that every page is found by a seek in each.
 SELECT j.job_id, j.namespace, j.kind, j.queue, j.priority, j.request_key, j.parent_job_id, j.parent_step_key,
        j.session_id, j.created_at, h.status, h.wait_reason, h.head_seq
 FROM jobs j JOIN job_heads h ON h.job_id = j.job_id
@@ -44,7 +44,8 @@ WHERE (CAST(:namespace AS TEXT) IS NULL OR j.namespace = :namespace)
   AND (CAST(:kind AS TEXT) IS NULL OR j.kind = :kind)
   AND (CAST(:session_id AS TEXT) IS NULL OR j.session_id = :session_id)
   AND (CAST(:parent_job_id AS TEXT) IS NULL OR j.parent_job_id = :parent_job_id)
-  AND j.job_id < coalesce(CAST(:before AS TEXT), (SELECT max(last.job_id) || '~' FROM jobs last))
+  AND j.job_id < coalesce(CAST(:before AS TEXT), (SELECT max(job_id) || '~' FROM jobs))
+  AND h.job_id < coalesce(CAST(:before AS TEXT), (SELECT max(job_id) || '~' FROM jobs))
 ORDER BY j.job_id DESC
 LIMIT :limit;
 

@@ -1,10 +1,13 @@
 -- The journal: the one kind of write.
+--
+-- Who writes must hold the lease. A head with a token runs (a CHECK says so), so the token is all that is asked for; a
+-- condition on the status would offer Postgres the index of running jobs, and until it has statistics it takes that one.
 
 -- name: append_head
 -- The head moved on by this append and nothing else has changed. No row: see `head` for the reason.
 UPDATE job_heads
 SET head_seq = :head_seq, head_hash = :head_hash, takeovers = takeovers * (1 - :progress)
-WHERE job_id = :job_id AND fence = :fence AND lease_token = :lease_token AND status = 'running'
+WHERE job_id = :job_id AND fence = :fence AND lease_token = :lease_token AND :lease_token <> ''
   AND head_seq = :seen_seq AND head_hash = :seen_hash
   AND (CAST(:mail_seen AS {int}) IS NULL OR mail_seq = :mail_seen)
 RETURNING job_id;
@@ -16,7 +19,7 @@ SET head_seq = :head_seq, head_hash = :head_hash, takeovers = takeovers * (1 - :
     attempts = attempts + :failed, status = :status, wait_reason = :wait_reason, wake_at = :wake_at,
     ready_at = CASE WHEN :requeues = 1 THEN coalesce(CAST(:ready_at AS {int}), {now}) ELSE ready_at END,
     lease_token = '', lease_owner = '', lease_boot = '', lease_expires_at = 0
-WHERE job_id = :job_id AND fence = :fence AND lease_token = :lease_token AND status = 'running'
+WHERE job_id = :job_id AND fence = :fence AND lease_token = :lease_token AND :lease_token <> ''
   AND head_seq = :seen_seq AND head_hash = :seen_hash
   AND (CAST(:mail_seen AS {int}) IS NULL OR mail_seq = :mail_seen)
 RETURNING job_id, namespace, queue, session_id, session_slot;
@@ -25,7 +28,7 @@ RETURNING job_id, namespace, queue, session_id, session_slot;
 -- A short hold has written: next fence, new head, and the job is where the ruling leaves it.
 UPDATE job_heads
 SET head_seq = :head_seq, head_hash = :head_hash, fence = :fence, attempts = attempts + :failed,
-    takeovers = takeovers * (1 - :progress), status = :status, wait_reason = :wait_reason, wake_at = :wake_at,
+    status = :status, wait_reason = :wait_reason, wake_at = :wake_at,
     ready_at = CASE WHEN :requeues = 1 THEN coalesce(CAST(:ready_at AS {int}), {now}) ELSE ready_at END,
     lease_token = '', lease_owner = '', lease_boot = '', lease_expires_at = 0
 WHERE job_id = :job_id;
@@ -54,6 +57,12 @@ DELETE FROM timers WHERE job_id = :job_id;
 -- name: leave_session
 -- The job has no place in its session's line any more.
 UPDATE job_heads SET session_slot = NULL WHERE job_id = :job_id;
+
+-- name: lock_line
+-- The line of the job's session, held; no row: the job is in none. Whoever may leave the line takes it before the head,
+-- because calling up the next one takes that head after the line.
+SELECT s.revision FROM jobs j JOIN sessions s ON s.namespace = j.namespace AND s.session_id = j.session_id
+WHERE j.job_id = :job_id {for_update_of_s};
 
 -- name: lock_session
 -- The session's line, held: whoever joins it and whoever leaves it take turns.

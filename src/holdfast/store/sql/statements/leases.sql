@@ -9,11 +9,12 @@ FROM job_heads WHERE lease_token = :token AND status = 'running' AND lease_owner
 -- name: choose_by_priority
 -- The jobs to claim, locked. Three ways to be claimable and one order among them: ready, due (a timer rang), and lost
 -- (running, but the lease is over). What another claimer has locked is passed over, never waited for.
+-- `NOT ready_at >`, because SQLite would take `ready_at <=` for a reason to fetch by age all that is ready and to sort it.
 WITH ready AS MATERIALIZED (
     SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot, head_seq,
            head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers
     FROM job_heads
-    WHERE status = 'pending' AND ready_at <= {now} AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
+    WHERE status = 'pending' AND NOT ready_at > {now} AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
       AND (session_slot IS NULL OR session_slot <> 'behind')
     ORDER BY priority DESC, ready_at, job_id LIMIT :limit {skip_locked}
 ), due AS MATERIALIZED (
@@ -75,14 +76,18 @@ WHERE job_id = :job_id
 RETURNING lease_expires_at;
 
 -- name: renew_lease
--- The lease lasts `ttl_us` from now. No row: it is lost. The clock is not asked, the fence is.
+-- The lease lasts `ttl_us` from now. No row: it is lost. The clock is not asked, the fence is. (For the token see
+-- `append_head`.)
 UPDATE job_heads SET lease_expires_at = {tick} + :ttl_us, lease_boot = {boot}
-WHERE job_id = :job_id AND fence = :fence AND lease_token = :lease_token AND status = 'running'
+WHERE job_id = :job_id AND fence = :fence AND lease_token = :lease_token AND :lease_token <> ''
 RETURNING job_id;
 
 -- name: expire_worker
--- A worker proven dead holds nothing that others must wait for.
-UPDATE job_heads SET lease_expires_at = 0 WHERE status = 'running' AND lease_owner = :worker RETURNING queue;
+-- A worker proven dead holds nothing that others must wait for. Locked in id order, as everywhere.
+WITH dead AS MATERIALIZED (
+    SELECT job_id FROM job_heads WHERE status = 'running' AND lease_owner = :worker ORDER BY job_id {for_update}
+)
+UPDATE job_heads SET lease_expires_at = 0 WHERE job_id IN (SELECT job_id FROM dead) RETURNING queue;
 
 -- name: list_expired
 -- Running jobs whose lease is over.

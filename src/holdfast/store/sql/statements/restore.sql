@@ -1,6 +1,7 @@
 -- Restoring: a copy of a backup becomes a store of a new epoch.
 
 -- name: set_epoch
+-- The store is in this epoch: every fence of an earlier one is smaller.
 UPDATE store_state SET epoch = :epoch;
 
 -- name: end_all_claims
@@ -11,6 +12,7 @@ SET claim_id = NULL, claim_owner = NULL, claim_token = NULL, claim_boot = NULL, 
 WHERE claim_token IS NOT NULL;
 
 -- name: unfinished_heads
+-- The jobs that were not over when the backup was made.
 SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot,
        head_seq, head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers
 FROM job_heads WHERE status IN ('pending', 'running', 'waiting') ORDER BY job_id;
@@ -23,4 +25,5 @@ SET head_seq = :head_seq, head_hash = :head_hash, fence = :fence, status = 'wait
 WHERE job_id = :job_id;
 
 -- name: count_heads
+-- How many jobs there are.
 SELECT CAST(count(*) AS {int}) FROM job_heads;

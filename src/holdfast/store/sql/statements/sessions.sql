@@ -6,28 +6,28 @@ INSERT INTO sessions (namespace, session_id, revision, node_seq, enqueue_seq, cr
 VALUES (:namespace, :session_id, 0, 0, 0, {now})
 ON CONFLICT (namespace, session_id) DO NOTHING;
 
--- name: session_head
--- The session's head, held against every other turn.
-SELECT revision, leaf_node_id, frame_id, node_seq FROM sessions
-WHERE namespace = :namespace AND session_id = :session_id {for_update};
+-- name: open_turn
+-- The session's head, held against every other turn, and what this turn id was committed as, if it was.
+SELECT s.revision, s.leaf_node_id, s.frame_id, s.node_seq, t.turn_hash, t.revision, t.checkpoint_digest
+FROM sessions s
+LEFT JOIN turns t ON t.namespace = s.namespace AND t.session_id = s.session_id AND t.turn_id = :turn_id
+WHERE s.namespace = :namespace AND s.session_id = :session_id {for_update_of_s};
 
 -- name: bound_session
 -- The session that a handle serves.
 SELECT session_id FROM session_handles WHERE namespace = :namespace AND handle = :handle;
 
 -- name: bind_handle
+-- The handle serves this session, unless it serves one already.
 INSERT INTO session_handles (namespace, handle, session_id) VALUES (:namespace, :handle, :session_id)
 ON CONFLICT (namespace, handle) DO NOTHING;
 
--- name: turn_stamp
--- What this turn id was committed as.
-SELECT turn_hash, revision, checkpoint_digest FROM turns
-WHERE namespace = :namespace AND session_id = :session_id AND turn_id = :turn_id;
-
 -- name: insert_turn
--- The turn is stamped: a retry finds its result here.
+-- The turn is stamped: a retry finds its result here. No row: the same turn was committed beside us just now.
 INSERT INTO turns (namespace, session_id, turn_id, turn_hash, revision, checkpoint_digest, job_id, committed_at)
-VALUES (:namespace, :session_id, :turn_id, :turn_hash, :revision, :checkpoint_digest, :job_id, {now});
+VALUES (:namespace, :session_id, :turn_id, :turn_hash, :revision, :checkpoint_digest, :job_id, {now})
+ON CONFLICT DO NOTHING
+RETURNING revision;
 
 -- name: advance_session
 -- The session is one revision further.
@@ -61,6 +61,7 @@ SET previous_frame_id = excluded.previous_frame_id, status = excluded.status, re
     snapshot = excluded.snapshot, snapshot_digest = excluded.snapshot_digest;
 
 -- name: count_frames
+-- How many frames the session has: the place of the next one.
 SELECT CAST(count(*) AS {int}) FROM session_frames WHERE namespace = :namespace AND session_id = :session_id;
 
 -- name: add_usage
@@ -76,6 +77,7 @@ SET input_tokens = session_usage.input_tokens + excluded.input_tokens,
     reasoning_tokens = session_usage.reasoning_tokens + excluded.reasoning_tokens;
 
 -- name: load_session
+-- The session's head and checkpoint; no row before its first commit.
 SELECT revision, leaf_node_id, frame_id, checkpoint, checkpoint_digest, states FROM sessions
 WHERE namespace = :namespace AND session_id = :session_id AND revision > 0;
 
@@ -108,6 +110,7 @@ FROM path CROSS JOIN session_nodes n
 WHERE n.namespace = :namespace AND n.session_id = :session_id AND n.node_id = path.node_id;
 
 -- name: load_node
+-- One visible node.
 SELECT n.node_id, n.parent_node_id, n.frame_id, n.caused_by, n.at,
        CASE WHEN n.body IS NOT NULL THEN n.body
             ELSE (SELECT b.body FROM blobs b WHERE b.namespace = n.namespace AND b.digest = n.body_digest) END
@@ -124,13 +127,16 @@ WHERE f.namespace = :namespace AND f.session_id = :session_id
 ORDER BY f.frame_seq;
 
 -- name: load_usage
+-- The totals by source and model, in the order they first appeared.
 SELECT source, model, input_tokens, output_tokens, cached_input_tokens, reasoning_tokens FROM session_usage
 WHERE namespace = :namespace AND session_id = :session_id ORDER BY first_revision, position;
 
 -- name: save_meta
+-- The session carries this description.
 UPDATE sessions SET meta = :meta WHERE namespace = :namespace AND session_id = :session_id;
 
 -- name: load_meta
+-- The session's description, if it was given one.
 SELECT meta FROM sessions WHERE namespace = :namespace AND session_id = :session_id AND meta IS NOT NULL;
 
 -- name: tombstone_node

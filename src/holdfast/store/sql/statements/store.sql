@@ -14,9 +14,11 @@ VALUES (1, :store_id, 1, :min_reader, {now}) ON CONFLICT DO NOTHING;
 INSERT INTO namespaces (namespace, created_at) VALUES (:namespace, {now}) ON CONFLICT DO NOTHING RETURNING namespace;
 
 -- name: has_namespace
+-- A row: the namespace exists.
 SELECT 1 FROM namespaces WHERE namespace = :namespace;
 
 -- name: list_namespaces
+-- Every namespace, by name.
 SELECT namespace, created_at FROM namespaces ORDER BY namespace;
 
 -- name: put_blob
@@ -25,12 +27,15 @@ INSERT INTO blobs (namespace, digest, body, created_at) VALUES (:namespace, :dig
 ON CONFLICT (namespace, digest) DO UPDATE SET created_at = excluded.created_at;
 
 -- name: get_blob
+-- The bytes under this digest.
 SELECT body FROM blobs WHERE namespace = :namespace AND digest = :digest;
 
 -- name: has_blob
+-- A row: the bytes are there.
 SELECT 1 FROM blobs WHERE namespace = :namespace AND digest = :digest;
 
 -- name: count_blobs
+-- How many blobs a namespace has.
 SELECT CAST(count(*) AS {int}) FROM blobs WHERE namespace = :namespace;
 
 -- name: unreferenced_blobs
@@ -59,7 +64,9 @@ ORDER BY b.digest;
 SELECT checkpoint, states FROM sessions WHERE namespace = :namespace AND checkpoint IS NOT NULL;
 
 -- name: attachment_uris
+-- Where the attachments of a namespace lie; some lie in blobs.
 SELECT uri FROM attachments WHERE namespace = :namespace;
 
 -- name: delete_blob
+-- The bytes are gone.
 DELETE FROM blobs WHERE namespace = :namespace AND digest = :digest;

@@ -162,6 +162,7 @@ WHERE namespace > :namespace OR (namespace = :namespace AND digest > :digest)
 ORDER BY namespace, digest LIMIT :limit;
 
 -- name: all_checkpoints
+-- The checkpoint of every session that has one.
 SELECT namespace, session_id, checkpoint, checkpoint_digest, states FROM sessions WHERE revision > 0;
 
 -- name: all_parents

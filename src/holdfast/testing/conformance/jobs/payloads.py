@@ -11,9 +11,9 @@ from holdfast.model.instants import HOUR
 from holdfast.model.jobs import JobDraft
 from holdfast.model.limits import JSON_BYTES_MAX, JSON_DEPTH_MAX
 from holdfast.model.mail import MailDraft
-from holdfast.model.session import Checkpoint, Frame, SessionMeta, TurnCommit
+from holdfast.model.session import Checkpoint, Collected, Frame, SessionMeta, TurnCommit
 from holdfast.model.states import MailKind
-from holdfast.testing.conformance.bench import Bench
+from holdfast.testing.conformance.bench import Bench, present
 from holdfast.testing.conformance.drafts import AWKWARD, LARGE, node
 from holdfast.testing.conformance.driver import step
 
@@ -41,6 +41,35 @@ async def garbage_collection_keeps_large_payloads(bench: Bench) -> None:
     async with bench.unchanged():
         bench.clock.advance(HOUR)
         await bench.store.sessions.gc()
+
+
+async def garbage_collection_counts_what_is_in_use(bench: Bench) -> None:
+    driver = await bench.driving(input=LARGE)
+    letter = MailDraft(
+        job_id=driver.job_id, kind=MailKind.SIGNAL, operation_id="op-1", body=LARGE + "in mail"
+    )
+    await bench.store.post.send(letter)
+    await bench.store.inbox.enqueue(_batch(LARGE + "in the inbox"))
+    large = LARGE.encode()
+    checkpoint = Checkpoint(
+        tool_state=large + b"1", plugin_snapshot=large + b"2", execution_state=large + b"3"
+    )
+    frame = Frame(frame_id="f1", snapshot=large + b"in a frame")
+    nodes = (node("a", body=LARGE + "in a node"), node("b", body="small"))
+    await bench.store.sessions.commit(
+        TurnCommit(session_id="root", nodes=nodes, frames=(frame,), checkpoint=checkpoint)
+    )
+    bench.clock.advance(HOUR)
+    assert await bench.store.sessions.gc() == Collected(roots=8, retained=0, deleted=0)
+    await bench.store.sessions.commit(TurnCommit(session_id="root", replace=True))
+    assert await bench.store.sessions.gc() == Collected(roots=4, retained=0, deleted=4), (
+        "an old state is garbage"
+    )
+    claim = present(await bench.claim(), "a claim")
+    await bench.store.sessions.commit(TurnCommit(session_id="root", completes=(claim.completion(),)))
+    assert await bench.store.sessions.gc() == Collected(roots=3, retained=0, deleted=1), (
+        "and so is a used input"
+    )
 
 
 async def the_same_large_payload_may_lie_in_many_places(bench: Bench) -> None:

@@ -9,6 +9,7 @@ from holdfast.model.instants import HOUR, MINUTE
 from holdfast.model.limits import BLOB_BYTES_MAX
 from holdfast.model.mail import MailDraft
 from holdfast.model.states import MailKind, WaitReason
+from holdfast.store.ports.attachments import AttachmentIntent
 from holdfast.store.ports.namespaces import NamespaceRecord
 from holdfast.testing.conformance.bench import Bench
 from holdfast.testing.conformance.drafts import message
@@ -60,12 +61,25 @@ async def garbage_collection_removes_what_nothing_names(bench: Bench) -> None:
     theirs = await bench.store.blobs.put(b"nobody wants this", namespace="elsewhere")
     bench.clock.advance(MINUTE)
     young = await bench.store.sessions.gc(older_than_us=HOUR)
-    assert (young.deleted, await bench.store.blobs.has(ours)) == (0, True), "too young to be garbage"
+    assert (young.retained, young.deleted) == (1, 0), "too young to be garbage"
+    assert await bench.store.blobs.has(ours)
     bench.clock.advance(HOUR)
     old = await bench.store.sessions.gc(older_than_us=HOUR)
     assert (old.deleted, await bench.store.blobs.has(ours)) == (1, False)
     assert await bench.store.blobs.has(theirs, namespace="elsewhere"), "each namespace cleans its own"
     assert (await bench.store.sessions.gc()).deleted == 0, "it counts what this call removed"
+
+
+async def garbage_collection_keeps_what_an_attachment_names(bench: Bench) -> None:
+    digest = await bench.store.blobs.put(b"a picture")
+    await bench.store.attachments.record_intent(
+        AttachmentIntent("a", "root", f"sha256:{digest}", intent_at=1)
+    )
+    bench.clock.advance(HOUR)
+    assert (await bench.store.sessions.gc()).deleted == 0
+    await bench.store.attachments.forget("a")
+    assert (await bench.store.sessions.gc()).deleted == 1
+    assert not await bench.store.blobs.has(digest)
 
 
 async def the_default_namespace_is_always_there(bench: Bench) -> None:

@@ -27,7 +27,7 @@ META: Final = SessionMeta(
     name="The first session",
     created_at="2026-06-02T00:00:00Z",
     model="large-1",
-    cwd="/work/notes",
+    cwd="/srv/notes",
     relation="root",
 )
 
