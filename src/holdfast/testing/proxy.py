@@ -31,6 +31,9 @@ from types import TracebackType
 from typing import Final, Self
 
 READY_FOR_QUERY: Final = b"Z"
+FLUSH: Final = b"H"
+DESCRIBED: Final = (b"T", b"n", b"E")
+"""A client that flushes instead of syncing asked for a description, and gets one, none, or an error."""
 LENGTH_BYTES: Final = 4
 CHUNK_BYTES: Final = 65_536
 _RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
@@ -185,6 +188,7 @@ class _Wire:
         self._from_server, self._to_server = server
         self._lost: Cut | None = None
         self._answered = asyncio.Event()
+        self._asked = b""
         self.ended = asyncio.Event()
 
     def reset(self) -> None:
@@ -208,6 +212,7 @@ class _Wire:
         while data := await _read(self._from_client):
             for message in messages.feed(data):
                 await self._proxy.flow()
+                self._asked = message[:1]
                 cut = self._proxy.due(Side.CLIENT, message)
                 if cut is None:
                     await _write(self._to_server, message)
@@ -237,11 +242,16 @@ class _Wire:
                         continue
                     if self._lost.torn:
                         await _write(self._to_client, message[: len(message) // 2])
-                if message[:1] == READY_FOR_QUERY:
+                if self._is_last(message):
                     if self._lost.side is Side.SERVER:
                         await _called(self._lost.witness)
                     self._answered.set()
                     return
+
+    def _is_last(self, message: bytes) -> bool:
+        """Whether the server has said all it has to say to what it was asked."""
+        kind = message[:1]
+        return kind == READY_FOR_QUERY or (self._asked == FLUSH and kind in DESCRIBED)
 
 
 class Messages:

@@ -71,8 +71,8 @@ class MemoryJobs:
 def submit(work: Work, draft: JobDraft) -> Submitted:
     """A job exists for this draft: this one, or the one that the same request made before."""
     check_draft(draft)
-    work.need_namespace(draft.namespace)
     digest = request_digest(draft)
+    work.need_namespace(draft.namespace)
     first = _made_before(work, draft)
     if first is not None:
         if (first.head.namespace, first.request_digest) != (draft.namespace, digest):

@@ -16,8 +16,14 @@ from holdfast.errors import (
     StoreUnavailable,
 )
 
-CONNECTION_LOST = (OSError, asyncpg.InterfaceError, asyncpg.PostgresConnectionError, EOFError)
-"""What asyncpg raises when there is nobody at the other end."""
+CONNECTION_LOST = (
+    OSError,
+    EOFError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    asyncpg.PostgresConnectionError,
+)
+"""What asyncpg raises when there is nobody at the other end, or when it has lost count of who said what last."""
 
 _BY_STATE: dict[str, tuple[type[HoldfastError], str, str | None]] = {
     "22": (

@@ -5,6 +5,10 @@ the server may have committed and the answer got lost. Both are handled the same
 connection, for as long as patience lasts. That is safe because every write recognises itself (by head hash, request
 key, source key, operation id or token) and then answers as if it had been the first.
 
+A client can be back before the server is through with its COMMIT. Most writes then meet a row that the first try still
+holds, and wait; a claim would pass it over and take other jobs. So a try whose COMMIT was lost is over, one way or the
+other, before the next one begins: its process on the server is no longer at work.
+
 If patience ends first, the error tells the two apart: StoreUnavailable means that nothing was written, OutcomeUnknown
 means ask again with the same call.
 """
@@ -12,12 +16,14 @@ means ask again with the same call.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar
 
 import asyncpg
 
-from holdfast.errors import HoldfastError, OutcomeUnknown, StoreUnavailable
+from holdfast.errors import HoldfastError, Misuse, OutcomeUnknown, StoreUnavailable
 from holdfast.store.clock import Clock, pause
 from holdfast.store.executor import Row, RunAgain, Value, Work
 from holdfast.store.postgres.errors import COLLIDED, is_away, translate
@@ -28,6 +34,7 @@ T = TypeVar("T")
 
 COLLISIONS_MAX: Final = 10
 PAUSES_S: Final = (0.0, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+_AT_WORK: Final = "SELECT 1 FROM pg_stat_activity WHERE pid = $1 AND state = 'active' AND pid <> pg_backend_pid()"
 
 
 class PostgresExecutor:
@@ -45,6 +52,7 @@ class PostgresExecutor:
         self._clock = clock
         self._wakeups = wakeups
         self._patience_s = patience_s
+        self._process = os.getpid()
         self._closed = False
 
     async def write(self, work: Work[T]) -> T:
@@ -52,13 +60,23 @@ class PostgresExecutor:
 
     async def once(self, statement: str, /, **values: Value) -> Sequence[Row]:
         async def work(attempt: _Attempt) -> Sequence[Row]:
-            async with self.pool.acquire() as connection:
+            async with self._connection() as connection:
                 tx = PostgresTransaction(connection, self._clock)
                 # A statement without BEGIN is its own transaction: from here on it may have been committed.
                 attempt.committing = True
                 return await tx.rows(statement, **values)
 
         return await self._patiently(work)
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncIterator[asyncpg.Connection[Any]]:
+        """A connection of the pool. One that a dying server left in the middle of a word is not used again."""
+        async with self.pool.acquire() as connection:
+            try:
+                yield connection
+            except asyncpg.InternalClientError:
+                connection.terminate()
+                raise
 
     async def write_each(self, works: Sequence[Work[T]]) -> list[T | HoldfastError]:
         return list(await asyncio.gather(*(self._outcome(work) for work in works)))
@@ -70,7 +88,9 @@ class PostgresExecutor:
             return error
 
     async def _write(self, work: Work[T], attempt: _Attempt) -> T:
-        async with self.pool.acquire() as connection:
+        async with self._connection() as connection:
+            if attempt.unsure:
+                await self._over(connection, attempt)
             tx = PostgresTransaction(connection, self._clock)
             transaction = connection.transaction()
             await transaction.start()
@@ -81,13 +101,22 @@ class PostgresExecutor:
                     await transaction.rollback()
                 raise
             attempt.committing = True
+            attempt.backend = connection.get_server_pid()
+            attempt.hints += tx.hints
             await transaction.commit()
-        self.spread(tx.hints)
+        self.spread(attempt.hints)
         return result
+
+    async def _over(self, connection: asyncpg.Connection[Any], attempt: _Attempt) -> None:
+        """The try whose COMMIT was lost is decided; or TimeoutError when patience ends first."""
+        while await connection.fetchval(_AT_WORK, attempt.backend):
+            if asyncio.get_running_loop().time() >= attempt.deadline:
+                raise TimeoutError("the server is still at the commit whose reply was lost")
+            await pause(PAUSES_S[1])
 
     async def read(self, work: Work[T], *, snapshot: bool = False, brief: bool = False) -> T:
         async def reading(_: _Attempt) -> T:
-            async with self.pool.acquire() as connection:
+            async with self._connection() as connection:
                 tx = PostgresTransaction(connection, self._clock)
                 if not snapshot:
                     return await work(tx)
@@ -101,9 +130,11 @@ class PostgresExecutor:
         if self._closed:
             msg = "the store is closed"
             raise StoreUnavailable(msg, hint="Open it again.")
+        if os.getpid() != self._process:
+            msg = "this store was opened before a fork"
+            raise Misuse(msg, hint="Open the store in the child process; connections do not survive a fork.")
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._patience_s
-        attempt = _Attempt()
+        attempt = _Attempt(loop.time() + self._patience_s)
         while True:
             try:
                 return await run(attempt)
@@ -117,7 +148,7 @@ class PostgresExecutor:
                 else:
                     attempt.unsure = attempt.unsure or (attempt.committing and is_away(error))
                     attempt.committing = False
-                    again = is_away(error) and loop.time() < deadline
+                    again = is_away(error) and loop.time() < attempt.deadline
                 if not again or self._closed:
                     raise _final(error, unsure=attempt.unsure) from error
             await pause(PAUSES_S[min(attempt.tries, len(PAUSES_S) - 1)])
@@ -140,9 +171,12 @@ _Run = Callable[["_Attempt"], Awaitable[T]]
 class _Attempt:
     """What is known about the tries so far. `unsure`: one of them may have been committed."""
 
-    __slots__ = ("collisions", "committing", "tries", "unsure")
+    __slots__ = ("backend", "collisions", "committing", "deadline", "hints", "tries", "unsure")
 
-    def __init__(self) -> None:
+    def __init__(self, deadline: float) -> None:
+        self.deadline = deadline
+        self.backend = 0
+        self.hints: list[str] = []
         self.tries = 0
         self.collisions = 0
         self.committing = False

@@ -29,13 +29,21 @@ class SqliteSchema:
         if not self._has("schema_migrations"):
             return []
         rows = self._rows("SELECT number, name, digest FROM schema_migrations ORDER BY number")
+        if any(not isinstance(row[0], int) for row in rows):
+            msg = "the record of migrations is damaged"
+            raise StoreCorrupt(msg)
         return [Applied(*row) for row in rows]
 
     async def min_reader(self) -> int:
         if not self._has("store_state"):
             return 0
         rows = self._rows("SELECT min_reader FROM store_state")
-        return int(rows[0][0]) if rows else 0
+        if not rows:
+            return 0
+        if not isinstance(rows[0][0], int):
+            msg = "the store does not say who may read it"
+            raise StoreCorrupt(msg)
+        return rows[0][0]
 
     def _has(self, table: str) -> bool:
         return bool(self._rows("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", table))

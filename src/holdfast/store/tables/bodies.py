@@ -13,6 +13,7 @@ from holdfast.model import canonical
 from holdfast.model.limits import PAYLOAD_INLINE_BYTES
 from holdfast.store.executor import Transaction
 
+T = TypeVar("T")
 W = TypeVar("W", bound=StrEnum)
 
 
@@ -34,7 +35,7 @@ async def store_body(tx: Transaction, namespace: str, body: bytes, digest: bytes
 
 def read_json(body: bytes | None, what: str) -> Any:
     """The value behind a stored body; a blob that should be there and is not is damage."""
-    if body is None:
+    if not isinstance(body, bytes):
         msg = f"the content of {what} is missing"
         raise StoreCorrupt(msg)
     try:
@@ -42,6 +43,15 @@ def read_json(body: bytes | None, what: str) -> Any:
     except InvalidPayload as error:
         # It was canonical when it was stored.
         msg = f"the content of {what} is damaged: {error}"
+        raise StoreCorrupt(msg) from error
+
+
+def read_struct(kind: type[T], body: bytes | None, what: str) -> T:
+    """The struct that was stored field by field; other fields than it has are damage."""
+    try:
+        return kind(**read_json(body, what))
+    except TypeError as error:
+        msg = f"{what} has other fields than were stored"
         raise StoreCorrupt(msg) from error
 
 

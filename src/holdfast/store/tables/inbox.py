@@ -58,14 +58,20 @@ class SqlInbox:
     ) -> Batch | None:
         place = {"namespace": namespace, "session_id": session_id, "batch_id": batch_id}
 
+        tried: list[Batch] = []
+
         async def work(tx: Transaction) -> Batch | None:
             items = [_item(batch_id, row) for row in await tx.rows("batch_items", **place)]
-            if await tx.row("cancel_batch", **place) is None:
-                return None
-            await tx.run("drop_items", **place)
+            cancelled = await tx.row("cancel_batch", **place)
             row = await tx.row("batch", **place)
+            if cancelled is None:
+                # A try of this very call whose reply was lost may have cancelled it.
+                gone = row is not None and _batch(row, items).state is BatchState.CANCELLED
+                return tried[-1] if tried and gone else None
             assert row is not None, "a batch is never deleted"
-            return msgspec.structs.replace(_batch(row, items), settled_by=None)
+            await tx.run("drop_items", **place)
+            tried.append(msgspec.structs.replace(_batch(row, items), settled_by=None))
+            return tried[-1]
 
         return await self._executor.write(work)
 

@@ -33,12 +33,8 @@ class SqlJobs:
         self._ids = ids
 
     async def submit(self, draft: JobDraft) -> Submitted:
-        named = self._named(draft)
-
-        async def work(tx: Transaction) -> Submitted:
-            return await submit_in(tx, named)
-
-        return await self._executor.write(work)
+        (submitted,) = await self.submit_many([draft])
+        return submitted
 
     async def submit_many(self, drafts: Sequence[JobDraft]) -> list[Submitted]:
         named = [self._named(draft) for draft in drafts]
@@ -46,7 +42,13 @@ class SqlJobs:
         async def work(tx: Transaction) -> list[Submitted]:
             return [await submit_in(tx, draft) for draft in named]
 
-        return await self._executor.write(work)
+        answers = await self._executor.write(work)
+        # An id that was made for this call is nobody else's: a job found under it was made by a try whose reply was lost.
+        ours = [draft.job_id is None for draft in drafts]
+        return [
+            Submitted(answer.job_id, created=answer.created or (own and answer.job_id == draft.job_id))
+            for answer, draft, own in zip(answers, named, ours, strict=True)
+        ]
 
     def _named(self, draft: JobDraft) -> JobDraft:
         """The checked draft with an id of its own, so that running the work twice makes one job."""

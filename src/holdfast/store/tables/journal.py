@@ -80,8 +80,10 @@ class SqlJournal:
         return await self._executor.read(work, brief=limit is not None and limit <= 16)
 
     async def hold(self, job_id: str, decide: Decide) -> Head | None:
+        tried: list[Head] = []
+
         async def work(tx: Transaction) -> Head | None:
-            return await hold_in(tx, job_id, decide)
+            return await hold_in(tx, job_id, decide, tried)
 
         return await self._executor.write(work)
 
@@ -190,10 +192,17 @@ def _must_be_of_different_jobs(appends: Sequence[Append]) -> None:
 # ── the short hold ────────────────────────────────────────────────────────────────────────────────
 
 
-async def hold_in(tx: Transaction, job_id: str, decide: Decide) -> Head | None:
-    """What `decide` says about a job that nobody drives is written within this transaction."""
+async def hold_in(tx: Transaction, job_id: str, decide: Decide, tried: list[Head]) -> Head | None:
+    """What `decide` says about a job that nobody drives is written within this transaction.
+
+    A hold has no name of its own. So it remembers in `tried` the heads that its earlier tries led to: if one of them is
+    in the journal, that try was committed and its reply was lost.
+    """
     await tx.row("lock_line", job_id=job_id)
     head = await lock_head(tx, job_id)
+    for earlier in tried:
+        if await tx.row("has_event", job_id=job_id, seq=earlier.seq, hash=earlier.hash) is not None:
+            return earlier
     clock = await tx.row("lease_clock")
     assert clock is not None
     if head.status in TERMINAL or lease.is_live(
@@ -210,6 +219,7 @@ async def hold_in(tx: Transaction, job_id: str, decide: Decide) -> Head | None:
     assert wall is not None
     sealed, new_head = seal(job_id, head.head, head.fence + 1, wall[0], ruling.events)
     await _hold_write(tx, head, new_head, sealed, ruling.move, ruling.extras)
+    tried.append(new_head)
     return new_head
 
 

@@ -14,8 +14,11 @@ class SqlNamespaces:
     async def create(self, namespace: str) -> bool:
         check_name(namespace, "namespace")
 
+        made: list[bool] = []
+
         async def work(tx: Transaction) -> bool:
-            return await tx.row("create_namespace", namespace=namespace) is not None
+            made.append(await tx.row("create_namespace", namespace=namespace) is not None)
+            return any(made)  # by this try, or by one whose reply was lost
 
         return await self._executor.write(work)
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from holdfast.errors import OutcomeUnknown, StoreCorrupt
 from holdfast.model import canonical
 from holdfast.model.ids import check_name
 from holdfast.model.jobs import DEFAULT_NAMESPACE
@@ -25,7 +26,7 @@ from holdfast.model.session import (
 from holdfast.store.executor import Executor, Row, Transaction
 from holdfast.store.ports.sessions import FULL_GRAPH, Scope
 from holdfast.store.tables.blobs import collect_in
-from holdfast.store.tables.bodies import need_namespace, read_json
+from holdfast.store.tables.bodies import need_namespace, read_json, read_struct
 from holdfast.store.tables.checkpoints import load_checkpoint
 from holdfast.store.tables.turns import bind, commit_in
 
@@ -37,8 +38,14 @@ class SqlSessions:
     async def commit(
         self, commit: TurnCommit, *, handle: str | None = None, namespace: str = DEFAULT_NAMESPACE
     ) -> Committed:
+        tried: list[Committed] = []
+
         async def work(tx: Transaction) -> Committed:
-            return await commit_in(tx, commit, namespace=namespace, handle=handle)
+            if tried and commit.stamp is None:
+                msg = f"the reply to an unstamped turn of session {commit.session_id} was lost"
+                raise OutcomeUnknown(msg, hint="Load the session to see. A stamped turn recognises itself.")
+            tried.append(await commit_in(tx, commit, namespace=namespace, handle=handle))
+            return tried[-1]
 
         return await self._executor.write(work)
 
@@ -83,7 +90,7 @@ class SqlSessions:
             return await tx.row("load_meta", namespace=namespace, session_id=session_id)
 
         row = await self._executor.read(work, brief=True)
-        return None if row is None else SessionMeta(**canonical.decode(row[0]))
+        return None if row is None else read_struct(SessionMeta, row[0], f"meta of {session_id}")
 
     async def tombstone(
         self, session_id: str, node_ids: Sequence[str], *, namespace: str = DEFAULT_NAMESPACE
@@ -151,7 +158,11 @@ def _node(row: Row) -> Node:
 
 def _frame(row: Row) -> Frame:
     frame_id, previous, status, reason, caused_by, created_at, assignment, snapshot = row
-    assigned, options = read_json(assignment, f"frame {frame_id}")
+    pair = read_json(assignment, f"frame {frame_id}")
+    if not isinstance(pair, list) or len(pair) != 2:
+        msg = f"frame {frame_id} does not say what it is assigned to"
+        raise StoreCorrupt(msg)
+    assigned, options = pair
     return Frame(
         frame_id=frame_id,
         previous_frame_id=previous,

@@ -34,13 +34,27 @@ async def commit_in(
     earlier = _stamped_before(commit, stamp)
     if earlier is not None:
         return earlier
+    try:
+        await _must_fit(tx, commit, head, place)
+    except (HeadMoved, ClaimLost):
+        # Postgres shows a row that was waited for as it is now, and what is joined to it as it was before the wait. So
+        # the same turn, committed beside us just now, has moved the head and not shown its stamp.
+        _, stamp = await _open_turn(tx, commit, place)
+        earlier = _stamped_before(commit, stamp)
+        if earlier is None:
+            raise
+        return earlier
+    await bind(tx, namespace, handle, commit.session_id)
+    return await _write(tx, commit, head, place, job_id)
+
+
+async def _must_fit(tx: Transaction, commit: TurnCommit, head: Row, place: dict[str, str]) -> None:
+    """The turn was built on the session's head, and its inputs are still its own."""
     if commit.expected_revision is not None and commit.expected_revision != head[0]:
         msg = f"session {commit.session_id} is at revision {head[0]}, the turn was built on {commit.expected_revision}"
         raise HeadMoved(msg, expected=commit.expected_revision, actual=head[0])
     for completion in commit.completes:
         await _must_own(tx, completion, place)
-    await bind(tx, namespace, handle, commit.session_id)
-    return await _write(tx, commit, head, place, job_id)
 
 
 async def must_serve(tx: Transaction, namespace: str, handle: str | None, session_id: str) -> None:

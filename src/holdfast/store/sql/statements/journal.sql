@@ -38,6 +38,10 @@ WHERE job_id = :job_id;
 INSERT INTO events (job_id, seq, type, version, fence, at, body, body_digest, hash)
 VALUES (:job_id, :seq, :type, :version, :fence, :at, :body, :body_digest, :hash);
 
+-- name: has_event
+-- A row: this very event is in the journal.
+SELECT 1 FROM events WHERE job_id = :job_id AND seq = :seq AND hash = :hash;
+
 -- name: read_events
 -- The facts after a place, in order; a large body comes from its blob.
 SELECT e.seq, e.type, e.version, e.fence, e.at,

@@ -1,0 +1,72 @@
+"""python -m bench [SUITE …]"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import click
+import msgspec
+from rich.console import Console
+
+from bench.arena import FULL, QUICK, ROOT, Scale, arena
+from bench.raw import RAW
+from bench.report import Findings, Report, show_goals, show_rows
+from bench.suites import SUITES
+
+
+async def measure(
+    suites: tuple[str, ...], scale: Scale, stores: tuple[str, ...], console: Console, folder: Path
+) -> Report:
+    """The suites have run, in their order, and each has shown its tables as soon as it had them."""
+    findings = Findings([], [])
+    async with arena(scale, stores, folder) as place:
+        for name in suites:
+            shown = len(findings.rows)
+            await SUITES[name](place, findings)
+            show_rows(console, findings.rows[shown:])
+        machine = place.machine()
+    show_goals(console, findings.goals)
+    if machine["load"] > (machine["processors"] or 1) + 1:
+        # Our own processes account for about one.
+        console.print(f"The machine is busy (load {machine['load']}): ratios are rough, times mean nothing.")
+    return Report(goals=findings.goals, rows=findings.rows, machine=machine)
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("suites", nargs=-1, type=click.Choice(list(SUITES)))
+@click.option("--quick", is_flag=True, help="Few rounds: shows that everything works; the figures are rough.")
+@click.option("--rounds", type=click.IntRange(min=1), help="How often contestants take turns.")
+@click.option("--store", "stores", multiple=True, type=click.Choice(list(RAW)), help="Only this store.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), default=ROOT / "build" / "bench.json", show_default=False
+)
+@click.option(
+    "--folder", type=click.Path(path_type=Path), default=ROOT / "build", help="Where the files lie."
+)
+def main(
+    suites: tuple[str, ...],
+    quick: bool,
+    rounds: int | None,
+    stores: tuple[str, ...],
+    out: Path,
+    folder: Path,
+) -> None:
+    """Measure Holdfast beside the raw database, e.g. `python -m bench append --store sqlite`.
+
+    Goals are ratios within the run. A missed goal is printed as missed and does not fail the command.
+    """
+    scale = QUICK if quick else FULL
+    if rounds is not None:
+        scale = msgspec.structs.replace(scale, rounds=rounds)
+    console = Console()
+    report = asyncio.run(measure(suites or tuple(SUITES), scale, stores or tuple(RAW), console, folder))
+    report.write(out)
+    missed = [goal.name for goal in report.goals if not goal.met]
+    console.print(f"{len(report.goals) - len(missed)} of {len(report.goals)} goals met; {out}")
+    if missed:
+        console.print(f"not met: {', '.join(missed)}", style="bold red")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+"""Contestants take turns; what counts is how they compare.
+
+Turns are as short as they can be: one operation of the first contestant, one of the second, and so on, then the same
+backwards, so that nobody always runs after the same neighbour. So many operations of everybody are a *round*, and what
+a contestant did in it is a *lap*. Comparisons are made inside a round, between medians, and the comparison of the run
+is the median of those: whoever else loads the machine, for a millisecond or for a minute, loads it for everybody.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from collections.abc import AsyncIterator, Callable, Sequence
+from statistics import median
+from time import perf_counter, process_time
+from typing import ClassVar
+
+import msgspec
+
+from bench.places import Place
+
+
+class Contestant:
+    """One way to do the work. Subclasses say how; everything but `operation` is outside the clock."""
+
+    name: ClassVar[str]
+    rows_per_operation: ClassVar[int] = 1
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+
+    async def open(self) -> None:
+        """A fresh database is ready."""
+
+    async def begin(self) -> None:
+        """A lap is about to start."""
+
+    async def operation(self, number: int) -> None:
+        """The work, durable. `number` counts from 0 in every lap."""
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        """Nothing is held open."""
+
+
+class Lap(msgspec.Struct, frozen=True):
+    """How long each operation took, and how much processor time of this process all of them took."""
+
+    times_s: tuple[float, ...]
+    cpu_s: float
+
+    def middle_s(self, first: int = 0, last: int | None = None) -> float:
+        """The median operation, or that of a window."""
+        return median(self.times_s[first:last])
+
+
+class Figure(msgspec.Struct, frozen=True):
+    """The median of all rounds, and the lowest and highest."""
+
+    value: float
+    low: float
+    high: float
+
+
+def figure(values: Sequence[float]) -> Figure:
+    return Figure(median(values), min(values), max(values))
+
+
+class Result(msgspec.Struct, frozen=True):
+    """All laps of one contestant."""
+
+    contestant: str
+    rows_per_operation: int
+    laps: tuple[Lap, ...]
+
+    def each(self, measure: Callable[[Lap], float]) -> Figure:
+        return figure([measure(lap) for lap in self.laps])
+
+    def against(self, other: Result, measure: Callable[[Lap], float]) -> Figure:
+        """How many times the other's figure this one's is, compared round by round."""
+        pairs = zip(self.laps, other.laps, strict=True)
+        return figure([measure(ours) / measure(theirs) for ours, theirs in pairs])
+
+
+async def play(contestants: Sequence[Contestant], *, rounds: int, operations: int) -> list[Result]:
+    """Every contestant has run one lap to warm up and then one in each round. They must be open."""
+    await _round(contestants, operations)
+    laps = [await _round(contestants, operations) for _ in range(rounds)]
+    return [
+        Result(contestant.name, contestant.rows_per_operation, tuple(its))
+        for contestant, its in zip(contestants, zip(*laps, strict=True), strict=True)
+    ]
+
+
+async def _round(contestants: Sequence[Contestant], operations: int) -> list[Lap]:
+    for contestant in contestants:
+        await contestant.begin()
+    gc.collect()
+    stopwatches = [Stopwatch() for _ in contestants]
+    order = list(zip(contestants, stopwatches, strict=True))
+    for number in range(operations):
+        for contestant, stopwatch in order:
+            with stopwatch:
+                await contestant.operation(number)
+        order.reverse()
+    return [stopwatch.lap() for stopwatch in stopwatches]
+
+
+class Stopwatch:
+    """Adds up what happens between starts and stops."""
+
+    def __init__(self) -> None:
+        self._times_s: list[float] = []
+        self._cpu_s = 0.0
+        self._began_s = 0.0
+
+    def __enter__(self) -> None:
+        self._cpu_s -= process_time()
+        self._began_s = perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self._times_s.append(perf_counter() - self._began_s)
+        self._cpu_s += process_time()
+
+    def lap(self) -> Lap:
+        return Lap(tuple(self._times_s), self._cpu_s)
+
+
+@contextlib.asynccontextmanager
+async def opened(contestants: Sequence[Contestant]) -> AsyncIterator[None]:
+    """Every contestant is open inside the block."""
+    async with contextlib.AsyncExitStack() as stack:
+        for contestant in contestants:
+            await contestant.open()
+            stack.push_async_callback(contestant.close)
+        yield
+
+
+def fastest(results: Sequence[Result]) -> Result:
+    """Of several ways to do the same raw work, the best one in this run: that is the limit."""
+    return min(results, key=lambda result: result.each(middle).value)
+
+
+def middle(lap: Lap) -> float:
+    """The median operation, in seconds."""
+    return lap.middle_s()
+
+
+def rate(lap: Lap) -> float:
+    """Operations a second over the whole lap: what is rare and slow counts too, the machine's other work included."""
+    return len(lap.times_s) / sum(lap.times_s)
+
+
+def cpu(lap: Lap) -> float:
+    """Processor seconds of this process for one operation; a server's are not in it."""
+    return lap.cpu_s / len(lap.times_s)

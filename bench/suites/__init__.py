@@ -1,0 +1,14 @@
+"""The suites by name; each adds rows and goals to the findings."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+from bench.arena import Arena
+from bench.report import Findings
+from bench.suites import append, session
+
+Suite = Callable[[Arena, Findings], Awaitable[None]]
+
+SUITES: Final[Mapping[str, Suite]] = {"append": append.run, "session": session.run}

@@ -1,0 +1,62 @@
+"""A long conversation: what a turn costs at its beginning and at its end, and how much of the disk is text."""
+
+from __future__ import annotations
+
+from bench.arena import Arena
+from bench.contest import Contestant, Lap, fastest, figure, opened, play
+from bench.material import TURN_BYTES, TURNS
+from bench.ours import CommitTurn, ServeTurn
+from bench.raw import RAW
+from bench.report import Contest, Findings, goal
+
+BYTES_AT_MOST = 2.5
+LATE_AT_MOST = 1.3
+TURN_AT_MOST = 3.0
+
+
+async def run(arena: Arena, findings: Findings) -> None:
+    for store in arena.stores:
+        await _conversations(arena, store, findings)
+
+
+async def _conversations(arena: Arena, store: str, findings: Findings) -> None:
+    raw_ways = RAW[store].turns
+    contestants = await arena.enter(store, *raw_ways, CommitTurn, ServeTurn)
+    async with opened(contestants):
+        weights = [await _weighed(contestant) for contestant in contestants]
+        results = await play(contestants, rounds=arena.scale.rounds, operations=TURNS)
+    raw = fastest(results[: len(raw_ways)])
+    *_, ours, _served = results
+
+    early = Contest("session", "near turn 10", store)
+    findings.rows += [early.row(result, "one turn", _near_10, raw) for result in results]
+    late = Contest("session", "near turn 200", store)
+    findings.rows += [late.row(result, "one turn", _near_200, raw) for result in results]
+    disk = Contest("session", f"{TURNS} turns on disk", store)
+    findings.rows += [
+        disk.weight(contestant.name, weight) for contestant, weight in zip(contestants, weights, strict=True)
+    ]
+
+    flat = figure([_near_200(lap) / _near_10(lap) for lap in ours.laps])
+    findings.goals += [
+        goal(f"session bytes {store}", weights[-2], "at most", BYTES_AT_MOST, "× the text"),
+        goal(f"session flat {store}", flat, "at most", LATE_AT_MOST, "× a turn near turn 10"),
+        goal(f"session turn {store}", ours.against(raw, _near_200), "at most", TURN_AT_MOST, "× raw"),
+    ]
+
+
+async def _weighed(contestant: Contestant) -> float:
+    """How many bytes the first conversation leaves on disk for each byte of its text."""
+    empty = await contestant.place.size()
+    await contestant.begin()
+    for number in range(TURNS):
+        await contestant.operation(number)
+    return (await contestant.place.size() - empty) / (TURNS * TURN_BYTES)
+
+
+def _near_10(lap: Lap) -> float:
+    return lap.middle_s(5, 25)
+
+
+def _near_200(lap: Lap) -> float:
+    return lap.middle_s(TURNS - 20, TURNS)

@@ -1,0 +1,48 @@
+"""The benchmark runs and says what it should say. How fast anything was is nobody's business here."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from click.testing import CliRunner
+
+from bench.__main__ import main
+from bench.report import goal
+
+
+@pytest.mark.store("sqlite")
+def test_the_quick_form_writes_a_well_formed_report(tmp_path: Path) -> None:
+    """Goals and rows of a quick run on SQLite, read back from the file, have the promised shape and make sense."""
+    out = tmp_path / "deep" / "bench.json"
+    command = ["append", "--quick", "--store", "sqlite", "--out", str(out), "--folder", str(tmp_path)]
+    result = CliRunner().invoke(main, command, catch_exceptions=False)
+    assert result.exit_code == 0, "a missed goal is news, not a failure"
+
+    report = json.loads(out.read_bytes())
+    assert set(report) == {"goals", "rows", "machine"}
+    assert [each["name"] for each in report["goals"]] == ["append single sqlite", "append group sqlite"]
+    for each in report["goals"]:
+        assert set(each) == {"name", "value", "goal", "unit", "met"}
+        assert math.isfinite(each["value"])
+        assert each["name"] in result.output
+        assert isinstance(each["met"], bool)
+        assert ("NOT MET" in result.output) or each["met"]
+    compared = [row for row in report["rows"] if row["ratio"] is not None]
+    assert {row["contest"] for row in compared} == {"single", "group of 32"}
+    for row in report["rows"]:
+        assert 0 < row["low"] <= row["value"] <= row["high"]
+    assert all(row["against"] in {other["contestant"] for other in report["rows"]} for row in compared)
+    assert report["machine"]["flush_ms"] > 0
+    assert list(tmp_path.iterdir()) == [out.parent], "the databases are gone"
+
+
+@pytest.mark.parametrize(
+    "side, value, met",
+    [("at most", 1.9, True), ("at most", 2.1, False), ("at least", 2.1, True), ("at least", 1.9, False)],
+)
+def test_a_goal_knows_its_good_side(side: Literal["at most", "at least"], value: float, met: bool) -> None:
+    assert goal("append anything", value, side, 2.0, "× raw").met is met

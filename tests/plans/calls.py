@@ -1,0 +1,135 @@
+"""The statements that run all the time, each as it is really called, and how it has to find its rows.
+
+A way of finding rows is written as `index(columns that are looked up in it)`. A primary key or unique constraint goes
+by the name of its table: each database calls its index something else. No columns means a walk along the index.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tests.plans import crowd
+
+HELD: Final = crowd.running()[:20]
+"""Some of the jobs that run: what one call renews or writes."""
+
+TIMES: Final = {"now": crowd.NOW, "tick": crowd.TICK, "boot": crowd.BOOT}
+
+_HASH: Final = bytes(32)
+_JOB: Final = crowd.job_id(HELD[0])
+_SESSION: Final = {"namespace": crowd.NAMESPACE, "session_id": crowd.session_id(0)}
+_APPEND: Final = {
+    "job_id": _JOB,
+    "fence": 2**32 + 1,
+    "lease_token": crowd.token(HELD[0]),
+    "seen_seq": 3,
+    "seen_hash": _HASH,
+    "head_seq": 4,
+    "head_hash": _HASH,
+    "mail_seen": 0,
+    "progress": 1,
+}
+_CLAIM: Final = {"queues": list(crowd.QUEUES[:2]), "kinds": [], "any_kind": 1, "limit": 10}
+_FILTERS: Final = dict.fromkeys(["namespace", "status", "wait_reason", "kind", "session_id", "parent_job_id"])
+_HOLDS: Final = {
+    "job_ids": [crowd.job_id(n) for n in HELD],
+    "fences": [2**32 + 1 for _ in HELD],
+    "lease_tokens": [crowd.token(n) for n in HELD],
+}
+
+
+def _each(value: object) -> list[object]:
+    return [value for _ in HELD]
+
+
+_BATCH: Final = _HOLDS | {
+    "seen_seqs": _each(3),
+    "seen_hashes": _each(_HASH),
+    "head_seqs": _each(4),
+    "head_hashes": _each(_HASH),
+    "mail_seens": _each(None),
+    "progresses": _each(1),
+    "statuses": _each(None),
+    "wait_reasons": _each(None),
+    "wake_ats": _each(None),
+    "ready_ats": _each(None),
+    "faileds": _each(0),
+    "overs": _each(0),
+    "event_jobs": _HOLDS["job_ids"],
+    "seqs": _each(4),
+    "types": _each("step_finished"),
+    "versions": _each(1),
+    "event_fences": _HOLDS["fences"],
+    "ats": _each(crowd.NOW),
+    "bodies": _each(b"{}"),
+    "body_digests": _each(_HASH),
+    "hashes": _each(_HASH),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """`may`: ways that a plan can do without. `sorts`: which parts may sort what they found; everything else must come
+    in the order of its index."""
+
+    values: dict[str, Any]
+    finds: set[str]
+    sorts: frozenset[str] = frozenset()
+    may: frozenset[str] = frozenset()
+
+
+def _claim(ready: str) -> Call:
+    # What is due or lost is little and is sorted; so is the choice among the three. What is ready may be everything.
+    return Call(_CLAIM, {ready, "heads_due(wake_at)", "heads_leased()"}, frozenset({"due", "lost", ""}))
+
+
+HOT: Final = {
+    "append_head": Call(_APPEND, {"job_heads(job_id)"}),
+    "append_move": Call(
+        _APPEND
+        | {"failed": 0, "status": "completed", "wait_reason": None, "wake_at": None, "requeues": 0}
+        | {"ready_at": None},
+        {"job_heads(job_id)"},
+    ),
+    "renew_lease": Call(_APPEND | {"ttl_us": 30_000_000}, {"job_heads(job_id)"}),
+    "heads_of_token": Call({"token": crowd.token(7), "worker": "worker"}, {"heads_leased(lease_token)"}),
+    "choose_by_priority": _claim("heads_by_priority()"),
+    "choose_by_age": _claim("heads_by_age(ready_at)"),
+    "read_events": Call(
+        {"job_id": _JOB, "after": 1, "limit": 100},
+        {"events(job_id, seq)", "job_heads(job_id)", "blobs(namespace, digest)"},
+    ),
+    "claimable_batches": Call(_SESSION, {"batches_queued(namespace, session_id)"}),
+    "load_path": Call(
+        _SESSION | {"leaf_node_id": "node-01999"},
+        {"session_nodes(namespace, session_id, node_id)", "blobs(namespace, digest)"},
+    ),
+    "call_by_key": Call({"idempotency_key": "idempotency-7"}, {"tool_calls(idempotency_key)"}),
+    "list_jobs": Call(
+        _FILTERS | {"before": crowd.job_id(3_000), "limit": 101},
+        {"jobs(job_id)", "job_heads(job_id)"},
+        may=frozenset({"jobs()"}),  # one step along it, to the last id
+    ),
+}
+
+HOT_ON_POSTGRES: Final = HOT | {
+    # A walk that leaves out what is not ready yet, which SQLite reads and drops.
+    "choose_by_priority": _claim("heads_by_priority(ready_at)"),
+    "append_batch": Call(_BATCH, {"job_heads(job_id)", "timers(job_id)"}, frozenset({"locked"})),
+    "renew_batch_of_leases": Call(
+        _HOLDS | {"ttl_us": 30_000_000}, {"job_heads(job_id)"}, frozenset({"locked"})
+    ),
+}
+
+POINTS: Final = (
+    "append_head",
+    "append_move",
+    "append_batch",
+    "renew_lease",
+    "renew_batch_of_leases",
+    "heads_of_token",
+    "read_events",
+    "call_by_key",
+)
+"""Those that must be right from the first row on. A claim sorts until Postgres knows that there is much to sort."""
