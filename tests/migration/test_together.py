@@ -30,7 +30,7 @@ from tests.races.processes import Child
 
 @pytest.mark.parametrize("ground", BOTH, indirect=True)
 @pytest.mark.parametrize("begun", [0, 3], ids=["new", "old"])
-@pytest.mark.parametrize("rounds", [3, pytest.param(100, marks=pytest.mark.chaos)])
+@pytest.mark.parametrize("rounds", [3, pytest.param(30, marks=pytest.mark.chaos)])
 async def test_processes_that_migrate_together_all_succeed(
     ground: Ground, stages: list[Seen], kennel: Child, begun: int, rounds: int
 ) -> None:

@@ -166,6 +166,12 @@ def claim_id(head_batch_id: str, fence: int) -> str:
     return f"{head_batch_id}.{fence}"
 
 
+def check_claimer(owner: str, token: str) -> None:
+    """Who claims, and by what it is recognised, are names; or an error that says what to change."""
+    check_name(owner, "owner")
+    check_name(token, "claim token")
+
+
 def check_draft(draft: BatchDraft) -> BatchDraft:
     """The draft, or an error that says what to change."""
     check_name(draft.session_id, "session id")

@@ -22,6 +22,7 @@ from holdfast.model.inbox import (
     Delivery,
     Item,
     SlotPolicy,
+    check_claimer,
     check_draft,
     claim_id,
 )
@@ -75,6 +76,7 @@ class MemoryInbox:
         token: str,
         namespace: str = DEFAULT_NAMESPACE,
     ) -> Claim | None:
+        check_claimer(owner, token)
         with self._state.transaction() as work:
             held = _held_by(work, namespace, session_id, token)
             if held:  # the reply to the same question was lost
@@ -93,6 +95,7 @@ class MemoryInbox:
         token: str,
         namespace: str = DEFAULT_NAMESPACE,
     ) -> Claim | None:
+        check_claimer(owner, token)
         wanted = sorted(set(batch_ids))
         with self._state.transaction() as work:
             held = _held_by(work, namespace, session_id, token)

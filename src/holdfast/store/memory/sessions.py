@@ -74,12 +74,13 @@ class MemorySessions:
         self, meta: SessionMeta, *, handle: str | None = None, namespace: str = DEFAULT_NAMESPACE
     ) -> None:
         check_name(meta.session_id, "session id")
+        stored = packed(meta, "relation")
         with self._state.transaction() as work:
             work.need_namespace(namespace)
             _check_binding(work, namespace, handle, meta.session_id)
             _bind(work, namespace, handle, meta.session_id)
             session = work.tables.sessions.get((namespace, meta.session_id), SessionRow())
-            kept = dataclasses.replace(session, meta=packed(meta, "relation"))
+            kept = dataclasses.replace(session, meta=stored)
             work.tables.sessions[namespace, meta.session_id] = kept
 
     async def meta(self, session_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> SessionMeta | None:

@@ -34,7 +34,9 @@ T = TypeVar("T")
 
 COLLISIONS_MAX: Final = 10
 PAUSES_S: Final = (0.0, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
-_AT_WORK: Final = "SELECT 1 FROM pg_stat_activity WHERE pid = $1 AND state = 'active' AND pid <> pg_backend_pid()"
+_AT_WORK: Final = (
+    "SELECT 1 FROM pg_stat_activity WHERE pid = $1 AND state = 'active' AND pid <> pg_backend_pid()"
+)
 
 
 class PostgresExecutor:

@@ -86,6 +86,8 @@ class SqlInbox:
         token: str,
         namespace: str = DEFAULT_NAMESPACE,
     ) -> Claim | None:
+        inbox.check_claimer(owner, token)
+
         async def work(tx: Transaction) -> Claim | None:
             candidates = await _claimable(tx, session_id, namespace)
             taken = inbox.takeable(candidates, boundary, max_batches)
@@ -104,6 +106,7 @@ class SqlInbox:
         token: str,
         namespace: str = DEFAULT_NAMESPACE,
     ) -> Claim | None:
+        inbox.check_claimer(owner, token)
         wanted = set(batch_ids)
 
         async def work(tx: Transaction) -> Claim | None:

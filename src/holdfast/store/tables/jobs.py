@@ -43,7 +43,7 @@ class SqlJobs:
             return [await submit_in(tx, draft) for draft in named]
 
         answers = await self._executor.write(work)
-        # An id that was made for this call is nobody else's: a job found under it was made by a try whose reply was lost.
+        # An id made for this call is nobody else's: a job found under it was made by a try whose reply was lost.
         ours = [draft.job_id is None for draft in drafts]
         return [
             Submitted(answer.job_id, created=answer.created or (own and answer.job_id == draft.job_id))
