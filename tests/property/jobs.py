@@ -6,7 +6,7 @@ ever sent. So it writes with fences, heads and tokens that are right, and with a
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from hypothesis import strategies as st
@@ -90,12 +90,26 @@ class JobRules(World):
 
     # ── jobs ──────────────────────────────────────────────────────────────────────────────────────
 
-    @initialize(drafts=st.lists(DRAFTS, min_size=1, max_size=3), claimed=st.booleans())
-    def begin(self, drafts: list[JobDraft], claimed: bool) -> None:
-        """Most rules need jobs, and many need a hold."""
-        self.submit(msgspec.structs.replace(drafts[0], namespace=DEFAULT_NAMESPACE, priority=5))
-        for draft in drafts[1:]:
-            self.submit(draft)
+    @initialize(
+        inputs=st.lists(
+            st.tuples(BODIES, INSTANTS, st.sampled_from([None, "j3", "j2", "j1"])), min_size=1, max_size=4
+        ),
+        session=st.sampled_from([None, SESSIONS[0]]),
+        claimed=st.booleans(),
+    )
+    def begin(self, inputs: list[tuple[Any, int, str | None]], session: str | None, claimed: bool) -> None:
+        """Most rules need jobs, some need them to stand in line, and many need a hold."""
+        for body, ready_at, job_id in inputs:
+            self.submit(
+                JobDraft(
+                    kind=KINDS[0],
+                    input=body,
+                    queue=QUEUES[0],
+                    session_id=session,
+                    ready_at=ready_at,
+                    job_id=job_id,
+                )
+            )
         if claimed:
             self.claim_all(WORKERS[0])
 
@@ -207,13 +221,20 @@ class JobRules(World):
         self.append(data, None)
 
     @precondition(lambda self: self.holders)
-    @rule(data=st.data(), move=WAITS)
-    def append_and_wait(self, data: st.DataObject, move: Move) -> None:
+    @rule(data=st.data(), move=WAITS, then=st.sampled_from(["sleep", "send"]))
+    def append_and_wait(self, data: st.DataObject, move: Move, then: str) -> None:
+        self.append(data, move)
+        if then == "send":
+            self.send(data)
+
+    @precondition(lambda self: self.holders)
+    @rule(data=st.data(), move=RELEASES | ODD_MOVES)
+    def append_and_leave(self, data: st.DataObject, move: Move) -> None:
         self.append(data, move)
 
     @precondition(lambda self: self.holders)
-    @rule(data=st.data(), move=RELEASES | ENDS | ODD_MOVES)
-    def append_and_leave(self, data: st.DataObject, move: Move) -> None:
+    @rule(data=st.data(), move=ENDS)
+    def append_and_end(self, data: st.DataObject, move: Move) -> None:
         self.append(data, move)
 
     @precondition(lambda self: self.holders)

@@ -160,11 +160,15 @@ class PostgresExecutor:
         self._wakeups.spread(topics)
 
     async def close(self) -> None:
-        """Every connection is closed; what was acknowledged is durable."""
+        """Every connection is closed, after a patient while also under whoever still uses one."""
         if self._closed:
             return
         self._closed = True
-        await self.pool.close()
+        try:
+            async with asyncio.timeout(self._patience_s):
+                await self.pool.close()
+        except TimeoutError:
+            self.pool.terminate()
 
 
 _Run = Callable[["_Attempt"], Awaitable[T]]

@@ -22,6 +22,8 @@ from holdfast.store.tables.store import SqlStore, write_first_rows
 OLDEST_SERVER: Final = 150_000
 CONNECTIONS_MAX: Final = 10
 CONNECT_S: Final = 10.0
+COMMAND_S: Final = 35.0
+"""Longer than any statement may take on the server: who has heard nothing by then talks to nobody."""
 
 _SESSION: Final = {
     "application_name": "holdfast",
@@ -65,6 +67,7 @@ async def open_postgres(
             max_size=CONNECTIONS_MAX,
             server_settings=session,
             timeout=CONNECT_S,
+            command_timeout=COMMAND_S,
             statement_cache_size=512,
             reset=_no_reset,
         )

@@ -19,6 +19,7 @@ from holdfast.store.hints import HintBoard
 
 SOCKET_PATH_MAX: Final = 100
 DATAGRAM_BYTES: Final = 8192
+BIND_TRIES: Final = 100
 
 
 class FileWakeups:
@@ -38,14 +39,18 @@ class FileWakeups:
             listening = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         except OSError:
             return None
-        try:
-            self._folder.mkdir(mode=0o700, exist_ok=True)
-            listening.setblocking(False)
-            listening.bind(str(self._own))
-        except OSError:
-            listening.close()
-            return None
-        return listening
+        listening.setblocking(False)
+        for _ in range(BIND_TRIES):
+            try:
+                self._folder.mkdir(mode=0o700, exist_ok=True)
+                listening.bind(str(self._own))
+            except (FileNotFoundError, FileExistsError):
+                continue  # whoever was the last to leave has just taken the folder away
+            except OSError:
+                break
+            return listening
+        listening.close()
+        return None
 
     async def wait(self, topics: frozenset[str], timeout_s: float) -> frozenset[str]:
         self._listen_on(asyncio.get_running_loop())

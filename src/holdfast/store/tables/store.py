@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable
 
 from holdfast.model.ids import IdSource
@@ -55,6 +56,7 @@ class SqlStore:
         self.wakeups = wakeups
         self._details = details
         self._close = close
+        self._process = os.getpid()
 
     async def info(self) -> StoreInfo:
         async def work(tx: Transaction) -> tuple[str, int]:
@@ -73,7 +75,9 @@ class SqlStore:
         )
 
     async def close(self) -> None:
-        await self._close()
+        # In a forked child the connections and sockets are its parent's: closing them would say goodbye in its name.
+        if os.getpid() == self._process:
+            await self._close()
 
 
 async def write_first_rows(executor: Executor, ids: IdSource) -> None:
