@@ -113,29 +113,30 @@ class JobRules(World):
         if claimed:
             self.claim_all(WORKERS[0])
 
-    @rule(draft=DRAFTS)
+    @rule(
+        data=st.data(), draft=DRAFTS, how=st.sampled_from(["new", "new", "again", "changed", "child", "many"])
+    )
+    def submit_somehow(self, data: st.DataObject, draft: JobDraft, how: str) -> None:
+        """A request: new, sent again, sent again with other content, as a child, or with others."""
+        match how:
+            case "new":
+                self.submit(draft)
+            case "again":
+                self.submit(data.draw(newest(self.drafts)))
+            case "changed":
+                self.submit(msgspec.structs.replace(data.draw(newest(self.drafts)), input="changed"))
+            case "child":
+                self.submit(msgspec.structs.replace(draft, parent_job_id=data.draw(self.any_job())))
+            case "many":
+                drafts = [draft, *data.draw(st.lists(DRAFTS, max_size=2))]
+                named = [msgspec.structs.replace(d, job_id=d.job_id or self.fresh("j")) for d in drafts]
+                for submitted in self.told("jobs.submit_many", named) or []:
+                    self.know(submitted.job_id)
+
     def submit(self, draft: JobDraft) -> None:
         self.drafts.append(draft)
         submitted = self.told("jobs.submit", draft)
         if submitted is not None:
-            self.know(submitted.job_id)
-
-    @precondition(lambda self: self.drafts)
-    @rule(data=st.data())
-    def submit_again(self, data: st.DataObject) -> None:
-        """The same request, or almost."""
-        draft = data.draw(newest(self.drafts))
-        match data.draw(st.sampled_from(["same", "changed", "child"])):
-            case "changed":
-                draft = msgspec.structs.replace(draft, input="changed")
-            case "child":
-                draft = msgspec.structs.replace(draft, job_id=None, parent_job_id=data.draw(self.any_job()))
-        self.submit(draft)
-
-    @rule(drafts=st.lists(DRAFTS, min_size=1, max_size=3))
-    def submit_many(self, drafts: list[JobDraft]) -> None:
-        named = [msgspec.structs.replace(draft, job_id=draft.job_id or self.fresh("j")) for draft in drafts]
-        for submitted in self.told("jobs.submit_many", named) or []:
             self.know(submitted.job_id)
 
     @rule(data=st.data(), which=FILTERS, limit=st.sampled_from([0, 1, 2, 100]))
@@ -188,7 +189,6 @@ class JobRules(World):
         )
         self.claimed(ask)
 
-    @rule(worker=st.sampled_from(WORKERS))
     def claim_all(self, worker: str) -> None:
         self.claimed(ClaimAsk(worker=worker, token=self.fresh("token"), queues=QUEUES, limit=100))
 
@@ -200,60 +200,51 @@ class JobRules(World):
             if grant.takeover:
                 self.trio.seen["takeover"] += 1
 
-    @precondition(lambda self: self.holders)
-    @rule(data=st.data(), ttl_us=TTLS)
-    def renew(self, data: st.DataObject, ttl_us: int) -> None:
+    @rule(
+        data=st.data(),
+        worker=st.sampled_from(WORKERS),
+        ttl_us=TTLS,
+        dead=st.sampled_from([False, False, True]),
+    )
+    def renew_or_die(self, data: st.DataObject, worker: str, ttl_us: int, dead: bool) -> None:
+        if dead or not self.holders:
+            self.touched_jobs.update(self.jobs)
+            self.ask("leases.expire", worker)
+            return
         chosen = data.draw(st.lists(newest(self.holders), min_size=1, max_size=3))
         held = [Held(h.job_id, h.fence, h.lease_token) for h in chosen]
         self.touched_jobs.update(lease.job_id for lease in held)
         self.ask("leases.renew", held, ttl_us)
 
-    @rule(worker=st.sampled_from(WORKERS))
-    def worker_is_proven_dead(self, worker: str) -> None:
-        self.touched_jobs.update(self.jobs)
-        self.ask("leases.expire", worker)
-
     # ── appends ───────────────────────────────────────────────────────────────────────────────────
 
-    @precondition(lambda self: self.holders)
-    @rule(data=st.data())
-    def append_events(self, data: st.DataObject) -> None:
-        self.append(data, None)
+    @rule(data=st.data(), move=st.none() | MOVES)
+    def append(self, data: st.DataObject, move: Move | None) -> None:
+        self.write(data, move)
 
-    @precondition(lambda self: self.holders)
-    @rule(data=st.data(), move=WAITS, then=st.sampled_from(["sleep", "send"]))
-    def append_and_wait(self, data: st.DataObject, move: Move, then: str) -> None:
-        self.append(data, move)
-        if then == "send":
-            self.send(data)
-
-    @precondition(lambda self: self.holders)
-    @rule(data=st.data(), move=RELEASES | ODD_MOVES)
-    def append_and_leave(self, data: st.DataObject, move: Move) -> None:
-        self.append(data, move)
-
-    @precondition(lambda self: self.holders)
-    @rule(data=st.data(), move=ENDS)
-    def append_and_end(self, data: st.DataObject, move: Move) -> None:
-        self.append(data, move)
-
-    @precondition(lambda self: self.holders)
     @rule(data=st.data(), move=st.none() | MOVES)
     def append_with_extras(self, data: st.DataObject, move: Move | None) -> None:
-        self.append(data, move, with_extras=True)
+        self.write(data, move, with_extras=True)
 
-    def append(self, data: st.DataObject, move: Move | None, *, with_extras: bool = False) -> None:
+    @rule(data=st.data(), move=WAITS)
+    def append_and_send(self, data: st.DataObject, move: Move) -> None:
+        """A job goes to sleep, and somebody writes to one that sleeps."""
+        self.write(data, move)
+        self.send(data)
+
+    def write(self, data: st.DataObject, move: Move | None, *, with_extras: bool = False) -> None:
         """The append is sent. Sometimes its reply is lost, and the holder goes on without having seen its effect."""
         if not any(map(self.holds, self.holders)):
             self.claim_all(WORKERS[1])
+        if not self.holders:
+            return
         place = data.draw(self.any_holder())
         holder = self.forged(data, self.holders[place])
         append = self.built(data, holder, move, self.extras(data, holder) if with_extras else NOTHING)
         self.appends.append(append)
         answer = self.ask("journal.append", append)
         self.noticed(append)
-        reply_is_lost = data.draw(st.sampled_from([False, False, False, True]))
-        if isinstance(answer, Head) and not reply_is_lost:
+        if isinstance(answer, Head) and data.draw(st.integers(0, 7)) < 7:
             self.holders[place] = after(holder, append)
 
     @precondition(lambda self: self.appends)

@@ -137,19 +137,25 @@ class SessionRules(World):
         for draft in drafts:
             self.enqueue(draft, DEFAULT_NAMESPACE)
 
-    @rule(draft=DRAFTS, namespace=NAMESPACES)
+    @rule(
+        data=st.data(),
+        draft=DRAFTS,
+        namespace=NAMESPACES,
+        how=st.sampled_from(["new", "new", "again", "changed"]),
+    )
+    def enqueue_somehow(self, data: st.DataObject, draft: BatchDraft, namespace: str, how: str) -> None:
+        """A batch: new, sent again, or sent again with other content."""
+        if how != "new":
+            draft = data.draw(newest(self.batches))
+        if how == "changed":
+            draft = msgspec.structs.replace(draft, items=(ItemDraft("turn_input", "changed"),))
+        self.enqueue(draft, namespace)
+
     def enqueue(self, draft: BatchDraft, namespace: str) -> None:
         self.batches.append(draft)
         self.places.append((namespace, draft.session_id))
         self.touched_queues.add((namespace, draft.session_id))
         self.ask("inbox.enqueue", draft, namespace=namespace)
-
-    @precondition(lambda self: self.batches)
-    @rule(data=st.data(), namespace=NAMESPACES, changed=st.booleans())
-    def enqueue_again(self, data: st.DataObject, namespace: str, changed: bool) -> None:
-        draft = data.draw(newest(self.batches))
-        other = (ItemDraft("turn_input", "changed"),)
-        self.enqueue(msgspec.structs.replace(draft, items=other) if changed else draft, namespace)
 
     @rule(
         data=st.data(),
@@ -197,28 +203,29 @@ class SessionRules(World):
             self.touched_queues.add((namespace, session))
 
     @precondition(lambda self: self.claims)
-    @rule(data=st.data(), ttl_us=TTLS)
-    def renew_claim(self, data: st.DataObject, ttl_us: int) -> None:
+    @rule(data=st.data(), ttl_us=TTLS, forged=st.sampled_from([False] * 9 + [True]))
+    def renew_claim(self, data: st.DataObject, ttl_us: int, forged: bool) -> None:
         namespace, claim = data.draw(newest(self.claims))
-        if data.draw(st.integers(0, 9)) == 9:
+        if forged:
             claim = msgspec.structs.replace(claim, token="another")
         renewed = self.told("inbox.renew", claim, ttl_us, namespace=namespace)
         if renewed is not None:
             self.claims.append((namespace, renewed))
 
-    @precondition(lambda self: self.claims)
-    @rule(data=st.data())
-    def abandon_claim(self, data: st.DataObject) -> None:
-        namespace, claim = data.draw(newest(self.claims))
-        self.ask("inbox.abandon", claim, namespace=namespace)
-        self.ask("inbox.list_pending", claim.session_id, namespace=namespace)
-
-    @rule(data=st.data())
-    def cancel_batch(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), what=st.sampled_from(["claim", "batch"]))
+    def give_up(self, data: st.DataObject, what: str) -> None:
+        """A claim is abandoned, or a batch is cancelled."""
         namespace, session = data.draw(self.any_place())
-        queued = [batch.batch_id for batch in self.queue(namespace, session)]
-        self.ask("inbox.cancel", session, data.draw(st.sampled_from([*queued, "b1"])), namespace=namespace)
-        self.touched_queues.add((namespace, session))
+        if what == "claim" and self.claims:
+            namespace, claim = data.draw(newest(self.claims))
+            self.ask("inbox.abandon", claim, namespace=namespace)
+            self.ask("inbox.list_pending", claim.session_id, namespace=namespace)
+        else:
+            queued = [batch.batch_id for batch in self.queue(namespace, session)]
+            self.ask(
+                "inbox.cancel", session, data.draw(st.sampled_from([*queued, "b1"])), namespace=namespace
+            )
+            self.touched_queues.add((namespace, session))
 
     def inbox_token(self, data: st.DataObject) -> str:
         old = [claim.token for _, claim in self.claims[:-3:-1]]
@@ -291,26 +298,27 @@ class SessionRules(World):
 
     # ── what is in a session ──────────────────────────────────────────────────────────────────────
 
-    @rule(data=st.data(), nodes=st.lists(st.sampled_from([*NODES, "n9"]), max_size=3), vacuum=st.booleans())
-    def hide_nodes(self, data: st.DataObject, nodes: list[str], vacuum: bool) -> None:
-        namespace, session = data.draw(self.any_place())
-        self.ask("sessions.tombstone", session, nodes, namespace=namespace)
-        if vacuum:
-            self.ask("sessions.vacuum", session, namespace=namespace)
-        self.touched_sessions.add((namespace, session))
-
     @rule(
-        namespace=NAMESPACES,
-        session=st.sampled_from([*SESSIONS * 4, ""]),
-        handle=st.sampled_from([None, *HANDLES]),
-        name=st.sampled_from(["one", "two"]),
+        data=st.data(),
+        what=st.sampled_from(["tombstone", "vacuum", "meta"]),
+        nodes=st.lists(st.sampled_from([*NODES, "n9"]), max_size=3),
         relation=INPUTS,
+        handle=st.sampled_from([None, *HANDLES]),
     )
-    def save_meta(
-        self, namespace: str, session: str, handle: str | None, name: str, relation: object
+    def change_session(
+        self, data: st.DataObject, what: str, nodes: list[str], relation: object, handle: str | None
     ) -> None:
-        meta = SessionMeta(session_id=session, name=name, relation=relation)
-        self.ask("sessions.save_meta", meta, handle=handle, namespace=namespace)
+        namespace, session = data.draw(self.any_place())
+        match what:
+            case "tombstone":
+                self.ask("sessions.tombstone", session, nodes, namespace=namespace)
+            case "vacuum":
+                self.ask("sessions.vacuum", session, namespace=namespace)
+            case "meta":
+                session = data.draw(st.sampled_from([session] * 9 + [""]))
+                meta = SessionMeta(session_id=session, relation=relation)
+                self.ask("sessions.save_meta", meta, handle=handle, namespace=namespace)
+        self.touched_sessions.add((namespace, session))
 
     @rule(data=st.data())
     def read_session(self, data: st.DataObject) -> None:
