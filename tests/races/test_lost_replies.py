@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import itertools
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ from holdfast.testing.servers import PostgresServer
 from tests.races.operations import COMMIT, OPERATIONS, Operation, submit
 from tests.races.stores import PATIENCE_S, Place, fresh, opened, until
 
-pytestmark = [pytest.mark.store("postgres"), pytest.mark.xdist_group("durable-postgres")]
+pytestmark = [pytest.mark.store("postgres"), pytest.mark.xdist_group("cut-postgres")]
 
 SHORT_S = 0.5
 
@@ -146,15 +145,16 @@ async def test_a_lost_commit_is_recognised(wire: Wire) -> None:
     for operation in OPERATIONS:
         with named(operation):
             before = wire.landed_unheard
-            for after, torn in itertools.product((0, 1), (False, True)):
-                assert await wire.attempt(operation, Cut(Side.SERVER, after, torn=torn), at_commit=True)
             for torn in (False, True):
+                assert await wire.attempt(operation, Cut(Side.SERVER, int(torn), torn=torn), at_commit=True)
                 assert await wire.attempt(operation, Cut(Side.CLIENT, torn=torn), at_commit=True)
-            assert wire.landed_unheard - before == 4, "the answer to a commit was lost four times"
+            assert wire.landed_unheard - before == 2, (
+                "the answer to a commit was lost twice, the request never"
+            )
     print(f"{wire.cuts} cuts, {wire.landed_unheard} retries of a committed write")
 
 
-@pytest.mark.parametrize("count", [4, pytest.param(80, marks=[pytest.mark.chaos, pytest.mark.timeout(1800)])])
+@pytest.mark.parametrize("count", [3, pytest.param(80, marks=[pytest.mark.chaos, pytest.mark.timeout(1800)])])
 async def test_a_cut_anywhere_is_survived(wire: Wire, count: int) -> None:
     """Goal: there is no bad moment to lose the connection. Method: cut at places all along the conversation, on both
     sides, whole and torn by turns."""
@@ -170,10 +170,10 @@ async def test_a_cut_anywhere_is_survived(wire: Wire, count: int) -> None:
 
 async def test_two_cuts_in_a_row_are_survived(wire: Wire) -> None:
     """Goal: a retry may be cut too. Method: lose the answer to a commit, then let the second try come to grief while it
-    connects, asks, or commits."""
+    connects, or while it asks."""
     for operation in OPERATIONS:
         with named(operation):
-            for second in (Cut(Side.SERVER, 3), Cut(Side.CLIENT, 7), Cut(Side.SERVER, 40)):
+            for second in (Cut(Side.SERVER, 3), Cut(Side.CLIENT, 20)):
                 assert await wire.attempt(operation, Cut(Side.SERVER), second, at_commit=True)
     print(f"{wire.cuts} cuts, {wire.landed_unheard} retries of a committed write")
 

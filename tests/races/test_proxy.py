@@ -12,7 +12,7 @@ import pytest
 from holdfast.testing.proxy import Cut, Messages, Proxy, Side
 from holdfast.testing.servers import PostgresServer
 
-pytestmark = pytest.mark.xdist_group("durable-postgres")
+pytestmark = pytest.mark.xdist_group("cut-postgres")
 
 LOST = (asyncpg.PostgresConnectionError, asyncpg.InterfaceError, OSError)
 

@@ -82,7 +82,7 @@ def _accepted(outcome: object) -> Head:
 
 @pytest.mark.parametrize(
     "restarts, kills, terminations",
-    [(3, 5, 4), pytest.param(40, 60, 100, marks=[pytest.mark.chaos, pytest.mark.timeout(1800)])],
+    [(3, 5, 3), pytest.param(40, 60, 100, marks=[pytest.mark.chaos, pytest.mark.timeout(1800)])],
 )
 async def test_what_was_acknowledged_is_there(
     durable_postgres_server: PostgresServer,

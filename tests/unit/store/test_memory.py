@@ -319,7 +319,9 @@ async def test_appends_that_do_not_fit_say_why(store: Store) -> None:
     with pytest.raises(Broken):
         await store.journal.append(append_of(holder, [e.StepFinished("t", "")], at=1))
     with pytest.raises(NotFound):
-        await store.journal.append(append_of(msgspec.structs.replace(holder, job_id="b"), [], at=1))
+        await store.journal.append(
+            append_of(msgspec.structs.replace(holder, job_id="b"), [e.JobReleased()], at=1)
+        )
 
 
 async def test_a_refused_extra_refuses_the_whole_append(store: Store) -> None:
@@ -614,7 +616,7 @@ async def test_blobs_are_found_by_content(store: Store) -> None:
     assert await store.blobs.get(digest) == b"bytes"
     assert not await store.blobs.has(digest, namespace="other")
     with pytest.raises(NotFound):
-        await store.blobs.get("00")
+        await store.blobs.get("00" * 32)
     with pytest.raises(TooLarge):
         await store.blobs.put(bytes(BLOB_BYTES_MAX + 1))
 
