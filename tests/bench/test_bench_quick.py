@@ -32,7 +32,7 @@ def test_the_quick_form_writes_a_well_formed_report(tmp_path: Path) -> None:
         assert isinstance(each["met"], bool)
         assert ("NOT MET" in result.output) or each["met"]
     compared = [row for row in report["rows"] if row["ratio"] is not None]
-    assert {row["contest"] for row in compared} == {"single", "group of 32"}
+    assert {row["contest"] for row in compared} == {"single", "group of 32", "group of 32 tasks"}
     for row in report["rows"]:
         assert 0 < row["low"] <= row["value"] <= row["high"]
     assert all(row["against"] in {other["contestant"] for other in report["rows"]} for row in compared)

@@ -35,6 +35,7 @@ from tests.property.world import (
     SESSIONS,
     World,
     newest,
+    weighted,
 )
 
 KINDS: Final = ("k1", "k2")
@@ -61,8 +62,8 @@ DRAFTS: Final = st.builds(
 FILTERS: Final = st.builds(
     JobFilter,
     namespace=st.sampled_from([None, None, DEFAULT_NAMESPACE, OTHER]),
-    status=st.none() | st.none() | st.sampled_from(Status),
-    wait_reason=st.none() | st.none() | st.sampled_from(WaitReason),
+    status=st.sampled_from([None] * 6 + [*Status]),
+    wait_reason=st.sampled_from([None] * 10 + [*WaitReason]),
     kind=st.sampled_from([None, None, *KINDS]),
     session_id=st.sampled_from([None, None, *SESSIONS]),
     parent_job_id=st.sampled_from([None, None, None, "j1"]),
@@ -76,7 +77,7 @@ ODD_MOVES: Final = st.builds(
     Move, status=st.sampled_from(Status), reason=st.none() | REASONS, wake_at=st.none() | INSTANTS
 )
 """Mostly moves that no job can make: running on, waiting for nothing, over and due."""
-MOVES: Final = WAITS | RELEASES | ENDS | WAITS | RELEASES | ODD_MOVES
+MOVES: Final = weighted((3, WAITS), (2, RELEASES), (2, ENDS), (1, ODD_MOVES))
 
 
 class JobRules(World):
@@ -183,7 +184,7 @@ class JobRules(World):
         ttl_us: int,
         by_age: bool,
     ) -> None:
-        token = data.draw(st.sampled_from([self.fresh("token")] * 9 + self.tokens[:-7:-1] + [ODD_NAME, ""]))
+        token = data.draw(st.sampled_from([self.fresh("token")] * 18 + self.tokens[:-9:-1] + [ODD_NAME, ""]))
         ask = ClaimAsk(
             worker=worker, token=token, queues=queues, kinds=kinds, limit=limit, ttl_us=ttl_us, by_age=by_age
         )

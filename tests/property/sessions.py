@@ -49,6 +49,7 @@ from tests.property.world import (
     SESSIONS,
     World,
     newest,
+    weighted,
 )
 
 NODES: Final = ("n1", "n2", "n3", "n4")
@@ -60,16 +61,17 @@ STATES: Final = st.sampled_from([None, None, "small", "large"]).map(
     lambda size: None if size is None else BLOBS[size]
 )
 
+ITEMS: Final = st.lists(st.builds(ItemDraft, st.just("turn_input"), INPUTS), min_size=1, max_size=2)
 DRAFTS: Final = st.builds(
     BatchDraft,
     session_id=st.sampled_from(SESSIONS),
-    items=st.lists(st.builds(ItemDraft, st.just("turn_input"), INPUTS), max_size=2).map(tuple),
+    items=weighted((19, ITEMS.map(tuple)), (1, st.just(()))),
     delivery=st.sampled_from([*Delivery, Delivery.EARLIEST_SAFE_BOUNDARY]),
     slot=st.sampled_from([*SlotPolicy, SlotPolicy.JOIN]),
     merge_key=st.sampled_from([NEVER, NEVER, BY_PAYLOAD, group("a"), group("b")]),
-    source_key=st.sampled_from([None] * 9 + ["x1", "x2"] * 3 + [ODD_NAME]),
+    source_key=st.sampled_from([None] * 18 + ["x1", "x2"] * 6 + [ODD_NAME]),
     available_at=INSTANTS,
-    batch_id=st.sampled_from([None] * 9 + ["b1", "b2"] * 3 + ["", ODD_NAME]),
+    batch_id=st.sampled_from([None] * 18 + ["b1", "b2"] * 6 + ["", ODD_NAME]),
     job_id=st.sampled_from([None, "j1"]),
 )
 
@@ -165,6 +167,9 @@ class SessionRules(World):
     )
     def claim_inputs(self, data: st.DataObject, boundary: Boundary, ttl_us: int, max_batches: int) -> None:
         namespace, session = data.draw(self.any_place())
+        if not self.queue(namespace, session):
+            draft = data.draw(DRAFTS)
+            self.enqueue(msgspec.structs.replace(draft, session_id=session, available_at=0), namespace)
         token = self.inbox_token(data)
         claim = self.told(
             "inbox.claim",
@@ -229,7 +234,7 @@ class SessionRules(World):
 
     def inbox_token(self, data: st.DataObject) -> str:
         old = [claim.token for _, claim in self.claims[:-3:-1]]
-        return data.draw(st.sampled_from([self.fresh("claim")] * 9 + old * 3 + [ODD_NAME, ""]))
+        return data.draw(st.sampled_from([self.fresh("claim")] * 18 + old * 6 + [ODD_NAME, ""]))
 
     def any_place(self) -> st.SearchStrategy[tuple[str, str]]:
         """A namespace and a session, mostly one where something happened."""
@@ -249,7 +254,7 @@ class SessionRules(World):
         commit = msgspec.structs.replace(
             commit,
             expected_revision=data.draw(st.sampled_from([None, None, revision, revision, revision + 1, 0])),
-            completes=data.draw(st.just(()) | st.just(()) | completions),
+            completes=data.draw(weighted((2, st.just(())), (1, completions))),
         )
         turn_id = data.draw(st.sampled_from([None, None, "turn1", "turn2", self.fresh("turn")]))
         self.committed(data, namespace, commit if turn_id is None else stamped(commit, turn_id))

@@ -261,6 +261,23 @@ async def test_the_writer_thread_holds_its_turn_to_the_end(
         assert not any(outside)
 
 
+async def test_who_has_an_answer_holds_nobody_up(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a process that is frozen right after its write was answered does not hold the turn. Method: leaving the
+    turnstile waits for the answer, in vain."""
+    async with opened(place) as store:
+        turnstile, answered = sqlite_of(store).turnstile, threading.Event()
+        leave, early = turnstile.leave, list[bool]()
+
+        def leaving() -> None:
+            early.append(answered.wait(SHORT_S))
+            leave()
+
+        monkeypatch.setattr(turnstile, "leave", leaving)
+        await asyncio.gather(*(store.jobs.submit(DRAFT) for _ in range(2)))
+        answered.set()
+        assert early == [False]
+
+
 async def test_a_caller_whose_loop_is_gone(place: Place, turnstiles: list[Turnstile]) -> None:
     """Goal: a thread that went away while its write waited harms nobody. Method: a loop of its own asks and is closed
     before the turn comes; afterwards the store still writes for others."""

@@ -150,9 +150,10 @@ class SqliteExecutor:
             try:
                 if self.turnstile.try_enter():
                     try:
-                        self._turn(loop)
+                        batch = self._turn()
                     finally:
                         self.turnstile.leave()
+                    self._tell(batch, loop)
                     return
             finally:
                 self._writing.release()
@@ -195,12 +196,13 @@ class SqliteExecutor:
             with self._writing:
                 self.turnstile.enter()
                 try:
-                    self._turn(None)
+                    batch = self._turn()
                 finally:
                     self.turnstile.leave()
+            self._tell(batch, None)
 
-    def _turn(self, here: asyncio.AbstractEventLoop | None) -> None:
-        """Everything that was waiting is durable and answered. Call it with the turnstile entered, on this loop."""
+    def _turn(self) -> list[Unit[Any]]:
+        """Everything that was waiting is durable. Call it with the turnstile entered."""
         with self._queued:
             batch = [self._queue.popleft() for _ in range(min(len(self._queue), BATCH_MAX))]
             batch = [unit for unit in batch if not unit.future.cancelled()]
@@ -213,6 +215,11 @@ class SqliteExecutor:
         if left:
             with self._queued:
                 self._queued.notify()
+        return batch
+
+    def _tell(self, batch: Sequence[Unit[Any]], here: asyncio.AbstractEventLoop | None) -> None:
+        """Everybody has an answer. Called on this loop, after the turn: a process that is stopped by what it hears
+        keeps nobody waiting."""
         for unit in batch:
             if unit.loop is here:
                 unit.answer()
