@@ -7,6 +7,7 @@ ground.seen()      what is really there, asked of the database and of nobody els
 
 from __future__ import annotations
 
+import functools
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ import asyncpg
 
 from holdfast.model.ids import RandomIds
 from holdfast.store.clock import Clock, SystemClock
+from holdfast.store.postgres.connections import Connections
 from holdfast.store.postgres.open import open_postgres
 from holdfast.store.postgres.schema import LOCK, PostgresSchema
 from holdfast.store.sql.dialect import POSTGRES, SQLITE, Dialect, render
@@ -137,10 +139,10 @@ class PostgresGround:
 
     @asynccontextmanager
     async def schema(self, clock: Clock = CLOCK, vfs: str | None = None) -> AsyncIterator[PostgresSchema]:
-        async with asyncpg.create_pool(
-            self.address, min_size=1, max_size=2, server_settings={"search_path": self.name}
-        ) as pool:
-            yield PostgresSchema(pool, self.name, clock)
+        connect = functools.partial(asyncpg.connect, self.address, server_settings={"search_path": self.name})
+        connections = Connections(connect, most=2)
+        yield PostgresSchema(connections, self.name, clock)
+        await connections.close(patience_s=1)
 
     async def open(self, *, migrating: bool = True) -> SqlStore:
         return await open_postgres(

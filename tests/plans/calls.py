@@ -43,29 +43,37 @@ def _each(value: object) -> list[object]:
     return [value for _ in HELD]
 
 
-_BATCH: Final = _HOLDS | {
-    "seen_seqs": _each(3),
-    "seen_hashes": _each(_HASH),
-    "head_seqs": _each(4),
-    "head_hashes": _each(_HASH),
-    "mail_seens": _each(None),
-    "progresses": _each(1),
-    "statuses": _each(None),
-    "wait_reasons": _each(None),
-    "wake_ats": _each(None),
-    "ready_ats": _each(None),
-    "faileds": _each(0),
-    "overs": _each(0),
-    "event_jobs": _HOLDS["job_ids"],
-    "seqs": _each(4),
-    "types": _each("step_finished"),
-    "versions": _each(1),
-    "event_fences": _HOLDS["fences"],
-    "ats": _each(crowd.NOW),
-    "bodies": _each(b"{}"),
-    "body_digests": _each(_HASH),
-    "hashes": _each(_HASH),
+_EVENT: Final = {
+    "job_id": _JOB,
+    "seq": 4,
+    "type": "step_finished",
+    "version": 1,
+    "fence": 2**32 + 1,
+    "at": crowd.NOW,
+    "body": b"{}",
+    "body_digest": _HASH,
+    "hash": _HASH,
 }
+_STAYS: Final = {
+    "status": None,
+    "wait_reason": None,
+    "wake_at": None,
+    "ready_at": None,
+    "failed": 0,
+    "over": 0,
+}
+_INTEGERS: Final = ("fence", "seen_seq", "mail_seen", "progress", "version", "at")
+_BATCH: Final = (
+    {f"each_{name}": _each(value) for name, value in (_APPEND | _STAYS | _EVENT).items()}
+    | {f"event_{name}": _each(value) for name, value in _EVENT.items()}
+    | {"each_job_id": _HOLDS["job_ids"], "event_job_id": _HOLDS["job_ids"]}
+    | {"each_lease_token": _HOLDS["lease_tokens"]}
+)
+_STEPS: Final = (
+    {name: _BATCH[name] for name in ("each_job_id", "each_lease_token", "each_type")}
+    | {f"each_{name}": "{" + ",".join("1" for _ in HELD) + "}" for name in _INTEGERS}
+    | {"each_body": _each(b"{}"), "hashes": _HASH * 3 * len(HELD)}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +124,9 @@ HOT: Final = {
 HOT_ON_POSTGRES: Final = HOT | {
     # A walk that leaves out what is not ready yet, which SQLite reads and drops.
     "choose_by_priority": _claim("heads_by_priority(ready_at)"),
-    "append_batch": Call(_BATCH, {"job_heads(job_id)", "timers(job_id)"}, frozenset({"locked"})),
+    "append_one": Call(_APPEND | _EVENT, {"job_heads(job_id)"}),
+    "append_batch": Call(_STEPS, {"job_heads(job_id)"}, frozenset({"locked"})),
+    "append_batch_of_moves": Call(_BATCH, {"job_heads(job_id)", "timers(job_id)"}, frozenset({"locked"})),
     "renew_batch_of_leases": Call(
         _HOLDS | {"ttl_us": 30_000_000}, {"job_heads(job_id)"}, frozenset({"locked"})
     ),
@@ -125,7 +135,9 @@ HOT_ON_POSTGRES: Final = HOT | {
 POINTS: Final = (
     "append_head",
     "append_move",
+    "append_one",
     "append_batch",
+    "append_batch_of_moves",
     "renew_lease",
     "renew_batch_of_leases",
     "heads_of_token",

@@ -42,10 +42,10 @@ _STEP = re.compile(
 
 def sqlite_plan(connection: apsw.Connection, name: str, call: Call) -> Plan:
     statement = statements(SQLITE)[name]
-    values = {
-        key: json.dumps(value) if isinstance(value, list) else value
-        for key, value in (call.values | TIMES).items()
-    }
+    given = call.values | TIMES
+    values = [
+        json.dumps(given[name]) if isinstance(given[name], list) else given[name] for name in statement.names
+    ]
     rows: list[Any] = connection.execute("EXPLAIN QUERY PLAN " + statement.text, values).fetchall()
     plan = Plan("\n".join(row[3] for row in rows))
     parents = {row[0]: (row[1], row[3]) for row in rows}

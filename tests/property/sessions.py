@@ -269,6 +269,16 @@ class SessionRules(World):
         commit = msgspec.structs.replace(commit, session_id=claim.session_id, completes=(claim.completion(),))
         self.committed(data, namespace, stamped(commit, self.fresh("turn")))
 
+    # Hypothesis leaves out about half of the rules in each example, and turns are what this is about.
+
+    @rule(data=st.data(), commit=TURNS)
+    def commit_more_inputs(self, data: st.DataObject, commit: TurnCommit) -> None:
+        self.commit_inputs(data, commit)
+
+    @rule(data=st.data(), commit=TURNS, namespace=NAMESPACES)
+    def commit_more(self, data: st.DataObject, commit: TurnCommit, namespace: str) -> None:
+        self.commit(data, commit, namespace)
+
     @precondition(lambda self: self.turns)
     @rule(data=st.data(), changed=st.sampled_from([False, False, True]))
     def commit_again(self, data: st.DataObject, changed: bool) -> None:

@@ -156,4 +156,5 @@ async def _execute(store: SqlStore, script: str) -> None:
         store.executor.writer.execute(script).fetchall()
     else:
         assert isinstance(store.executor, PostgresExecutor)
-        await store.executor.pool.execute(script)
+        async with store.executor.connections.one() as connection:
+            await connection.execute(script)

@@ -109,7 +109,7 @@ def append_of(
     if not sealed:
         msg = "an append needs at least one event"
         raise InvalidMove(msg, hint="Write the fact that belongs to the change.")
-    size = sum(len(event.body or b"") for event in sealed)
+    size = sum([len(event.body or b"") for event in sealed])
     if len(sealed) > EVENTS_PER_APPEND_MAX or size > APPEND_BYTES_MAX:
         msg = (
             f"an append of {len(sealed):,} events and {size:,} bytes; "
@@ -133,4 +133,4 @@ def append_of(
 
 def after(holder: Holder, append: Append) -> Holder:
     """The holder once the append is durable."""
-    return msgspec.structs.replace(holder, head=append.head)
+    return Holder(holder.job_id, holder.namespace, holder.fence, holder.lease_token, append.head)

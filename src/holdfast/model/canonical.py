@@ -112,8 +112,8 @@ def _is_plain(value: object, bytes_max: int) -> bool:
     anything is written: a small object that contains itself many times over would otherwise fill the memory
     first.
     """
-    level: list[Any] = [(value,)]
-    depth = -1
+    level: list[Any] = [value] if type(value) is dict else [(value,)]
+    depth = 0 if type(value) is dict else -1
     size = 0
     while level:
         if depth == JSON_DEPTH_MAX:

@@ -316,10 +316,8 @@ class SealedEvent(msgspec.Struct, frozen=True):
 
 def body_of(event: Event) -> bytes:
     """The canonical body; fields that hold their default are left out, so adding a field changes no old hash."""
-    fields = {
-        name: value for name, default in _fields(type(event)) if (value := getattr(event, name)) != default
-    }
-    return canonical.encode(fields)
+    fields = zip(_fields(type(event)), msgspec.structs.astuple(event), strict=True)
+    return canonical.encode({name: value for (name, default), value in fields if value != default})
 
 
 @functools.cache

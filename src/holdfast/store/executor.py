@@ -39,6 +39,10 @@ class Transaction(Protocol):
         """The rows of the statement run once for each set of values, one after the other."""
         ...
 
+    async def changed_each(self, statement: str, values: Sequence[dict[str, Value]], /) -> int:
+        """How many rows the statement changed, run once for each set of values: for when who they are is known."""
+        ...
+
     def hint(self, topic: str) -> None:
         """Wake whoever waits for this topic, once the transaction is durable."""
         ...

@@ -28,7 +28,7 @@ async def copy_out(executor: PostgresExecutor, target: Path, *, clock: Clock, id
             for table in reversed(TABLES):
                 copy.execute(_EMPTY[table])
             async with (
-                executor.pool.acquire() as server,
+                executor.connections.one() as server,
                 server.transaction(isolation="repeatable_read", readonly=True),
             ):
                 for table in TABLES:
@@ -56,7 +56,7 @@ async def copy_in(executor: PostgresExecutor, source: Path) -> None:
     """The store is what the source holds, from one commit to the next."""
     staged = connect(source)
     try:
-        async with executor.pool.acquire() as server, server.transaction():
+        async with executor.connections.one() as server, server.transaction():
             # Everything at once: a reader sees the old store or the new one, a writer waits and is then refused.
             await server.execute("SET CONSTRAINTS ALL DEFERRED")
             await server.execute("SET LOCAL statement_timeout = 0")

@@ -1,4 +1,4 @@
-"""Postgres behind the Executor: pooled, prepared, and patient with a server that goes away.
+"""Postgres behind the Executor: prepared, few round trips, and patient with a server that goes away.
 
 A connection can die at any byte. Before COMMIT was sent, nothing is written. While COMMIT is under way, nobody knows:
 the server may have committed and the answer got lost. Both are handled the same: the unit of work runs again on a new
@@ -17,15 +17,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
-from typing import Any, Final, TypeVar
-
-import asyncpg
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Final, TypeVar
 
 from holdfast.errors import HoldfastError, Misuse, OutcomeUnknown, StoreUnavailable
 from holdfast.store.clock import Clock, pause
 from holdfast.store.executor import Row, RunAgain, Value, Work
+from holdfast.store.postgres.connections import Connection, Connections
 from holdfast.store.postgres.errors import COLLIDED, is_away, translate
 from holdfast.store.postgres.transaction import PostgresTransaction
 from holdfast.store.postgres.wakeups import PostgresWakeups
@@ -44,13 +42,13 @@ class PostgresExecutor:
 
     def __init__(
         self,
-        pool: asyncpg.Pool[Any],
+        connections: Connections,
         clock: Clock | None,
         wakeups: PostgresWakeups,
         *,
         patience_s: float = 10.0,
     ) -> None:
-        self.pool = pool
+        self.connections = connections
         self._clock = clock
         self._wakeups = wakeups
         self._patience_s = patience_s
@@ -62,23 +60,13 @@ class PostgresExecutor:
 
     async def once(self, statement: str, /, **values: Value) -> Sequence[Row]:
         async def work(attempt: _Attempt) -> Sequence[Row]:
-            async with self._connection() as connection:
+            async with self.connections.one() as connection:
                 tx = PostgresTransaction(connection, self._clock)
                 # A statement without BEGIN is its own transaction: from here on it may have been committed.
                 attempt.committing = True
                 return await tx.rows(statement, **values)
 
         return await self._patiently(work)
-
-    @asynccontextmanager
-    async def _connection(self) -> AsyncIterator[asyncpg.Connection[Any]]:
-        """A connection of the pool. One that a dying server left in the middle of a word is not used again."""
-        async with self.pool.acquire() as connection:
-            try:
-                yield connection
-            except asyncpg.InternalClientError:
-                connection.terminate()
-                raise
 
     async def write_each(self, works: Sequence[Work[T]]) -> list[T | HoldfastError]:
         return list(await asyncio.gather(*(self._outcome(work) for work in works)))
@@ -90,7 +78,7 @@ class PostgresExecutor:
             return error
 
     async def _write(self, work: Work[T], attempt: _Attempt) -> T:
-        async with self._connection() as connection:
+        async with self.connections.one() as connection:
             if attempt.unsure:
                 await self._over(connection, attempt)
             tx = PostgresTransaction(connection, self._clock)
@@ -109,7 +97,7 @@ class PostgresExecutor:
         self.spread(attempt.hints)
         return result
 
-    async def _over(self, connection: asyncpg.Connection[Any], attempt: _Attempt) -> None:
+    async def _over(self, connection: Connection, attempt: _Attempt) -> None:
         """The try whose COMMIT was lost is decided; or TimeoutError when patience ends first."""
         while await connection.fetchval(_AT_WORK, attempt.backend):
             if asyncio.get_running_loop().time() >= attempt.deadline:
@@ -118,7 +106,7 @@ class PostgresExecutor:
 
     async def read(self, work: Work[T], *, snapshot: bool = False, brief: bool = False) -> T:
         async def reading(_: _Attempt) -> T:
-            async with self._connection() as connection:
+            async with self.connections.one() as connection:
                 tx = PostgresTransaction(connection, self._clock)
                 if not snapshot:
                     return await work(tx)
@@ -160,15 +148,10 @@ class PostgresExecutor:
         self._wakeups.spread(topics)
 
     async def close(self) -> None:
-        """Every connection is closed, after a patient while also under whoever still uses one."""
-        if self._closed:
-            return
-        self._closed = True
-        try:
-            async with asyncio.timeout(self._patience_s):
-                await self.pool.close()
-        except TimeoutError:
-            self.pool.terminate()
+        """Nobody is at work any more, and every connection is closed."""
+        if not self._closed:
+            self._closed = True
+            await self.connections.close(self._patience_s)
 
 
 _Run = Callable[["_Attempt"], Awaitable[T]]

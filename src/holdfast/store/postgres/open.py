@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Final
+from typing import Final
 
 import asyncpg
 
@@ -11,6 +11,7 @@ from holdfast.errors import InvalidSetting, TierNotKept
 from holdfast.model.ids import IdSource, check_name
 from holdfast.store.clock import Clock
 from holdfast.store.contract import Tier
+from holdfast.store.postgres.connections import Connections
 from holdfast.store.postgres.errors import CONNECTION_LOST, translate
 from holdfast.store.postgres.executor import PostgresExecutor
 from holdfast.store.postgres.schema import PostgresSchema, quoted
@@ -22,6 +23,7 @@ from holdfast.store.tables.store import SqlStore, write_first_rows
 OLDEST_SERVER: Final = 150_000
 CONNECTIONS_MAX: Final = 10
 CONNECT_S: Final = 10.0
+STATEMENTS_KEPT: Final = 512
 COMMAND_S: Final = 35.0
 """Longer than any statement may take on the server: who has heard nothing by then talks to nobody."""
 
@@ -59,33 +61,34 @@ async def open_postgres(
     """
     check_name(schema, "schema")
     session = {**_SESSION, "search_path": quoted(schema)}
-    connect = functools.partial(asyncpg.connect, url, server_settings=session, timeout=CONNECT_S)
-    try:
-        pool = await asyncpg.create_pool(
-            url,
-            min_size=0,
-            max_size=CONNECTIONS_MAX,
-            server_settings=session,
-            timeout=CONNECT_S,
-            command_timeout=COMMAND_S,
-            statement_cache_size=512,
-            reset=_no_reset,
-        )
-    except ValueError as error:
-        msg = f"{_without_password(url)} is not an address that Postgres understands: {error}"
-        raise InvalidSetting(msg) from error
-    wakeups = PostgresWakeups(connect, pool, f"holdfast_{schema}"[:63])
-    executor = PostgresExecutor(pool, clock, wakeups, patience_s=patience_s)
+    connect = functools.partial(
+        asyncpg.connect,
+        url,
+        server_settings=session,
+        timeout=CONNECT_S,
+        command_timeout=COMMAND_S,
+        statement_cache_size=STATEMENTS_KEPT,
+        max_cached_statement_lifetime=0,
+    )
+    connections = Connections(connect, most=CONNECTIONS_MAX)
+    wakeups = PostgresWakeups(connect, connections, f"holdfast_{schema}"[:63])
+    executor = PostgresExecutor(connections, clock, wakeups, patience_s=patience_s)
 
     async def close() -> None:
         await wakeups.close()
         await executor.close()
 
     try:
-        details = await _settings(pool)
+        details = await _settings(connections)
         tier = _tier(details)
-        await (migrate if migrating else require_current)(PostgresSchema(pool, schema, clock), POSTGRES)
+        await (migrate if migrating else require_current)(
+            PostgresSchema(connections, schema, clock), POSTGRES
+        )
         await write_first_rows(executor, ids)
+    except ValueError as error:
+        await close()
+        msg = f"{_without_password(url)} is not an address that Postgres understands: {error}"
+        raise InvalidSetting(msg) from error
     except (asyncpg.PostgresError, TimeoutError, *CONNECTION_LOST) as error:
         await close()
         raise translate(error, _without_password(url)) from error
@@ -109,13 +112,10 @@ async def _integrity() -> list[str]:
     return []
 
 
-async def _no_reset(_: asyncpg.Connection[Any]) -> None:
-    """We leave nothing behind on a connection, so giving one back costs no round trip."""
-
-
-async def _settings(pool: asyncpg.Pool[Any]) -> dict[str, str]:
+async def _settings(connections: Connections) -> dict[str, str]:
     names = ("server_version", "fsync", "full_page_writes", "synchronous_commit", "server_version_num")
-    return {name: str(await pool.fetchval("SELECT current_setting($1)", name)) for name in names}
+    async with connections.one() as connection:
+        return {name: str(await connection.fetchval("SELECT current_setting($1)", name)) for name in names}
 
 
 def _tier(details: dict[str, str]) -> Tier:

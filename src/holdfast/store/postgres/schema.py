@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
-
-import asyncpg
+from typing import Final
 
 from holdfast.store.clock import Clock
+from holdfast.store.postgres.connections import Connections
 from holdfast.store.sql.dialect import POSTGRES, render
 from holdfast.store.sql.migrate import MIN_READER, RECORD, Applied, Migration
 
@@ -15,30 +14,35 @@ LOCK: Final = 0x484F4C44
 
 
 class PostgresSchema:
-    def __init__(self, pool: asyncpg.Pool[Any], schema: str, clock: Clock | None) -> None:
-        self._pool = pool
+    def __init__(self, connections: Connections, schema: str, clock: Clock | None) -> None:
+        self._connections = connections
         self._schema = schema
         self._clock = clock
 
     async def applied(self) -> list[Applied]:
         if not await self._has("schema_migrations"):
             return []
-        rows = await self._pool.fetch("SELECT number, name, digest FROM schema_migrations ORDER BY number")
+        async with self._connections.one() as connection:
+            rows = await connection.fetch(
+                "SELECT number, name, digest FROM schema_migrations ORDER BY number"
+            )
         return [Applied(*row) for row in rows]
 
     async def min_reader(self) -> int:
         if not await self._has("store_state"):
             return 0
-        return int(await self._pool.fetchval("SELECT min_reader FROM store_state") or 0)
+        async with self._connections.one() as connection:
+            return int(await connection.fetchval("SELECT min_reader FROM store_state") or 0)
 
     async def _has(self, table: str) -> bool:
-        found = await self._pool.fetchval(
-            "SELECT 1 FROM pg_tables WHERE schemaname = $1 AND tablename = $2", self._schema, table
-        )
+        async with self._connections.one() as connection:
+            found = await connection.fetchval(
+                "SELECT 1 FROM pg_tables WHERE schemaname = $1 AND tablename = $2", self._schema, table
+            )
         return found is not None
 
     async def apply(self, migration: Migration) -> bool:
-        async with self._pool.acquire() as connection, connection.transaction():
+        async with self._connections.one() as connection, connection.transaction():
             # A migration takes the time it takes, and so does waiting for somebody else's. Only a table that is in
             # use is not waited for longer than usual: everybody else would have to queue up behind us.
             await connection.execute("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0")

@@ -16,14 +16,13 @@ from holdfast.store.sql.loader import statements
 class PostgresTransaction:
     """One unit of work's view of the database."""
 
-    __slots__ = ("_connection", "_times", "hints", "statement")
+    __slots__ = ("_connection", "_times", "hints")
     batches = True
 
     def __init__(self, connection: asyncpg.Connection[Any], clock: Clock | None) -> None:
         self._connection = connection
         self._times = times(clock)
         self.hints: list[str] = []
-        self.statement = ""
 
     async def rows(self, statement: str, /, **values: Value) -> Sequence[Row]:
         return await self._fetch(statement, values)
@@ -38,17 +37,25 @@ class PostgresTransaction:
     async def rows_each(self, statement: str, values: Sequence[dict[str, Value]], /) -> Sequence[Row]:
         return [row for each in values for row in await self._fetch(statement, each)]
 
+    async def changed_each(self, statement: str, values: Sequence[dict[str, Value]], /) -> int:
+        return sum([await self._changed(statement, each) for each in values])
+
     def hint(self, topic: str) -> None:
         self.hints.append(topic)
 
     async def _fetch(self, name: str, values: Mapping[str, Value]) -> Sequence[Row]:
-        self.statement = name
+        rows: Sequence[Row] = await self._connection.fetch(*self._call(name, values))
+        return rows
+
+    async def _changed(self, name: str, values: Mapping[str, Value]) -> int:
+        status: str = await self._connection.execute(*self._call(name, values))
+        return int(status.rpartition(" ")[2])
+
+    def _call(self, name: str, values: Mapping[str, Value]) -> tuple[Any, ...]:
+        """The text and its arguments, in the order of their numbers."""
         compiled = _COMPILED[name]
         arguments = {**values, **self._times}
-        rows: Sequence[Row] = await self._connection.fetch(
-            compiled.text, *(arguments[parameter] for parameter in compiled.names)
-        )
-        return rows
+        return (compiled.text, *(arguments[parameter] for parameter in compiled.names))
 
 
 _COMPILED = statements(POSTGRES)

@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Final
+from typing import Final
 
 import asyncpg
 
 from holdfast.store.clock import pause
 from holdfast.store.hints import HintBoard
+from holdfast.store.postgres.connections import Connection, Connections
 from holdfast.store.postgres.errors import is_away
 
 PAYLOAD_BYTES: Final = 7500
@@ -29,10 +30,10 @@ class PostgresWakeups:
     """Hints for the waiters of one open store, and from it to everybody on the same schema."""
 
     def __init__(
-        self, connect: Callable[[], Awaitable[asyncpg.Connection[Any]]], pool: asyncpg.Pool[Any], channel: str
+        self, connect: Callable[[], Awaitable[Connection]], connections: Connections, channel: str
     ) -> None:
         self._connect = connect
-        self._pool = pool
+        self._connections = connections
         self._channel = channel
         self._board = HintBoard()
         self._unsent: dict[str, None] = {}
@@ -67,7 +68,8 @@ class PostgresWakeups:
         while self._unsent:
             message = self._next_message()
             with contextlib.suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
-                await self._pool.execute("SELECT pg_notify($1, $2)", self._channel, message)
+                async with self._connections.one() as connection:
+                    await connection.execute("SELECT pg_notify($1, $2)", self._channel, message)
 
     def _next_message(self) -> str:
         parts: list[str] = []
@@ -103,7 +105,7 @@ class PostgresWakeups:
                     raise
             await pause(RETRY_S)
 
-    async def _until_broken(self, connection: asyncpg.Connection[Any], broken: asyncio.Event) -> None:
+    async def _until_broken(self, connection: Connection, broken: asyncio.Event) -> None:
         """The connection has broken. A half-open one looks alive, so it is asked now and then."""
         while True:
             with contextlib.suppress(TimeoutError):

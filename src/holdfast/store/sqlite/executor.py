@@ -45,7 +45,7 @@ from holdfast.store.sqlite.wakeups import FileWakeups
 
 T = TypeVar("T")
 
-QUICK_S: Final = 0.0015
+QUICK_S: Final = 0.0025
 """A commit slower than this is not waited for on the event loop."""
 
 BATCH_MAX: Final = 512

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, TypeVar
 
 import apsw
@@ -18,7 +19,7 @@ from holdfast.store.sqlite.errors import translate
 
 T = TypeVar("T")
 
-_LIST = re.compile(r"json_each\(:(\w+)\)")
+_LIST = re.compile(r"json_each\(\?(\d+)\)")
 _UNFIT = (OverflowError, UnicodeEncodeError)
 """What the driver raises about a value before SQLite has seen it."""
 
@@ -48,12 +49,19 @@ class SqliteTransaction:
     async def run(self, statement: str, /, **values: Value) -> None:
         self._execute(statement, values)
 
+    async def changed_each(self, statement: str, values: Sequence[dict[str, Value]], /) -> int:
+        before = self._connection.total_changes()
+        await self.rows_each(statement, values)
+        return self._connection.total_changes() - before
+
     async def rows_each(self, statement: str, values: Sequence[dict[str, Value]], /) -> Sequence[Row]:
         if statement in _TIMED:
             for each in values:
                 each.update(self._times)
         try:
-            return self._connection.executemany(_TEXTS[statement], values).fetchall()
+            return self._connection.executemany(
+                _TEXTS[statement], map(_ARGUMENTS[statement], values)
+            ).fetchall()
         except apsw.Error as error:
             raise translate(error, statement) from error
         except _UNFIT as error:
@@ -65,10 +73,10 @@ class SqliteTransaction:
     def _execute(self, name: str, values: dict[str, Any]) -> Sequence[Row]:
         if name in _TIMED:
             values.update(self._times)
-        for key in _LISTS.get(name, ()):
+        for key in _LISTS[name]:
             values[key] = json.dumps(values[key])
         try:
-            return self._connection.execute(_TEXTS[name], values).fetchall()
+            return self._connection.execute(_TEXTS[name], _ARGUMENTS[name](values)).fetchall()
         except apsw.Error as error:
             raise translate(error, name) from error
         except _UNFIT as error:
@@ -78,11 +86,21 @@ class SqliteTransaction:
             raise StoreCorrupt(msg) from error
 
 
-_TEXTS = {name: statement.text for name, statement in statements(SQLITE).items()}
-_TIMED = {
-    name for name, statement in statements(SQLITE).items() if {"now", "tick", "boot"} & {*statement.names}
+def _picker(names: Sequence[str]) -> Callable[[Mapping[str, Value]], Sequence[Value]]:
+    """Takes the parameters out of a mapping, in their order."""
+    if len(names) > 1:
+        return itemgetter(*names)
+    return lambda values: [values[name] for name in names]
+
+
+_STATEMENTS = statements(SQLITE)
+_TEXTS = {name: statement.text for name, statement in _STATEMENTS.items()}
+_ARGUMENTS = {name: _picker(statement.names) for name, statement in _STATEMENTS.items()}
+_TIMED = {name for name, statement in _STATEMENTS.items() if {"now", "tick", "boot"} & {*statement.names}}
+_LISTS = {
+    name: [statement.names[int(number) - 1] for number in sorted(set(_LIST.findall(statement.text)))]
+    for name, statement in _STATEMENTS.items()
 }
-_LISTS = {name: lists for name, text in _TEXTS.items() if (lists := set(_LIST.findall(text)))}
 
 
 def _refused(error: Exception, statement: str) -> InvalidPayload:

@@ -3,24 +3,27 @@
 Most appends do two things: they move a head, and they write events. A batch of such appends needs no savepoints,
 because a refused one has touched nothing: its condition did not hold, so its head did not move, so its events are not
 written. On Postgres the batch is one statement and one round trip; on SQLite it is two prepared statements run down
-the list.
+the list, and one count: if a head did not move, the batch is given up and its appends go one by one, each with its own
+answer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 
-from holdfast.model.append import Append
+from holdfast.model.append import NOTHING, Append
+from holdfast.model.events import SealedEvent
 from holdfast.model.limits import PAYLOAD_INLINE_BYTES
-from holdfast.store.executor import Row, Transaction, Value
+from holdfast.store.executor import Executor, Row, Transaction, Value
 from holdfast.store.tables.heads import move_values
 
 
 def is_plain(append: Append) -> bool:
     """Whether a batch can do it: events that fit their rows, and at most a move."""
-    return not append.extras and all(
-        len(event.body or b"") <= PAYLOAD_INLINE_BYTES for event in append.events
-    )
+    if append.extras is not NOTHING and append.extras:
+        return False
+    return max([len(event.body or b"") for event in append.events]) <= PAYLOAD_INLINE_BYTES
 
 
 def conditions(append: Append) -> dict[str, Value]:
@@ -38,32 +41,29 @@ def conditions(append: Append) -> dict[str, Value]:
     }
 
 
-async def append_plain_in(tx: Transaction, appends: Sequence[Append]) -> Sequence[Row]:
-    """The (job, queue, status, over) of each append that took. One that ends a job is left to the single append."""
-    staying = [conditions(append) for append in appends if append.move is None]
-    moving = [
-        conditions(append) | move_values(append.move)
-        for append in appends
-        if append.move is not None and not append.move.over
-    ]
-    stayed = await tx.rows_each("append_head", staying) if staying else ()
-    moved = await tx.rows_each("append_move", moving) if moving else ()
-    took: list[Row] = [(row[0], None, None, 0) for row in stayed]
-    status = {append.job_id: append.move.status for append in appends if append.move is not None}
+class NotAll(Exception):
+    """Somebody's append was refused, and a count does not say whose: nothing of the batch is there."""
+
+
+# ── row by row ────────────────────────────────────────────────────────────────────────────────────
+
+
+async def append_plain_in(tx: Transaction, appends: Sequence[Append]) -> list[Row]:
+    """The job of each append that took, and where a job that moved went: (job, queue, status, over). One that ends a
+    job is left to the single append."""
+    staying = [append for append in appends if append.move is None]
+    moving = [append for append in appends if append.move is not None and not append.move.over]
+    if await tx.changed_each("append_head", list(map(conditions, staying))) < len(staying):
+        raise NotAll
+    moved = await tx.rows_each(
+        "append_move", [conditions(append) | move_values(append.move) for append in moving if append.move]
+    )
+    status = {append.job_id: append.move.status for append in moving if append.move}
+    took: list[Row] = [(append.job_id,) for append in staying]
     took += [(row[0], row[2], status[row[0]], 0) for row in moved]
     taken = {row[0] for row in took}
-    events: list[dict[str, Value]] = [
-        {
-            "job_id": append.job_id,
-            "seq": event.seq,
-            "type": event.type,
-            "version": event.version,
-            "fence": event.fence,
-            "at": event.at,
-            "body": event.body,
-            "body_digest": event.body_digest,
-            "hash": event.hash,
-        }
+    events = [
+        event_values(append.job_id, event)
         for append in appends
         if append.job_id in taken
         for event in append.events
@@ -72,33 +72,91 @@ async def append_plain_in(tx: Transaction, appends: Sequence[Append]) -> Sequenc
     return took
 
 
-def arrays(appends: Sequence[Append]) -> dict[str, Value]:
-    """The batch, column by column."""
-    moves = [append.move for append in appends]
-    events = [(append.job_id, event) for append in appends for event in append.events]
+def event_values(job_id: str, event: SealedEvent) -> dict[str, Value]:
+    """The event as a row."""
     return {
-        "job_ids": [append.job_id for append in appends],
-        "fences": [append.fence for append in appends],
-        "lease_tokens": [append.lease_token for append in appends],
-        "seen_seqs": [append.seen.seq for append in appends],
-        "seen_hashes": [append.seen.hash for append in appends],
-        "head_seqs": [append.head.seq for append in appends],
-        "head_hashes": [append.head.hash for append in appends],
-        "mail_seens": [append.mail_seen for append in appends],
-        "progresses": [int(append.progress) for append in appends],
-        "statuses": [None if move is None else str(move.status) for move in moves],
-        "wait_reasons": [None if move is None or move.reason is None else str(move.reason) for move in moves],
-        "wake_ats": [None if move is None else move.wake_at for move in moves],
-        "ready_ats": [None if move is None else move.ready_at or None for move in moves],
-        "faileds": [0 if move is None else int(move.failed) for move in moves],
-        "overs": [0 if move is None else int(move.over) for move in moves],
-        "event_jobs": [job_id for job_id, _ in events],
-        "seqs": [event.seq for _, event in events],
-        "types": [event.type for _, event in events],
-        "versions": [event.version for _, event in events],
-        "event_fences": [event.fence for _, event in events],
-        "ats": [event.at for _, event in events],
-        "bodies": [event.body for _, event in events],
-        "body_digests": [event.body_digest for _, event in events],
-        "hashes": [event.hash for _, event in events],
+        "job_id": job_id,
+        "seq": event.seq,
+        "type": event.type,
+        "version": event.version,
+        "fence": event.fence,
+        "at": event.at,
+        "body": event.body,
+        "body_digest": event.body_digest,
+        "hash": event.hash,
+    }
+
+
+# ── column by column ──────────────────────────────────────────────────────────────────────────────
+
+
+async def append_at_once(executor: Executor, appends: Sequence[Append]) -> Sequence[Row]:
+    """As `append_plain_in`, in one statement that is a transaction by itself. The usual append, one fact of a job that
+    goes on, has lean ones of its own."""
+    if all(append.move is None and len(append.events) == 1 for append in appends):
+        if len(appends) > 1:
+            return await executor.once("append_batch", **_columns_of_steps(appends))
+        (append,) = appends
+        values = event_values(append.job_id, append.events[0]) | conditions(append)
+        return await executor.once("append_one", **values)
+    heads = [conditions(append) | _move_values(append) for append in appends]
+    events = [event_values(append.job_id, event) for append in appends for event in append.events]
+    return await executor.once(
+        "append_batch_of_moves", **_columns("each", heads), **_columns("event", events)
+    )
+
+
+def _columns_of_steps(appends: Sequence[Append]) -> dict[str, Value]:
+    """The appends by job id, written out: going by way of rows would take as long as sending them."""
+    appends = sorted(appends, key=attrgetter("job_id"))
+    events = [append.events[0] for append in appends]
+    return {
+        "each_job_id": [append.job_id for append in appends],
+        "each_fence": _integers([append.fence for append in appends]),
+        "each_lease_token": [append.lease_token for append in appends],
+        "each_seen_seq": _integers([append.seen.seq for append in appends]),
+        "each_mail_seen": _integers([append.mail_seen for append in appends]),
+        "each_progress": _integers([int(append.progress) for append in appends]),
+        "each_type": [event.type for event in events],
+        "each_version": _integers([event.version for event in events]),
+        "each_at": _integers([event.at for event in events]),
+        "each_body": [event.body for event in events],
+        "hashes": b"".join(
+            [
+                one
+                for append in appends
+                for one in (append.seen.hash, append.events[0].body_digest, append.events[0].hash)
+            ]
+        ),
+    }
+
+
+def _integers(values: Sequence[int | None]) -> str:
+    """An array as its literal: the driver looks long at every element of a list, the server reads digits quickly."""
+    return "{" + ",".join(map(str, values)).replace("None", "NULL") + "}"
+
+
+def _columns(prefix: str, rows: Sequence[dict[str, Value]]) -> dict[str, Value]:
+    """Equal rows as columns."""
+    return {f"{prefix}_{name}": [row[name] for row in rows] for name in rows[0]}
+
+
+def _move_values(append: Append) -> dict[str, Value]:
+    move = append.move
+    if move is None:
+        return {
+            "status": None,
+            "wait_reason": None,
+            "wake_at": None,
+            "ready_at": None,
+            "failed": 0,
+            "over": 0,
+        }
+    return {
+        "status": move.status,
+        "wait_reason": move.reason,
+        "wake_at": move.wake_at,
+        "ready_at": move.ready_at or None,
+        "failed": int(move.failed),
+        "over": int(move.over),
     }

@@ -23,8 +23,8 @@ from holdfast.store.tables.bodies import read_json
 BYTE_FIELDS: Final = ("tool_state", "plugin_snapshot", "execution_state")
 
 
-async def store_checkpoint(tx: Transaction, namespace: str, checkpoint: Checkpoint) -> tuple[bytes, bytes]:
-    """The document and the small states, to be written into the session's row; large states are blobs now."""
+def pack_checkpoint(checkpoint: Checkpoint, blobs: dict[bytes, bytes]) -> tuple[bytes, bytes]:
+    """The document and the small states, to be written into the session's row; large states are among the blobs."""
     document: dict[str, Any] = msgspec.structs.asdict(checkpoint)
     small = {}
     for name in BYTE_FIELDS:
@@ -36,7 +36,7 @@ async def store_checkpoint(tx: Transaction, namespace: str, checkpoint: Checkpoi
         if len(state) <= PAYLOAD_INLINE_BYTES:
             small[name] = base64.b64encode(state).decode()
         else:
-            await tx.run("put_blob", namespace=namespace, digest=digest.digest(), body=state)
+            blobs[digest.digest()] = state
     return canonical.encode(document), canonical.encode(small)
 
 
@@ -63,7 +63,7 @@ def blobs_of(document: bytes, states: bytes) -> set[bytes]:
 
 
 def _read(document: bytes, states: bytes) -> tuple[dict[str, Any], dict[str, str]]:
-    """The document and the small states; StoreCorrupt if they do not look like what `store_checkpoint` writes."""
+    """The document and the small states; StoreCorrupt if they do not look like what `pack_checkpoint` writes."""
     fields, small = read_json(document, "a checkpoint"), read_json(states, "a checkpoint's states")
     if not isinstance(fields, dict) or fields.keys() != set(Checkpoint.__struct_fields__):
         msg = "a checkpoint has other fields than were stored"

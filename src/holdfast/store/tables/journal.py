@@ -23,7 +23,14 @@ from holdfast.model.limits import PAYLOAD_INLINE_BYTES
 from holdfast.model.states import TERMINAL, Status
 from holdfast.store.executor import Executor, Transaction
 from holdfast.store.ports.journal import Decide
-from holdfast.store.tables.batches import append_plain_in, arrays, conditions, is_plain
+from holdfast.store.tables.batches import (
+    NotAll,
+    append_at_once,
+    append_plain_in,
+    conditions,
+    event_values,
+    is_plain,
+)
 from holdfast.store.tables.bodies import store_body
 from holdfast.store.tables.heads import Place, lock_head, move_values, settle_move
 from holdfast.store.tables.jobs import submit_in
@@ -59,14 +66,15 @@ class SqlJournal:
             return frozenset()
         try:
             if self._executor.batches:
-                rows = await self._executor.once("append_batch", **arrays(plain))
+                rows = await append_at_once(self._executor, plain)
             else:
                 rows = await self._executor.write(functools.partial(append_plain_in, appends=plain))
-        except Misuse:
+        except (NotAll, Misuse):
             # A batch with a row that the database refuses has written nothing; one by one its appends find the culprit.
             return frozenset()
-        ended = (f"job:{job_id}" for job_id, _, _, over in rows if over)
-        ready = (f"queue:{queue}" for _, queue, status, _ in rows if status == Status.PENDING)
+        moves = [row for row in rows if len(row) > 1]
+        ended = (f"job:{job_id}" for job_id, _, _, over in moves if over)
+        ready = (f"queue:{queue}" for _, queue, status, _ in moves if status == Status.PENDING)
         self._executor.spread([*ended, *ready])
         return frozenset(row[0] for row in rows)
 
@@ -100,15 +108,17 @@ async def append_in(tx: Transaction, append: Append) -> Head:
         # Letters move other heads too: all of them are locked now, in the order everybody uses.
         others = {letter.job_id for letter in append.extras.letters}
         await tx.rows("lock_heads", job_ids=sorted(others | {append.job_id}))
+    place = None
     if append.move is None:
-        moved = await tx.row("append_head", **values)
+        moved = await tx.changed_each("append_head", [values]) == 1
     else:
-        moved = await tx.row("append_move", **values, **move_values(append.move))
-    if moved is None:
+        place = await tx.row("append_move", **values, **move_values(append.move))
+        moved = place is not None
+    if not moved:
         return await _explain(tx, append)
     await _write_events(tx, append.namespace, append.job_id, append.events)
-    if append.move is not None:
-        await settle_move(tx, Place(*moved), append.move)
+    if append.move is not None and place is not None:
+        await settle_move(tx, Place(*place), append.move)
     if append.extras:
         over = append.move is not None and append.move.over
         await _write_extras(tx, append.namespace, append.job_id, append.extras, over=over)
@@ -137,18 +147,7 @@ async def _write_events(tx: Transaction, namespace: str, job_id: str, events: Se
         body = event.body
         if body is not None and len(body) > PAYLOAD_INLINE_BYTES:
             body = (await store_body(tx, namespace, body, event.body_digest)).inline
-        await tx.run(
-            "insert_event",
-            job_id=job_id,
-            seq=event.seq,
-            type=event.type,
-            version=event.version,
-            fence=event.fence,
-            at=event.at,
-            body=body,
-            body_digest=event.body_digest,
-            hash=event.hash,
-        )
+        await tx.run("insert_event", **event_values(job_id, event) | {"body": body})
 
 
 async def _write_extras(tx: Transaction, namespace: str, job_id: str, extras: Extras, *, over: bool) -> None:

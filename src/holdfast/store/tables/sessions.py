@@ -28,7 +28,8 @@ from holdfast.store.ports.sessions import FULL_GRAPH, Scope
 from holdfast.store.tables.blobs import collect_in
 from holdfast.store.tables.bodies import need_namespace, read_json, read_struct
 from holdfast.store.tables.checkpoints import load_checkpoint
-from holdfast.store.tables.turns import bind, commit_in
+from holdfast.store.tables.turnrows import turn_of
+from holdfast.store.tables.turns import bind, commit_at_once, write_in
 
 
 class SqlSessions:
@@ -38,13 +39,18 @@ class SqlSessions:
     async def commit(
         self, commit: TurnCommit, *, handle: str | None = None, namespace: str = DEFAULT_NAMESPACE
     ) -> Committed:
+        turn = turn_of(commit)
+        if self._executor.batches and handle is None and turn.is_plain:
+            done = await commit_at_once(self._executor, turn, namespace=namespace)
+            if done is not None:
+                return done
         tried: list[Committed] = []
 
         async def work(tx: Transaction) -> Committed:
             if tried and commit.stamp is None:
                 msg = f"the reply to an unstamped turn of session {commit.session_id} was lost"
                 raise OutcomeUnknown(msg, hint="Load the session to see. A stamped turn recognises itself.")
-            tried.append(await commit_in(tx, commit, namespace=namespace, handle=handle))
+            tried.append(await write_in(tx, turn, namespace=namespace, handle=handle))
             return tried[-1]
 
         return await self._executor.write(work)

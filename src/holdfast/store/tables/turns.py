@@ -9,25 +9,30 @@ very commit moved the head and used up the claim.
 
 from __future__ import annotations
 
-import hashlib
-
 import msgspec
 
 from holdfast.errors import ClaimLost, HeadMoved, SessionBound, TurnConflict
 from holdfast.model import canonical
 from holdfast.model.ids import check_name
 from holdfast.model.inbox import Completion
-from holdfast.model.session import Committed, Frame, Node, TurnCommit, Usage, check_commit
-from holdfast.store.executor import Row, RunAgain, Transaction, Value
+from holdfast.model.session import Committed, Frame, TurnCommit
+from holdfast.store.executor import Executor, Row, RunAgain, Transaction, Value
 from holdfast.store.tables.bodies import need_namespace, store_body
-from holdfast.store.tables.checkpoints import store_checkpoint
+from holdfast.store.tables.turnrows import Turn, turn_of
 
 
 async def commit_in(
     tx: Transaction, commit: TurnCommit, *, namespace: str, handle: str | None, job_id: str | None = None
 ) -> Committed:
     """The session is one turn further within this transaction, or the first check that failed is raised."""
-    check_commit(commit)
+    return await write_in(tx, turn_of(commit), namespace=namespace, handle=handle, job_id=job_id)
+
+
+async def write_in(
+    tx: Transaction, turn: Turn, *, namespace: str, handle: str | None, job_id: str | None = None
+) -> Committed:
+    """The same, of a turn that is rows already."""
+    commit = turn.commit
     place = {"namespace": namespace, "session_id": commit.session_id}
     head, stamp = await _open_turn(tx, commit, place)
     await must_serve(tx, namespace, handle, commit.session_id)
@@ -45,7 +50,17 @@ async def commit_in(
             raise
         return earlier
     await bind(tx, namespace, handle, commit.session_id)
-    return await _write(tx, commit, head, place, job_id)
+    return await _write(tx, turn, head, place, job_id)
+
+
+async def commit_at_once(executor: Executor, turn: Turn, *, namespace: str) -> Committed | None:
+    """The session is one turn further, by one statement that is a transaction by itself; or nothing is written, and
+    the checks will say why."""
+    commit = turn.commit
+    place = {"namespace": namespace, "session_id": commit.session_id}
+    values = turn.values(None) | place | turn.columns()
+    rows = await executor.once("write_turn", expected_revision=commit.expected_revision, **values)
+    return Committed(rows[0][0], turn.digest.hex()) if rows else None
 
 
 async def _must_fit(tx: Transaction, commit: TurnCommit, head: Row, place: dict[str, str]) -> None:
@@ -107,81 +122,44 @@ async def _must_own(tx: Transaction, completion: Completion, place: dict[str, st
 
 
 async def _write(
-    tx: Transaction, commit: TurnCommit, head: Row, place: dict[str, str], job_id: str | None
+    tx: Transaction, turn: Turn, head: Row, place: dict[str, str], job_id: str | None
 ) -> Committed:
     revision, leaf, frame_id, node_seq = head
-    revision += 1
-    document, states = await store_checkpoint(tx, place["namespace"], commit.checkpoint)
-    digest = hashlib.sha256(document).digest()
+    commit = turn.commit
+    for digest, body in turn.blobs.items():
+        await tx.run("put_blob", namespace=place["namespace"], digest=digest, body=body)
     if commit.replace:
         await tx.run("clear_nodes", **place)
         leaf = None
-    nodes = [await _node_values(tx, node, node_seq + nth, place) for nth, node in enumerate(commit.nodes, 1)]
-    last = commit.nodes[-1].node_id if commit.nodes else leaf
-    advance: dict[str, Value] = {
-        "revision": revision,
-        "leaf_node_id": last if commit.leaf_node_id is None else commit.leaf_node_id,
-        "frame_id": frame_id if commit.frame_id is None else commit.frame_id,
-        "node_seq": node_seq + len(nodes),
-        "checkpoint": document,
-        "checkpoint_digest": digest,
-        "states": states,
-        "turn_id": None if commit.stamp is None else commit.stamp.turn_id,
-        "turn_hash": None if commit.stamp is None else commit.stamp.turn_hash,
-        "job_id": job_id,
-        **place,
-    }
-    await (_write_at_once if tx.batches else _write_each)(tx, advance, nodes, _merged(commit.usage))
+    values = turn.values(job_id) | place
+    if tx.batches:
+        if await tx.row("write_turn", expected_revision=revision, **values, **turn.columns()) is None:
+            raise RunAgain
+    else:
+        values["leaf_node_id"] = leaf if values["leaf_node_id"] is None else values["leaf_node_id"]
+        values["frame_id"] = frame_id if commit.frame_id is None else commit.frame_id
+        await _write_each(tx, turn, values | {"revision": revision + 1}, node_seq)
     await _put_frames(tx, commit.frames, place)
     await _settle(tx, commit, place)
-    return Committed(revision, digest.hex())
+    return Committed(revision + 1, turn.digest.hex())
 
 
-async def _write_each(
-    tx: Transaction, advance: dict[str, Value], nodes: list[dict[str, Value]], usage: list[Usage]
-) -> None:
+async def _write_each(tx: Transaction, turn: Turn, values: dict[str, Value], node_seq: int) -> None:
     """The turn's rows, statement by statement."""
-    place = {"namespace": advance["namespace"], "session_id": advance["session_id"]}
-    await tx.rows_each("put_node", [node | place for node in nodes])
-    for position, used in enumerate(usage):
-        values = msgspec.structs.asdict(used)
-        await tx.run("add_usage", revision=advance["revision"], position=position, **values, **place)
-    await tx.run("advance_session", **advance)
-    if advance["turn_id"] is not None and await tx.row("insert_turn", **advance) is None:
+    place = {"namespace": values["namespace"], "session_id": values["session_id"]}
+    nodes = [node | place | {"node_seq": node_seq + nth} for nth, node in enumerate(turn.nodes, 1)]
+    await tx.rows_each("put_node", nodes)
+    for position, used in enumerate(turn.usage):
+        await tx.run(
+            "add_usage",
+            revision=values["revision"],
+            position=position,
+            **msgspec.structs.asdict(used),
+            **place,
+        )
+    await tx.run("advance_session", node_seq=node_seq + len(nodes), **values)
+    if values["turn_id"] is not None and await tx.row("insert_turn", **values) is None:
         raise RunAgain
-
-
-async def _write_at_once(
-    tx: Transaction, advance: dict[str, Value], nodes: list[dict[str, Value]], usage: list[Usage]
-) -> None:
-    """The turn's rows in one statement and one round trip."""
-    columns: dict[str, Value] = {f"node_{name}s": [node[name] for node in nodes] for name in _NODE}
-    columns |= {f"used_{name}": [getattr(used, name) for used in usage] for name in Usage.__struct_fields__}
-    row = await tx.row("write_turn", **advance, **columns)
-    if row is None or (advance["turn_id"] is not None and row[0] == 0):
-        raise RunAgain
-
-
-_NODE = ("node_id", "node_seq", "parent_node_id", "frame_id", "caused_by", "at", "body", "body_digest")
-
-
-def _merged(usage: tuple[Usage, ...]) -> list[Usage]:
-    """One entry per source and model, in the order of first use."""
-    totals: dict[tuple[str, str], Usage] = {}
-    for used in usage:
-        before = totals.get((used.source, used.model))
-        totals[used.source, used.model] = used if before is None else _sum(before, used)
-    return list(totals.values())
-
-
-def _sum(one: Usage, other: Usage) -> Usage:
-    return msgspec.structs.replace(
-        one,
-        input_tokens=one.input_tokens + other.input_tokens,
-        output_tokens=one.output_tokens + other.output_tokens,
-        cached_input_tokens=one.cached_input_tokens + other.cached_input_tokens,
-        reasoning_tokens=one.reasoning_tokens + other.reasoning_tokens,
-    )
 
 
 async def _settle(tx: Transaction, commit: TurnCommit, place: dict[str, str]) -> None:
@@ -199,21 +177,6 @@ async def _settle(tx: Transaction, commit: TurnCommit, place: dict[str, str]) ->
             await tx.run("drop_items", batch_id=batch_id, **place)
     for attachment_id in commit.attachments:
         await tx.run("stamp_attachment", attachment_id=attachment_id, namespace=place["namespace"])
-
-
-async def _node_values(tx: Transaction, node: Node, node_seq: int, place: dict[str, str]) -> dict[str, Value]:
-    """The node as a row; a large body is a blob now."""
-    body = await store_body(tx, place["namespace"], canonical.encode(node.body))
-    return {
-        "node_id": node.node_id,
-        "node_seq": node_seq,
-        "parent_node_id": node.parent_node_id,
-        "frame_id": node.frame_id,
-        "caused_by": node.caused_by,
-        "at": node.at,
-        "body": body.inline,
-        "body_digest": body.digest,
-    }
 
 
 async def _put_frames(tx: Transaction, frames: tuple[Frame, ...], place: dict[str, str]) -> None:

@@ -5,18 +5,61 @@
 -- for any length: every row finds its head by id. A head with a token runs (a CHECK says so); the status is not asked
 -- for, because that would offer the index of all running jobs, and each array row would be compared with all of them.
 
+-- name: append_one
+-- One job's one fact is in its journal, and its head moved on. No row: `lock_head` knows the reason.
+WITH moved AS (
+    UPDATE job_heads
+    SET head_seq = :head_seq, head_hash = :head_hash, takeovers = takeovers * (1 - CAST(:progress AS bigint))
+    WHERE job_id = :job_id AND fence = :fence AND lease_token = :lease_token AND :lease_token <> ''
+      AND head_seq = :seen_seq AND head_hash = :seen_hash
+      AND (CAST(:mail_seen AS bigint) IS NULL OR mail_seq = :mail_seen)
+    RETURNING job_id
+)
+INSERT INTO events (job_id, seq, type, version, fence, at, body, body_digest, hash)
+SELECT job_id, :seq, :type, :version, :fence, :at, :body, :body_digest, :hash FROM moved
+RETURNING job_id;
+
 -- name: append_batch
--- The jobs that moved on, and where to. A session's job that ends is left to the single append, which moves the line up.
+-- The jobs that moved on by one fact each; all of them still run. Integers come as literals of arrays, and the hashes of
+-- all rows as one string of bytes, because the driver takes longer to look at an element of a list than to send it.
+WITH locked AS MATERIALIZED (
+    SELECT h.ctid AS head, i.*, substr(CAST(:hashes AS bytea), CAST(96 * i.place - 63 AS int), 32) AS body_digest,
+           substr(CAST(:hashes AS bytea), CAST(96 * i.place - 31 AS int), 32) AS hash
+    FROM unnest(
+        CAST(:each_job_id AS text[]), CAST(CAST(:each_fence AS text) AS bigint[]), CAST(:each_lease_token AS text[]),
+        CAST(CAST(:each_seen_seq AS text) AS bigint[]), CAST(CAST(:each_mail_seen AS text) AS bigint[]),
+        CAST(CAST(:each_progress AS text) AS bigint[]), CAST(:each_type AS text[]),
+        CAST(CAST(:each_version AS text) AS bigint[]), CAST(CAST(:each_at AS text) AS bigint[]),
+        CAST(:each_body AS bytea[])
+    ) WITH ORDINALITY AS i (job_id, fence, lease_token, seen_seq, mail_seen, progress, type, version, at, body, place)
+    JOIN job_heads h ON h.job_id = i.job_id
+    WHERE h.fence = i.fence AND h.lease_token = i.lease_token AND i.lease_token <> ''
+      AND h.head_seq = i.seen_seq AND h.head_hash = substr(CAST(:hashes AS bytea), CAST(96 * i.place - 95 AS int), 32)
+      AND (i.mail_seen IS NULL OR h.mail_seq = i.mail_seen)
+    ORDER BY h.job_id FOR NO KEY UPDATE OF h
+), moved AS (
+    UPDATE job_heads h
+    SET head_seq = i.seen_seq + 1, head_hash = i.hash, takeovers = h.takeovers * (1 - i.progress)
+    FROM locked i WHERE h.ctid = i.head
+    RETURNING h.job_id
+), written AS (
+    INSERT INTO events (job_id, seq, type, version, fence, at, body, body_digest, hash)
+    SELECT job_id, seen_seq + 1, type, version, fence, at, body, body_digest, hash FROM locked
+)
+SELECT job_id FROM moved;
+
+-- name: append_batch_of_moves
+-- Any number of facts each, and some leave `running`: the jobs that moved on, and where to. A session's job that ends is left to the single append, which moves the line up.
 WITH locked AS MATERIALIZED (
     SELECT i.* FROM unnest(
-        CAST(:job_ids AS text[]), CAST(:fences AS bigint[]), CAST(:lease_tokens AS text[]),
-        CAST(:seen_seqs AS bigint[]), CAST(:seen_hashes AS bytea[]), CAST(:head_seqs AS bigint[]),
-        CAST(:head_hashes AS bytea[]), CAST(:mail_seens AS bigint[]), CAST(:progresses AS bigint[]),
-        CAST(:statuses AS text[]), CAST(:wait_reasons AS text[]), CAST(:wake_ats AS bigint[]),
-        CAST(:ready_ats AS bigint[]), CAST(:faileds AS bigint[]), CAST(:overs AS bigint[])
+        CAST(:each_job_id AS text[]), CAST(:each_fence AS bigint[]), CAST(:each_lease_token AS text[]),
+        CAST(:each_seen_seq AS bigint[]), CAST(:each_seen_hash AS bytea[]), CAST(:each_head_seq AS bigint[]),
+        CAST(:each_head_hash AS bytea[]), CAST(:each_mail_seen AS bigint[]), CAST(:each_progress AS bigint[]),
+        CAST(:each_status AS text[]), CAST(:each_wait_reason AS text[]), CAST(:each_wake_at AS bigint[]),
+        CAST(:each_ready_at AS bigint[]), CAST(:each_failed AS bigint[]), CAST(:each_over AS bigint[])
     ) AS i (job_id, fence, lease_token, seen_seq, seen_hash, head_seq, head_hash, mail_seen, progress, status,
             wait_reason, wake_at, ready_at, failed, over)
-    JOIN job_heads h ON h.job_id = i.job_id ORDER BY h.job_id FOR UPDATE OF h
+    JOIN job_heads h ON h.job_id = i.job_id ORDER BY h.job_id FOR NO KEY UPDATE OF h
 ), moved AS (
     UPDATE job_heads h
     SET head_seq = i.head_seq, head_hash = i.head_hash, takeovers = h.takeovers * (1 - i.progress),
@@ -37,9 +80,9 @@ WITH locked AS MATERIALIZED (
     INSERT INTO events (job_id, seq, type, version, fence, at, body, body_digest, hash)
     SELECT e.job_id, e.seq, e.type, e.version, e.fence, e.at, e.body, e.body_digest, e.hash
     FROM unnest(
-        CAST(:event_jobs AS text[]), CAST(:seqs AS bigint[]), CAST(:types AS text[]), CAST(:versions AS bigint[]),
-        CAST(:event_fences AS bigint[]), CAST(:ats AS bigint[]), CAST(:bodies AS bytea[]),
-        CAST(:body_digests AS bytea[]), CAST(:hashes AS bytea[])
+        CAST(:event_job_id AS text[]), CAST(:event_seq AS bigint[]), CAST(:event_type AS text[]), CAST(:event_version AS bigint[]),
+        CAST(:event_fence AS bigint[]), CAST(:event_at AS bigint[]), CAST(:event_body AS bytea[]),
+        CAST(:event_body_digest AS bytea[]), CAST(:event_hash AS bytea[])
     ) AS e (job_id, seq, type, version, fence, at, body, body_digest, hash)
     JOIN moved m ON m.job_id = e.job_id
 ), quiet AS (

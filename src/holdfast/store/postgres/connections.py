@@ -1,0 +1,88 @@
+"""A few connections to one server, opened when needed and kept for the next user.
+
+asyncpg has a pool, and it does more than a store needs: it hands out proxies, guards every call of them, and resets
+what it gets back, which costs a good part of a small append. Here connections lie on a stack. Whoever takes one uses it
+alone, and it goes back only if it is certain to be between two statements: after a clean end, or after the server said
+no. Anything else (a lost server, a cancelled task) ends it, because nobody knows who speaks next on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final, TypeAlias
+
+import asyncpg
+
+from holdfast.errors import HoldfastError
+from holdfast.store.executor import RunAgain
+
+IDLE_S: Final = 300.0
+"""A connection that nobody needed for so long is closed."""
+
+_BETWEEN_STATEMENTS: Final = (HoldfastError, RunAgain, asyncpg.PostgresError)
+"""After these the server waits for the next statement."""
+
+Connection: TypeAlias = "asyncpg.Connection[Any]"
+
+
+class Connections:
+    """At most `most` at a time; whoever comes then waits."""
+
+    def __init__(self, connect: Callable[[], Awaitable[Connection]], *, most: int) -> None:
+        self._connect = connect
+        self._most = most
+        self._free = asyncio.Semaphore(most)
+        self._idle: deque[tuple[Connection, float]] = deque()
+        self._used: set[Connection] = set()
+        self._closed = False
+
+    @contextlib.asynccontextmanager
+    async def one(self) -> AsyncIterator[Connection]:
+        """A connection that is ours alone inside the block."""
+        async with self._free:
+            connection = self._kept() or await self._connect()
+            self._used.add(connection)
+            try:
+                yield connection
+            except BaseException as error:
+                if not isinstance(error, _BETWEEN_STATEMENTS):
+                    connection.terminate()
+                raise
+            finally:
+                self._used.discard(connection)
+                self._keep(connection)
+
+    def _kept(self) -> Connection | None:
+        """The one that was used last, so that those beyond the need grow old."""
+        while self._idle:
+            connection, _ = self._idle.pop()
+            if not connection.is_closed():
+                return connection
+        return None
+
+    def _keep(self, connection: Connection) -> None:
+        now = asyncio.get_running_loop().time()
+        if connection.is_closed():
+            pass
+        elif connection.is_in_transaction() or self._closed:
+            connection.terminate()
+        else:
+            self._idle.append((connection, now))
+        while self._idle and self._idle[0][1] < now - IDLE_S:
+            self._idle.popleft()[0].terminate()
+
+    async def close(self, patience_s: float) -> None:
+        """Every connection is closed, after a patient while also under whoever still uses one."""
+        self._closed = True
+        while self._idle:
+            with contextlib.suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError):
+                await self._idle.pop()[0].close(timeout=patience_s)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(patience_s):
+                for _ in range(self._most):
+                    await self._free.acquire()
+        for connection in list(self._used):
+            connection.terminate()
