@@ -317,7 +317,9 @@ class SealedEvent(msgspec.Struct, frozen=True):
 def body_of(event: Event) -> bytes:
     """The canonical body; fields that hold their default are left out, so adding a field changes no old hash."""
     fields = zip(_fields(type(event)), msgspec.structs.astuple(event), strict=True)
-    return canonical.encode({name: value for (name, default), value in fields if value != default})
+    return canonical.encode(
+        {name: value for (name, default), value in fields if value is not default and value != default}
+    )
 
 
 @functools.cache

@@ -39,6 +39,9 @@ _SESSION: Final = {
     # Our statements are fixed and few: planning one anew for its values costs more than running it.
     "plan_cache_mode": "force_generic_plan",
     "jit": "off",
+    # Every statement of ours has its index. A table that is still small would tempt the planner to read it whole, and
+    # to lock its rows in the order they lie instead of in the order everybody uses.
+    "enable_seqscan": "off",
     "tcp_keepalives_idle": "10",
     "tcp_keepalives_interval": "3",
     "tcp_keepalives_count": "3",

@@ -110,30 +110,39 @@ def _columns_of_steps(appends: Sequence[Append]) -> dict[str, Value]:
     """The appends by job id, written out: going by way of rows would take as long as sending them."""
     appends = sorted(appends, key=attrgetter("job_id"))
     events = [append.events[0] for append in appends]
+    hashes = [
+        one
+        for append, event in zip(appends, events, strict=True)
+        for one in (append.seen.hash, event.body_digest, event.hash)
+    ]
     return {
-        "each_job_id": [append.job_id for append in appends],
+        "each_job_id": _texts([append.job_id for append in appends]),
         "each_fence": _integers([append.fence for append in appends]),
-        "each_lease_token": [append.lease_token for append in appends],
+        "each_lease_token": _texts([append.lease_token for append in appends]),
         "each_seen_seq": _integers([append.seen.seq for append in appends]),
         "each_mail_seen": _integers([append.mail_seen for append in appends]),
         "each_progress": _integers([int(append.progress) for append in appends]),
-        "each_type": [event.type for event in events],
+        "each_type": _texts([event.type for event in events]),
         "each_version": _integers([event.version for event in events]),
         "each_at": _integers([event.at for event in events]),
         "each_body": [event.body for event in events],
-        "hashes": b"".join(
-            [
-                one
-                for append in appends
-                for one in (append.seen.hash, append.events[0].body_digest, append.events[0].hash)
-            ]
-        ),
+        "hashes": b"".join(hashes),
     }
 
 
 def _integers(values: Sequence[int | None]) -> str:
     """An array as its literal: the driver looks long at every element of a list, the server reads digits quickly."""
     return "{" + ",".join(map(str, values)).replace("None", "NULL") + "}"
+
+
+def _texts(values: Sequence[str]) -> str:
+    """The same for text; what has a meaning inside a literal is escaped."""
+    escaped = _BETWEEN.join(values).replace("\\", "\\\\").replace('"', '\\"')
+    return '{"' + escaped.replace(_BETWEEN, '","') + '"}'
+
+
+_BETWEEN = "\x1f"
+"""No name contains it."""
 
 
 def _columns(prefix: str, rows: Sequence[dict[str, Value]]) -> dict[str, Value]:
