@@ -29,6 +29,8 @@ An error answers three questions: whose move is it, may I try again, what do I t
     │   ├── ForeignFile           a file, but not one of ours
     │   ├── SchemaMismatch        older or newer than this code
     │   └── TierNotKept           old library, network filesystem, fsync off …
+    ├── InJob                     what durable code gets, and may catch
+    │   └── CallFailed            a step or tool raised an error that it did not declare
     └── Broken                    a promise does not hold; stop and keep the evidence
         └── StoreCorrupt          a damaged page, row or hash chain
 
@@ -222,6 +224,27 @@ class SchemaMismatch(Unfit):
 
 class TierNotKept(Unfit):
     code = "tier_not_kept"
+
+
+# ── inside a job ──────────────────────────────────────────────────────────────────────────────────
+
+
+class InJob(HoldfastError):
+    code = "in_job"
+    default_hint = "Catch it in the job's code, or let it end this attempt."
+
+
+class CallFailed(InJob):
+    """`.error_type` is the name of the class that was raised."""
+
+    code = "call_failed"
+    default_hint = (
+        "Declare the error with `raises=(…)` where the step or tool is declared, to catch it by its class."
+    )
+
+    def __init__(self, message: str, *, error_type: str, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.error_type = error_type
 
 
 # ── a promise that does not hold ──────────────────────────────────────────────────────────────────

@@ -132,6 +132,16 @@ class StepFinished(Event, frozen=True):
     outcome: str = "succeeded"
     result: Json = None
     error: Json = None
+    generation: int = 0
+
+
+class CallCancelled(Event, frozen=True):
+    """The code stopped waiting for a call: a timeout, a sibling that failed. A result before it was never seen."""
+
+    type = "call_cancelled"
+    step_key: str
+    args_digest: str
+    generation: int = 0
 
 
 class LlmRequested(Event, frozen=True):

@@ -51,7 +51,8 @@ class Job(msgspec.Struct):
     mail_seq: int = 0
     cancel_requested: bool = False
     calls: dict[tuple[str, int], Call] = msgspec.field(default_factory=dict)
-    steps: set[str] = msgspec.field(default_factory=set)
+    steps: set[tuple[str, int]] = msgspec.field(default_factory=set)
+    cancelled: set[tuple[str, int]] = msgspec.field(default_factory=set)
     replies: dict[str, bool] = msgspec.field(default_factory=dict)
     plans: set[str] = msgspec.field(default_factory=set)
     nodes: dict[tuple[str, str], str] = msgspec.field(default_factory=dict)
@@ -124,11 +125,8 @@ def _take(job: Job, seq: int, event: e.Event) -> None:
 def _take_inner(job: Job, seq: int, event: e.Event) -> None:
     """Facts that happen inside a running job and do not move it."""
     match event:
-        case e.StepFinished():
-            if event.step_key in job.steps:
-                raise Ungrammatical(f"step {event.step_key} finished twice, again at event {seq}")
-            job.steps.add(event.step_key)
-            job.takeovers = 0
+        case e.StepFinished() | e.CallCancelled():
+            _end(job, seq, event)
         case e.LlmRequested():
             if job.replies.setdefault(event.step_key, False):
                 raise Ungrammatical(f"model call {event.step_key} requested at event {seq} after its reply")
@@ -177,6 +175,21 @@ def _take_inner(job: Job, seq: int, event: e.Event) -> None:
             job.mail_seq = max(job.mail_seq, event.mail_seq)
         case _:
             pass
+
+
+def _end(job: Job, seq: int, event: e.StepFinished | e.CallCancelled) -> None:
+    """A step finishes once, and not after the code gave it up; the code gives a call up once."""
+    place = (event.step_key, event.generation)
+    named = event.step_key if event.generation == 0 else f"{event.step_key} (generation {event.generation})"
+    if place in job.cancelled:
+        raise Ungrammatical(f"step {named} has an end at event {seq} after the code had given it up")
+    if isinstance(event, e.CallCancelled):
+        job.cancelled.add(place)
+        return
+    if place in job.steps:
+        raise Ungrammatical(f"step {named} finished twice, again at event {seq}")
+    job.steps.add(place)
+    job.takeovers = 0
 
 
 _DECISIONS = {

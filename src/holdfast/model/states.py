@@ -122,6 +122,7 @@ DRIVEN: Final = frozenset(
         "node_started",
         "node_finished",
         "step_finished",
+        "call_cancelled",
         "llm_requested",
         "llm_responded",
         "tool_called",

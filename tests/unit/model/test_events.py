@@ -25,7 +25,7 @@ JOB = "job_1"
 NAMES = """
     job_created job_claimed job_released job_waiting job_parked job_requeued job_dead_lettered
     job_completed job_failed job_cancelled cancel_requested
-    plan_generated node_started node_finished step_finished llm_requested llm_responded
+    plan_generated node_started node_finished step_finished call_cancelled llm_requested llm_responded
     tool_called tool_returned tool_failed tool_uncertain tool_reconciled
     checkpoint_saved turn_committed inputs_claimed timer_set timer_fired signal_received
     approval_requested approval_decided child_started child_finished budget_reached store_restored

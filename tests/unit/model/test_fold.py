@@ -82,7 +82,7 @@ def test_a_journal_from_its_first_to_its_last_line() -> None:
     assert (job.status, job.over, job.output) == (Status.COMPLETED, True, {"answer": 42})
     assert (job.kind, job.session_id) == ("k", "s")
     assert (job.seq, job.fence, job.claims, job.commits, job.mail_seq) == (15, 1, 1, 1, 2)
-    assert (job.steps, job.plans, job.children) == ({"1/b#1"}, {"p"}, {"1/c#1": "job_2"})
+    assert (job.steps, job.plans, job.children) == ({("1/b#1", 0)}, {"p"}, {"1/c#1": "job_2"})
     assert (job.nodes, job.replies) == ({("p", "n"): "succeeded"}, {"1/m#1": True})
     call = job.calls["1/a#1", 0]
     assert (call.tool, call.effect, call.status) == ("mail", "unsafe", CallStatus.SUCCEEDED)

@@ -35,7 +35,7 @@ PICTURE = {
 
 # What happens inside a job and moves nothing: only while somebody drives it, or at any time before its end.
 WHILE_RUNNING = """
-    plan_generated node_started node_finished step_finished llm_requested llm_responded tool_called
+    plan_generated node_started node_finished step_finished call_cancelled llm_requested llm_responded tool_called
     checkpoint_saved turn_committed inputs_claimed timer_set approval_requested child_started budget_reached
 """.split()
 WHILE_NOT_OVER = """

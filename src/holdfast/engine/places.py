@@ -1,0 +1,115 @@
+"""Where in a job's program a piece of running code stands.
+
+Every asyncio task that job code starts gets a scope of its own the moment it is created, named after its coroutine and
+counted by the task that starts it. The event loop tells us through its task factory, so `gather`, `TaskGroup`,
+`wait_for` and anyio need no wrappers.
+
+Tasks started *inside* a step, tool or wrapped client are that call's own business: they get no scope, and a durable
+call from one of them is an error, because nobody could say which call it is on the next run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import weakref
+from collections.abc import Coroutine, Iterator
+from typing import Any, Final, Protocol
+
+from holdfast.engine.conductor import JOB
+from holdfast.errors import InvalidMove
+from holdfast.model.naming import Scope
+
+
+class Driven(Protocol):
+    """What a place needs to know of the one who drives the job."""
+
+    def joined(self, task: asyncio.Task[Any]) -> None:
+        """One more task runs the job's code."""
+        ...
+
+
+class Place:
+    """A task of a job: its scope, and whether it is inside a call."""
+
+    __slots__ = ("drive", "inside", "scope")
+
+    def __init__(self, drive: Driven, scope: Scope) -> None:
+        self.drive = drive
+        self.scope = scope
+        self.inside: str | None = None
+
+    @contextlib.contextmanager
+    def within(self, step_key: str) -> Iterator[None]:
+        """What runs in the block is a call's own code, not the job's."""
+        self.inside = step_key
+        token = JOB.set(None)
+        try:
+            yield
+        finally:
+            JOB.reset(token)
+            self.inside = None
+
+
+_PLACES: Final[weakref.WeakKeyDictionary[asyncio.Task[Any], Place]] = weakref.WeakKeyDictionary()
+
+
+def put(task: asyncio.Task[Any], place: Place) -> None:
+    _PLACES[task] = place
+    place.drive.joined(task)
+
+
+def here() -> Place | None:
+    """The place of the running task, if it runs a job's code or one of its calls."""
+    task = asyncio.current_task()
+    return None if task is None else _PLACES.get(task)
+
+
+def outside_calls() -> Place:
+    """The place of running job code; or an error, if this is the code of a call, or no job's at all."""
+    place = here()
+    if place is None:
+        msg = "a durable call outside a job's own code"
+        raise InvalidMove(
+            msg,
+            hint="Make it from an agent's function or a task it started; a task started inside a step cannot.",
+        )
+    if place.inside is not None:
+        msg = f"a durable call inside the call {place.inside}"
+        raise InvalidMove(
+            msg, hint="A step is one fact. Make the inner call before or after it, or from the agent."
+        )
+    return place
+
+
+def watch(loop: asyncio.AbstractEventLoop) -> None:
+    """Tasks that job code starts on this loop have a place from now on; everybody else's are as before."""
+    before: Any = loop.get_task_factory()
+    if not isinstance(before, _Factory):
+        factory: Any = _Factory(before)
+        loop.set_task_factory(factory)
+
+
+class _Factory:
+    def __init__(self, before: Any) -> None:
+        self._before = before
+
+    def __call__(
+        self, loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any], **options: Any
+    ) -> asyncio.Task[Any]:
+        parent = asyncio.current_task(loop)
+        place = None if parent is None else _PLACES.get(parent)
+        if place is None or place.inside is not None:
+            return self._make(loop, coroutine, options)
+        scope = place.scope.inner(getattr(coroutine, "__qualname__", type(coroutine).__qualname__))
+        task = self._make(loop, coroutine, options)
+        put(task, Place(place.drive, scope))
+        return task
+
+    def _make(
+        self, loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any], options: dict[str, Any]
+    ) -> asyncio.Task[Any]:
+        if self._before is None:
+            return asyncio.Task(coroutine, loop=loop, **options)
+        made: asyncio.Task[Any] = self._before(loop, coroutine, **options)
+        return made

@@ -1,0 +1,155 @@
+"""What a job's journal says about each call since its last commit of state: the memory that replay reads from.
+
+A job that is resumed runs its function from the top. Every durable call has a step key, and a call whose key is here is
+not made again. Three things can be known about a key: that the call had an outcome (and at which `seq`), that the code
+stopped waiting for it (a timeout cancelled it), and, for an effect, that it was intended.
+
+Keys restart with every commit, under a new ordinal, so only what follows the last commit is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from holdfast.model import events as e
+from holdfast.model.effects import CallStatus, Effect
+
+
+class Recorded(msgspec.Struct):
+    """One call under one step key and generation, as far as the journal knows it."""
+
+    step_key: str
+    args_digest: str
+    generation: int = 0
+    effect: Effect = Effect.READ_ONLY
+    name: str = ""
+    intent_seq: int | None = None
+    seq: int | None = None
+    cancelled_seq: int | None = None
+    status: CallStatus | None = None
+    result: Any = None
+    error: Any = None
+
+    @property
+    def settled(self) -> bool:
+        return self.seq is not None or self.cancelled_seq is not None
+
+
+class History:
+    """The calls since the last commit, and which effects among them the code has not asked for yet."""
+
+    def __init__(self) -> None:
+        self.ordinal = 0
+        self._calls: dict[str, list[Recorded]] = {}
+        self._unclaimed: dict[str, None] = {}
+
+    def find(self, step_key: str, args_digest: str) -> Recorded | None:
+        """The newest record of this very call. One with other arguments is not it: see `drifted`."""
+        self._unclaimed.pop(step_key, None)
+        for recorded in reversed(self._calls.get(step_key, ())):
+            if recorded.args_digest == args_digest:
+                return recorded
+        return None
+
+    def drifted(self, step_key: str, args_digest: str) -> Recorded | None:
+        """The newest record under this key that was made with other arguments."""
+        known = self._calls.get(step_key, ())
+        return known[-1] if known and known[-1].args_digest != args_digest else None
+
+    def next_generation(self, step_key: str) -> int:
+        return len(self._calls.get(step_key, ()))
+
+    @property
+    def has_unclaimed(self) -> bool:
+        """Whether an effect is recorded that the code has not asked for: then nothing new may fire."""
+        return bool(self._unclaimed)
+
+    def unclaimed(self) -> list[Recorded]:
+        return [self._calls[key][-1] for key in self._unclaimed]
+
+    def add(self, recorded: Recorded) -> None:
+        self._calls.setdefault(recorded.step_key, []).append(recorded)
+        if recorded.effect is not Effect.READ_ONLY:
+            self._unclaimed[recorded.step_key] = None
+
+    # ── reading the journal ───────────────────────────────────────────────────────────────────────
+
+    def take(self, seq: int, event: e.Event) -> None:
+        """One more fact."""
+        match event:
+            case e.CheckpointSaved() | e.TurnCommitted():
+                self.ordinal = event.ordinal  # keys restart under it
+                self._calls, self._unclaimed = {}, {}
+            case e.StepFinished():
+                self.add(
+                    Recorded(
+                        event.step_key,
+                        event.args_digest,
+                        generation=event.generation,
+                        seq=seq,
+                        status=CallStatus.SUCCEEDED if event.outcome == "succeeded" else CallStatus.FAILED,
+                        result=event.result,
+                        error=event.error,
+                    )
+                )
+            case e.CallCancelled():
+                self._cancel(seq, event)
+            case e.ToolCalled():
+                self._intend(seq, event)
+            case e.ToolReturned():
+                self._settle(seq, event, CallStatus.SUCCEEDED, result=event.result)
+            case e.ToolFailed():
+                self._settle(seq, event, CallStatus.FAILED, error=event.error)
+            case e.ToolUncertain():
+                self._newest(event.step_key, event.generation).status = CallStatus.UNCERTAIN
+            case _:
+                pass
+
+    def _intend(self, seq: int, event: e.ToolCalled) -> None:
+        known = self._calls.get(event.step_key, ())
+        if known and known[-1].generation == event.generation:
+            return  # sent again under the same key
+        self.add(
+            Recorded(
+                event.step_key,
+                event.args_digest,
+                generation=event.generation,
+                effect=Effect(event.effect),
+                name=event.tool,
+                intent_seq=seq,
+                status=CallStatus.PREPARED,
+            )
+        )
+
+    def _settle(
+        self,
+        seq: int,
+        event: e.ToolReturned | e.ToolFailed,
+        status: CallStatus,
+        result: Any = None,
+        error: Any = None,
+    ) -> None:
+        recorded = self._newest(event.step_key, event.generation)
+        recorded.seq, recorded.status, recorded.result, recorded.error = seq, status, result, error
+
+    def _cancel(self, seq: int, event: e.CallCancelled) -> None:
+        known = self._calls.get(event.step_key, ())
+        if not known or known[-1].generation != event.generation:
+            self.add(Recorded(event.step_key, event.args_digest, generation=event.generation))
+        self._newest(event.step_key, event.generation).cancelled_seq = seq
+
+    def _newest(self, step_key: str, generation: int) -> Recorded:
+        recorded = self._calls[step_key][-1]
+        assert recorded.generation == generation, "an outcome follows its own intent"
+        return recorded
+
+
+def history_of(events: Iterable[tuple[int, e.Event]]) -> History:
+    """The history after these (seq, event) facts."""
+    history = History()
+    for seq, event in events:
+        history.take(seq, event)
+    return history

@@ -1,0 +1,63 @@
+"""Step keys: which call this is, the same on every run of the same code.
+
+A key says where in the program the call stands, never when it was made:
+
+    2/research#1/fetch_page#3
+    │ │          └ the third call of that name in this scope
+    │ └ the scope: one per asyncio task the job starts, one per `hf.scope`, nested as they are
+    └ the ordinal of the last commit of state
+
+Tasks are numbered by the code that starts them, in the order it starts them. So two branches under `gather` never share
+a counter, and whichever is faster, both find their own calls again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from typing import Final
+
+from holdfast.model.limits import NAME_LENGTH_MAX
+
+_LOCAL: Final = "<locals>."
+_ESCAPES: Final = str.maketrans({"%": "%25", "/": "%2F", "#": "%23"})
+_PATH_MAX: Final = NAME_LENGTH_MAX - 80
+"""Longer scopes are shortened to a digest, so that every key is a name the store takes."""
+
+
+class Scope:
+    """A place in the program that counts its own calls and the scopes inside it."""
+
+    __slots__ = ("_calls", "_scopes", "path")
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._calls: Counter[str] = Counter()
+        self._scopes: Counter[str] = Counter()
+
+    def key(self, name: str) -> str:
+        """The key of the next call of this name here."""
+        name = plain(name)
+        self._calls[name] += 1
+        return f"{self.path}/{name}#{self._calls[name]}"
+
+    def inner(self, name: str) -> Scope:
+        """The next scope of this name inside this one."""
+        name = plain(name)
+        self._scopes[name] += 1
+        return Scope(_short(f"{self.path}/{name}#{self._scopes[name]}"))
+
+
+def plain(name: str) -> str:
+    """A name as part of a key: without the functions around it, without what separates parts, never too long."""
+    name = name.rpartition(_LOCAL)[2].translate(_ESCAPES)
+    if len(name) <= 60:
+        return name
+    return name[:40] + "~" + hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+
+
+def _short(path: str) -> str:
+    if len(path) <= _PATH_MAX:
+        return path
+    ordinal, _, rest = path.partition("/")
+    return f"{ordinal}/~{hashlib.sha256(rest.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"

@@ -1,0 +1,49 @@
+"""An event loop in which time is a number: waiting moves the clock, and nothing ever sleeps.
+
+    with SimLoop() as loop:
+        loop.run_until_complete(main())       # an hour of `loop.time()` passes in no time
+
+When nothing is ready and nothing is scheduled, nothing can ever happen any more: that is a `Deadlock`, which makes
+every test on this loop a test of liveness too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from typing import Self
+
+
+class Deadlock(Exception):
+    """Everybody waits, and nobody is going to come."""
+
+
+class _Selector(selectors.SelectSelector):
+    """Never blocks: asked to wait, it moves the clock."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        ready = super().select(0)
+        if not ready:
+            if timeout is None:
+                raise Deadlock("nothing is ready and no timer is set")
+            self.now += max(timeout, 0.0)
+        return ready
+
+
+class SimLoop(asyncio.SelectorEventLoop):
+    def __init__(self) -> None:
+        self._virtual = _Selector()
+        super().__init__(self._virtual)
+
+    def time(self) -> float:
+        return self._virtual.now
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
