@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from typing import Final
 
-from holdfast.model.events import StepFinished, body_of
+from holdfast.model.chain import body_of
+from holdfast.model.events import StepFinished
 from holdfast.model.ids import SequentialIds
 
 GROUP: Final = 32

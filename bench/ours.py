@@ -9,7 +9,7 @@ from bench.material import AT, GROUP, TEXTS, step
 from bench.places import Place
 from holdfast.errors import HoldfastError
 from holdfast.model.append import Append, Holder, after, append_of
-from holdfast.model.events import Head
+from holdfast.model.chain import Head
 from holdfast.model.ids import RandomIds
 from holdfast.model.inbox import BatchDraft, Boundary, Completion, ItemDraft
 from holdfast.model.instants import HOUR, SECOND

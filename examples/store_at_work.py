@@ -12,7 +12,8 @@ from pathlib import Path
 from holdfast.engine.verify.verify import verify
 from holdfast.errors import Fenced
 from holdfast.model.append import Holder, Move, after, append_of
-from holdfast.model.events import Event, Head, JobCompleted, StepFinished, unseal
+from holdfast.model.chain import Head, unseal
+from holdfast.model.events import Event, JobCompleted, StepFinished
 from holdfast.model.ids import RandomIds
 from holdfast.model.jobs import JobDraft
 from holdfast.model.lease import Grant

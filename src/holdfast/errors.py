@@ -30,7 +30,9 @@ An error answers three questions: whose move is it, may I try again, what do I t
     │   ├── SchemaMismatch        older or newer than this code
     │   └── TierNotKept           old library, network filesystem, fsync off …
     ├── InJob                     what durable code gets, and may catch
-    │   └── CallFailed            a step or tool raised an error that it did not declare
+    │   ├── Refused               raised by a tool: the receiver certainly did nothing
+    │   ├── CallFailed            a step or tool raised an error that it did not declare
+    │   └── Withdrawn             the job was cancelled before this could be written or sent
     └── Broken                    a promise does not hold; stop and keep the evidence
         └── StoreCorrupt          a damaged page, row or hash chain
 
@@ -234,6 +236,11 @@ class InJob(HoldfastError):
     default_hint = "Catch it in the job's code, or let it end this attempt."
 
 
+class Refused(InJob):
+    code = "refused"
+    default_hint = "The receiver did nothing. Correct the call, or let the agent decide what to do instead."
+
+
 class CallFailed(InJob):
     """`.error_type` is the name of the class that was raised."""
 
@@ -245,6 +252,11 @@ class CallFailed(InJob):
     def __init__(self, message: str, *, error_type: str, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.error_type = error_type
+
+
+class Withdrawn(InJob):
+    code = "withdrawn"
+    default_hint = "Nothing to do: the job was cancelled, and nothing of this was written or sent."
 
 
 # ── a promise that does not hold ──────────────────────────────────────────────────────────────────

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from holdfast.errors import HoldfastError, StoreCorrupt
-from holdfast.model.events import first_break, unseal
+from holdfast.model.chain import first_break, unseal
 from holdfast.model.inbox import Boundary
 from holdfast.model.instants import MINUTE
 from holdfast.model.jobs import JobDraft, JobFilter

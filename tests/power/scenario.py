@@ -9,8 +9,9 @@ from typing import Final
 import msgspec
 
 from holdfast.model.append import Extras, Move, Timer
+from holdfast.model.chain import SealedEvent
 from holdfast.model.effects import CallStatus
-from holdfast.model.events import JobCompleted, JobWaiting, SealedEvent, TurnCommitted
+from holdfast.model.events import JobCompleted, JobWaiting, TurnCommitted
 from holdfast.model.ids import SequentialIds
 from holdfast.model.inbox import Boundary, Claim
 from holdfast.model.instants import MINUTE

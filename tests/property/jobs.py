@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
 from holdfast.model.append import NOTHING, Append, Extras, Holder, Move, Timer, after, append_of
+from holdfast.model.chain import Head
 from holdfast.model.effects import CallStatus, Effect
-from holdfast.model.events import Event, Head, StepFinished
+from holdfast.model.events import Event, StepFinished
 from holdfast.model.instants import SECOND
 from holdfast.model.jobs import DEFAULT_NAMESPACE, JobDraft, JobFilter, JobHead
 from holdfast.model.lease import Grant

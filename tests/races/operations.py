@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.model.append import Append, Extras, Move, Timer
-from holdfast.model.events import Head, JobCancelled, JobCompleted, JobReleased
+from holdfast.model.chain import Head
+from holdfast.model.events import JobCancelled, JobCompleted, JobReleased
 from holdfast.model.inbox import Batch, BatchState, Boundary, Claim, Completion
 from holdfast.model.instants import MINUTE
 from holdfast.model.jobs import JobDraft, JobHead, Submitted

@@ -9,7 +9,8 @@ import pytest
 
 from holdfast.errors import Broken, Fenced, HoldfastError, InvalidMove, KeyReused, Misuse
 from holdfast.model.append import Append, Extras, Move, Timer
-from holdfast.model.events import Head, JobReleased, JobWaiting
+from holdfast.model.chain import Head
+from holdfast.model.events import JobReleased, JobWaiting
 from holdfast.model.mail import MailDraft
 from holdfast.model.states import MailKind, Status, WaitReason
 from holdfast.store.contract import Store

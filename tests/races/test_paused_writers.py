@@ -14,7 +14,7 @@ from dataclasses import asdict
 import pytest
 
 from holdfast.errors import StoreBusy
-from holdfast.model.events import unseal
+from holdfast.model.chain import unseal
 from holdfast.model.instants import MILLISECOND, SECOND
 from holdfast.model.jobs import JobDraft
 from holdfast.model.lease import LEASE_TTL_US

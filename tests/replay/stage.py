@@ -17,10 +17,11 @@ import pytest
 
 from holdfast.engine import conductor
 from holdfast.engine.drive import Asked, Drive
+from holdfast.engine.effects import Job, Terms
 from holdfast.model.effects import Effect
 from holdfast.model.events import Event
 from holdfast.model.history import history_of
-from holdfast.testing.simloop import Deadlock, SimLoop
+from holdfast.testing.simloop import Deadlock, LoopClock, SimLoop
 
 Journal = list[Event]
 
@@ -37,7 +38,7 @@ class Tape:
     kill_after: int | None = None
     dead: bool = False
 
-    def record(self, event: Event) -> int:
+    def record(self, event: Event, **_beside: Any) -> int:
         if self.dead:
             return len(self.events)  # what a dead process still says, nobody hears
         if self.kill_after is not None and len(self.events) >= self.kill_after:
@@ -73,14 +74,14 @@ class World:
     async def _call(
         self, call: str, name: str, args: tuple[Any, ...], effect: Effect, raises: tuple[type[Exception], ...]
     ) -> Any:
-        async def run() -> Any:
+        async def run(_key: str) -> Any:
             self.live.append(name)
             await asyncio.sleep(self.delays(name))
             if name.startswith("bad"):
                 raise LookupError(f"{name} is bad")
             return ":".join(map(str, (name, *args)))
 
-        return await self.drive.call(Asked(call, [name, *args], run, effect, raises))
+        return await self.drive.call(Asked(call, [name, *args], run, Terms(effect=effect), raises))
 
 
 Program = Callable[[World], Coroutine[Any, Any, Any]]
@@ -107,13 +108,15 @@ def play(
     """The program on top of what the journal says, with delays that the seed decides."""
     chance = random.Random(seed)
     tape = Tape(list(journal), kill_after)
-    drive = Drive(history_of(enumerate(tape.events, 1)), tape)
-    world = World(drive, tape, lambda _: chance.choice([0, 0, 0.1, 0.5, 1, 2]))
-
-    async def run() -> Any:
-        return await drive.run(lambda: program(world))
-
     with SimLoop() as loop, _queue_hidden(hidden):
+        drive = Drive(
+            history_of(enumerate(tape.events, 1)), tape, LoopClock(loop), Job("default", "job_1", 1)
+        )
+        world = World(drive, tape, lambda _: chance.choice([0, 0, 0.1, 0.5, 1, 2]))
+
+        async def run() -> Any:
+            return await drive.run(lambda: program(world))
+
         try:
             output = loop.run_until_complete(run())
         except (Exception, Killed) as error:

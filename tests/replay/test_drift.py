@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine.drive import Asked, Parked
+from holdfast.engine.drive import Asked, Failed, Parked
+from holdfast.engine.effects import READS
 from holdfast.errors import CallFailed, InvalidMove
-from holdfast.model.effects import Effect
 from holdfast.model.events import StepFinished, ToolCalled, ToolReturned
 from tests.replay.stage import Played, World, play
 
@@ -137,27 +137,28 @@ def test_a_read_that_is_gone_is_only_forgotten() -> None:
 @pytest.mark.parametrize("in_a_task", [False, True])
 def test_a_durable_call_inside_a_call_is_an_error(in_a_task: bool) -> None:
     async def program(world: World) -> Any:
-        async def inner() -> Any:
+        async def inner(_key: str) -> Any:
             call = world.look("inner")
             return await (asyncio.create_task(call) if in_a_task else call)
 
-        return await world.drive.call(Asked("outer", [], inner, Effect.READ_ONLY))
+        return await world.drive.call(Asked("outer", [], inner, READS))
 
     played = play(program, seed=1)
-    assert isinstance(played.output, InvalidMove)
+    assert isinstance(played.output, Failed)
+    assert isinstance(played.output.error, InvalidMove)
     assert played.live == []
 
 
 def test_tasks_inside_a_call_take_no_number() -> None:
     async def program(world: World) -> Any:
-        async def noisy() -> Any:
+        async def noisy(_key: str) -> Any:
             await asyncio.gather(*(asyncio.sleep(0) for _ in range(3)))
             return "done"
 
         async def branch() -> Any:
             return await world.look("mine")
 
-        await world.drive.call(Asked("noisy", [], noisy, Effect.READ_ONLY))
+        await world.drive.call(Asked("noisy", [], noisy, READS))
         return await asyncio.gather(branch(), branch())
 
     keys = [event.step_key for event in play(program, seed=1).journal if isinstance(event, StepFinished)]
@@ -174,11 +175,11 @@ class Odd(Exception):
 @pytest.mark.parametrize("declared", [True, False])
 def test_an_error_is_the_same_error_in_replay(declared: bool) -> None:
     async def program(world: World) -> Any:
-        async def run() -> Any:
+        async def run(_key: str) -> Any:
             raise Odd("very")
 
         try:
-            await world.drive.call(Asked("odd", [], run, Effect.READ_ONLY, (Odd,) if declared else ()))
+            await world.drive.call(Asked("odd", [], run, READS, (Odd,) if declared else ()))
         except Odd as error:
             return ["odd", str(error)]
         except CallFailed as error:

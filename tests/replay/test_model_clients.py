@@ -12,9 +12,10 @@ import pytest
 from llmock.testing import LLMockServer
 
 from holdfast.engine.drive import Asked, Drive
-from holdfast.model.effects import Effect
+from holdfast.engine.effects import READS, Job
 from holdfast.model.events import Event
 from holdfast.model.history import history_of
+from holdfast.store.clock import SystemClock
 from tests.replay.stage import Tape
 
 MESSAGES: Any = [{"role": "user", "content": "Name a root that holds fast."}]
@@ -38,13 +39,13 @@ def test_both_clients_in_parallel_replay_without_a_request(models: LLMockServer,
 
     async def program(drive: Drive, claude: anthropic.AsyncAnthropic, gpt: openai.AsyncOpenAI) -> Any:
         async def ask(name: str, n: int) -> str:
-            async def run() -> str:
+            async def run(_key: str) -> str:
                 if name == "claude":
                     return await _ask_claude(claude, streaming)
                 return await _ask_gpt(gpt, streaming)
 
-            first: str = await drive.call(Asked("ask", [name, n], run, Effect.READ_ONLY))
-            second: str = await drive.call(Asked("again", [name, n, first], run, Effect.READ_ONLY))
+            first: str = await drive.call(Asked("ask", [name, n], run, READS))
+            second: str = await drive.call(Asked("again", [name, n, first], run, READS))
             return second
 
         return await asyncio.gather(ask("claude", 1), ask("gpt", 2), ask("claude", 3), ask("gpt", 4))
@@ -52,7 +53,9 @@ def test_both_clients_in_parallel_replay_without_a_request(models: LLMockServer,
     def play(journal: list[Event], anthropic_url: str, openai_url: str) -> tuple[Any, list[Event]]:
         async def run() -> Any:
             tape = Tape(list(journal))
-            drive = Drive(history_of(enumerate(tape.events, 1)), tape)
+            drive = Drive(
+                history_of(enumerate(tape.events, 1)), tape, SystemClock(), Job("default", "job_1", 1)
+            )
             async with (
                 anthropic.AsyncAnthropic(base_url=anthropic_url, api_key="test", max_retries=0) as claude,
                 openai.AsyncOpenAI(base_url=openai_url, api_key="test", max_retries=0) as gpt,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast.engine.drive import Asked
-from holdfast.model.effects import Effect
+from holdfast.engine.effects import READS
 from holdfast.model.events import StepFinished, ToolCalled, ToolReturned
 from tests.replay.programs import PROGRAMS
 from tests.replay.stage import Journal, Killed, World, play
@@ -80,7 +80,7 @@ def test_a_busy_call_keeps_nobody_from_his_result() -> None:
     async def program(world: World) -> Any:
         seen = asyncio.Event()
 
-        async def spin() -> str:
+        async def spin(_key: str) -> str:
             while not seen.is_set():  # noqa: ASYNC110 - spinning is the point
                 await asyncio.sleep(0)
             return "stopped"
@@ -90,7 +90,7 @@ def test_a_busy_call_keeps_nobody_from_his_result() -> None:
             seen.set()
 
         async def busy() -> Any:
-            return await world.drive.call(Asked("spin", [], spin, Effect.READ_ONLY))
+            return await world.drive.call(Asked("spin", [], spin, READS))
 
         return (await asyncio.gather(busy(), other()))[0]
 

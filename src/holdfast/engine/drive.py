@@ -20,19 +20,39 @@ import msgspec
 
 from holdfast.engine import failures, places
 from holdfast.engine.conductor import JOB, Conductor
+from holdfast.engine.effects import Acts, Job, Terms
 from holdfast.engine.places import Place
+from holdfast.engine.points import Points, nothing
 from holdfast.model import canonical
+from holdfast.model.append import NOTHING, Extras, Timer
 from holdfast.model.effects import CallStatus, Effect
-from holdfast.model.events import CallCancelled, Event, StepFinished, ToolCalled, ToolFailed, ToolReturned
+from holdfast.model.events import (
+    CallCancelled,
+    Event,
+    StepFinished,
+    TimerFired,
+    TimerSet,
+)
 from holdfast.model.history import History, Recorded
+from holdfast.model.ledger import CallRow
 from holdfast.model.naming import Scope
+from holdfast.model.states import WaitReason
+from holdfast.store.clock import Clock
 
 
 class Recorder(Protocol):
     """Where a run's facts go. They are in order at once, and durable soon."""
 
-    def record(self, event: Event) -> int:
-        """The seq of the event, which is in the job's journal or will be, after all that were recorded before."""
+    def record(
+        self,
+        event: Event,
+        *,
+        row: CallRow | None = None,
+        extras: Extras = NOTHING,
+        guarded: bool = False,
+        progress: bool = False,
+    ) -> int:
+        """The event's place in the order of the job's events; it is in the journal or will be, after all before it."""
         ...
 
     async def durable(self) -> None:
@@ -41,12 +61,12 @@ class Recorder(Protocol):
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """A call as the code makes it."""
+    """A call as the code makes it. `run` gets the idempotency key."""
 
     name: str
     args: Any
-    run: Callable[[], Awaitable[Any]]
-    effect: Effect = Effect.UNSAFE
+    run: Callable[[str], Awaitable[Any]]
+    terms: Terms = Terms()
     raises: tuple[type[Exception], ...] = ()
 
 
@@ -58,21 +78,57 @@ class Parked(Exception):
         self.report = report
 
 
+class Asleep(Exception):
+    """Every task waits for something that may take long: nobody needs to hold the job meanwhile."""
+
+    def __init__(self, reason: WaitReason, wake_at: int | None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.wake_at = wake_at
+
+
+class Failed(Exception):
+    """The job's function raised. `.rerun` are the calls whose own failure it was."""
+
+    def __init__(self, error: Exception, rerun: tuple[str, ...]) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.rerun = rerun
+
+
+class Stopped(BaseException):
+    """This run is over and code that still runs is being ended. Nothing may catch it and go on."""
+
+
 class Drive:
     """The run. Its tasks are found again by `places`; the order of results is the conductor's."""
 
-    def __init__(self, history: History, recorder: Recorder, *, strict: bool = False) -> None:
+    def __init__(
+        self,
+        history: History,
+        recorder: Recorder,
+        clock: Clock,
+        job: Job,
+        *,
+        strict: bool = False,
+        points: Points = nothing,
+    ) -> None:
         self.history = history
         self.recorder = recorder
+        self.clock = clock
+        self._acts = Acts(self, job, points)
         self._strict = strict
         self._tasks: set[asyncio.Task[Any]] = set()
         self._running = 0
         self._held: list[tuple[Asked, str, asyncio.Future[None]]] = []
-        self._parked: Parked | None = None
+        self._ending: Exception | None = None
         self._stopping = False
+        self._naps: dict[str, tuple[int, asyncio.Future[None]]] = {}
+        self._stuck: set[str] = set()
+        self._raised: list[tuple[Exception, str]] = []
 
     async def run(self, body: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-        """What the job's function returned or raised; or Parked."""
+        """What the job's function returned; or Failed, Parked, Asleep, or whatever `stop` was called with."""
         loop = asyncio.get_running_loop()
         places.watch(loop)
         self._conductor = Conductor(loop, self, self._at_rest)
@@ -81,15 +137,55 @@ class Drive:
         root = loop.create_task(body(), context=context)
         places.put(root, Place(self, Scope(str(self.history.ordinal))))
         try:
-            return await root
-        except asyncio.CancelledError:
-            if self._parked is not None:
-                raise self._parked from None
-            raise
+            # Not awaited itself: whoever cancels this run ends the code, and that is not a decision of the code.
+            await asyncio.wait([root])
         finally:
-            self._stopping = True
-            for task in self._tasks:
-                task.cancel()
+            self._end_tasks()
+            while self._tasks:
+                await asyncio.wait(self._tasks)
+        return self._output(root)
+
+    def _output(self, root: asyncio.Task[Any]) -> Any:
+        """How the function ended, unless the run was ended before."""
+        if self._ending is not None:
+            root.cancelled() or root.exception()  # looked at, so that nobody else complains about it
+            raise self._ending
+        try:
+            return root.result()
+        except Exception as error:
+            raise Failed(error, self._causes(error)) from error
+
+    def stop(self, ending: Exception) -> None:
+        """The code is ended where it stands; `run` raises this, whatever the code says."""
+        if self._ending is None:
+            self._ending = ending
+        self._end_tasks()
+
+    def _end_tasks(self) -> None:
+        self._stopping = True
+        for task in list(self._tasks):
+            task.cancel()
+
+    def _causes(self, error: BaseException) -> tuple[str, ...]:
+        """The calls whose failure this is, also when it was wrapped on its way up."""
+        found: dict[str, None] = {}
+        left: list[BaseException | None] = [error]
+        seen: set[int] = set()
+        while left:
+            one = left.pop()
+            if one is None or id(one) in seen:
+                continue
+            seen.add(id(one))
+            found.update(dict.fromkeys(key for raised, key in self._raised if raised is one))
+            left += [one.__cause__, one.__context__]
+            if isinstance(one, BaseExceptionGroup):
+                left += one.exceptions
+        return tuple(found)
+
+    def must_go_on(self) -> None:
+        """The run is not being ended; or Stopped. Asked right before a first byte, because ending takes a moment."""
+        if self._stopping:
+            raise Stopped
 
     def joined(self, task: asyncio.Task[Any]) -> None:
         self._tasks.add(task)
@@ -99,8 +195,7 @@ class Drive:
 
     async def call(self, asked: Asked) -> Any:
         """The outcome of the call, from the record or from doing it."""
-        if self._stopping:
-            raise asyncio.CancelledError  # code that cleans up while it is stopped starts nothing
+        self.must_go_on()
         place = places.outside_calls()
         key = place.scope.key(asked.name)
         digest = canonical.hex_digest(canonical.encode(asked.args))
@@ -111,72 +206,74 @@ class Drive:
         if drifted is not None and drifted.effect is not Effect.READ_ONLY:
             self._park("a recorded call was made with other arguments", [drifted], asked, key)
             await asyncio.get_running_loop().create_future()
-        generation = self.history.next_generation(key)
-        if asked.effect is Effect.READ_ONLY:
-            return await self._read(asked, place, key, digest, generation)
-        return await self._act(asked, place, key, digest, generation)
+        if asked.terms.effect is Effect.READ_ONLY and recorded is None:
+            return await self._read(asked, place, key, digest, self.history.next_generation(key))
+        return await self._acts.act(asked, place, key, digest, recorded)
 
-    async def _again(self, recorded: Recorded, asked: Asked) -> Any:
-        """What the code saw the first time."""
+    async def _past(self, recorded: Recorded) -> None:
+        """What the code waited for the first time has come, in its turn; or has not, if the code gave it up."""
         if recorded.cancelled_seq is not None:
             await self._conductor.never(recorded.cancelled_seq)
         assert recorded.seq is not None
         await self._turn(recorded.seq)
+
+    async def _again(self, recorded: Recorded, asked: Asked) -> Any:
+        """What the code saw the first time."""
+        await self._past(recorded)
         if recorded.status is CallStatus.FAILED:
-            raise failures.recorded(recorded.error, asked.raises)
+            raise self._noted(failures.recorded(recorded.error, asked.raises), recorded.step_key)
         return recorded.result
 
     async def _read(self, asked: Asked, place: Place, key: str, digest: str, generation: int) -> Any:
-        with self._noting_cancel(key, digest, generation):
-            value, error = await self._run(asked, place, key)
+        with self.noting_cancel(key, digest, generation):
+            value, error = await self.perform(asked, place, key)
             outcome = "succeeded" if error is None else "failed"
             told = None if error is None else failures.told(error)
             seq = self.recorder.record(
-                StepFinished(key, digest, outcome=outcome, result=value, error=told, generation=generation)
+                StepFinished(key, digest, outcome=outcome, result=value, error=told, generation=generation),
+                progress=True,
             )
-            await self._handed_over(seq)
-        return _outcome(value, error, asked)
+            await self.handed_over(seq)
+        return self.delivered(value, error, asked, key)
 
-    async def _act(self, asked: Asked, place: Place, key: str, digest: str, generation: int) -> Any:
-        await self._clear(asked, key)
-        self.recorder.record(
-            ToolCalled(key, asked.name, asked.effect, digest, key=key, generation=generation, args=asked.args)
-        )
-        await self.recorder.durable()
-        with self._noting_cancel(key, digest, generation):
-            value, error = await self._run(asked, place, key)
-            settled = (
-                ToolReturned(key, generation, result=value)
-                if error is None
-                else ToolFailed(key, generation, error=failures.told(error))
-            )
-            await self._handed_over(self.recorder.record(settled))
-        return _outcome(value, error, asked)
-
-    async def _run(self, asked: Asked, place: Place, key: str) -> tuple[Any, Exception | None]:
+    async def perform(
+        self, asked: Asked, place: Place, step_key: str, key: str = ""
+    ) -> tuple[Any, Exception | None]:
         """The call's own code has run. Its value is what a replay will give, from the first time on."""
         self._running += 1
         try:
-            with place.within(key):
-                value = await asked.run()
+            with place.within(step_key):
+                value = await asked.run(key)
             return canonical.decode_stored(canonical.encode(value)), None
         except Exception as error:
             return None, error
         finally:
             self._running -= 1
 
+    def delivered(self, value: Any, error: Exception | None, asked: Asked, key: str) -> Any:
+        if error is not None:
+            raise self._noted(failures.raised(error, asked.raises), key)
+        return value
+
+    def _noted(self, error: Exception, key: str) -> Exception:
+        """The error, remembered as this call's: if it ends the attempt, the call is made again in the next."""
+        self._raised.append((error, key))
+        return error
+
     @contextmanager
-    def _noting_cancel(self, key: str, digest: str, generation: int) -> Iterator[None]:
+    def noting_cancel(
+        self, key: str, digest: str, generation: int, extras: Extras = NOTHING
+    ) -> Iterator[None]:
         """That the code gave the call up is a fact, unless it is we who stop the code."""
         try:
             yield
         except asyncio.CancelledError:
             if not self._stopping:
-                self.recorder.record(CallCancelled(key, digest, generation=generation))
+                self.recorder.record(CallCancelled(key, digest, generation=generation), extras=extras)
                 self._conductor.look()
             raise
 
-    async def _handed_over(self, seq: int) -> None:
+    async def handed_over(self, seq: int) -> None:
         if self._strict:
             await self.recorder.durable()
         await self._turn(seq)
@@ -186,9 +283,55 @@ class Drive:
         if len(self._tasks) > 1:
             await self._conductor.turn(seq)
 
+    # ── waits ─────────────────────────────────────────────────────────────────────────────────────
+
+    async def sleep(self, us: int) -> None:
+        """So much time has passed since the code first came here, whatever happened meanwhile."""
+        self.must_go_on()
+        key = places.outside_calls().scope.key("sleep")
+        recorded = self.history.find(key, "")
+        if recorded is not None and recorded.settled:
+            await self._past(recorded)
+            return
+        if recorded is None or recorded.due_at is None:
+            due_at = self.clock.wall_us() + us
+            self.recorder.record(TimerSet(key, due_at), extras=Extras(timers=(Timer(key, due_at),)))
+        else:
+            due_at = recorded.due_at
+        over = Extras(timers=(Timer(key, None),))
+        with self.noting_cancel(key, "", 0, over):
+            await self.until(key, due_at)
+            await self.handed_over(self.recorder.record(TimerFired(key), extras=over, progress=True))
+
+    async def until(self, key: str, due_at: int) -> None:
+        """The instant has come, and the run is still on. If nothing else goes on, the run ends here instead."""
+        left_us = due_at - self.clock.wall_us()
+        if left_us <= 0:
+            return
+        loop = asyncio.get_running_loop()
+        nap = loop.create_future()
+        timer = loop.call_later(left_us / 1_000_000, _ring, nap)
+        self._naps[key] = (due_at, nap)
+        self._conductor.look()
+        try:
+            await nap
+        finally:
+            timer.cancel()
+            del self._naps[key]
+
+    async def stuck(self, step_key: str) -> None:
+        """Nothing comes of this call until a person has spoken; the rest of the code goes on as far as it can."""
+        self._stuck.add(step_key)
+        self._conductor.look()
+        await asyncio.get_running_loop().create_future()
+
+    def fail(self, error: Exception) -> None:
+        """The attempt has failed, whatever the code would make of the error."""
+        self.stop(Failed(error, ()))
+
     # ── drift ─────────────────────────────────────────────────────────────────────────────────────
 
-    async def _clear(self, asked: Asked, key: str) -> None:
+    async def clear(self, asked: Asked, key: str) -> None:
         """Nothing recorded is left that the code might mean by this call under another name."""
         if not self.history.has_unclaimed:
             return
@@ -199,7 +342,10 @@ class Drive:
 
     def _at_rest(self) -> None:
         """Every task waits, and nothing can be handed over."""
-        if not self._held or self._running:
+        if self._running:
+            return
+        if not self._held:
+            self._sleep_if_all_wait()
             return
         held, self._held = self._held, []
         if self.history.has_unclaimed:
@@ -211,23 +357,25 @@ class Drive:
             if not cleared.done():
                 cleared.set_result(None)
 
+    def _sleep_if_all_wait(self) -> None:
+        wake_at = min((due_at for due_at, _ in self._naps.values()), default=None)
+        if self._stuck:
+            self.stop(Asleep(WaitReason.RECONCILE, wake_at))
+        elif wake_at is not None:
+            self.stop(Asleep(WaitReason.TIMER, wake_at))
+
     def _park(self, why: str, recorded: list[Recorded], asked: Asked, key: str) -> None:
-        self._parked = Parked(
-            {
-                "why": why,
-                "recorded": [
-                    {"step_key": one.step_key, "name": one.name, "args_digest": one.args_digest}
-                    for one in recorded
-                ],
-                "attempted": {"step_key": key, "name": asked.name, "args": asked.args},
-            }
-        )
-        self._stopping = True
-        for task in self._tasks:
-            task.cancel()
+        report = {
+            "why": why,
+            "recorded": [
+                {"step_key": one.step_key, "name": one.name, "args_digest": one.args_digest}
+                for one in recorded
+            ],
+            "attempted": {"step_key": key, "name": asked.name, "args": asked.args},
+        }
+        self.stop(Parked(report))
 
 
-def _outcome(value: Any, error: Exception | None, asked: Asked) -> Any:
-    if error is not None:
-        raise failures.raised(error, asked.raises)
-    return value
+def _ring(nap: asyncio.Future[None]) -> None:
+    if not nap.done():
+        nap.set_result(None)

@@ -19,7 +19,8 @@ from collections.abc import Iterable
 import msgspec
 
 from holdfast.errors import InvalidMove, TooLarge
-from holdfast.model.events import Event, Head, SealedEvent, seal
+from holdfast.model.chain import Head, SealedEvent, seal
+from holdfast.model.events import Event
 from holdfast.model.jobs import JobDraft
 from holdfast.model.ledger import CallRow
 from holdfast.model.limits import APPEND_BYTES_MAX, EVENTS_PER_APPEND_MAX

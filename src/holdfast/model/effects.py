@@ -99,6 +99,15 @@ CALL_MOVES: Final[dict[CallStatus | None, frozenset[CallStatus]]] = {
 }
 """Ledger status → what may follow. A settled row never changes: a new try is a new generation, a new row."""
 
+DECIDED: Final = {
+    "happened": CallStatus.SUCCEEDED,
+    "not_happened": CallStatus.ABANDONED,
+    "skip": CallStatus.SKIPPED,
+    "fail": CallStatus.FAILED,
+    "relaunch": CallStatus.ABANDONED,
+}
+"""What a person's word makes of an uncertain call."""
+
 KEY_LIFETIME_USED_PERCENT: Final = 80
 """A key is trusted for this part of the receiver's memory; the rest is margin for clocks and slow requests."""
 

@@ -2,31 +2,17 @@
 
 A fact is stored as (type, version, body): the type is a column, the body is inert JSON, and nothing in a body can name
 a class, a module or a function. Decoding looks the type up in `EVENTS` and checks every field; an unknown type or a
-version from the future is refused with both versions named, never guessed.
-
-The hash chain
-    hash(n) = SHA-256( hash(n-1) ‖ SHA-256(body) ‖ "job/seq/type/version/fence/at" )
-
-covers the *digest* of a body, not the body, so that a payload can be erased and its chain still verifies. The head
-(seq and hash of the last event) therefore stands for the whole history: two journals with the same head are the same,
-which is how a writer recognises its own append after a lost reply.
+version from the future is refused with both versions named, never guessed. How facts are chained is in `chain`.
 """
 
 from __future__ import annotations
 
-import functools
-import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
 import msgspec
 
-from holdfast.errors import InvalidPayload, SchemaMismatch, StoreCorrupt
-from holdfast.model import canonical
-
 Json = Any
-GENESIS: Final = bytes(32)
-_OTHER_VERSION: Final = "Read this job with the version of Holdfast that wrote it, or a newer one."
 
 
 class Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -74,9 +60,13 @@ class JobParked(Event, frozen=True):
 
 
 class JobRequeued(Event, frozen=True):
+    """Another attempt. `rerun` are the calls whose failure ended the last one: their records no longer count."""
+
     type = "job_requeued"
     why: str = ""
     by: str | None = None
+    error: Json = None
+    rerun: tuple[str, ...] = ()
 
 
 class JobDeadLettered(Event, frozen=True):
@@ -299,100 +289,3 @@ def _closed_list(base: type[Event]) -> dict[str, type[Event]]:
 
 
 EVENTS: Final[Mapping[str, type[Event]]] = _closed_list(Event)
-
-
-class Head(msgspec.Struct, frozen=True):
-    """The last event's place and hash: a whole history in forty bytes."""
-
-    seq: int
-    hash: bytes
-
-
-EMPTY: Final = Head(0, GENESIS)
-
-
-class SealedEvent(msgspec.Struct, frozen=True):
-    """An event as it lies in the journal: placed, timed, fenced, hashed. `body` is None once it was erased."""
-
-    seq: int
-    type: str
-    version: int
-    fence: int
-    at: int
-    body: bytes | None
-    body_digest: bytes
-    hash: bytes
-
-
-def body_of(event: Event) -> bytes:
-    """The canonical body; fields that hold their default are left out, so adding a field changes no old hash."""
-    fields = zip(_fields(type(event)), msgspec.structs.astuple(event), strict=True)
-    return canonical.encode(
-        {name: value for (name, default), value in fields if value is not default and value != default}
-    )
-
-
-@functools.cache
-def _fields(kind: type[Event]) -> tuple[tuple[str, Any], ...]:
-    return tuple((field.name, field.default) for field in msgspec.structs.fields(kind))
-
-
-def chain(
-    previous: bytes, body_digest: bytes, job_id: str, seq: int, type_: str, version: int, fence: int, at: int
-) -> bytes:
-    """The hash of one event, given the hash before it."""
-    place = f"{job_id}/{seq}/{type_}/{version}/{fence}/{at}"
-    return hashlib.sha256(previous + body_digest + place.encode()).digest()
-
-
-def seal(
-    job_id: str, head: Head, fence: int, at: int, events: Iterable[Event]
-) -> tuple[tuple[SealedEvent, ...], Head]:
-    """The events placed after `head`, and the head they lead to."""
-    sealed = []
-    for event in events:
-        body = body_of(event)
-        digest = hashlib.sha256(body).digest()
-        seq = head.seq + 1
-        hash_ = chain(head.hash, digest, job_id, seq, event.type, event.version, fence, at)
-        sealed.append(SealedEvent(seq, event.type, event.version, fence, at, body, digest, hash_))
-        head = Head(seq, hash_)
-    return tuple(sealed), head
-
-
-def unseal(sealed: SealedEvent) -> Event:
-    """The fact inside; refuses what this version of Holdfast does not know, and a body that is not the sealed one.
-
-    Bytes that fit their digest are the ones `body_of` wrote, so they are read without being checked a second time.
-    """
-    kind = EVENTS.get(sealed.type)
-    if kind is None or not 1 <= sealed.version <= kind.version:
-        known = f"up to version {kind.version}" if kind else "no event of that type"
-        msg = f"event {sealed.seq} is {sealed.type} version {sealed.version}; this Holdfast knows {known}"
-        raise SchemaMismatch(msg, hint=_OTHER_VERSION)
-    if sealed.body is None:
-        msg = f"the body of event {sealed.seq} ({sealed.type}) was erased"
-        raise InvalidPayload(
-            msg, hint="Its digest and the chain are still there; the content is gone on purpose."
-        )
-    if hashlib.sha256(sealed.body).digest() != sealed.body_digest:
-        msg = f"the body of event {sealed.seq} ({sealed.type}) is not the one that was sealed"
-        raise StoreCorrupt(msg)
-    try:
-        return msgspec.convert(canonical.decode_stored(sealed.body), kind)
-    except (msgspec.ValidationError, InvalidPayload, RecursionError) as error:
-        msg = f"event {sealed.seq} is not a {sealed.type} version {sealed.version} as this Holdfast knows it: {error}"
-        raise SchemaMismatch(msg, hint=_OTHER_VERSION) from None
-
-
-def first_break(job_id: str, events: Iterable[SealedEvent], head: Head = EMPTY) -> int | None:
-    """The seq at which the chain no longer holds, or None: gaps, changed bodies and forged links all show here."""
-    for event in events:
-        digest = event.body_digest if event.body is None else hashlib.sha256(event.body).digest()
-        expected = chain(
-            head.hash, digest, job_id, event.seq, event.type, event.version, event.fence, event.at
-        )
-        if event.seq != head.seq + 1 or digest != event.body_digest or expected != event.hash:
-            return event.seq
-        head = Head(event.seq, event.hash)
-    return None

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 import msgspec
 
 from holdfast.model import events as e
-from holdfast.model.effects import CALL_MOVES, CallStatus, Outcome
+from holdfast.model.effects import CALL_MOVES, DECIDED, CallStatus, Outcome
 from holdfast.model.states import TERMINAL, Status, WaitReason, move
 
 
@@ -192,14 +192,6 @@ def _end(job: Job, seq: int, event: e.StepFinished | e.CallCancelled) -> None:
     job.takeovers = 0
 
 
-_DECISIONS = {
-    "happened": CallStatus.SUCCEEDED,
-    "not_happened": CallStatus.ABANDONED,
-    "skip": CallStatus.SKIPPED,
-    "fail": CallStatus.FAILED,
-    "relaunch": CallStatus.ABANDONED,
-}
-
 STARTED = "started"
 
 
@@ -211,9 +203,9 @@ def _reason(text: str, seq: int) -> WaitReason:
 
 
 def _decided(decision: str, seq: int) -> CallStatus:
-    if decision not in _DECISIONS:
+    if decision not in DECIDED:
         raise Ungrammatical(f"a call was reconciled as {decision!r} at event {seq}, which is no decision")
-    return _DECISIONS[decision]
+    return DECIDED[decision]
 
 
 def _visit(job: Job, seq: int, event: e.NodeStarted | e.NodeFinished) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from holdfast.model import events as e
-from holdfast.model.effects import CallStatus, Effect
+from holdfast.model.effects import DECIDED, CallStatus, Effect
 
 
 class Recorded(msgspec.Struct):
@@ -32,6 +32,12 @@ class Recorded(msgspec.Struct):
     status: CallStatus | None = None
     result: Any = None
     error: Any = None
+    due_at: int | None = None
+    attempt: int = 1
+    first_start_by: int | None = None
+    start_by: int | None = None
+    longest_call_us: int | None = None
+    retired: bool = False
 
     @property
     def settled(self) -> bool:
@@ -51,7 +57,7 @@ class History:
         self._unclaimed.pop(step_key, None)
         for recorded in reversed(self._calls.get(step_key, ())):
             if recorded.args_digest == args_digest:
-                return recorded
+                return None if recorded.retired else recorded
         return None
 
     def drifted(self, step_key: str, args_digest: str) -> Recorded | None:
@@ -83,6 +89,12 @@ class History:
             case e.CheckpointSaved() | e.TurnCommitted():
                 self.ordinal = event.ordinal  # keys restart under it
                 self._calls, self._unclaimed = {}, {}
+            case e.JobRequeued():
+                self._rerun(event.rerun)
+            case e.TimerSet():
+                self.add(Recorded(event.step_key, "", intent_seq=seq, due_at=event.due_at))
+            case e.TimerFired():
+                self._calls[event.step_key][-1].seq = seq
             case e.StepFinished():
                 self.add(
                     Recorded(
@@ -105,13 +117,37 @@ class History:
                 self._settle(seq, event, CallStatus.FAILED, error=event.error)
             case e.ToolUncertain():
                 self._newest(event.step_key, event.generation).status = CallStatus.UNCERTAIN
+            case e.ToolReconciled():
+                self._decide(seq, event)
             case _:
                 pass
+
+    def _rerun(self, step_keys: tuple[str, ...]) -> None:
+        """The failures of these calls are forgotten, and so is what followed from them.
+
+        What the code gave up after the first of them, it gave up because of it. And an effect that came after it (in a
+        `finally`) need not be asked for before others fire: this time the code may come to it later, or not at all.
+        """
+        first = min((self._calls[key][-1].seq or 0 for key in step_keys), default=None)
+        for key in step_keys:
+            self._calls[key][-1].retired = True
+        if first is None:
+            return
+        for key, calls in self._calls.items():
+            newest = calls[-1]
+            if newest.cancelled_seq is not None and newest.cancelled_seq > first:
+                newest.cancelled_seq = None
+                newest.retired = newest.seq is None and newest.effect is Effect.READ_ONLY
+            if newest.intent_seq is not None and newest.intent_seq > first:
+                self._unclaimed.pop(key, None)
 
     def _intend(self, seq: int, event: e.ToolCalled) -> None:
         known = self._calls.get(event.step_key, ())
         if known and known[-1].generation == event.generation:
-            return  # sent again under the same key
+            newest = known[-1]  # sent again under the same key
+            newest.attempt, newest.start_by = event.attempt, event.start_by
+            newest.status = CallStatus.PREPARED
+            return
         self.add(
             Recorded(
                 event.step_key,
@@ -121,6 +157,10 @@ class History:
                 name=event.tool,
                 intent_seq=seq,
                 status=CallStatus.PREPARED,
+                attempt=event.attempt,
+                first_start_by=event.start_by,
+                start_by=event.start_by,
+                longest_call_us=event.longest_call_us,
             )
         )
 
@@ -134,6 +174,13 @@ class History:
     ) -> None:
         recorded = self._newest(event.step_key, event.generation)
         recorded.seq, recorded.status, recorded.result, recorded.error = seq, status, result, error
+
+    def _decide(self, seq: int, event: e.ToolReconciled) -> None:
+        recorded = self._newest(event.step_key, event.generation)
+        recorded.status = DECIDED[event.decision]
+        if recorded.status is not CallStatus.ABANDONED:
+            recorded.seq, recorded.result = seq, event.result
+            recorded.error = {"type": "CallFailed", "message": event.why}
 
     def _cancel(self, seq: int, event: e.CallCancelled) -> None:
         known = self._calls.get(event.step_key, ())

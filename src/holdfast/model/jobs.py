@@ -12,7 +12,8 @@ import msgspec
 
 from holdfast.errors import InvalidPayload
 from holdfast.model import canonical
-from holdfast.model.events import Head, JobCreated
+from holdfast.model.chain import Head
+from holdfast.model.events import JobCreated
 from holdfast.model.ids import check_integer, check_name
 from holdfast.model.limits import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN
 from holdfast.model.states import Slot, Status, WaitReason

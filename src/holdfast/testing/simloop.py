@@ -47,3 +47,20 @@ class SimLoop(asyncio.SelectorEventLoop):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class LoopClock:
+    """A clock that goes with a loop: wall time and ticks are its time."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, wall_us: int = 1_700_000_000_000_000) -> None:
+        self._loop = loop
+        self._start_us = wall_us
+
+    def wall_us(self) -> int:
+        return self._start_us + self.tick_us()
+
+    def tick_us(self) -> int:
+        return int(self._loop.time() * 1_000_000)
+
+    def boot(self) -> str:
+        return "simulated"

@@ -8,17 +8,9 @@ from hypothesis import strategies as st
 
 from holdfast.errors import InvalidMove, TooLarge
 from holdfast.model.append import NOTHING, Append, Extras, Holder, Move, Timer, after, append_of
+from holdfast.model.chain import EMPTY, Head, first_break, seal
 from holdfast.model.effects import CallStatus, Effect
-from holdfast.model.events import (
-    EMPTY,
-    Event,
-    Head,
-    JobCompleted,
-    JobCreated,
-    StepFinished,
-    first_break,
-    seal,
-)
+from holdfast.model.events import Event, JobCompleted, JobCreated, StepFinished
 from holdfast.model.jobs import JobDraft
 from holdfast.model.ledger import CallRow
 from holdfast.model.limits import APPEND_BYTES_MAX, EVENTS_PER_APPEND_MAX, JSON_BYTES_MAX

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from holdfast.errors import InvalidPayload, SchemaMismatch, StoreCorrupt, TooLarge
 from holdfast.model import canonical
 from holdfast.model import events as e
-from holdfast.model.events import EMPTY, EVENTS, Event, Head, SealedEvent, body_of, first_break, seal, unseal
+from holdfast.model.chain import EMPTY, Head, SealedEvent, body_of, first_break, seal, unseal
+from holdfast.model.events import EVENTS, Event
 from holdfast.model.limits import INTEGER_MAX, JSON_BYTES_MAX
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "events_v1.json"

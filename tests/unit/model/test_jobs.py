@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from holdfast.errors import InvalidName, InvalidPayload, TooLarge
-from holdfast.model.events import Head, JobCreated
+from holdfast.model.chain import Head
+from holdfast.model.events import JobCreated
 from holdfast.model.jobs import JobDraft, JobHead, JobRecord, check_draft, created_event, request_digest
 from holdfast.model.limits import JSON_BYTES_MAX
 

@@ -31,6 +31,7 @@ from holdfast.errors import (
 from holdfast.model import events as e
 from holdfast.model import lease
 from holdfast.model.append import NOTHING, Append, Extras, Holder, Move, Timer, append_of
+from holdfast.model.chain import Head, first_break, unseal
 from holdfast.model.effects import CallStatus, Effect
 from holdfast.model.ids import SequentialIds
 from holdfast.model.inbox import (
@@ -110,7 +111,7 @@ async def running(
 
 
 def holder_of(grant: Grant) -> Holder:
-    head = e.Head(grant.head_seq, grant.head_hash)
+    head = Head(grant.head_seq, grant.head_hash)
     return Holder(grant.job_id, grant.namespace, grant.fence, grant.lease_token, head)
 
 
@@ -191,7 +192,7 @@ async def test_a_request_makes_one_job(store: Store, clock: VirtualClock) -> Non
     head = await store.jobs.head(first.job_id)
     assert (head.status, head.fence, head.ready_at) == (Status.PENDING, lease.floor(1), clock.wall_us())
     (created,) = await store.journal.read(first.job_id)
-    assert e.unseal(created) == e.JobCreated(kind="k", input={"n": 1}, request_key="r")
+    assert unseal(created) == e.JobCreated(kind="k", input={"n": 1}, request_key="r")
     with pytest.raises(KeyReused):
         await store.jobs.submit(JobDraft(kind="k", input={"n": 2}, request_key="r"))
     found = await store.jobs.find("default", "r")
@@ -299,7 +300,7 @@ async def test_an_append_is_written_once(store: Store) -> None:
     assert snapshot(store) == before
     written = await store.journal.read("a")
     assert [event.type for event in written] == ["job_created", "job_claimed", "job_completed"]
-    assert e.first_break("a", written) is None
+    assert first_break("a", written) is None
     head = await store.jobs.head("a")
     assert (head.status, head.lease_token, head.lease_owner, head.lease_expires_at) == (
         Status.COMPLETED,
@@ -349,9 +350,9 @@ async def test_a_refused_extra_refuses_the_whole_append(store: Store) -> None:
 async def test_many_appends_are_judged_one_by_one(store: Store) -> None:
     first, second = await running(store, "a", "t1"), await running(store, "b", "t2")
     bad = completion(msgspec.structs.replace(first, fence=1))
-    outcomes: list[e.Head | HoldfastError] = await store.journal.append_many([bad, completion(second)])
+    outcomes: list[Head | HoldfastError] = await store.journal.append_many([bad, completion(second)])
     assert isinstance(outcomes[0], Fenced)
-    assert isinstance(outcomes[1], e.Head)
+    assert isinstance(outcomes[1], Head)
     assert (await store.jobs.head("a")).status is Status.RUNNING
 
 

@@ -14,7 +14,8 @@ import msgspec
 from holdfast.engine.verify.report import Violation
 from holdfast.errors import HoldfastError
 from holdfast.model import fold
-from holdfast.model.events import Event, SealedEvent, first_break, unseal
+from holdfast.model.chain import SealedEvent, first_break, unseal
+from holdfast.model.events import Event
 from holdfast.model.jobs import JobHead
 from holdfast.model.states import Status, WaitReason
 from holdfast.store.executor import Transaction

@@ -18,7 +18,8 @@ from pathlib import Path
 import msgspec
 
 from holdfast.model import lease
-from holdfast.model.events import JobWaiting, StoreRestored, seal
+from holdfast.model.chain import seal
+from holdfast.model.events import JobWaiting, StoreRestored
 from holdfast.model.ids import IdSource
 from holdfast.model.states import WaitReason
 from holdfast.store.clock import Clock

@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast.errors import InvalidMove, KeyReused
 from holdfast.model import lease
-from holdfast.model.events import EMPTY, seal
+from holdfast.model.chain import EMPTY, seal
 from holdfast.model.jobs import (
     JobDraft,
     JobFilter,

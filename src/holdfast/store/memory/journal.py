@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast.errors import Broken, Fenced, HoldfastError, InvalidMove, MailWaiting
 from holdfast.model.append import Append, Extras, Move
-from holdfast.model.events import Head, SealedEvent, seal
+from holdfast.model.chain import Head, SealedEvent, seal
 from holdfast.model.jobs import JobHead
 from holdfast.model.states import TERMINAL, Slot, Status
 from holdfast.store.memory.blobs import keep_large

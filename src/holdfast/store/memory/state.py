@@ -19,7 +19,7 @@ import msgspec
 
 from holdfast.errors import NotFound
 from holdfast.model import canonical
-from holdfast.model.events import SealedEvent
+from holdfast.model.chain import SealedEvent
 from holdfast.model.ids import IdSource
 from holdfast.model.inbox import Batch
 from holdfast.model.jobs import DEFAULT_NAMESPACE, JobHead

@@ -9,7 +9,8 @@ import msgspec
 
 from holdfast.errors import HoldfastError
 from holdfast.model.append import NOTHING, Append, Extras, Move
-from holdfast.model.events import Event, Head, SealedEvent
+from holdfast.model.chain import Head, SealedEvent
+from holdfast.model.events import Event
 from holdfast.model.jobs import JobHead
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from operator import attrgetter
 
 from holdfast.model.append import NOTHING, Append
-from holdfast.model.events import SealedEvent
+from holdfast.model.chain import SealedEvent
 from holdfast.model.limits import PAYLOAD_INLINE_BYTES
 from holdfast.store.executor import Executor, Row, Transaction, Value
 from holdfast.store.tables.heads import move_values

@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.errors import KeyReused, NotFound
 from holdfast.model import lease
-from holdfast.model.events import EMPTY, seal
+from holdfast.model.chain import EMPTY, seal
 from holdfast.model.ids import IdSource
 from holdfast.model.jobs import (
     JobDraft,

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from holdfast.errors import Broken, Fenced, HoldfastError, InvalidMove, MailWaiting, Misuse
 from holdfast.model import lease
 from holdfast.model.append import Append, Extras, Move, Timer
-from holdfast.model.events import Head, SealedEvent, seal
+from holdfast.model.chain import Head, SealedEvent, seal
 from holdfast.model.jobs import JobDraft, JobHead, check_draft
 from holdfast.model.limits import PAYLOAD_INLINE_BYTES
 from holdfast.model.states import TERMINAL, Status

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.model.events import JobClaimed, SealedEvent, seal
+from holdfast.model.chain import SealedEvent, seal
+from holdfast.model.events import JobClaimed
 from holdfast.model.jobs import JobHead
 from holdfast.model.lease import LEASE_TTL_US, Grant
 from holdfast.model.states import Status

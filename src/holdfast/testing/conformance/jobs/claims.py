@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from holdfast.model.events import Head, JobClaimed, first_break, unseal
+from holdfast.model.chain import Head, first_break, unseal
+from holdfast.model.events import JobClaimed
 from holdfast.model.instants import MINUTE, SECOND
 from holdfast.model.states import HELD, Status, WaitReason
 from holdfast.testing.conformance.bench import Bench

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from holdfast.errors import Fenced, NotFound
 from holdfast.model.append import Extras, Move, Timer
-from holdfast.model.events import JobCancelled, JobDeadLettered, JobRequeued, first_break, unseal
+from holdfast.model.chain import first_break, unseal
+from holdfast.model.events import JobCancelled, JobDeadLettered, JobRequeued
 from holdfast.model.jobs import JobHead
 from holdfast.model.mail import MailDraft
 from holdfast.model.states import MailKind, Status, WaitReason

@@ -6,7 +6,8 @@ import msgspec
 
 from holdfast.errors import Broken, Fenced, KeyReused, MailWaiting, NotFound
 from holdfast.model.append import Append, Extras, Move, Timer
-from holdfast.model.events import Head, JobCompleted, first_break, unseal
+from holdfast.model.chain import Head, first_break, unseal
+from holdfast.model.events import JobCompleted
 from holdfast.model.mail import MailDraft
 from holdfast.model.states import MailKind, Status, WaitReason
 from holdfast.testing.conformance.bench import Bench

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from holdfast.errors import Fenced
-from holdfast.model.events import JobClaimed, unseal
+from holdfast.model.chain import unseal
+from holdfast.model.events import JobClaimed
 from holdfast.model.instants import DAY, MINUTE, SECOND
 from holdfast.model.states import Status
 from holdfast.store.ports.leases import Held

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.errors import InvalidPayload, TooLarge
-from holdfast.model.events import JobCreated, StepFinished, unseal
+from holdfast.model.chain import unseal
+from holdfast.model.events import JobCreated, StepFinished
 from holdfast.model.inbox import BatchDraft, ItemDraft
 from holdfast.model.instants import HOUR
 from holdfast.model.jobs import JobDraft

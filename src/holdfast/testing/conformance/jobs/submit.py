@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.errors import InvalidName, InvalidPayload, KeyReused, NotFound
-from holdfast.model.events import Head, first_break, unseal
+from holdfast.model.chain import Head, first_break, unseal
 from holdfast.model.jobs import JobDraft, JobFilter, JobHead, JobRecord, Submitted, created_event
 from holdfast.model.lease import floor
 from holdfast.model.states import Status, WaitReason

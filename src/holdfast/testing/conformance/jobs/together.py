@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from holdfast.errors import Broken
-from holdfast.model.events import Head, first_break
+from holdfast.model.chain import Head, first_break
 from holdfast.model.jobs import JobDraft
 from holdfast.model.mail import MailDraft
 from holdfast.model.session import TurnCommit, stamped

@@ -1,0 +1,91 @@
+"""One trip to the disk for everybody who is ready.
+
+Every job of this process writes through the same committer. While one transaction is on its way, whatever is recorded
+meanwhile waits, and goes together with the next: no timers, no tuning, and hundreds of jobs share one flush. An append
+that is refused harms no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from typing import Final
+
+from holdfast.engine.pen import Pen
+from holdfast.errors import Broken, HoldfastError, Unavailable
+from holdfast.model.append import Append
+from holdfast.model.chain import Head
+from holdfast.store.ports.journal import Journal
+
+AGAIN_S: Final = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+"""How long an append rests that the store could not take, the first time and after."""
+
+
+class Committer:
+    """Call `close` when no pen is in use any more."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._ready: dict[Pen, None] = {}
+        self._failures: dict[Pen, int] = {}
+        self._going: asyncio.Task[None] | None = None
+        self._starting = False
+
+    def wake(self, pen: Pen) -> None:
+        self._ready[pen] = None
+        if self._going is None and not self._starting:
+            # From the loop itself, not from whoever records: a task that job code starts would be the job's own.
+            self._starting = True
+            asyncio.get_running_loop().call_soon(self._start, context=contextvars.Context())
+
+    def _start(self) -> None:
+        self._starting = False
+        self._going = asyncio.get_running_loop().create_task(self._go(), name="holdfast-commit")
+
+    async def _go(self) -> None:
+        """Trips until nobody has anything to send."""
+        try:
+            while self._ready:
+                pens, self._ready = self._ready, {}
+                sent = [(pen, append) for pen in pens if (append := _taken(pen)) is not None]
+                if not sent:
+                    continue
+                outcomes = await self._trip([append for _, append in sent])
+                for (pen, _), outcome in zip(sent, outcomes, strict=True):
+                    self._told(pen, outcome)
+        finally:
+            self._going = None
+
+    async def _trip(self, appends: list[Append]) -> list[Head | HoldfastError]:
+        try:
+            return await self._journal.append_many(appends)
+        except HoldfastError as error:
+            return [error] * len(appends)
+        except Exception as error:
+            broken = Broken(f"the store failed in a way that no rule covers: {error!r}")
+            broken.__cause__ = error
+            return [broken] * len(appends)
+
+    def _told(self, pen: Pen, outcome: Head | HoldfastError) -> None:
+        if pen.settle(outcome):
+            self._ready[pen] = None
+        if not isinstance(outcome, Unavailable):
+            self._failures.pop(pen, None)
+            return
+        nth = self._failures[pen] = self._failures.get(pen, 0) + 1
+        wait_s = AGAIN_S[min(nth, len(AGAIN_S)) - 1]
+        asyncio.get_running_loop().call_later(wait_s, self.wake, pen)
+
+    async def close(self) -> None:
+        """What was on its way has arrived."""
+        if self._going is not None:
+            await self._going
+
+
+def _taken(pen: Pen) -> Append | None:
+    """What the pen has to send. One that cannot say it is given up, and harms no other."""
+    try:
+        return pen.take()
+    except HoldfastError as error:
+        pen.give_up(error)
+        return None

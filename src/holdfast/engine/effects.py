@@ -1,0 +1,276 @@
+"""Calls that change the world: the intent is on disk before the first byte leaves, and a cut-off call is never guessed.
+
+    intent durable → look at the clock → fire → outcome recorded
+
+A call that was cut off (its worker died, or the answer was lost) left an intent and no outcome. What may be done then
+is `model.effects.recover`; here it is carried out:
+
+    RESEND     the same key again; the receiver tells us what it did the first time
+    WAIT       nobody fires or asks before the last instant at which the old worker could still have sent
+    PROBE      the receiver is asked
+    ADOPT      it had happened: its result is taken over
+    ASK        `uncertain`: the job sleeps until a person says what happened
+
+The worker that is frozen between its look at the clock and its first byte is the hole that remains. It is as wide as
+that moment, and it is why only calls with a key or a person behind them may carry money.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from holdfast.engine import failures
+from holdfast.engine.points import Point, Points, nothing
+from holdfast.errors import Refused
+from holdfast.model.effects import Answer, CallStatus, CutOff, Effect, Recovery, recover
+from holdfast.model.events import ToolCalled, ToolFailed, ToolReturned, ToolUncertain
+from holdfast.model.history import Recorded
+from holdfast.model.instants import MINUTE, SECOND
+from holdfast.model.ledger import CallRow, idempotency_key
+
+if TYPE_CHECKING:
+    from holdfast.engine.drive import Asked, Drive
+    from holdfast.engine.places import Place
+
+START_WITHIN_US: Final = 20 * SECOND
+"""How long after its intent a call may start: well inside the lease that covers it."""
+
+MARGIN_US: Final = 5 * SECOND
+
+
+class Probed(msgspec.Struct, frozen=True):
+    """What a receiver said about a key."""
+
+    answer: Answer
+    result: Any = None
+
+
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
+    """What the author declared about a call."""
+
+    effect: Effect = Effect.UNSAFE
+    key_lifetime_us: int | None = None
+    probe: Callable[[str, Any], Awaitable[Probed]] | None = None
+    longest_call_us: int = 1 * MINUTE
+    receiver_delay_us: int = 0
+
+
+READS: Final = Terms(effect=Effect.READ_ONLY)
+
+
+class Job(msgspec.Struct, frozen=True):
+    """Whose calls these are: what keys are made of, and the fence they are written under."""
+
+    namespace: str
+    job_id: str
+    fence: int
+
+
+class Acts:
+    """The effects of one run."""
+
+    def __init__(self, drive: Drive, job: Job, points: Points) -> None:
+        self.drive = drive
+        self.job = job
+        self.points = points
+
+    async def act(self, asked: Asked, place: Place, key: str, digest: str, recorded: Recorded | None) -> Any:
+        """The call's outcome, made sure of by its class."""
+        call = _Call(self, asked, place, key, digest, recorded)
+        return await call.outcome()
+
+
+class _Call:
+    """One call under one step key, through as many tries as its class allows."""
+
+    def __init__(
+        self, acts: Acts, asked: Asked, place: Place, step_key: str, digest: str, recorded: Recorded | None
+    ) -> None:
+        self._drive = acts.drive
+        self._job = acts.job
+        self._points = acts.points
+        self._asked = asked
+        self._terms = asked.terms
+        self._place = place
+        self._step_key = step_key
+        self._digest = digest
+        self._recorded = recorded
+        self._generation = recorded.generation if recorded else self._drive.history.next_generation(step_key)
+        # What a call was declared as when it was intended, it stays.
+        self._effect = recorded.effect if recorded else self._terms.effect
+        self._attempt = recorded.attempt if recorded else 0
+        self._start_by = recorded.start_by if recorded else None
+        self._answer: Probed | None = None
+
+    async def outcome(self) -> Any:
+        if self._recorded is None:
+            await self._drive.clear(self._asked, self._step_key)
+            return await self._fire()
+        while True:
+            match recover(self._cut_off(self._recorded)):
+                case Recovery.RESEND:
+                    return await self._fire()
+                case Recovery.WAIT:
+                    await self._drive.until(self._step_key, self._quiet_at(self._recorded))
+                case Recovery.PROBE:
+                    self._answer = await self._ask_receiver()
+                case Recovery.ADOPT:
+                    assert self._answer is not None
+                    return await self._settle(self._answer.result, None, adopted=True)
+                case Recovery.NEW_GENERATION:
+                    self._generation += 1
+                    return await self._fire()
+                case _:
+                    await self._ask_person()
+
+    # ── what is known ─────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def key(self) -> str:
+        return idempotency_key(self._job.namespace, self._job.job_id, self._step_key, self._generation)
+
+    def _cut_off(self, recorded: Recorded) -> CutOff:
+        now = self._drive.clock.wall_us()
+        born = recorded.first_start_by
+        return CutOff(
+            effect=self._effect,
+            status=recorded.status or CallStatus.PREPARED,
+            key_age_us=0 if born is None else now - (born - START_WITHIN_US),
+            key_lifetime_us=self._terms.key_lifetime_us,
+            has_probe=self._terms.probe is not None,
+            quiet=now >= self._quiet_at(recorded),
+            answer=None if self._answer is None else self._answer.answer,
+        )
+
+    def _quiet_at(self, recorded: Recorded) -> int:
+        """From here on nobody who held the job before can still be sending."""
+        longest = recorded.longest_call_us or self._terms.longest_call_us
+        return (recorded.start_by or 0) + longest + self._terms.receiver_delay_us + MARGIN_US
+
+    # ── doing it ──────────────────────────────────────────────────────────────────────────────────
+
+    async def _fire(self) -> Any:
+        """The intent is on disk, then the call is made: in this order, or not at all."""
+        clock = self._drive.clock
+        late_us = 0
+        while late_us >= 0:
+            self._attempt += 1
+            self._start_by = clock.wall_us() + START_WITHIN_US
+            last_tick = clock.tick_us() + START_WITHIN_US
+            self._points(Point.BEFORE_INTENT, self._asked.name)
+            self._intend()
+            await self._drive.recorder.durable()
+            self._points(Point.AFTER_INTENT, self._asked.name)
+            # Whichever clock went further counts: one may have been set back, the other may have slept.
+            late_us = max(clock.wall_us() - self._start_by, clock.tick_us() - last_tick)
+        self._drive.must_go_on()
+        with self._drive.noting_cancel(self._step_key, self._digest, self._generation):
+            value, error = await self._drive.perform(self._asked, self._place, self._step_key, self.key)
+            self._points(Point.AFTER_SUCCESS, self._asked.name)
+            if error is None or isinstance(error, Refused):
+                return await self._settle(value, error)
+        return await self._ambiguous(error)
+
+    def _intend(self) -> None:
+        asked, terms = self._asked, self._terms
+        event = ToolCalled(
+            self._step_key,
+            asked.name,
+            self._effect,
+            self._digest,
+            self.key,
+            generation=self._generation,
+            attempt=self._attempt,
+            args=asked.args,
+            start_by=self._start_by,
+            longest_call_us=terms.longest_call_us,
+        )
+        self._drive.recorder.record(event, row=self._row(CallStatus.PREPARED), guarded=True)
+
+    async def _settle(self, value: Any, error: Exception | None, *, adopted: bool = False) -> Any:
+        """The outcome is recorded, and the code gets it in its turn."""
+        event: ToolReturned | ToolFailed
+        if error is None:
+            event = ToolReturned(self._step_key, self._generation, result=value, adopted=adopted)
+        else:
+            event = ToolFailed(self._step_key, self._generation, error=failures.told(error))
+        status = CallStatus.SUCCEEDED if error is None else CallStatus.FAILED
+        order = self._drive.recorder.record(event, row=self._row(status), progress=True)
+        self._points(Point.BEFORE_LEDGER, self._asked.name)
+        if self._points is not nothing:
+            await self._drive.recorder.durable()
+            self._points(Point.AFTER_LEDGER, self._asked.name)
+        await self._drive.handed_over(order)
+        return self._drive.delivered(value, error, self._asked, self._step_key)
+
+    async def _ambiguous(self, error: Exception) -> Any:
+        """Nobody knows whether it happened: from here it is as if the worker had died."""
+        if self._effect is Effect.IDEMPOTENT:
+            # The same key, in the next attempt, after a while: until then the code does not go on.
+            self._drive.fail(error)
+            await asyncio.get_running_loop().create_future()
+        self._recorded = Recorded(
+            self._step_key,
+            self._digest,
+            generation=self._generation,
+            effect=self._effect,
+            status=CallStatus.PREPARED,
+            attempt=self._attempt,
+            first_start_by=self._start_by,
+            start_by=self._start_by,
+            longest_call_us=self._terms.longest_call_us,
+        )
+        self._answer = None
+        return await self.outcome()
+
+    # ── asking ────────────────────────────────────────────────────────────────────────────────────
+
+    async def _ask_receiver(self) -> Probed:
+        """What the receiver says. A probe that fails has not said anything."""
+        assert self._terms.probe is not None
+        with self._place.within(self._step_key):
+            try:
+                return await self._terms.probe(self.key, self._asked.args)
+            except Exception:
+                return Probed(Answer.CANNOT_TELL)
+
+    async def _ask_person(self) -> None:
+        """The call is `uncertain`, and the job sleeps until somebody says what happened."""
+        assert self._recorded is not None
+        if self._recorded.status is not CallStatus.UNCERTAIN:
+            why = "cut off after its intent; " + _WHY[self._effect]
+            self._drive.recorder.record(
+                ToolUncertain(self._step_key, self._generation, why=why),
+                row=self._row(CallStatus.UNCERTAIN),
+            )
+            self._recorded.status = CallStatus.UNCERTAIN
+        await self._drive.stuck(self._step_key)
+
+    def _row(self, status: CallStatus) -> CallRow:
+        return CallRow(
+            tool_call_id=f"{self._job.job_id}:{self._step_key}:{self._generation}",
+            job_id=self._job.job_id,
+            step_key=self._step_key,
+            generation=self._generation,
+            tool_name=self._asked.name,
+            raw_tool_name=self._asked.name,
+            side_effect_class=self._effect,
+            status=status,
+            idempotency_key=self.key,
+            args_digest=self._digest,
+            attempt=max(self._attempt, 1),
+            fence=self._job.fence,
+            start_by=self._start_by,
+            longest_call_us=self._terms.longest_call_us,
+        )
+
+
+_WHY: Final = {
+    Effect.UNSAFE: "it is unsafe to repeat and cannot be looked up",
+    Effect.VERIFIABLE: "its receiver cannot tell",
+    Effect.IDEMPOTENT: "its receiver no longer remembers the key",
+}

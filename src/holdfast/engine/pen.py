@@ -1,0 +1,252 @@
+"""One job's journal while it is being written: facts go in at once, appends come out when the committer is ready.
+
+`record` never waits. It puts a fact in its place and returns; whoever must not go on before the fact is on disk waits
+for `durable`. Facts are sealed (numbered, timed, chained) only when the committer takes them, all that are there in one
+append. So a chain of reads costs no waits, and what meets on the way to the disk shares the trip.
+
+An append that was sent is kept until its outcome is known, byte for byte: after a lost reply the same bytes are sent
+again, and the store recognises them. Four outcomes:
+
+    a head          the facts are durable
+    MailWaiting     somebody wrote to the job, and one of the facts may not pass that unread (it fires, waits or ends).
+                    Nothing was written: the facts go back, and the reader of the mail decides which of them still hold
+    Unavailable     nothing is known to be wrong with the append: the same again, a little later
+    anything else   the job is not ours any more, or worse: nothing is written ever again, and whoever waits is told
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from holdfast.errors import HoldfastError, MailWaiting, TooLarge, Unavailable, Withdrawn
+from holdfast.model.append import NOTHING, Append, Extras, Holder, Move, append_of
+from holdfast.model.chain import Head
+from holdfast.model.effects import SETTLED
+from holdfast.model.events import Event
+from holdfast.model.ledger import CallRow
+from holdfast.model.limits import EVENTS_PER_APPEND_MAX
+from holdfast.store.clock import Clock
+
+
+class Entry(msgspec.Struct, frozen=True, eq=False):
+    """A fact on its way, and what is written beside it. `guarded`: it may not be written past unread mail."""
+
+    order: int
+    event: Event
+    row: CallRow | None = None
+    extras: Extras = NOTHING
+    move: Move | None = None
+    guarded: bool = False
+    progress: bool = False
+
+
+class Courier(Protocol):
+    """Takes appends to the store."""
+
+    def wake(self, pen: Pen) -> None:
+        """This pen has something to send."""
+        ...
+
+
+class Pen:
+    """Writes one job's journal, as long as the job is held."""
+
+    def __init__(
+        self,
+        holder: Holder,
+        *,
+        mail_seen: int,
+        clock: Clock,
+        courier: Courier,
+        on_mail: Callable[[int], None],
+        on_loss: Callable[[HoldfastError], None],
+    ) -> None:
+        self.holder = holder
+        self.mail_seen = mail_seen
+        self.lost: HoldfastError | None = None
+        self._clock = clock
+        self._courier = courier
+        self._on_mail = on_mail
+        self._on_loss = on_loss
+        self._order = holder.head.seq
+        self._entries: deque[Entry] = deque()
+        self._sent: Append | None = None
+        self._sent_entries: list[Entry] = []
+        self._reading = False
+        self._durable = holder.head.seq
+        self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    # ── in ────────────────────────────────────────────────────────────────────────────────────────
+
+    def record(
+        self,
+        event: Event,
+        *,
+        row: CallRow | None = None,
+        extras: Extras = NOTHING,
+        move: Move | None = None,
+        guarded: bool = False,
+        progress: bool = False,
+    ) -> int:
+        """The fact's place in the order of all facts of this job; it will be durable after all before it."""
+        if self.lost is not None:
+            raise self.lost
+        self._order += 1
+        self._entries.append(Entry(self._order, event, row, extras, move, guarded, progress))
+        if self._sent is None and not self._reading:
+            self._courier.wake(self)
+        return self._order
+
+    def reserve(self) -> int:
+        """A place in the order for a fact that mail will bring."""
+        self._order += 1
+        return self._order
+
+    async def durable(self) -> None:
+        """Everything recorded so far is on disk; or the error that says why it never will be."""
+        if self.lost is not None:
+            raise self.lost
+        if self._durable >= self._order:
+            return
+        future = asyncio.get_running_loop().create_future()
+        self._waiters.append((self._order, future))
+        await future
+
+    # ── out ───────────────────────────────────────────────────────────────────────────────────────
+
+    def take(self) -> Append | None:
+        """The next append: the one whose outcome is not known, or all facts that are there."""
+        if self.lost is not None or self._reading:
+            return None
+        if self._sent is None and self._entries:
+            self._sent_entries = self._next_entries()
+            try:
+                self._sent = self._sealed(self._sent_entries)
+            except TooLarge:
+                self._sent = self._half()
+        return self._sent
+
+    def _half(self) -> Append:
+        """Half of the facts that together were too many bytes; one alone always fits, or it was not let in."""
+        while True:
+            half = len(self._sent_entries) // 2
+            self._entries.extendleft(reversed(self._sent_entries[half:]))
+            self._sent_entries = self._sent_entries[:half]
+            try:
+                return self._sealed(self._sent_entries)
+            except TooLarge:
+                if half <= 1:
+                    raise
+
+    def _next_entries(self) -> list[Entry]:
+        """As many as fit in one append; one that moves the job is the last of it."""
+        taken: list[Entry] = []
+        while self._entries and len(taken) < EVENTS_PER_APPEND_MAX:
+            taken.append(self._entries.popleft())
+            if taken[-1].move is not None:
+                break
+        return taken
+
+    def _sealed(self, entries: Sequence[Entry]) -> Append:
+        at = self._clock.wall_us()
+        first = self.holder.head.seq + 1
+        rows = [_placed(entry.row, first + nth, at) for nth, entry in enumerate(entries) if entry.row]
+        return append_of(
+            self.holder,
+            [entry.event for entry in entries],
+            at=at,
+            mail_seen=self.mail_seen if any(entry.guarded for entry in entries) else None,
+            move=entries[-1].move,
+            progress=any(entry.progress for entry in entries),
+            extras=_together([Extras(calls=tuple(rows)), *(entry.extras for entry in entries)]),
+        )
+
+    def settle(self, outcome: Head | HoldfastError) -> bool:
+        """What came of the append that was sent. True: there is more to send."""
+        assert self._sent is not None
+        if isinstance(outcome, Head):
+            self.holder = msgspec.structs.replace(self.holder, head=outcome)
+            self._arrived(max(entry.order for entry in self._sent_entries))
+            self._sent, self._sent_entries = None, []
+        elif isinstance(outcome, MailWaiting):
+            self._entries.extendleft(reversed(self._sent_entries))
+            self._sent, self._sent_entries = None, []
+            self._reading = True
+            self._on_mail(outcome.mail_seq)
+        elif not isinstance(outcome, Unavailable):
+            self.give_up(outcome)
+        return self.lost is None and not self._reading and bool(self._entries)
+
+    def _arrived(self, order: int) -> None:
+        self._durable = max(order, self._durable)
+        while self._waiters and self._waiters[0][0] <= order:
+            _, future = self._waiters.popleft()
+            if not future.done():
+                future.set_result(None)
+
+    # ── mail and the end ──────────────────────────────────────────────────────────────────────────
+
+    def mail_read(self, mail_seq: int, facts: Sequence[Entry], keep: Callable[[Entry], bool]) -> None:
+        """The mail up to here is known: its facts come first, then the facts that still hold."""
+        dropped = [entry.order for entry in self._entries if not keep(entry)]
+        kept = [entry for entry in self._entries if entry.order not in dropped]
+        self._entries = deque(facts)
+        self._entries.extend(kept)
+        if dropped:
+            self._withdraw(min(dropped))
+        self.mail_seen = mail_seq
+        self._reading = False
+        if self._entries:
+            self._courier.wake(self)
+        else:
+            self._arrived(self._order)
+
+    def _withdraw(self, order: int) -> None:
+        """Whoever waits for a fact that is not written hears so: an intent that is not there must not fire."""
+        for place, future in self._waiters:
+            if place >= order and not future.done():
+                future.set_exception(Withdrawn("the job was cancelled before this was written"))
+        self._waiters = deque(waiter for waiter in self._waiters if waiter[0] < order)
+
+    def give_up(self, error: HoldfastError) -> None:
+        """Nothing more is written; whoever waits hears why."""
+        if self.lost is not None:
+            return
+        self.lost = error
+        self._entries.clear()
+        for _, future in self._waiters:
+            if not future.done():
+                future.set_exception(error)
+        self._waiters.clear()
+        self._on_loss(error)
+
+
+def _placed(row: CallRow, seq: int, at: int) -> CallRow:
+    """The ledger row with the place and time of its fact."""
+    if row.status in SETTLED:
+        return msgspec.structs.replace(row, result_seq=seq, settled_at=at)
+    return msgspec.structs.replace(row, intent_seq=seq, prepared_at=at)
+
+
+def _together(parts: Sequence[Extras]) -> Extras:
+    parts = [part for part in parts if part]
+    if not parts:
+        return NOTHING
+
+    def all_of(name: str) -> tuple[Any, ...]:
+        return tuple(one for part in parts for one in getattr(part, name))
+
+    turns = [part.turn for part in parts if part.turn is not None]
+    assert len(turns) <= 1, "one turn, one append"
+    return Extras(
+        calls=all_of("calls"),
+        timers=all_of("timers"),
+        children=all_of("children"),
+        letters=all_of("letters"),
+        turn=turns[0] if turns else None,
+    )

@@ -1,0 +1,289 @@
+"""A claimed job, driven until it ends, sleeps, or is somebody else's.
+
+    read the journal → read the mail → run the function → write how it went
+
+Whatever happens to this process in between, the journal says where the job stands, and the next claim starts here
+again.
+How a run can end, and what is written for it:
+
+    it returned          job_completed
+    it raised            job_requeued, and after too many tries job_dead_lettered; held for a person, with the causes
+    all tasks sleep      job_waiting; nobody holds the job until it is time
+    it was cancelled     cancel_requested, job_cancelled
+    code does not fit    job_parked, with a report
+    the lease was lost   nothing: it is not ours to write any more
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.engine import failures
+from holdfast.engine.committer import Committer
+from holdfast.engine.drive import Asleep, Drive, Failed, Parked
+from holdfast.engine.effects import Job
+from holdfast.engine.pen import Entry, Pen
+from holdfast.engine.points import Points, nothing
+from holdfast.errors import Broken, Fenced, HoldfastError, InvalidSetting, MailWaiting
+from holdfast.model import fold, lease
+from holdfast.model.append import Holder, Move
+from holdfast.model.chain import EMPTY, Head, first_break, unseal
+from holdfast.model.effects import DECIDED, CallStatus, Effect
+from holdfast.model.events import (
+    CancelRequested,
+    Event,
+    JobCancelled,
+    JobCompleted,
+    JobCreated,
+    JobDeadLettered,
+    JobParked,
+    JobRequeued,
+    JobWaiting,
+    ToolReconciled,
+)
+from holdfast.model.history import History
+from holdfast.model.lease import Grant
+from holdfast.model.ledger import CallRow
+from holdfast.model.mail import Mail
+from holdfast.model.retry import RetryPolicy, delay
+from holdfast.model.states import MailKind, Status, WaitReason
+from holdfast.store.clock import Clock
+from holdfast.store.contract import Store
+
+Program = Callable[[Drive, Any], Coroutine[Any, Any, Any]]
+"""A kind's code: it gets its run and the job's input."""
+
+CHANCE: Final = 0.5
+"""Where in its span a retry falls; the workers' own jitter spreads them."""
+
+
+class Desk(msgspec.Struct, frozen=True):
+    """What a run needs from outside."""
+
+    store: Store
+    committer: Committer
+    clock: Clock
+    programs: Mapping[str, Program]
+    retry: RetryPolicy = RetryPolicy(attempts=lease.FAILED_ATTEMPTS_MAX)
+    strict: bool = False
+    points: Points = nothing
+
+
+class Word(msgspec.Struct, frozen=True):
+    """What a person says about an uncertain call."""
+
+    step_key: str
+    decision: str
+    why: str
+    generation: int = 0
+    result: Any = None
+
+
+class Cancelled(Exception):
+    """Somebody asked for the job's end."""
+
+
+class Lost(Exception):
+    """The job is not ours any more."""
+
+
+class JobRun:
+    """One claim of one job."""
+
+    def __init__(self, desk: Desk, grant: Grant) -> None:
+        self.desk = desk
+        self.grant = grant
+        self._drive: Drive | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._cancelled = False
+
+    async def go(self) -> str:
+        """How it ended: a status, or `lost`. Nothing of the run is left behind."""
+        job, history, given = await self._load()
+        self._job, self._history = job, history
+        self._pen = self._open(job.mail_seq)
+        try:
+            return await self._go(job, history, given)
+        except (Lost, HoldfastError):
+            if self._pen.lost is None:
+                raise
+            return "lost"
+        finally:
+            if self._reading is not None:
+                self._reading.cancel()
+
+    def _open(self, mail_seen: int) -> Pen:
+        return Pen(
+            Holder(
+                self.grant.job_id,
+                self.grant.namespace,
+                self.grant.fence,
+                self.grant.lease_token,
+                Head(self.grant.head_seq, self.grant.head_hash),
+            ),
+            mail_seen=mail_seen,
+            clock=self.desk.clock,
+            courier=self.desk.committer,
+            on_mail=self._mail_waits,
+            on_loss=self._lost,
+        )
+
+    async def _go(self, job: fold.Job, history: History, given: Any) -> str:
+        if self.grant.mail_seq > job.mail_seq:
+            await self._read_mail()
+        if self._cancelled or job.cancel_requested:
+            return await self._end(JobCancelled(), Move(status=Status.CANCELLED))
+        if lease.is_poison(takeovers=self.grant.takeovers, failed_attempts=self.grant.attempts):
+            return await self._dead("its workers died or it failed too often", None)
+        return await self._drive_on(history, given)
+
+    async def _load(self) -> tuple[fold.Job, History, Any]:
+        """What the journal says; it must be whole, and end where the claim left it."""
+        grant = self.grant
+        sealed = await self.desk.store.journal.read(grant.job_id)
+        head = Head(sealed[-1].seq, sealed[-1].hash) if sealed else EMPTY
+        if head != Head(grant.head_seq, grant.head_hash) or first_break(grant.job_id, sealed) is not None:
+            msg = f"the journal of job {grant.job_id} does not lead to its head"
+            raise Broken(msg)
+        job, history, given = fold.Job(), History(), None
+        for one in sealed:
+            event = unseal(one)
+            fold.step(job, one.seq, one.fence, event)
+            history.take(one.seq, event)
+            if isinstance(event, JobCreated):
+                given = event.input
+        return job, history, given
+
+    async def _drive_on(self, history: History, given: Any) -> str:
+        program = self.desk.programs.get(self.grant.kind)
+        if program is None:
+            msg = f"no code for jobs of kind {self.grant.kind!r} here"
+            raise InvalidSetting(msg, hint="Claim only kinds that this process has code for.")
+        drive = self._drive = Drive(
+            history,
+            self._pen,
+            self.desk.clock,
+            Job(self.grant.namespace, self.grant.job_id, self.grant.fence),
+            strict=self.desk.strict,
+            points=self.desk.points,
+        )
+        if self._pen.lost is not None:
+            raise self._pen.lost
+        try:
+            output = await drive.run(lambda: program(drive, given))
+        except Failed as failed:
+            return await self._failed(failed)
+        except Asleep as asleep:
+            move = Move(status=Status.WAITING, reason=asleep.reason, wake_at=asleep.wake_at)
+            fact = JobWaiting(asleep.reason, asleep.wake_at, self._pen.mail_seen)
+            return await self._end(fact, move)
+        except Parked as parked:
+            move = Move(status=Status.WAITING, reason=WaitReason.DRIFT)
+            return await self._end(JobParked(parked.report), move)
+        except Cancelled:
+            return await self._end(JobCancelled(), Move(status=Status.CANCELLED))
+        return await self._end(JobCompleted(output), Move(status=Status.COMPLETED))
+
+    def die(self) -> None:
+        """For tests: this process is gone. What it has not written it never writes, whatever its code still does."""
+        self._pen.give_up(Fenced("this process was killed"))
+
+    # ── ends ──────────────────────────────────────────────────────────────────────────────────────
+
+    async def _end(self, fact: Event, move: Move) -> str:
+        """The run's last fact is durable. Mail that came meanwhile is read first, and may change the end."""
+        if self._cancelled and not isinstance(fact, JobCancelled):
+            fact, move = JobCancelled(), Move(status=Status.CANCELLED)
+        try:
+            self._pen.record(fact, move=move, guarded=True)
+            await self._pen.durable()
+        except HoldfastError:
+            if self._cancelled and self._pen.lost is None and not isinstance(fact, JobCancelled):
+                return await self._end(JobCancelled(), Move(status=Status.CANCELLED))
+            raise
+        return str(move.status)
+
+    async def _failed(self, failed: Failed) -> str:
+        told = failures.told(failed.error)
+        attempt = self.grant.attempts + 1
+        if attempt >= self.desk.retry.attempts:
+            return await self._dead(told["message"], told)
+        wait_us = delay(self.desk.retry, attempt, CHANCE)
+        move = Move(status=Status.PENDING, ready_at=self.desk.clock.wall_us() + wait_us, failed=True)
+        return await self._end(JobRequeued(why="failed", error=told, rerun=failed.rerun), move)
+
+    async def _dead(self, why: str, error: Any) -> str:
+        causes = (
+            {"why": why, "error": error, "takeovers": self.grant.takeovers, "attempts": self.grant.attempts},
+        )
+        move = Move(status=Status.WAITING, reason=WaitReason.DEAD_LETTER, failed=error is not None)
+        return await self._end(JobDeadLettered(causes), move)
+
+    # ── mail ──────────────────────────────────────────────────────────────────────────────────────
+
+    def _mail_waits(self, _mail_seq: int) -> None:
+        self._reading = asyncio.get_running_loop().create_task(self._read_mail(), name="holdfast-mail")
+
+    async def _read_mail(self) -> None:
+        """Every letter is a fact of the journal now, and has been acted upon."""
+        letters = await self.desk.store.post.read(self.grant.job_id, after=self._pen.mail_seen)
+        facts = [fact for letter in letters if (fact := self._fact(letter)) is not None]
+        seen = letters[-1].mail_seq if letters else self._pen.mail_seen
+        self._pen.mail_read(seen, facts, keep=self._still_holds)
+        if self._cancelled and self._drive is not None:
+            self._drive.stop(Cancelled())
+
+    def _fact(self, letter: Mail) -> Entry | None:
+        if letter.kind is MailKind.CANCEL:
+            self._cancelled = True
+            event = CancelRequested(by=letter.sender, why=letter.name, mail_seq=letter.mail_seq)
+            return Entry(self._pen.reserve(), event)
+        if letter.kind is MailKind.RECONCILE:
+            return self._reconciled(letter)
+        return None
+
+    def _reconciled(self, letter: Mail) -> Entry | None:
+        """A person's word on a call that is still uncertain; said about any other it changes nothing."""
+        word = msgspec.convert(letter.body, Word)
+        call = self._job.calls.get((word.step_key, word.generation))
+        if call is None or call.status is not CallStatus.UNCERTAIN or word.decision not in DECIDED:
+            return None
+        event = ToolReconciled(
+            word.step_key,
+            word.decision,
+            by=letter.sender,
+            why=word.why,
+            generation=word.generation,
+            result=word.result,
+        )
+        order = self._pen.reserve()
+        self._history.take(order, event)
+        row = CallRow(
+            tool_call_id=f"{self.grant.job_id}:{word.step_key}:{word.generation}",
+            job_id=self.grant.job_id,
+            step_key=word.step_key,
+            generation=word.generation,
+            tool_name=call.tool,
+            raw_tool_name=call.tool,
+            side_effect_class=Effect(call.effect),
+            status=DECIDED[word.decision],
+            idempotency_key=call.key,
+            args_digest=call.args_digest,
+            attempt=call.attempt,
+            fence=self.grant.fence,
+        )
+        return Entry(order, event, row)
+
+    def _still_holds(self, entry: Entry) -> bool:
+        """After a cancel nothing fires, waits or completes any more; what was learnt is still written."""
+        return not (self._cancelled and entry.guarded and not isinstance(entry.event, JobCancelled))
+
+    def _lost(self, error: HoldfastError) -> None:
+        if isinstance(error, MailWaiting):
+            return
+        if self._drive is not None:
+            self._drive.stop(Lost(str(error)))

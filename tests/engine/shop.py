@@ -1,0 +1,96 @@
+"""A small workshop: a store, one committer, some programs, and workers that claim and can be cut off."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from holdfast.engine.committer import Committer
+from holdfast.engine.drive import Asked, Drive
+from holdfast.engine.effects import READS
+from holdfast.engine.run import Desk, JobRun, Program
+from holdfast.model import fold
+from holdfast.model.chain import unseal
+from holdfast.model.events import Event
+from holdfast.model.instants import SECOND
+from holdfast.model.jobs import DEFAULT_QUEUE, JobDraft
+from holdfast.store.clock import VirtualClock
+from holdfast.store.contract import Store
+from holdfast.store.ports.leases import ClaimAsk
+from holdfast.testing.conformance.bench import Backend
+
+
+class Shop:
+    """What programs do for real is counted in `done`."""
+
+    def __init__(self, store: Store, clock: VirtualClock) -> None:
+        self.store = store
+        self.clock = clock
+        self.done: Counter[str] = Counter()
+        self.programs: dict[str, Program] = {}
+        self._tokens = itertools.count(1)
+        self._doing: dict[str, asyncio.Event] = {}
+
+    def desk(self, *, strict: bool = False) -> Desk:
+        """As a process of its own would have it."""
+        return Desk(self.store, Committer(self.store.journal), self.clock, self.programs, strict=strict)
+
+    async def look(self, drive: Drive, name: str, answer: Callable[[], Any] | None = None) -> Any:
+        async def run(_key: str) -> Any:
+            self.done[name] += 1
+            self._doing.setdefault(name, asyncio.Event()).set()
+            value = name.upper() if answer is None else answer()
+            return await value if asyncio.isfuture(value) else value
+
+        return await drive.call(Asked("look", [name], run, READS))
+
+    async def until(self, name: str) -> None:
+        """Somebody has begun to look for this."""
+        await self._doing.setdefault(name, asyncio.Event()).wait()
+
+    async def submit(self, program: Program, given: Any = None) -> str:
+        self.programs[program.__name__] = program
+        submitted = await self.store.jobs.submit(JobDraft(kind=program.__name__, input=given))
+        return submitted.job_id
+
+    async def claim(
+        self, *, worker: str = "worker", ttl_us: int = 30 * SECOND, desk: Desk | None = None
+    ) -> JobRun:
+        runs = await self.claim_all(worker=worker, ttl_us=ttl_us, limit=1, desk=desk)
+        assert runs, "nothing to claim"
+        return runs[0]
+
+    async def claim_all(
+        self, *, worker: str = "worker", ttl_us: int = 30 * SECOND, limit: int = 100, desk: Desk | None = None
+    ) -> list[JobRun]:
+        ask = ClaimAsk(
+            worker=worker,
+            token=f"token-{next(self._tokens)}",
+            queues=(DEFAULT_QUEUE,),
+            limit=limit,
+            ttl_us=ttl_us,
+        )
+        grants = await self.store.leases.claim(ask)
+        desk = self.desk() if desk is None else desk
+        return [JobRun(desk, grant) for grant in grants]
+
+    async def events(self, job_id: str) -> list[Event]:
+        return [unseal(sealed) for sealed in await self.store.journal.read(job_id)]
+
+    async def job(self, job_id: str) -> fold.Job:
+        """The job as its journal tells it; the journal must be one that can be told."""
+        sealed = await self.store.journal.read(job_id)
+        return fold.fold((one.seq, one.fence, unseal(one)) for one in sealed)
+
+
+@asynccontextmanager
+async def opened(backend: Backend) -> AsyncIterator[Shop]:
+    store = await backend.open()
+    try:
+        yield Shop(store, backend.clock)
+    finally:
+        await store.close()

@@ -1,0 +1,216 @@
+"""The mail scenario: four kinds of receiver, a kill at every point, and the receivers' own logs as witnesses."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from holdfast.engine.committer import Committer
+from holdfast.engine.drive import Asked, Drive
+from holdfast.engine.effects import READS, Terms
+from holdfast.engine.points import Point
+from holdfast.engine.run import Desk, JobRun
+from holdfast.model.effects import CallStatus, Effect
+from holdfast.model.instants import HOUR, MINUTE, SECOND
+from holdfast.model.jobs import JobDraft
+from holdfast.model.mail import MailDraft
+from holdfast.model.states import MailKind, Status, WaitReason
+from holdfast.testing.conformance.bench import Backend
+from holdfast.testing.outside import DraftMail, KeyedMail, PlainMail, ProbedMail
+from tests.engine.shop import Shop, opened
+from tests.fixtures.stores import STORES
+
+pytestmark = pytest.mark.parametrize("backend", STORES, indirect=True)
+
+KEYED = Terms(effect=Effect.IDEMPOTENT, key_lifetime_us=24 * HOUR)
+
+
+class Scenario:
+    """Write a text, mail it, note the receipt."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.mail = {"keyed": KeyedMail, "draft": DraftMail, "probe": ProbedMail, "plain": PlainMail}[kind]()
+
+    @property
+    def terms(self) -> Terms:
+        if isinstance(self.mail, ProbedMail):
+            return Terms(effect=Effect.VERIFIABLE, probe=self.mail.probe)
+        return Terms() if self.kind == "plain" else KEYED
+
+    async def program(self, drive: Drive, text: Any) -> Any:
+        async def write(_key: str) -> str:
+            return f"Dear {text}"
+
+        async def draft(key: str) -> str:
+            assert isinstance(self.mail, DraftMail)
+            return await self.mail.draft(key, body)
+
+        async def send(key: str) -> Any:
+            return await self.mail.send(key, body)
+
+        body = await drive.call(Asked("write", [text], write, READS))
+        if self.kind == "draft":
+            body = await drive.call(Asked("draft_mail", [body], draft, KEYED))
+        return await drive.call(Asked("send_mail", [body], send, self.terms))
+
+
+def killing(desk: Desk, at: Point, tool: str, runs: list[JobRun]) -> Desk:
+    """A process that dies when it reaches this point."""
+
+    def reached(point: Point, name: str) -> None:
+        if (point, name) == (at, tool):
+            runs[0].die()
+
+    return msgspec.structs.replace(desk, points=reached)
+
+
+async def crashed(shop: Shop, scenario: Scenario, at: Point, tool: str = "send_mail") -> str:
+    """The job after its first worker died at this point."""
+    shop.programs["mail"] = scenario.program
+    submitted = await shop.store.jobs.submit(_draft())
+    runs: list[JobRun] = []
+    runs.append(await shop.claim(worker="one", desk=killing(shop.desk(), at, tool, runs)))
+    assert await runs[0].go() == "lost"
+    return submitted.job_id
+
+
+def _draft() -> JobDraft:
+    return JobDraft(kind="mail", input="Ada")
+
+
+async def recovered(shop: Shop) -> list[str]:
+    """What other workers make of it, claim by claim, until nothing is left to claim."""
+    ends = []
+    for _ in range(6):
+        shop.clock.advance(2 * MINUTE)
+        ends += [await run.go() for run in await shop.claim_all(worker="two")]
+    return ends
+
+
+@pytest.mark.parametrize("at", Point)
+@pytest.mark.parametrize("kind", ["keyed", "draft", "probe"])
+async def test_one_mail_whatever_was_killed(backend: Backend, kind: str, at: Point) -> None:
+    async with opened(backend) as shop:
+        scenario = Scenario(kind)
+        job_id = await crashed(shop, scenario, at)
+        assert (await recovered(shop))[-1] == "completed"
+        assert len(scenario.mail.log) == 1, "the receiver's own word"
+        assert (await shop.job(job_id)).output == {"receipt": 1}
+        rows = await shop.store.ledger.list(job_id)
+        assert {row.status for row in rows} == {CallStatus.SUCCEEDED}
+        assert len({row.idempotency_key for row in rows}) == len(rows)
+
+
+@pytest.mark.parametrize("happened", [True, False])
+@pytest.mark.parametrize("at", Point)
+async def test_a_plain_mail_is_never_sent_again_by_itself(
+    backend: Backend, at: Point, happened: bool
+) -> None:
+    """At most one mail, an `uncertain` call where nobody can know, and exactly one after a person has spoken."""
+    async with opened(backend) as shop:
+        scenario = Scenario("plain")
+        job_id = await crashed(shop, scenario, at)
+        sent = len(scenario.mail.log)
+        await recovered(shop)
+        if at in {Point.BEFORE_INTENT, Point.AFTER_LEDGER}:
+            assert len(scenario.mail.log) == 1
+            assert (await shop.job(job_id)).status is Status.COMPLETED
+            return
+        assert len(scenario.mail.log) == sent <= 1
+        head = await shop.store.jobs.head(job_id)
+        assert (head.status, head.wait_reason) == (Status.WAITING, WaitReason.RECONCILE)
+        (row,) = await shop.store.ledger.list(job_id, status=CallStatus.UNCERTAIN)
+        decision = "happened" if sent else "not_happened"
+        if happened != bool(sent):
+            return  # a person who is wrong is believed; that is another test's matter
+        body = {"step_key": row.step_key, "decision": decision, "why": "I looked", "result": {"receipt": 1}}
+        letter = MailDraft(
+            job_id=job_id, kind=MailKind.RECONCILE, operation_id="op-1", sender="ada", body=body
+        )
+        await shop.store.post.send(letter)
+        assert (await recovered(shop))[-1] == "completed"
+        assert len(scenario.mail.log) == 1
+        assert (await shop.job(job_id)).output == {"receipt": 1}
+
+
+@pytest.mark.parametrize("kind", ["keyed", "probe"])
+async def test_a_frozen_worker_does_not_send_after_its_deadline(backend: Backend, kind: str) -> None:
+    """Goal: no second mail from a sleeper. Method: the first worker is frozen right after its intent was committed;
+    another takes over and finishes; then the first wakes up, sees the time, and finds that the job is not its own."""
+    async with opened(backend) as shop:
+        scenario = Scenario(kind)
+        shop.programs["mail"] = scenario.program
+        await shop.store.jobs.submit(_draft())
+        journal = Freezing(shop.store.journal)
+        desk = msgspec.structs.replace(shop.desk(), committer=Committer(journal))
+        frozen = asyncio.create_task((await shop.claim(worker="one", desk=desk)).go())
+        await journal.frozen.wait()
+        assert (await recovered(shop))[-1] == "completed"
+        journal.thawed.set()
+        assert await frozen == "lost"
+        assert len(scenario.mail.log) == 1
+
+
+class Freezing:
+    """A journal whose process is stopped after the first commit that holds an intent."""
+
+    def __init__(self, journal: Any) -> None:
+        self._journal = journal
+        self.frozen, self.thawed = asyncio.Event(), asyncio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._journal, name)
+
+    async def append_many(self, appends: Any) -> Any:
+        outcomes = await self._journal.append_many(appends)
+        if any(event.type == "tool_called" for append in appends for event in append.events):
+            self.frozen.set()
+            await self.thawed.wait()
+        return outcomes
+
+
+async def test_an_unclear_answer_is_a_cut_off_call(backend: Backend) -> None:
+    """An error that does not say `refused` is no proof that nothing happened: an unsafe call is then uncertain."""
+    async with opened(backend) as shop:
+        mail = PlainMail()
+
+        async def unclear(drive: Drive, _: Any) -> Any:
+            async def send(key: str) -> Any:
+                await mail.send(key, "hello")
+                raise TimeoutError("no answer")
+
+            return await drive.call(Asked("send_mail", ["hello"], send))
+
+        job_id = await shop.submit(unclear)
+        assert await (await shop.claim()).go() == "waiting"
+        assert (await shop.store.jobs.head(job_id)).wait_reason is WaitReason.RECONCILE
+        assert len(mail.log) == 1
+
+
+async def test_a_key_is_sent_again_only_while_it_is_remembered(backend: Backend) -> None:
+    async with opened(backend) as shop:
+        scenario = Scenario("keyed")
+        job_id = await crashed(shop, scenario, Point.AFTER_SUCCESS)
+        backend.clock.advance(20 * HOUR)
+        assert await (await shop.claim(worker="two", ttl_us=30 * SECOND)).go() == "waiting"
+        assert (await shop.store.jobs.head(job_id)).wait_reason is WaitReason.RECONCILE
+        assert len(scenario.mail.log) == 1
+
+
+async def test_nobody_is_asked_before_the_old_worker_must_be_silent(backend: Backend) -> None:
+    """Goal: a probe says "not there" only when nothing can still be on its way. Method: claim as soon as the lease is
+    over; the job goes back to sleep until start-by deadline, longest call and margin have passed."""
+    async with opened(backend) as shop:
+        scenario = Scenario("probe")
+        start = backend.clock.wall_us()
+        job_id = await crashed(shop, scenario, Point.AFTER_INTENT)
+        backend.clock.advance(31 * SECOND)
+        assert await (await shop.claim(worker="two")).go() == "waiting"
+        assert (await shop.store.jobs.head(job_id)).wake_at == start + 20 * SECOND + MINUTE + 5 * SECOND
+        assert scenario.mail.log == []
+        assert (await recovered(shop))[-1] == "completed"
+        assert len(scenario.mail.log) == 1
