@@ -96,6 +96,10 @@ class Failed(Exception):
         self.rerun = rerun
 
 
+class Uncovered(Exception):
+    """The lease could not be renewed in time to start anything under it."""
+
+
 class Stopped(BaseException):
     """This run is over and code that still runs is being ended. Nothing may catch it and go on."""
 
@@ -112,12 +116,14 @@ class Drive:
         *,
         strict: bool = False,
         points: Points = nothing,
+        covered: Callable[[], bool] = lambda: True,
     ) -> None:
         self.history = history
         self.recorder = recorder
         self.clock = clock
         self._acts = Acts(self, job, points)
         self._strict = strict
+        self._covered = covered
         self._tasks: set[asyncio.Task[Any]] = set()
         self._running = 0
         self._held: list[tuple[Asked, str, asyncio.Future[None]]] = []
@@ -185,6 +191,13 @@ class Drive:
     def must_go_on(self) -> None:
         """The run is not being ended; or Stopped. Asked right before a first byte, because ending takes a moment."""
         if self._stopping:
+            raise Stopped
+
+    def must_be_covered(self) -> None:
+        """The lease lasts long enough to start something; otherwise the run ends here, and somebody else goes on."""
+        self.must_go_on()
+        if not self._covered():
+            self.stop(Uncovered("the lease is about to end, and could not be renewed"))
             raise Stopped
 
     def joined(self, task: asyncio.Task[Any]) -> None:

@@ -167,7 +167,7 @@ class _Call:
             self._points(Point.AFTER_INTENT, self._asked.name)
             # Whichever clock went further counts: one may have been set back, the other may have slept.
             late_us = max(clock.wall_us() - self._start_by, clock.tick_us() - last_tick)
-        self._drive.must_go_on()
+        self._drive.must_be_covered()
         with self._drive.noting_cancel(self._step_key, self._digest, self._generation):
             value, error = await self._drive.perform(self._asked, self._place, self._step_key, self.key)
             self._points(Point.AFTER_SUCCESS, self._asked.name)

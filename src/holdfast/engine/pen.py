@@ -191,6 +191,13 @@ class Pen:
 
     # ── mail and the end ──────────────────────────────────────────────────────────────────────────
 
+    def hold_for_mail(self) -> bool:
+        """Nothing is sent until the mail has been read. False: somebody is reading it, or an append is on its way."""
+        if self._reading or self._sent is not None or self.lost is not None:
+            return False
+        self._reading = True
+        return True
+
     def mail_read(self, mail_seq: int, facts: Sequence[Entry], keep: Callable[[Entry], bool]) -> None:
         """The mail up to here is known: its facts come first, then the facts that still hold."""
         dropped = [entry.order for entry in self._entries if not keep(entry)]

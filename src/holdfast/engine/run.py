@@ -24,11 +24,12 @@ import msgspec
 
 from holdfast.engine import failures
 from holdfast.engine.committer import Committer
-from holdfast.engine.drive import Asleep, Drive, Failed, Parked
+from holdfast.engine.drive import Asleep, Drive, Failed, Parked, Uncovered
 from holdfast.engine.effects import Job
 from holdfast.engine.pen import Entry, Pen
 from holdfast.engine.points import Points, nothing
-from holdfast.errors import Broken, Fenced, HoldfastError, InvalidSetting, MailWaiting
+from holdfast.engine.rest import rest
+from holdfast.errors import Broken, Fenced, HoldfastError, InvalidSetting, MailWaiting, Unavailable
 from holdfast.model import fold, lease
 from holdfast.model.append import Holder, Move
 from holdfast.model.chain import EMPTY, Head, first_break, unseal
@@ -41,6 +42,7 @@ from holdfast.model.events import (
     JobCreated,
     JobDeadLettered,
     JobParked,
+    JobReleased,
     JobRequeued,
     JobWaiting,
     ToolReconciled,
@@ -53,10 +55,12 @@ from holdfast.model.retry import RetryPolicy, delay
 from holdfast.model.states import MailKind, Status, WaitReason
 from holdfast.store.clock import Clock
 from holdfast.store.contract import Store
+from holdfast.store.ports.leases import Held
 
 Program = Callable[[Drive, Any], Coroutine[Any, Any, Any]]
 """A kind's code: it gets its run and the job's input."""
 
+AGAIN_S: Final = 0.2
 CHANCE: Final = 0.5
 """Where in its span a retry falls; the workers' own jitter spreads them."""
 
@@ -87,6 +91,10 @@ class Cancelled(Exception):
     """Somebody asked for the job's end."""
 
 
+class Drained(Exception):
+    """The worker stops, and gives the job back."""
+
+
 class Lost(Exception):
     """The job is not ours any more."""
 
@@ -94,9 +102,14 @@ class Lost(Exception):
 class JobRun:
     """One claim of one job."""
 
-    def __init__(self, desk: Desk, grant: Grant) -> None:
+    def __init__(
+        self, desk: Desk, grant: Grant, *, covers: Callable[[str], bool] = lambda _job_id: True
+    ) -> None:
         self.desk = desk
         self.grant = grant
+        self.held = Held(grant.job_id, grant.fence, grant.lease_token)
+        self._covers = covers
+        self._pen = self._open()
         self._drive: Drive | None = None
         self._reading: asyncio.Task[None] | None = None
         self._cancelled = False
@@ -105,7 +118,7 @@ class JobRun:
         """How it ended: a status, or `lost`. Nothing of the run is left behind."""
         job, history, given = await self._load()
         self._job, self._history = job, history
-        self._pen = self._open(job.mail_seq)
+        self._pen.mail_seen = job.mail_seq
         try:
             return await self._go(job, history, given)
         except (Lost, HoldfastError):
@@ -116,7 +129,7 @@ class JobRun:
             if self._reading is not None:
                 self._reading.cancel()
 
-    def _open(self, mail_seen: int) -> Pen:
+    def _open(self) -> Pen:
         return Pen(
             Holder(
                 self.grant.job_id,
@@ -125,7 +138,7 @@ class JobRun:
                 self.grant.lease_token,
                 Head(self.grant.head_seq, self.grant.head_hash),
             ),
-            mail_seen=mail_seen,
+            mail_seen=0,
             clock=self.desk.clock,
             courier=self.desk.committer,
             on_mail=self._mail_waits,
@@ -170,6 +183,7 @@ class JobRun:
             Job(self.grant.namespace, self.grant.job_id, self.grant.fence),
             strict=self.desk.strict,
             points=self.desk.points,
+            covered=lambda: self._covers(self.grant.job_id),
         )
         if self._pen.lost is not None:
             raise self._pen.lost
@@ -184,9 +198,28 @@ class JobRun:
         except Parked as parked:
             move = Move(status=Status.WAITING, reason=WaitReason.DRIFT)
             return await self._end(JobParked(parked.report), move)
+        except Uncovered as uncovered:
+            self.lose(Fenced(str(uncovered)))
+            raise Lost from None
+        except Drained:
+            return await self._end(JobReleased(), Move(status=Status.PENDING))
         except Cancelled:
             return await self._end(JobCancelled(), Move(status=Status.CANCELLED))
         return await self._end(JobCompleted(output), Move(status=Status.COMPLETED))
+
+    def poke(self) -> None:
+        """There may be mail: it is read soon."""
+        if self._drive is not None and self._pen.hold_for_mail():
+            self._mail_waits(0)
+
+    def release(self) -> None:
+        """The job is given back where it stands."""
+        if self._drive is not None:
+            self._drive.stop(Drained())
+
+    def lose(self, error: Fenced) -> None:
+        """The lease is somebody else's: nothing more is written, and the code is ended."""
+        self._pen.give_up(error)
 
     def die(self) -> None:
         """For tests: this process is gone. What it has not written it never writes, whatever its code still does."""
@@ -230,12 +263,20 @@ class JobRun:
 
     async def _read_mail(self) -> None:
         """Every letter is a fact of the journal now, and has been acted upon."""
-        letters = await self.desk.store.post.read(self.grant.job_id, after=self._pen.mail_seen)
+        letters = await self._letters()
         facts = [fact for letter in letters if (fact := self._fact(letter)) is not None]
         seen = letters[-1].mail_seq if letters else self._pen.mail_seen
         self._pen.mail_read(seen, facts, keep=self._still_holds)
         if self._cancelled and self._drive is not None:
             self._drive.stop(Cancelled())
+
+    async def _letters(self) -> list[Mail]:
+        """What has not been read yet, as soon as the store can be asked."""
+        while True:
+            try:
+                return await self.desk.store.post.read(self.grant.job_id, after=self._pen.mail_seen)
+            except Unavailable:
+                await rest(AGAIN_S)
 
     def _fact(self, letter: Mail) -> Entry | None:
         if letter.kind is MailKind.CANCEL:

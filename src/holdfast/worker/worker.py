@@ -1,0 +1,171 @@
+"""One process that drives jobs.
+
+    claim what there is room for → run each → claim again
+
+Between claims it waits for a hint that something changed, or a second, whichever is first; hints make it quick, the
+second makes it right. It never holds more jobs than it has room for, takes only kinds it has code for, and goes by age
+now and then, so that nobody waits for ever behind those with more weight.
+
+Draining: no more claims; runs get a while to end by themselves, then give their job back where it stands, which costs
+the next worker a replay and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from holdfast.engine.hold import Keeper
+from holdfast.engine.run import Desk, JobRun
+from holdfast.errors import HoldfastError, Unavailable
+from holdfast.model.lease import by_age
+from holdfast.store.ports.leases import ClaimAsk
+
+POLL_S: Final = 1.0
+MAIL_POLL_S: Final = 10.0
+log = logging.getLogger("holdfast.worker")
+
+
+class Worker:
+    """Runs until `drain` is called. `new_token` names claims, so that a lost reply finds the same grants."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        name: str,
+        new_token: Callable[[], str],
+        *,
+        queues: Iterable[str] = ("default",),
+        concurrency: int = 16,
+        keeper: Keeper | None = None,
+    ) -> None:
+        self.name = name
+        self._desk = desk
+        self._new_token = new_token
+        self._queues = tuple(queues)
+        self._concurrency = concurrency
+        self._keeper = Keeper(desk.store.leases, desk.clock) if keeper is None else keeper
+        self._runs: dict[str, JobRun] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._claims = 0
+        self._token: str | None = None
+        self._draining = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
+
+    async def work(self) -> None:
+        """Jobs are driven until somebody drains this worker; afterwards it holds nothing."""
+        stopped = asyncio.Event()
+        keeping = asyncio.create_task(self._keeper.keep_on(stopped), name="holdfast-keep")
+        listening = asyncio.create_task(self._listen(), name="holdfast-listen")
+        try:
+            while not self._draining.is_set():
+                if not await self._claim():
+                    await self._pause()
+            await self._finish()
+        finally:
+            listening.cancel()
+            stopped.set()
+            await asyncio.wait([keeping, listening])
+            await self._desk.committer.close()
+
+    def drain(self) -> None:
+        """No more claims; what runs is finished or given back."""
+        self._draining.set()
+        self._room.set()
+
+    # ── claiming ──────────────────────────────────────────────────────────────────────────────────
+
+    async def _claim(self) -> bool:
+        """Whether it is worth asking again at once."""
+        free = self._concurrency - len(self._runs)
+        if free <= 0:
+            self._room.clear()
+            return False
+        self._token = self._token or self._new_token()
+        asked_at = self._desk.clock.tick_us()
+        ask = ClaimAsk(
+            worker=self.name,
+            token=self._token,
+            queues=self._queues,
+            kinds=tuple(self._desk.programs),
+            limit=free,
+            ttl_us=self._keeper.ttl_us,
+            by_age=by_age(self._claims),
+        )
+        try:
+            grants = await self._desk.store.leases.claim(ask)
+        except Unavailable as error:
+            log.warning("cannot claim: %s", error)
+            return False
+        self._token = None
+        self._claims += 1
+        for grant in grants:
+            run = JobRun(self._desk, grant, covers=self._keeper.covers)
+            self._keeper.keep(run, asked_at)
+            self._runs[grant.job_id] = run
+            task = asyncio.create_task(self._drive(run), name=f"holdfast-job-{grant.job_id}")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            self._changed.set()
+        return bool(grants)
+
+    async def _drive(self, run: JobRun) -> None:
+        try:
+            await run.go()
+        except HoldfastError as error:
+            # Its lease runs out, somebody else tries; a job that does this again and again ends with the dead.
+            log.exception("job %s could not be driven (%s)", run.grant.job_id, error.hint)
+        finally:
+            self._keeper.let_go(run)
+            del self._runs[run.grant.job_id]
+            self._room.set()
+
+    async def _pause(self) -> None:
+        """There is room, or a hint, or a second has passed."""
+        if not self._room.is_set():
+            await self._room.wait()
+            return
+        topics = frozenset(f"queue:{queue}" for queue in self._queues)
+        waiting = asyncio.ensure_future(self._desk.store.wakeups.wait(topics, POLL_S))
+        draining = asyncio.ensure_future(self._draining.wait())
+        try:
+            await asyncio.wait([waiting, draining], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+            draining.cancel()
+
+    async def _listen(self) -> None:
+        """Letters to jobs that run here are read soon: when there is a hint, and now and then without one."""
+        while True:
+            self._changed.clear()
+            topics = frozenset(f"job:{job_id}" for job_id in self._runs)
+            changed = asyncio.ensure_future(self._changed.wait())
+            hinted = asyncio.ensure_future(self._desk.store.wakeups.wait(topics, MAIL_POLL_S))
+            try:
+                await asyncio.wait([changed, hinted], return_when=asyncio.FIRST_COMPLETED)
+                if hinted.done():
+                    self._poke(hinted.result() or topics)
+            finally:
+                changed.cancel()
+                hinted.cancel()
+
+    def _poke(self, topics: Iterable[str]) -> None:
+        for topic in topics:
+            run = self._runs.get(topic.removeprefix("job:"))
+            if run is not None:
+                run.poke()
+
+    # ── ending ────────────────────────────────────────────────────────────────────────────────────
+
+    async def _finish(self, grace_s: float = 10.0) -> None:
+        """Runs end by themselves within the grace, or give their jobs back."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=grace_s)
+        for run in list(self._runs.values()):
+            run.release()
+        while self._tasks:
+            await asyncio.wait(self._tasks)
