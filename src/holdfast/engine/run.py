@@ -73,6 +73,7 @@ class Desk(msgspec.Struct, frozen=True):
     clock: Clock
     programs: Mapping[str, Program]
     retry: RetryPolicy = RetryPolicy(attempts=lease.FAILED_ATTEMPTS_MAX)
+    takeovers_max: int = lease.TAKEOVERS_MAX
     strict: bool = False
     points: Points = nothing
 
@@ -150,7 +151,12 @@ class JobRun:
             await self._read_mail()
         if self._cancelled or job.cancel_requested:
             return await self._end(JobCancelled(), Move(status=Status.CANCELLED))
-        if lease.is_poison(takeovers=self.grant.takeovers, failed_attempts=self.grant.attempts):
+        if lease.is_poison(
+            takeovers=self.grant.takeovers,
+            failed_attempts=self.grant.attempts,
+            takeovers_max=self.desk.takeovers_max,
+            failed_attempts_max=self.desk.retry.attempts,
+        ):
             return await self._dead("its workers died or it failed too often", None)
         return await self._drive_on(history, given)
 

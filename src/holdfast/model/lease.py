@@ -71,9 +71,15 @@ def may_fire(*, asked_at: int, now: int, ttl_us: int, stop_ahead_us: int = STOP_
     return now < asked_at + ttl_us - stop_ahead_us
 
 
-def is_poison(*, takeovers: int, failed_attempts: int) -> bool:
+def is_poison(
+    *,
+    takeovers: int,
+    failed_attempts: int,
+    takeovers_max: int = TAKEOVERS_MAX,
+    failed_attempts_max: int = FAILED_ATTEMPTS_MAX,
+) -> bool:
     """Whether the job has used up its tries: it kills its workers, or it keeps failing."""
-    return takeovers >= TAKEOVERS_MAX or failed_attempts >= FAILED_ATTEMPTS_MAX
+    return takeovers >= takeovers_max or failed_attempts >= failed_attempts_max
 
 
 def by_age(nth_claim: int) -> bool:

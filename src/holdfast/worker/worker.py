@@ -81,7 +81,7 @@ class Worker:
 
     async def _claim(self) -> bool:
         """Whether it is worth asking again at once."""
-        free = self._concurrency - len(self._runs)
+        free = self._concurrency - len(self._tasks)
         if free <= 0:
             self._room.clear()
             return False
@@ -109,7 +109,7 @@ class Worker:
             self._runs[grant.job_id] = run
             task = asyncio.create_task(self._drive(run), name=f"holdfast-job-{grant.job_id}")
             self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            task.add_done_callback(self._over)
             self._changed.set()
         return bool(grants)
 
@@ -121,8 +121,12 @@ class Worker:
             log.exception("job %s could not be driven (%s)", run.grant.job_id, error.hint)
         finally:
             self._keeper.let_go(run)
-            del self._runs[run.grant.job_id]
-            self._room.set()
+            if self._runs.get(run.grant.job_id) is run:  # a job that slept a moment may be ours again already
+                del self._runs[run.grant.job_id]
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._room.set()
 
     async def _pause(self) -> None:
         """There is room, or a hint, or a second has passed."""
