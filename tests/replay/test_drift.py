@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine.drive import Asked, Failed, Parked
+from holdfast.engine.drive import Asked
 from holdfast.engine.effects import READS
+from holdfast.engine.endings import Failed, Parked
 from holdfast.errors import CallFailed, InvalidMove
 from holdfast.model.events import StepFinished, ToolCalled, ToolReturned
 from tests.replay.stage import Played, World, play
@@ -129,6 +130,26 @@ def test_a_read_that_is_gone_is_only_forgotten() -> None:
 
     resumed = play(shorter, seed=1, journal=play(longer, seed=1).journal)
     assert resumed.output == "check"
+
+
+def test_a_scope_keeps_its_calls_apart() -> None:
+    """A call that is added in front of a scope shifts nothing inside it."""
+
+    async def before(world: World) -> Any:
+        with world.drive.scope("research"):
+            return await world.act("send_mail", "hello")
+
+    async def after(world: World) -> Any:
+        await world.look("something new")
+        with world.drive.scope("research"):
+            return await world.act("send_mail", "hello")
+
+    journal = play(before, seed=1).journal
+    assert [event.step_key for event in journal if isinstance(event, ToolCalled)] == [
+        "0/research#1/send_mail#1"
+    ]
+    resumed = play(after, seed=2, journal=journal)
+    assert (resumed.output, resumed.live) == ("send_mail:hello", ["something new"])
 
 
 # ── where durable calls may be made ───────────────────────────────────────────────────────────────

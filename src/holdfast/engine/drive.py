@@ -21,6 +21,7 @@ import msgspec
 from holdfast.engine import failures, places
 from holdfast.engine.conductor import JOB, Conductor
 from holdfast.engine.effects import Acts, Job, Terms
+from holdfast.engine.endings import Asleep, Failed, Parked, Stopped, Uncovered
 from holdfast.engine.places import Place
 from holdfast.engine.points import Points, nothing
 from holdfast.model import canonical
@@ -68,40 +69,6 @@ class Asked(msgspec.Struct, frozen=True):
     run: Callable[[str], Awaitable[Any]]
     terms: Terms = Terms()
     raises: tuple[type[Exception], ...] = ()
-
-
-class Parked(Exception):
-    """The code does not fit its journal, and going on could act twice. `.report` says what differs."""
-
-    def __init__(self, report: dict[str, Any]) -> None:
-        super().__init__(report["why"])
-        self.report = report
-
-
-class Asleep(Exception):
-    """Every task waits for something that may take long: nobody needs to hold the job meanwhile."""
-
-    def __init__(self, reason: WaitReason, wake_at: int | None) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.wake_at = wake_at
-
-
-class Failed(Exception):
-    """The job's function raised. `.rerun` are the calls whose own failure it was."""
-
-    def __init__(self, error: Exception, rerun: tuple[str, ...]) -> None:
-        super().__init__(str(error))
-        self.error = error
-        self.rerun = rerun
-
-
-class Uncovered(Exception):
-    """The lease could not be renewed in time to start anything under it."""
-
-
-class Stopped(BaseException):
-    """This run is over and code that still runs is being ended. Nothing may catch it and go on."""
 
 
 class Drive:
@@ -295,6 +262,16 @@ class Drive:
         """A lone task is always next: nothing else of its job could run before it."""
         if len(self._tasks) > 1:
             await self._conductor.turn(seq)
+
+    @contextmanager
+    def scope(self, name: str) -> Iterator[None]:
+        """Calls and tasks in the block are counted by themselves: what is added before it shifts none of their keys."""
+        place = places.outside_calls()
+        outer, place.scope = place.scope, place.scope.inner(name)
+        try:
+            yield
+        finally:
+            place.scope = outer
 
     # ── waits ─────────────────────────────────────────────────────────────────────────────────────
 

@@ -24,8 +24,9 @@ import msgspec
 
 from holdfast.engine import failures
 from holdfast.engine.committer import Committer
-from holdfast.engine.drive import Asleep, Drive, Failed, Parked, Uncovered
+from holdfast.engine.drive import Drive
 from holdfast.engine.effects import Job
+from holdfast.engine.endings import Asleep, Failed, Parked, Uncovered
 from holdfast.engine.pen import Entry, Pen
 from holdfast.engine.points import Points, nothing
 from holdfast.engine.rest import rest

@@ -1,0 +1,41 @@
+"""How a run can end other than by its function returning: what `Drive.run` raises."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.model.states import WaitReason
+
+
+class Parked(Exception):
+    """The code does not fit its journal, and going on could act twice. `.report` says what differs."""
+
+    def __init__(self, report: dict[str, Any]) -> None:
+        super().__init__(report["why"])
+        self.report = report
+
+
+class Asleep(Exception):
+    """Every task waits for something that may take long: nobody needs to hold the job meanwhile."""
+
+    def __init__(self, reason: WaitReason, wake_at: int | None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.wake_at = wake_at
+
+
+class Failed(Exception):
+    """The job's function raised. `.rerun` are the calls whose own failure it was."""
+
+    def __init__(self, error: Exception, rerun: tuple[str, ...]) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.rerun = rerun
+
+
+class Uncovered(Exception):
+    """The lease could not be renewed in time to start anything under it."""
+
+
+class Stopped(BaseException):
+    """This run is over and code that still runs is being ended. Nothing may catch it and go on."""
