@@ -13,6 +13,7 @@ from holdfast.engine.drive import Asked, Drive
 from holdfast.engine.effects import READS, Terms
 from holdfast.engine.points import Point
 from holdfast.engine.run import Desk, JobRun
+from holdfast.errors import CallFailed, Fenced
 from holdfast.model.effects import CallStatus, Effect
 from holdfast.model.instants import HOUR, MINUTE, SECOND
 from holdfast.model.jobs import JobDraft
@@ -63,7 +64,7 @@ def killing(desk: Desk, at: Point, tool: str, runs: list[JobRun]) -> Desk:
 
     def reached(point: Point, name: str) -> None:
         if (point, name) == (at, tool):
-            runs[0].die()
+            runs[0].lose(Fenced("this process was killed"))
 
     return msgspec.structs.replace(desk, points=reached)
 
@@ -214,3 +215,73 @@ async def test_nobody_is_asked_before_the_old_worker_must_be_silent(backend: Bac
         assert scenario.mail.log == []
         assert (await recovered(shop))[-1] == "completed"
         assert len(scenario.mail.log) == 1
+
+
+@pytest.mark.parametrize("decision", ["happened", "not_happened", "skip", "fail"])
+async def test_a_word_that_comes_while_the_job_runs_is_heard(backend: Backend, decision: str) -> None:
+    """Goal: nobody's word is lost. Method: one branch is uncertain while another still looks; the word comes then, and
+    the job ends by it."""
+    async with opened(backend) as shop:
+        released = asyncio.get_running_loop().create_future()
+        mail = PlainMail()
+
+        async def two(drive: Drive, _: Any) -> Any:
+            async def send(key: str) -> Any:
+                await mail.send(key, "hello")
+                if len(mail.log) == 1:
+                    raise TimeoutError("no answer")
+                return "sent again"
+
+            async def sending() -> Any:
+                try:
+                    return await drive.call(Asked("send_mail", ["hello"], send))
+                except CallFailed as error:
+                    return str(error)
+
+            return (await asyncio.gather(sending(), shop.look(drive, "long", lambda: released)))[0]
+
+        job_id = await shop.submit(two)
+        run = await shop.claim()
+        going = asyncio.create_task(run.go())
+        await shop.until("long")
+        while not await shop.store.ledger.list(job_id, status=CallStatus.UNCERTAIN):
+            await shop.store.wakeups.wait(frozenset({"queue:none"}), 0.005)
+        body = {
+            "step_key": "0/sending#1/send_mail#1",
+            "decision": decision,
+            "why": "I asked",
+            "result": "found",
+        }
+        await shop.store.post.send(
+            MailDraft(job_id=job_id, kind=MailKind.RECONCILE, operation_id="op-1", sender="ada", body=body)
+        )
+        run.poke()
+        released.set_result("seen")
+        ends = [await going, *(await recovered(shop))]
+        assert ends[-1] == "completed", (
+            "now, or by the next claim if the word came just as the job fell asleep"
+        )
+        assert len(mail.log) == (2 if decision == "not_happened" else 1)
+        expected = {
+            "happened": "found",
+            "not_happened": "sent again",
+            "skip": "found",
+            "fail": "I asked",
+        }
+        assert (await shop.job(job_id)).output == expected[decision]
+
+
+async def test_a_letter_that_says_nothing_changes_nothing(backend: Backend) -> None:
+    async with opened(backend) as shop:
+        scenario = Scenario("plain")
+        job_id = await crashed(shop, scenario, Point.AFTER_INTENT)
+        await recovered(shop)
+        for number, body in enumerate(
+            ["?", {"step_key": 7}, None, {"step_key": "0/x#1", "decision": "?", "why": ""}]
+        ):
+            letter = MailDraft(job_id=job_id, kind=MailKind.RECONCILE, operation_id=f"op-{number}", body=body)
+            await shop.store.post.send(letter)
+            await recovered(shop)
+        head = await shop.store.jobs.head(job_id)
+        assert (head.status, head.wait_reason) == (Status.WAITING, WaitReason.RECONCILE)
+        assert scenario.mail.log == []

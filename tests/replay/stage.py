@@ -17,7 +17,7 @@ import pytest
 
 from holdfast.engine import conductor
 from holdfast.engine.drive import Asked, Drive
-from holdfast.engine.effects import Job, Terms
+from holdfast.engine.effects import Owner, Terms
 from holdfast.model.effects import Effect
 from holdfast.model.events import Event
 from holdfast.model.history import history_of
@@ -110,7 +110,7 @@ def play(
     tape = Tape(list(journal), kill_after)
     with SimLoop() as loop, _queue_hidden(hidden):
         drive = Drive(
-            history_of(enumerate(tape.events, 1)), tape, LoopClock(loop), Job("default", "job_1", 1)
+            history_of(enumerate(tape.events, 1)), tape, LoopClock(loop), Owner("default", "job_1", 1)
         )
         world = World(drive, tape, lambda _: chance.choice([0, 0, 0.1, 0.5, 1, 2]))
 

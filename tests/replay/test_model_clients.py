@@ -12,7 +12,7 @@ import pytest
 from llmock.testing import LLMockServer
 
 from holdfast.engine.drive import Asked, Drive
-from holdfast.engine.effects import READS, Job
+from holdfast.engine.effects import READS, Owner
 from holdfast.model.events import Event
 from holdfast.model.history import history_of
 from holdfast.store.clock import SystemClock
@@ -54,7 +54,7 @@ def test_both_clients_in_parallel_replay_without_a_request(models: LLMockServer,
         async def run() -> Any:
             tape = Tape(list(journal))
             drive = Drive(
-                history_of(enumerate(tape.events, 1)), tape, SystemClock(), Job("default", "job_1", 1)
+                history_of(enumerate(tape.events, 1)), tape, SystemClock(), Owner("default", "job_1", 1)
             )
             async with (
                 anthropic.AsyncAnthropic(base_url=anthropic_url, api_key="test", max_retries=0) as claude,

@@ -20,7 +20,7 @@ import msgspec
 
 from holdfast.engine import failures, places
 from holdfast.engine.conductor import JOB, Conductor
-from holdfast.engine.effects import Acts, Job, Terms
+from holdfast.engine.effects import Acts, Owner, Terms
 from holdfast.engine.endings import Asleep, Failed, Parked, Stopped, Uncovered
 from holdfast.engine.places import Place
 from holdfast.engine.points import Points, nothing
@@ -79,7 +79,7 @@ class Drive:
         history: History,
         recorder: Recorder,
         clock: Clock,
-        job: Job,
+        owner: Owner,
         *,
         strict: bool = False,
         points: Points = nothing,
@@ -88,7 +88,7 @@ class Drive:
         self.history = history
         self.recorder = recorder
         self.clock = clock
-        self._acts = Acts(self, job, points)
+        self._acts = Acts(self, owner, points)
         self._strict = strict
         self._covered = covered
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -96,8 +96,8 @@ class Drive:
         self._held: list[tuple[Asked, str, asyncio.Future[None]]] = []
         self._ending: Exception | None = None
         self._stopping = False
-        self._naps: dict[str, tuple[int, asyncio.Future[None]]] = {}
-        self._stuck: set[str] = set()
+        self._naps: dict[str, int] = {}
+        self._stuck: dict[str, asyncio.Future[None]] = {}
         self._raised: list[tuple[Exception, str]] = []
 
     async def run(self, body: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
@@ -181,7 +181,7 @@ class Drive:
         digest = canonical.hex_digest(canonical.encode(asked.args))
         recorded = self.history.find(key, digest)
         if recorded is not None and recorded.settled:
-            return await self._again(recorded, asked)
+            return await self.again(recorded, asked)
         drifted = self.history.drifted(key, digest)
         if drifted is not None and drifted.effect is not Effect.READ_ONLY:
             self._park("a recorded call was made with other arguments", [drifted], asked, key)
@@ -197,7 +197,7 @@ class Drive:
         assert recorded.seq is not None
         await self._turn(recorded.seq)
 
-    async def _again(self, recorded: Recorded, asked: Asked) -> Any:
+    async def again(self, recorded: Recorded, asked: Asked) -> Any:
         """What the code saw the first time."""
         await self._past(recorded)
         if recorded.status is CallStatus.FAILED:
@@ -248,10 +248,13 @@ class Drive:
         try:
             yield
         except asyncio.CancelledError:
-            if not self._stopping:
-                self.recorder.record(CallCancelled(key, digest, generation=generation), extras=extras)
-                self._conductor.look()
+            self.given_up(key, digest, generation, extras)
             raise
+
+    def given_up(self, key: str, digest: str, generation: int, extras: Extras = NOTHING) -> None:
+        if not self._stopping:
+            self.recorder.record(CallCancelled(key, digest, generation=generation), extras=extras)
+            self._conductor.look()
 
     async def handed_over(self, seq: int) -> None:
         if self._strict:
@@ -301,7 +304,7 @@ class Drive:
         loop = asyncio.get_running_loop()
         nap = loop.create_future()
         timer = loop.call_later(left_us / 1_000_000, _ring, nap)
-        self._naps[key] = (due_at, nap)
+        self._naps[key] = due_at
         self._conductor.look()
         try:
             await nap
@@ -311,9 +314,17 @@ class Drive:
 
     async def stuck(self, step_key: str) -> None:
         """Nothing comes of this call until a person has spoken; the rest of the code goes on as far as it can."""
-        self._stuck.add(step_key)
+        self._stuck[step_key] = asyncio.get_running_loop().create_future()
         self._conductor.look()
-        await asyncio.get_running_loop().create_future()
+        try:
+            await self._stuck[step_key]
+        finally:
+            del self._stuck[step_key]
+
+    def reconciled(self, step_key: str) -> None:
+        """A person has spoken about this call."""
+        if step_key in self._stuck:
+            _ring(self._stuck[step_key])
 
     def fail(self, error: Exception) -> None:
         """The attempt has failed, whatever the code would make of the error."""
@@ -348,7 +359,7 @@ class Drive:
                 cleared.set_result(None)
 
     def _sleep_if_all_wait(self) -> None:
-        wake_at = min((due_at for due_at, _ in self._naps.values()), default=None)
+        wake_at = min(self._naps.values(), default=None)
         if self._stuck:
             self.stop(Asleep(WaitReason.RECONCILE, wake_at))
         elif wake_at is not None:

@@ -30,7 +30,7 @@ from holdfast.model.effects import Answer, CallStatus, CutOff, Effect, Recovery,
 from holdfast.model.events import ToolCalled, ToolFailed, ToolReturned, ToolUncertain
 from holdfast.model.history import Recorded
 from holdfast.model.instants import MINUTE, SECOND
-from holdfast.model.ledger import CallRow, idempotency_key
+from holdfast.model.ledger import CallRow, call_id, idempotency_key
 
 if TYPE_CHECKING:
     from holdfast.engine.drive import Asked, Drive
@@ -62,7 +62,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
 READS: Final = Terms(effect=Effect.READ_ONLY)
 
 
-class Job(msgspec.Struct, frozen=True):
+class Owner(msgspec.Struct, frozen=True):
     """Whose calls these are: what keys are made of, and the fence they are written under."""
 
     namespace: str
@@ -73,15 +73,19 @@ class Job(msgspec.Struct, frozen=True):
 class Acts:
     """The effects of one run."""
 
-    def __init__(self, drive: Drive, job: Job, points: Points) -> None:
+    def __init__(self, drive: Drive, owner: Owner, points: Points) -> None:
         self.drive = drive
-        self.job = job
+        self.owner = owner
         self.points = points
 
     async def act(self, asked: Asked, place: Place, key: str, digest: str, recorded: Recorded | None) -> Any:
         """The call's outcome, made sure of by its class."""
         call = _Call(self, asked, place, key, digest, recorded)
-        return await call.outcome()
+        try:
+            return await call.outcome()
+        except asyncio.CancelledError:
+            self.drive.given_up(key, digest, call.generation)
+            raise
 
 
 class _Call:
@@ -91,7 +95,7 @@ class _Call:
         self, acts: Acts, asked: Asked, place: Place, step_key: str, digest: str, recorded: Recorded | None
     ) -> None:
         self._drive = acts.drive
-        self._job = acts.job
+        self._owner = acts.owner
         self._points = acts.points
         self._asked = asked
         self._terms = asked.terms
@@ -99,7 +103,7 @@ class _Call:
         self._step_key = step_key
         self._digest = digest
         self._recorded = recorded
-        self._generation = recorded.generation if recorded else self._drive.history.next_generation(step_key)
+        self.generation = recorded.generation if recorded else self._drive.history.next_generation(step_key)
         # What a call was declared as when it was intended, it stays.
         self._effect = recorded.effect if recorded else self._terms.effect
         self._attempt = recorded.attempt if recorded else 0
@@ -122,8 +126,10 @@ class _Call:
                     assert self._answer is not None
                     return await self._settle(self._answer.result, None, adopted=True)
                 case Recovery.NEW_GENERATION:
-                    self._generation += 1
+                    self.generation += 1
                     return await self._fire()
+                case Recovery.USE_RECORD:
+                    return await self._drive.again(self._recorded, self._asked)
                 case _:
                     await self._ask_person()
 
@@ -131,7 +137,7 @@ class _Call:
 
     @property
     def key(self) -> str:
-        return idempotency_key(self._job.namespace, self._job.job_id, self._step_key, self._generation)
+        return idempotency_key(self._owner.namespace, self._owner.job_id, self._step_key, self.generation)
 
     def _cut_off(self, recorded: Recorded) -> CutOff:
         now = self._drive.clock.wall_us()
@@ -168,11 +174,10 @@ class _Call:
             # Whichever clock went further counts: one may have been set back, the other may have slept.
             late_us = max(clock.wall_us() - self._start_by, clock.tick_us() - last_tick)
         self._drive.must_be_covered()
-        with self._drive.noting_cancel(self._step_key, self._digest, self._generation):
-            value, error = await self._drive.perform(self._asked, self._place, self._step_key, self.key)
-            self._points(Point.AFTER_SUCCESS, self._asked.name)
-            if error is None or isinstance(error, Refused):
-                return await self._settle(value, error)
+        value, error = await self._drive.perform(self._asked, self._place, self._step_key, self.key)
+        self._points(Point.AFTER_SUCCESS, self._asked.name)
+        if error is None or isinstance(error, Refused):
+            return await self._settle(value, error)
         return await self._ambiguous(error)
 
     def _intend(self) -> None:
@@ -183,7 +188,7 @@ class _Call:
             self._effect,
             self._digest,
             self.key,
-            generation=self._generation,
+            generation=self.generation,
             attempt=self._attempt,
             args=asked.args,
             start_by=self._start_by,
@@ -195,9 +200,9 @@ class _Call:
         """The outcome is recorded, and the code gets it in its turn."""
         event: ToolReturned | ToolFailed
         if error is None:
-            event = ToolReturned(self._step_key, self._generation, result=value, adopted=adopted)
+            event = ToolReturned(self._step_key, self.generation, result=value, adopted=adopted)
         else:
-            event = ToolFailed(self._step_key, self._generation, error=failures.told(error))
+            event = ToolFailed(self._step_key, self.generation, error=failures.told(error))
         status = CallStatus.SUCCEEDED if error is None else CallStatus.FAILED
         order = self._drive.recorder.record(event, row=self._row(status), progress=True)
         self._points(Point.BEFORE_LEDGER, self._asked.name)
@@ -213,17 +218,19 @@ class _Call:
             # The same key, in the next attempt, after a while: until then the code does not go on.
             self._drive.fail(error)
             await asyncio.get_running_loop().create_future()
-        self._recorded = Recorded(
-            self._step_key,
-            self._digest,
-            generation=self._generation,
-            effect=self._effect,
-            status=CallStatus.PREPARED,
-            attempt=self._attempt,
-            first_start_by=self._start_by,
-            start_by=self._start_by,
-            longest_call_us=self._terms.longest_call_us,
-        )
+        if self._recorded is None or self._recorded.generation != self.generation:
+            self._recorded = Recorded(
+                self._step_key,
+                self._digest,
+                generation=self.generation,
+                effect=self._effect,
+                name=self._asked.name,
+                first_start_by=self._start_by,
+                longest_call_us=self._terms.longest_call_us,
+            )
+            self._drive.history.begin(self._recorded)
+        self._recorded.status = CallStatus.PREPARED
+        self._recorded.attempt, self._recorded.start_by = self._attempt, self._start_by
         self._answer = None
         return await self.outcome()
 
@@ -244,7 +251,7 @@ class _Call:
         if self._recorded.status is not CallStatus.UNCERTAIN:
             why = "cut off after its intent; " + _WHY[self._effect]
             self._drive.recorder.record(
-                ToolUncertain(self._step_key, self._generation, why=why),
+                ToolUncertain(self._step_key, self.generation, why=why),
                 row=self._row(CallStatus.UNCERTAIN),
             )
             self._recorded.status = CallStatus.UNCERTAIN
@@ -252,10 +259,10 @@ class _Call:
 
     def _row(self, status: CallStatus) -> CallRow:
         return CallRow(
-            tool_call_id=f"{self._job.job_id}:{self._step_key}:{self._generation}",
-            job_id=self._job.job_id,
+            tool_call_id=call_id(self._owner.job_id, self._step_key, self.generation),
+            job_id=self._owner.job_id,
             step_key=self._step_key,
-            generation=self._generation,
+            generation=self.generation,
             tool_name=self._asked.name,
             raw_tool_name=self._asked.name,
             side_effect_class=self._effect,
@@ -263,7 +270,7 @@ class _Call:
             idempotency_key=self.key,
             args_digest=self._digest,
             attempt=max(self._attempt, 1),
-            fence=self._job.fence,
+            fence=self._owner.fence,
             start_by=self._start_by,
             longest_call_us=self._terms.longest_call_us,
         )

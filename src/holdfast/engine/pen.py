@@ -63,7 +63,7 @@ class Pen:
         mail_seen: int,
         clock: Clock,
         courier: Courier,
-        on_mail: Callable[[int], None],
+        on_mail: Callable[[], None],
         on_loss: Callable[[HoldfastError], None],
     ) -> None:
         self.holder = holder
@@ -78,6 +78,7 @@ class Pen:
         self._sent: Append | None = None
         self._sent_entries: list[Entry] = []
         self._reading = False
+        self._mail_hinted = False
         self._durable = holder.head.seq
         self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
 
@@ -173,11 +174,13 @@ class Pen:
             self.holder = msgspec.structs.replace(self.holder, head=outcome)
             self._arrived(max(entry.order for entry in self._sent_entries))
             self._sent, self._sent_entries = None, []
+            if self._mail_hinted and self.hold_for_mail():
+                self._on_mail()
         elif isinstance(outcome, MailWaiting):
             self._entries.extendleft(reversed(self._sent_entries))
             self._sent, self._sent_entries = None, []
             self._reading = True
-            self._on_mail(outcome.mail_seq)
+            self._on_mail()
         elif not isinstance(outcome, Unavailable):
             self.give_up(outcome)
         return self.lost is None and not self._reading and bool(self._entries)
@@ -192,8 +195,10 @@ class Pen:
     # ── mail and the end ──────────────────────────────────────────────────────────────────────────
 
     def hold_for_mail(self) -> bool:
-        """Nothing is sent until the mail has been read. False: somebody is reading it, or an append is on its way."""
-        if self._reading or self._sent is not None or self.lost is not None:
+        """Nothing is sent until the mail has been read. False: it is being read, or will be once what was sent is
+        settled."""
+        self._mail_hinted = self._sent is not None
+        if self._reading or self._mail_hinted or self.lost is not None:
             return False
         self._reading = True
         return True

@@ -25,16 +25,16 @@ import msgspec
 from holdfast.engine import failures
 from holdfast.engine.committer import Committer
 from holdfast.engine.drive import Drive
-from holdfast.engine.effects import Job
+from holdfast.engine.effects import Owner
 from holdfast.engine.endings import Asleep, Failed, Parked, Uncovered
 from holdfast.engine.pen import Entry, Pen
 from holdfast.engine.points import Points, nothing
 from holdfast.engine.rest import rest
-from holdfast.errors import Broken, Fenced, HoldfastError, InvalidSetting, MailWaiting, Unavailable
+from holdfast.errors import Broken, Fenced, HoldfastError, InvalidSetting, Unavailable
 from holdfast.model import fold, lease
 from holdfast.model.append import Holder, Move
 from holdfast.model.chain import EMPTY, Head, first_break, unseal
-from holdfast.model.effects import DECIDED, CallStatus, Effect
+from holdfast.model.effects import DECIDED, CallStatus
 from holdfast.model.events import (
     CancelRequested,
     Event,
@@ -46,11 +46,12 @@ from holdfast.model.events import (
     JobReleased,
     JobRequeued,
     JobWaiting,
+    SignalReceived,
     ToolReconciled,
 )
-from holdfast.model.history import History
+from holdfast.model.history import History, Recorded
 from holdfast.model.lease import Grant
-from holdfast.model.ledger import CallRow
+from holdfast.model.ledger import CallRow, call_id, idempotency_key
 from holdfast.model.mail import Mail
 from holdfast.model.retry import RetryPolicy, delay
 from holdfast.model.states import MailKind, Status, WaitReason
@@ -115,11 +116,13 @@ class JobRun:
         self._drive: Drive | None = None
         self._reading: asyncio.Task[None] | None = None
         self._cancelled = False
+        self._ending = False
+        self._news = False
 
     async def go(self) -> str:
         """How it ended: a status, or `lost`. Nothing of the run is left behind."""
         job, history, given = await self._load()
-        self._job, self._history = job, history
+        self._history = history
         self._pen.mail_seen = job.mail_seq
         try:
             return await self._go(job, history, given)
@@ -187,7 +190,7 @@ class JobRun:
             history,
             self._pen,
             self.desk.clock,
-            Job(self.grant.namespace, self.grant.job_id, self.grant.fence),
+            Owner(self.grant.namespace, self.grant.job_id, self.grant.fence),
             strict=self.desk.strict,
             points=self.desk.points,
             covered=lambda: self._covers(self.grant.job_id),
@@ -217,7 +220,7 @@ class JobRun:
     def poke(self) -> None:
         """There may be mail: it is read soon."""
         if self._drive is not None and self._pen.hold_for_mail():
-            self._mail_waits(0)
+            self._mail_waits()
 
     def release(self) -> None:
         """The job is given back where it stands."""
@@ -228,14 +231,11 @@ class JobRun:
         """The lease is somebody else's: nothing more is written, and the code is ended."""
         self._pen.give_up(error)
 
-    def die(self) -> None:
-        """For tests: this process is gone. What it has not written it never writes, whatever its code still does."""
-        self._pen.give_up(Fenced("this process was killed"))
-
     # ── ends ──────────────────────────────────────────────────────────────────────────────────────
 
     async def _end(self, fact: Event, move: Move) -> str:
         """The run's last fact is durable. Mail that came meanwhile is read first, and may change the end."""
+        self._ending = True
         if self._cancelled and not isinstance(fact, JobCancelled):
             fact, move = JobCancelled(), Move(status=Status.CANCELLED)
         try:
@@ -244,6 +244,9 @@ class JobRun:
         except HoldfastError:
             if self._cancelled and self._pen.lost is None and not isinstance(fact, JobCancelled):
                 return await self._end(JobCancelled(), Move(status=Status.CANCELLED))
+            if self._news and self._pen.lost is None and isinstance(fact, JobWaiting):
+                # What it would have slept for may be what the letter says: the next run starts with it.
+                return await self._end(JobReleased(why="mail"), Move(status=Status.PENDING))
             raise
         return str(move.status)
 
@@ -265,7 +268,7 @@ class JobRun:
 
     # ── mail ──────────────────────────────────────────────────────────────────────────────────────
 
-    def _mail_waits(self, _mail_seq: int) -> None:
+    def _mail_waits(self) -> None:
         self._reading = asyncio.get_running_loop().create_task(self._read_mail(), name="holdfast-mail")
 
     async def _read_mail(self) -> None:
@@ -273,8 +276,14 @@ class JobRun:
         letters = await self._letters()
         facts = [fact for letter in letters if (fact := self._fact(letter)) is not None]
         seen = letters[-1].mail_seq if letters else self._pen.mail_seen
+        self._news = self._ending and bool(facts)
         self._pen.mail_read(seen, facts, keep=self._still_holds)
-        if self._cancelled and self._drive is not None:
+        if self._drive is None:
+            return
+        for fact in facts:
+            if isinstance(fact.event, ToolReconciled):
+                self._drive.reconciled(fact.event.step_key)
+        if self._cancelled:
             self._drive.stop(Cancelled())
 
     async def _letters(self) -> list[Mail]:
@@ -288,17 +297,23 @@ class JobRun:
     def _fact(self, letter: Mail) -> Entry | None:
         if letter.kind is MailKind.CANCEL:
             self._cancelled = True
-            event = CancelRequested(by=letter.sender, why=letter.name, mail_seq=letter.mail_seq)
-            return Entry(self._pen.reserve(), event)
+            cancel = CancelRequested(by=letter.sender, why=letter.name, mail_seq=letter.mail_seq)
+            return Entry(self._pen.reserve(), cancel)
+        if letter.kind is MailKind.SIGNAL:
+            signal = SignalReceived(letter.name, letter.mail_seq, letter.body)
+            return Entry(self._pen.reserve(), signal)
         if letter.kind is MailKind.RECONCILE:
             return self._reconciled(letter)
         return None
 
     def _reconciled(self, letter: Mail) -> Entry | None:
         """A person's word on a call that is still uncertain; said about any other it changes nothing."""
-        word = msgspec.convert(letter.body, Word)
-        call = self._job.calls.get((word.step_key, word.generation))
-        if call is None or call.status is not CallStatus.UNCERTAIN or word.decision not in DECIDED:
+        try:
+            word = msgspec.convert(letter.body, Word)
+        except msgspec.ValidationError:
+            return None
+        call = self._history.uncertain(word.step_key, word.generation)
+        if call is None or word.decision not in DECIDED:
             return None
         event = ToolReconciled(
             word.step_key,
@@ -310,28 +325,35 @@ class JobRun:
         )
         order = self._pen.reserve()
         self._history.take(order, event)
-        row = CallRow(
-            tool_call_id=f"{self.grant.job_id}:{word.step_key}:{word.generation}",
-            job_id=self.grant.job_id,
-            step_key=word.step_key,
-            generation=word.generation,
-            tool_name=call.tool,
-            raw_tool_name=call.tool,
-            side_effect_class=Effect(call.effect),
-            status=DECIDED[word.decision],
-            idempotency_key=call.key,
+        return Entry(order, event, self._row(call))
+
+    def _row(self, call: Recorded) -> CallRow:
+        """The ledger row of a call as it is known now."""
+        grant = self.grant
+        return CallRow(
+            tool_call_id=call_id(grant.job_id, call.step_key, call.generation),
+            job_id=grant.job_id,
+            step_key=call.step_key,
+            generation=call.generation,
+            tool_name=call.name,
+            raw_tool_name=call.name,
+            side_effect_class=call.effect,
+            status=call.status or CallStatus.PREPARED,
+            idempotency_key=idempotency_key(grant.namespace, grant.job_id, call.step_key, call.generation),
             args_digest=call.args_digest,
             attempt=call.attempt,
-            fence=self.grant.fence,
+            fence=grant.fence,
+            start_by=call.start_by,
+            longest_call_us=call.longest_call_us,
         )
-        return Entry(order, event, row)
 
     def _still_holds(self, entry: Entry) -> bool:
-        """After a cancel nothing fires, waits or completes any more; what was learnt is still written."""
+        """After a cancel nothing fires, waits or completes any more, and after news nobody goes to sleep; what was
+        learnt is still written."""
+        if self._news and isinstance(entry.event, JobWaiting):
+            return False
         return not (self._cancelled and entry.guarded and not isinstance(entry.event, JobCancelled))
 
     def _lost(self, error: HoldfastError) -> None:
-        if isinstance(error, MailWaiting):
-            return
         if self._drive is not None:
             self._drive.stop(Lost(str(error)))

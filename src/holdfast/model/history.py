@@ -65,6 +65,17 @@ class History:
         known = self._calls.get(step_key, ())
         return known[-1] if known and known[-1].args_digest != args_digest else None
 
+    def begin(self, recorded: Recorded) -> None:
+        """A call that this run has just intended: known from now on, and asked for already."""
+        self._calls.setdefault(recorded.step_key, []).append(recorded)
+
+    def uncertain(self, step_key: str, generation: int) -> Recorded | None:
+        """The call, if it waits for a person's word."""
+        for recorded in self._calls.get(step_key, [])[-1:]:
+            if recorded.generation == generation and recorded.status is CallStatus.UNCERTAIN:
+                return recorded
+        return None
+
     def next_generation(self, step_key: str) -> int:
         return len(self._calls.get(step_key, ()))
 

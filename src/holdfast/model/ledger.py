@@ -37,6 +37,11 @@ class CallRow(msgspec.Struct, frozen=True, kw_only=True):
     settled_at: int | None = None
 
 
+def call_id(job_id: str, step_key: str, generation: int) -> str:
+    """The name of a row: one per step key and generation."""
+    return f"{job_id}:{step_key}:{generation}"
+
+
 def idempotency_key(namespace: str, job_id: str, step_key: str, generation: int) -> str:
     """The key a receiver sees: stable over attempts, workers and restores; new for a new generation only."""
     place = "\0".join((namespace, job_id, step_key, str(generation)))
