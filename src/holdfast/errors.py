@@ -32,6 +32,8 @@ An error answers three questions: whose move is it, may I try again, what do I t
     ├── InJob                     what durable code gets, and may catch
     │   ├── Refused               raised by a tool: the receiver certainly did nothing
     │   ├── CallFailed            a step or tool raised an error that it did not declare
+    │   ├── Denied                a person said no, or nobody said yes in time
+    │   ├── Unproven              the evidence of a checkpoint does not hold
     │   └── Withdrawn             the job was cancelled before this could be written or sent
     └── Broken                    a promise does not hold; stop and keep the evidence
         └── StoreCorrupt          a damaged page, row or hash chain
@@ -252,6 +254,22 @@ class CallFailed(InJob):
     def __init__(self, message: str, *, error_type: str, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.error_type = error_type
+
+
+class Denied(InJob):
+    """`.by` is who said no; empty when the time was up."""
+
+    code = "denied"
+    default_hint = "Nothing was done. Go on without it, or ask again with other arguments."
+
+    def __init__(self, message: str, *, by: str = "", hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.by = by
+
+
+class Unproven(InJob):
+    code = "unproven"
+    default_hint = "Do the work again that the evidence is about, then make the checkpoint."
 
 
 class Withdrawn(InJob):

@@ -9,15 +9,17 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from holdfast.engine.asked import READS, Asked
 from holdfast.engine.committer import Committer
-from holdfast.engine.drive import Asked, Drive
-from holdfast.engine.effects import READS
+from holdfast.engine.drive import Drive
 from holdfast.engine.run import Desk, JobRun, Program
 from holdfast.model import fold
 from holdfast.model.chain import unseal
 from holdfast.model.events import Event
 from holdfast.model.instants import SECOND
 from holdfast.model.jobs import DEFAULT_QUEUE, JobDraft
+from holdfast.model.mail import MailDraft, Sent
+from holdfast.model.states import MailKind
 from holdfast.store.clock import VirtualClock
 from holdfast.store.contract import Store
 from holdfast.store.ports.leases import ClaimAsk
@@ -77,6 +79,22 @@ class Shop:
         grants = await self.store.leases.claim(ask)
         desk = self.desk() if desk is None else desk
         return [JobRun(desk, grant) for grant in grants]
+
+    async def tell(
+        self, job_id: str, kind: MailKind, body: Any = None, *, name: str = "", by: str = "ada"
+    ) -> Sent:
+        """A letter to the job, each with an operation of its own."""
+        operation = f"op-{next(self._tokens)}"
+        return await self.store.post.send(
+            MailDraft(job_id=job_id, kind=kind, operation_id=operation, name=name, body=body, sender=by)
+        )
+
+    async def drive_all(self, *, worker: str = "worker") -> list[str]:
+        """How every claim ended until nothing is claimable now."""
+        ends: list[str] = []
+        while runs := await self.claim_all(worker=worker):
+            ends += [await run.go() for run in runs]
+        return ends
 
     async def events(self, job_id: str) -> list[Event]:
         return [unseal(sealed) for sealed in await self.store.journal.read(job_id)]

@@ -8,11 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from holdfast.engine.asked import READS, Asked, Terms
 from holdfast.engine.committer import Committer
-from holdfast.engine.drive import Asked, Drive
-from holdfast.engine.effects import READS, Terms
+from holdfast.engine.drive import Drive
 from holdfast.engine.points import Point
 from holdfast.engine.run import Desk, JobRun
+from holdfast.engine.timers import sleep
 from holdfast.errors import CallFailed, Fenced
 from holdfast.model.effects import CallStatus, Effect
 from holdfast.model.instants import HOUR, MINUTE, SECOND
@@ -285,3 +286,52 @@ async def test_a_letter_that_says_nothing_changes_nothing(backend: Backend) -> N
         head = await shop.store.jobs.head(job_id)
         assert (head.status, head.wait_reason) == (Status.WAITING, WaitReason.RECONCILE)
         assert scenario.mail.log == []
+
+
+async def test_what_a_letter_brings_has_the_place_in_which_the_code_saw_it(backend: Backend) -> None:
+    """Goal: replay takes the way of the first run. Method: a look is answered and waits for the disk when a person's
+    word on the mail is read; the code notes who was first, and sleeps so that the next run replays it."""
+    async with opened(backend) as shop:
+        released = asyncio.get_running_loop().create_future()
+        mail = PlainMail()
+        seen: list[list[str]] = []
+
+        async def two(drive: Drive, _: Any) -> Any:
+            order: list[str] = []
+            seen.append(order)
+
+            async def send(key: str) -> Any:
+                await mail.send(key, "hello")
+                raise TimeoutError("no answer")
+
+            async def sending() -> None:
+                await drive.call(Asked("send_mail", ["hello"], send))
+                order.append("mail")
+
+            async def looking() -> None:
+                await shop.look(drive, "long", lambda: released)
+                order.append("look")
+
+            await asyncio.gather(sending(), looking())
+            await sleep(drive, HOUR)
+            return order
+
+        job_id = await shop.submit(two)
+        run = await shop.claim()
+        going = asyncio.create_task(run.go())
+        await shop.until("long")
+        while not await shop.store.ledger.list(job_id, status=CallStatus.UNCERTAIN):
+            await shop.store.wakeups.wait(frozenset({"queue:none"}), 0.005)
+        body = {"step_key": "0/sending#1/send_mail#1", "decision": "skip", "why": "I asked"}
+        await shop.tell(job_id, MailKind.RECONCILE, body)
+        released.set_result("seen")
+        while run._drive is None or run._drive._running:
+            await shop.store.wakeups.wait(frozenset({"queue:none"}), 0.001)
+        run.poke()
+        ends = [await going, *await shop.drive_all()]
+        shop.clock.advance(2 * HOUR)
+        ends += await shop.drive_all()
+        assert ends[-1] == "completed"
+        output = (await shop.job(job_id)).output
+        assert sorted(output) == ["look", "mail"]
+        assert all(output[: len(order)] == order for order in seen), "as far as each run came"

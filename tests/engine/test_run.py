@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine.drive import Asked, Drive
+from holdfast.engine.asked import Asked
+from holdfast.engine.drive import Drive
+from holdfast.engine.timers import sleep
 from holdfast.model.events import JobDeadLettered, JobParked, JobRequeued, StepFinished
 from holdfast.model.instants import HOUR, MINUTE, SECOND
 from holdfast.model.mail import MailDraft
@@ -132,7 +134,7 @@ async def test_a_sleeping_job_is_nobodys(backend: Backend) -> None:
 
         async def patient(drive: Drive, _: Any) -> Any:
             first = await shop.look(drive, "before")
-            await asyncio.gather(drive.sleep(HOUR), drive.sleep(2 * HOUR))
+            await asyncio.gather(sleep(drive, HOUR), sleep(drive, 2 * HOUR))
             return [first, await shop.look(drive, "after")]
 
         job_id = await shop.submit(patient)
@@ -193,7 +195,7 @@ async def test_changed_code_is_parked(backend: Backend) -> None:
 
         async def first(drive: Drive, _: Any) -> Any:
             await drive.call(Asked("send_mail", ["hello"], mail))
-            await drive.sleep(HOUR)
+            await sleep(drive, HOUR)
 
         async def renamed(drive: Drive, _: Any) -> Any:
             await drive.call(Asked("post_mail", ["hello"], mail))

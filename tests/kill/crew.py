@@ -20,11 +20,12 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+from holdfast.engine.asked import READS, Asked, Terms
 from holdfast.engine.committer import Committer
-from holdfast.engine.drive import Asked, Drive
-from holdfast.engine.effects import READS, Terms
+from holdfast.engine.drive import Drive
 from holdfast.engine.hold import Keeper
 from holdfast.engine.run import Desk
+from holdfast.engine.timers import sleep
 from holdfast.model.effects import CallStatus, Effect
 from holdfast.model.ids import RandomIds
 from holdfast.model.instants import HOUR, MILLISECOND
@@ -82,7 +83,7 @@ def program(world: World) -> Callable[[Drive, Any], Coroutine[Any, Any, Any]]:
 
         branches = await asyncio.gather(branch("a"), branch("b"))
         paid = await drive.call(Asked("pay", [given], world.plain))
-        await drive.sleep(5 * MILLISECOND)
+        await sleep(drive, 5 * MILLISECOND)
         return [given, branches, paid]
 
     return errand

@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 from holdfast.engine import conductor
-from holdfast.engine.drive import Asked, Drive
-from holdfast.engine.effects import Owner, Terms
+from holdfast.engine.asked import Asked, Terms
+from holdfast.engine.drive import Drive
+from holdfast.engine.effects import Owner
 from holdfast.model.effects import Effect
 from holdfast.model.events import Event
 from holdfast.model.history import history_of

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine.drive import Asked
-from holdfast.engine.effects import READS
+from holdfast.engine.asked import READS, Asked
 from holdfast.engine.endings import Failed, Parked
 from holdfast.errors import CallFailed, InvalidMove
 from holdfast.model.events import StepFinished, ToolCalled, ToolReturned

@@ -11,8 +11,9 @@ import openai
 import pytest
 from llmock.testing import LLMockServer
 
-from holdfast.engine.drive import Asked, Drive
-from holdfast.engine.effects import READS, Owner
+from holdfast.engine.asked import READS, Asked
+from holdfast.engine.drive import Drive
+from holdfast.engine.effects import Owner
 from holdfast.model.events import Event
 from holdfast.model.history import history_of
 from holdfast.store.clock import SystemClock

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine.drive import Asked
-from holdfast.engine.effects import READS
+from holdfast.engine.asked import READS, Asked
 from holdfast.model.events import StepFinished, ToolCalled, ToolReturned
 from tests.replay.programs import PROGRAMS
 from tests.replay.stage import Journal, Killed, World, play

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from holdfast.engine.drive import Drive
+from holdfast.engine.timers import sleep
 from holdfast.model.instants import HOUR
 from holdfast.model.mail import MailDraft
 from holdfast.model.states import MailKind, Status
@@ -101,7 +102,7 @@ async def test_a_drained_worker_holds_nothing(backend: Backend) -> None:
     async with opened(backend) as shop:
 
         async def sleepy(drive: Drive, _: Any) -> Any:
-            await drive.sleep(HOUR)
+            await sleep(drive, HOUR)
 
         job_id = await shop.submit(sleepy)
         async with working(shop):

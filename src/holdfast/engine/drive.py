@@ -12,33 +12,37 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
-
-import msgspec
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from holdfast.engine import failures, places
+from holdfast.engine.asked import Asked, kept
 from holdfast.engine.conductor import JOB, Conductor
-from holdfast.engine.effects import Acts, Owner, Terms
-from holdfast.engine.endings import Asleep, Failed, Parked, Stopped, Uncovered
+from holdfast.engine.effects import Acts, Owner
+from holdfast.engine.endings import Failed, Parked, Stopped, Uncovered
 from holdfast.engine.places import Place
 from holdfast.engine.points import Points, nothing
+from holdfast.engine.waits import Waits
+from holdfast.errors import CallFailed
 from holdfast.model import canonical
-from holdfast.model.append import NOTHING, Extras, Timer
+from holdfast.model.append import NOTHING, Extras
 from holdfast.model.effects import CallStatus, Effect
 from holdfast.model.events import (
     CallCancelled,
     Event,
     StepFinished,
-    TimerFired,
-    TimerSet,
 )
 from holdfast.model.history import History, Recorded
 from holdfast.model.ledger import CallRow
 from holdfast.model.naming import Scope
-from holdfast.model.states import WaitReason
 from holdfast.store.clock import Clock
+
+if TYPE_CHECKING:
+    from holdfast.engine.checkpoints import Inspector
+
+
+CANCEL_AGAIN_S: Final = 1.0
 
 
 class Recorder(Protocol):
@@ -61,16 +65,6 @@ class Recorder(Protocol):
         ...
 
 
-class Asked(msgspec.Struct, frozen=True):
-    """A call as the code makes it. `run` gets the idempotency key."""
-
-    name: str
-    args: Any
-    run: Callable[[str], Awaitable[Any]]
-    terms: Terms = Terms()
-    raises: tuple[type[Exception], ...] = ()
-
-
 class Drive:
     """The run. Its tasks are found again by `places`; the order of results is the conductor's."""
 
@@ -84,20 +78,22 @@ class Drive:
         strict: bool = False,
         points: Points = nothing,
         covered: Callable[[], bool] = lambda: True,
+        inspect: Inspector | None = None,
     ) -> None:
         self.history = history
         self.recorder = recorder
         self.clock = clock
-        self._acts = Acts(self, owner, points)
+        self.owner = owner
+        self.inspect = inspect
+        self._acts = Acts(self, points)
         self._strict = strict
         self._covered = covered
         self._tasks: set[asyncio.Task[Any]] = set()
         self._running = 0
         self._held: list[tuple[Asked, str, asyncio.Future[None]]] = []
         self._ending: Exception | None = None
-        self._stopping = False
-        self._naps: dict[str, int] = {}
-        self._stuck: dict[str, asyncio.Future[None]] = {}
+        self.stopping = False
+        self.waits = Waits(clock, self.look)
         self._raised: list[tuple[Exception, str]] = []
 
     async def run(self, body: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
@@ -115,7 +111,8 @@ class Drive:
         finally:
             self._end_tasks()
             while self._tasks:
-                await asyncio.wait(self._tasks)
+                await asyncio.wait(self._tasks, timeout=CANCEL_AGAIN_S)
+                self._end_tasks()  # code that caught its end and went on is ended again
         return self._output(root)
 
     def _output(self, root: asyncio.Task[Any]) -> Any:
@@ -125,6 +122,9 @@ class Drive:
             raise self._ending
         try:
             return root.result()
+        except asyncio.CancelledError as error:
+            gave_up = CallFailed("the job's function cancelled itself", error_type="CancelledError")
+            raise Failed(gave_up, ()) from error
         except Exception as error:
             raise Failed(error, self._causes(error)) from error
 
@@ -135,7 +135,7 @@ class Drive:
         self._end_tasks()
 
     def _end_tasks(self) -> None:
-        self._stopping = True
+        self.stopping = True
         for task in list(self._tasks):
             task.cancel()
 
@@ -157,7 +157,7 @@ class Drive:
 
     def must_go_on(self) -> None:
         """The run is not being ended; or Stopped. Asked right before a first byte, because ending takes a moment."""
-        if self._stopping:
+        if self.stopping:
             raise Stopped
 
     def must_be_covered(self) -> None:
@@ -171,42 +171,65 @@ class Drive:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    def look(self) -> None:
+        """Something has changed: once the code has come to rest, it is seen what comes next."""
+        self._conductor.look()
+
+    @property
+    def alone(self) -> bool:
+        """Whether one task is all there is of the job's code."""
+        return len(self._tasks) == 1
+
     # ── calls ─────────────────────────────────────────────────────────────────────────────────────
+
+    def place(self) -> Place:
+        """Where the job's code stands that asks for something now; or Stopped, or the error that says it may not."""
+        self.must_go_on()
+        return places.outside_calls()
 
     async def call(self, asked: Asked) -> Any:
         """The outcome of the call, from the record or from doing it."""
-        self.must_go_on()
-        place = places.outside_calls()
+        place = self.place()
         key = place.scope.key(asked.name)
         digest = canonical.hex_digest(canonical.encode(asked.args))
-        recorded = self.history.find(key, digest)
+        recorded = await self.known(asked, key, digest)
         if recorded is not None and recorded.settled:
             return await self.again(recorded, asked)
-        drifted = self.history.drifted(key, digest)
-        if drifted is not None and drifted.effect is not Effect.READ_ONLY:
-            self._park("a recorded call was made with other arguments", [drifted], asked, key)
-            await asyncio.get_running_loop().create_future()
         if asked.terms.effect is Effect.READ_ONLY and recorded is None:
             return await self._read(asked, place, key, digest, self.history.next_generation(key))
         return await self._acts.act(asked, place, key, digest, recorded)
 
-    async def _past(self, recorded: Recorded) -> None:
+    async def known(self, asked: Asked, key: str, digest: str) -> Recorded | None:
+        """What is recorded of this very call. If it is recorded as an effect with other arguments, the job parks."""
+        recorded = self.history.find(key, digest)
+        drifted = self.history.drifted(key, digest) if recorded is None else None
+        if drifted is not None and drifted.effect is not Effect.READ_ONLY:
+            self._park("a recorded call was made with other arguments", [drifted], asked, key)
+            await asyncio.get_running_loop().create_future()
+        return recorded
+
+    async def past(self, recorded: Recorded) -> None:
         """What the code waited for the first time has come, in its turn; or has not, if the code gave it up."""
         if recorded.cancelled_seq is not None:
             await self._conductor.never(recorded.cancelled_seq)
         assert recorded.seq is not None
-        await self._turn(recorded.seq)
+        await self.turn(recorded.seq)
 
     async def again(self, recorded: Recorded, asked: Asked) -> Any:
         """What the code saw the first time."""
-        await self._past(recorded)
-        if recorded.status is CallStatus.FAILED:
-            raise self._noted(failures.recorded(recorded.error, asked.raises), recorded.step_key)
-        return recorded.result
+        await self.past(recorded)
+        if recorded.error is None:
+            return recorded.result
+        error = failures.recorded(recorded.error, asked.raises)
+        if recorded.final or recorded.status is not CallStatus.FAILED:
+            raise error  # to make the call again would be a second effect, or against a person's word
+        raise self._noted(error, recorded.step_key)
 
     async def _read(self, asked: Asked, place: Place, key: str, digest: str, generation: int) -> Any:
         with self.noting_cancel(key, digest, generation):
             value, error = await self.perform(asked, place, key)
+            if error is None:
+                value, error = kept(value)
             outcome = "succeeded" if error is None else "failed"
             told = None if error is None else failures.told(error)
             seq = self.recorder.record(
@@ -219,12 +242,11 @@ class Drive:
     async def perform(
         self, asked: Asked, place: Place, step_key: str, key: str = ""
     ) -> tuple[Any, Exception | None]:
-        """The call's own code has run. Its value is what a replay will give, from the first time on."""
+        """The call's own code has run."""
         self._running += 1
         try:
             with place.within(step_key):
-                value = await asked.run(key)
-            return canonical.decode_stored(canonical.encode(value)), None
+                return await asked.run(key), None
         except Exception as error:
             return None, error
         finally:
@@ -252,16 +274,16 @@ class Drive:
             raise
 
     def given_up(self, key: str, digest: str, generation: int, extras: Extras = NOTHING) -> None:
-        if not self._stopping:
+        if not self.stopping:
             self.recorder.record(CallCancelled(key, digest, generation=generation), extras=extras)
-            self._conductor.look()
+            self.look()
 
     async def handed_over(self, seq: int) -> None:
         if self._strict:
             await self.recorder.durable()
-        await self._turn(seq)
+        await self.turn(seq)
 
-    async def _turn(self, seq: int) -> None:
+    async def turn(self, seq: int) -> None:
         """A lone task is always next: nothing else of its job could run before it."""
         if len(self._tasks) > 1:
             await self._conductor.turn(seq)
@@ -276,56 +298,6 @@ class Drive:
         finally:
             place.scope = outer
 
-    # ── waits ─────────────────────────────────────────────────────────────────────────────────────
-
-    async def sleep(self, us: int) -> None:
-        """So much time has passed since the code first came here, whatever happened meanwhile."""
-        self.must_go_on()
-        key = places.outside_calls().scope.key("sleep")
-        recorded = self.history.find(key, "")
-        if recorded is not None and recorded.settled:
-            await self._past(recorded)
-            return
-        if recorded is None or recorded.due_at is None:
-            due_at = self.clock.wall_us() + us
-            self.recorder.record(TimerSet(key, due_at), extras=Extras(timers=(Timer(key, due_at),)))
-        else:
-            due_at = recorded.due_at
-        over = Extras(timers=(Timer(key, None),))
-        with self.noting_cancel(key, "", 0, over):
-            await self.until(key, due_at)
-            await self.handed_over(self.recorder.record(TimerFired(key), extras=over, progress=True))
-
-    async def until(self, key: str, due_at: int) -> None:
-        """The instant has come, and the run is still on. If nothing else goes on, the run ends here instead."""
-        left_us = due_at - self.clock.wall_us()
-        if left_us <= 0:
-            return
-        loop = asyncio.get_running_loop()
-        nap = loop.create_future()
-        timer = loop.call_later(left_us / 1_000_000, _ring, nap)
-        self._naps[key] = due_at
-        self._conductor.look()
-        try:
-            await nap
-        finally:
-            timer.cancel()
-            del self._naps[key]
-
-    async def stuck(self, step_key: str) -> None:
-        """Nothing comes of this call until a person has spoken; the rest of the code goes on as far as it can."""
-        self._stuck[step_key] = asyncio.get_running_loop().create_future()
-        self._conductor.look()
-        try:
-            await self._stuck[step_key]
-        finally:
-            del self._stuck[step_key]
-
-    def reconciled(self, step_key: str) -> None:
-        """A person has spoken about this call."""
-        if step_key in self._stuck:
-            _ring(self._stuck[step_key])
-
     def fail(self, error: Exception) -> None:
         """The attempt has failed, whatever the code would make of the error."""
         self.stop(Failed(error, ()))
@@ -338,7 +310,7 @@ class Drive:
             return
         cleared = asyncio.get_running_loop().create_future()
         self._held.append((asked, key, cleared))
-        self._conductor.look()
+        self.look()
         await cleared
 
     def _at_rest(self) -> None:
@@ -346,7 +318,9 @@ class Drive:
         if self._running:
             return
         if not self._held:
-            self._sleep_if_all_wait()
+            asleep = self.waits.asleep()
+            if asleep is not None:
+                self.stop(asleep)
             return
         held, self._held = self._held, []
         if self.history.has_unclaimed:
@@ -358,13 +332,6 @@ class Drive:
             if not cleared.done():
                 cleared.set_result(None)
 
-    def _sleep_if_all_wait(self) -> None:
-        wake_at = min(self._naps.values(), default=None)
-        if self._stuck:
-            self.stop(Asleep(WaitReason.RECONCILE, wake_at))
-        elif wake_at is not None:
-            self.stop(Asleep(WaitReason.TIMER, wake_at))
-
     def _park(self, why: str, recorded: list[Recorded], asked: Asked, key: str) -> None:
         report = {
             "why": why,
@@ -375,8 +342,3 @@ class Drive:
             "attempted": {"step_key": key, "name": asked.name, "args": asked.args},
         }
         self.stop(Parked(report))
-
-
-def _ring(nap: asyncio.Future[None]) -> None:
-    if not nap.done():
-        nap.set_result(None)

@@ -9,6 +9,7 @@ is `model.effects.recover`; here it is carried out:
     WAIT       nobody fires or asks before the last instant at which the old worker could still have sent
     PROBE      the receiver is asked
     ADOPT      it had happened: its result is taken over
+    RELAUNCH   `abandoned_on_resume`: its author said that a cut-off call is simply made anew
     ASK        `uncertain`: the job sleeps until a person says what happened
 
 The worker that is frozen between its look at the clock and its first byte is the hole that remains. It is as wide as
@@ -18,48 +19,30 @@ that moment, and it is why only calls with a key or a person behind them may car
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from holdfast.engine import failures
+from holdfast.engine import approvals, failures
+from holdfast.engine.asked import Probed, kept
 from holdfast.engine.points import Point, Points, nothing
 from holdfast.errors import Refused
 from holdfast.model.effects import Answer, CallStatus, CutOff, Effect, Recovery, recover
-from holdfast.model.events import ToolCalled, ToolFailed, ToolReturned, ToolUncertain
+from holdfast.model.events import ToolCalled, ToolFailed, ToolReconciled, ToolReturned, ToolUncertain
 from holdfast.model.history import Recorded
-from holdfast.model.instants import MINUTE, SECOND
+from holdfast.model.instants import SECOND
 from holdfast.model.ledger import CallRow, call_id, idempotency_key
+from holdfast.model.states import WaitReason
 
 if TYPE_CHECKING:
-    from holdfast.engine.drive import Asked, Drive
+    from holdfast.engine.asked import Asked
+    from holdfast.engine.drive import Drive
     from holdfast.engine.places import Place
 
 START_WITHIN_US: Final = 20 * SECOND
 """How long after its intent a call may start: well inside the lease that covers it."""
 
 MARGIN_US: Final = 5 * SECOND
-
-
-class Probed(msgspec.Struct, frozen=True):
-    """What a receiver said about a key."""
-
-    answer: Answer
-    result: Any = None
-
-
-class Terms(msgspec.Struct, frozen=True, kw_only=True):
-    """What the author declared about a call."""
-
-    effect: Effect = Effect.UNSAFE
-    key_lifetime_us: int | None = None
-    probe: Callable[[str, Any], Awaitable[Probed]] | None = None
-    longest_call_us: int = 1 * MINUTE
-    receiver_delay_us: int = 0
-
-
-READS: Final = Terms(effect=Effect.READ_ONLY)
 
 
 class Owner(msgspec.Struct, frozen=True):
@@ -73,9 +56,8 @@ class Owner(msgspec.Struct, frozen=True):
 class Acts:
     """The effects of one run."""
 
-    def __init__(self, drive: Drive, owner: Owner, points: Points) -> None:
+    def __init__(self, drive: Drive, points: Points) -> None:
         self.drive = drive
-        self.owner = owner
         self.points = points
 
     async def act(self, asked: Asked, place: Place, key: str, digest: str, recorded: Recorded | None) -> Any:
@@ -95,7 +77,7 @@ class _Call:
         self, acts: Acts, asked: Asked, place: Place, step_key: str, digest: str, recorded: Recorded | None
     ) -> None:
         self._drive = acts.drive
-        self._owner = acts.owner
+        self._owner = acts.drive.owner
         self._points = acts.points
         self._asked = asked
         self._terms = asked.terms
@@ -109,25 +91,28 @@ class _Call:
         self._attempt = recorded.attempt if recorded else 0
         self._start_by = recorded.start_by if recorded else None
         self._answer: Probed | None = None
+        self._unclear = 0
+        self._approval_id: str | None = recorded.approval_id if recorded else None
 
     async def outcome(self) -> Any:
         if self._recorded is None:
-            await self._drive.clear(self._asked, self._step_key)
-            return await self._fire()
+            return await self._first()
         while True:
             match recover(self._cut_off(self._recorded)):
                 case Recovery.RESEND:
                     return await self._fire()
                 case Recovery.WAIT:
-                    await self._drive.until(self._step_key, self._quiet_at(self._recorded))
+                    await self._drive.waits.until(self._quiet_at(self._recorded))
                 case Recovery.PROBE:
                     self._answer = await self._ask_receiver()
                 case Recovery.ADOPT:
                     assert self._answer is not None
-                    return await self._settle(self._answer.result, None, adopted=True)
+                    return await self._happened(self._answer.result, adopted=True)
+                case Recovery.RELAUNCH:
+                    self._abandon(self._recorded)
                 case Recovery.NEW_GENERATION:
                     self.generation += 1
-                    return await self._fire()
+                    return await self._first()
                 case Recovery.USE_RECORD:
                     return await self._drive.again(self._recorded, self._asked)
                 case _:
@@ -148,6 +133,7 @@ class _Call:
             key_age_us=0 if born is None else now - (born - START_WITHIN_US),
             key_lifetime_us=self._terms.key_lifetime_us,
             has_probe=self._terms.probe is not None,
+            relaunch=self._terms.relaunch,
             quiet=now >= self._quiet_at(recorded),
             answer=None if self._answer is None else self._answer.answer,
         )
@@ -158,6 +144,14 @@ class _Call:
         return (recorded.start_by or 0) + longest + self._terms.receiver_delay_us + MARGIN_US
 
     # ── doing it ──────────────────────────────────────────────────────────────────────────────────
+
+    async def _first(self) -> Any:
+        """The call is made for the first time under this generation: with a person's leave, if it needs one."""
+        self._approval_id = await approvals.agreed(
+            self._drive, self._asked, self._step_key, self._digest, self.generation
+        )
+        await self._drive.clear(self._asked, self._step_key)
+        return await self._fire()
 
     async def _fire(self) -> Any:
         """The intent is on disk, then the call is made: in this order, or not at all."""
@@ -176,8 +170,10 @@ class _Call:
         self._drive.must_be_covered()
         value, error = await self._drive.perform(self._asked, self._place, self._step_key, self.key)
         self._points(Point.AFTER_SUCCESS, self._asked.name)
-        if error is None or isinstance(error, Refused):
-            return await self._settle(value, error)
+        if error is None:
+            return await self._happened(value)
+        if isinstance(error, Refused):
+            return await self._refused(error)
         return await self._ambiguous(error)
 
     def _intend(self) -> None:
@@ -193,29 +189,39 @@ class _Call:
             args=asked.args,
             start_by=self._start_by,
             longest_call_us=terms.longest_call_us,
+            approval_id=self._approval_id,
         )
         self._drive.recorder.record(event, row=self._row(CallStatus.PREPARED), guarded=True)
 
-    async def _settle(self, value: Any, error: Exception | None, *, adopted: bool = False) -> Any:
-        """The outcome is recorded, and the code gets it in its turn."""
-        event: ToolReturned | ToolFailed
-        if error is None:
-            event = ToolReturned(self._step_key, self.generation, result=value, adopted=adopted)
-        else:
-            event = ToolFailed(self._step_key, self.generation, error=failures.told(error))
-        status = CallStatus.SUCCEEDED if error is None else CallStatus.FAILED
+    async def _happened(self, result: Any, *, adopted: bool = False) -> Any:
+        """That it happened is recorded, whatever becomes of its result; the code gets that in its turn."""
+        value, lost = kept(result)
+        told = None if lost is None else failures.told(lost)
+        event = ToolReturned(self._step_key, self.generation, result=value, adopted=adopted, error=told)
+        await self._settle(event, CallStatus.SUCCEEDED)
+        if lost is not None:
+            raise lost
+        return value
+
+    async def _refused(self, error: Refused) -> Any:
+        """The receiver certainly did nothing: the code may do something else."""
+        event = ToolFailed(self._step_key, self.generation, error=failures.told(error))
+        await self._settle(event, CallStatus.FAILED)
+        return self._drive.delivered(None, error, self._asked, self._step_key)
+
+    async def _settle(self, event: ToolReturned | ToolFailed, status: CallStatus) -> None:
         order = self._drive.recorder.record(event, row=self._row(status), progress=True)
         self._points(Point.BEFORE_LEDGER, self._asked.name)
         if self._points is not nothing:
             await self._drive.recorder.durable()
             self._points(Point.AFTER_LEDGER, self._asked.name)
         await self._drive.handed_over(order)
-        return self._drive.delivered(value, error, self._asked, self._step_key)
 
     async def _ambiguous(self, error: Exception) -> Any:
         """Nobody knows whether it happened: from here it is as if the worker had died."""
-        if self._effect is Effect.IDEMPOTENT:
-            # The same key, in the next attempt, after a while: until then the code does not go on.
+        self._unclear += 1
+        if self._effect is Effect.IDEMPOTENT or self._terms.relaunch or self._unclear > 1:
+            # Made again in the next attempt, after a while; until then the code does not go on.
             self._drive.fail(error)
             await asyncio.get_running_loop().create_future()
         if self._recorded is None or self._recorded.generation != self.generation:
@@ -233,6 +239,19 @@ class _Call:
         self._recorded.attempt, self._recorded.start_by = self._attempt, self._start_by
         self._answer = None
         return await self.outcome()
+
+    def _abandon(self, recorded: Recorded) -> None:
+        """What was cut off is given up for good, and its output was not there: the call is made anew."""
+        event = ToolReconciled(
+            self._step_key,
+            "relaunch",
+            by="holdfast",
+            why="cut off, and its output is not there",
+            generation=self.generation,
+        )
+        order = self._drive.recorder.record(event, row=self._row(CallStatus.ABANDONED))
+        self._drive.history.take(order, event)
+        assert recorded.status is CallStatus.ABANDONED
 
     # ── asking ────────────────────────────────────────────────────────────────────────────────────
 
@@ -255,7 +274,7 @@ class _Call:
                 row=self._row(CallStatus.UNCERTAIN),
             )
             self._recorded.status = CallStatus.UNCERTAIN
-        await self._drive.stuck(self._step_key)
+        await self._drive.waits.look_again(WaitReason.RECONCILE, self._step_key)
 
     def _row(self, status: CallStatus) -> CallRow:
         return CallRow(
@@ -273,6 +292,7 @@ class _Call:
             fence=self._owner.fence,
             start_by=self._start_by,
             longest_call_us=self._terms.longest_call_us,
+            approval_id=self._approval_id,
         )
 
 

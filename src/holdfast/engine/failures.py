@@ -2,8 +2,9 @@
 
 Code that catches an error must catch the same error when the job is replayed, or it takes another way. But nothing in
 stored data may name a class to be imported. So there is a closed list: Python's own exceptions, ours, and those that
-whoever declared the call listed in `raises`. Any other error reaches the code as `CallFailed`, from the first time on,
-with the original as its cause.
+whoever declared the call listed in `raises`, each made again from its arguments. Any other error (and one that cannot
+be made from plain arguments) reaches the code as `CallFailed`, from the first time on, with the original as its
+cause.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import builtins
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+from holdfast.engine.asked import kept
 from holdfast.errors import CallFailed, HoldfastError
 
 
@@ -29,12 +31,20 @@ _KNOWN: Final = {kind.__name__: kind for kind in [*_PYTHONS, *_ours(HoldfastErro
 
 def told(error: Exception) -> dict[str, Any]:
     """The error as the journal keeps it."""
-    return {"type": type(error).__qualname__, "message": str(error)[:10_000]}
+    record: dict[str, Any] = {"type": type(error).__qualname__, "message": str(error)[:10_000]}
+    args, unkept = kept(list(error.args))
+    if unkept is None and args != [record["message"]] and len(str(args)) <= 10_000:
+        record["args"] = args
+    if isinstance(error, HoldfastError):
+        record["hint"] = error.hint
+    if isinstance(error, CallFailed):
+        record["error_type"] = error.error_type
+    return record
 
 
 def raised(error: Exception, declared: Iterable[type[Exception]] = ()) -> Exception:
-    """What the code gets for an error that just happened."""
-    if _class_named(type(error).__qualname__, declared) is type(error):
+    """What the code gets for an error that just happened: itself, if a replay can give one of its class."""
+    if type(recorded(told(error), declared)) is type(error):
         return error
     failed = CallFailed(f"{type(error).__qualname__}: {error}", error_type=type(error).__qualname__)
     failed.__cause__ = error
@@ -44,12 +54,24 @@ def raised(error: Exception, declared: Iterable[type[Exception]] = ()) -> Except
 def recorded(record: dict[str, Any], declared: Iterable[type[Exception]] = ()) -> Exception:
     """What the code gets for an error that the journal tells."""
     name, message = record["type"], record["message"]
+    if name == CallFailed.__qualname__:
+        return CallFailed(message, error_type=record.get("error_type", name), hint=record.get("hint"))
     kind = _class_named(name, declared)
-    if kind is None:
+    error = None if kind is None else _built(kind, record.get("args", [message]))
+    if error is None:
         return CallFailed(f"{name}: {message}", error_type=name)
-    error = kind.__new__(kind)
-    error.args = (message,)
+    if isinstance(error, HoldfastError) and "hint" in record:
+        error.hint = record["hint"]
     return error
+
+
+def _built(kind: type[Exception], args: list[Any]) -> Exception | None:
+    """An error of this very class with these arguments, if it can be made of them."""
+    try:
+        error = kind(*args)
+    except Exception:  # a class may want what the journal does not keep
+        return None
+    return error if type(error) is kind else None
 
 
 def _class_named(name: str, declared: Iterable[type[Exception]]) -> type[Exception] | None:

@@ -204,11 +204,12 @@ class Pen:
         return True
 
     def mail_read(self, mail_seq: int, facts: Sequence[Entry], keep: Callable[[Entry], bool]) -> None:
-        """The mail up to here is known: its facts come first, then the facts that still hold."""
-        dropped = [entry.order for entry in self._entries if not keep(entry)]
+        """The mail up to here is known. Its facts follow those that still hold, in the order they were learnt; only
+        one that ends the hold stays last."""
+        dropped = {entry.order for entry in self._entries if not keep(entry)}
         kept = [entry for entry in self._entries if entry.order not in dropped]
-        self._entries = deque(facts)
-        self._entries.extend(kept)
+        last = [kept.pop()] if kept and kept[-1].move is not None else []
+        self._entries = deque([*kept, *facts, *last])
         if dropped:
             self._withdraw(min(dropped))
         self.mail_seen = mail_seq

@@ -23,36 +23,35 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.engine import failures
+from holdfast.engine.checkpoints import Inspector, unproven
+from holdfast.engine.children import cancels
 from holdfast.engine.committer import Committer
 from holdfast.engine.drive import Drive
 from holdfast.engine.effects import Owner
 from holdfast.engine.endings import Asleep, Failed, Parked, Uncovered
+from holdfast.engine.letters import Letterbox, News, rings
 from holdfast.engine.pen import Entry, Pen
 from holdfast.engine.points import Points, nothing
 from holdfast.engine.rest import rest
 from holdfast.errors import Broken, Fenced, HoldfastError, InvalidSetting, Unavailable
 from holdfast.model import fold, lease
-from holdfast.model.append import Holder, Move
+from holdfast.model.append import NOTHING, Extras, Holder, Move
 from holdfast.model.chain import EMPTY, Head, first_break, unseal
-from holdfast.model.effects import DECIDED, CallStatus
 from holdfast.model.events import (
-    CancelRequested,
     Event,
     JobCancelled,
     JobCompleted,
     JobCreated,
     JobDeadLettered,
+    JobFailed,
     JobParked,
     JobReleased,
     JobRequeued,
     JobWaiting,
-    SignalReceived,
-    ToolReconciled,
 )
-from holdfast.model.history import History, Recorded
+from holdfast.model.history import History
 from holdfast.model.lease import Grant
-from holdfast.model.ledger import CallRow, call_id, idempotency_key
-from holdfast.model.mail import Mail
+from holdfast.model.mail import Mail, MailDraft
 from holdfast.model.retry import RetryPolicy, delay
 from holdfast.model.states import MailKind, Status, WaitReason
 from holdfast.store.clock import Clock
@@ -63,8 +62,6 @@ Program = Callable[[Drive, Any], Coroutine[Any, Any, Any]]
 """A kind's code: it gets its run and the job's input."""
 
 AGAIN_S: Final = 0.2
-CHANCE: Final = 0.5
-"""Where in its span a retry falls; the workers' own jitter spreads them."""
 
 
 class Desk(msgspec.Struct, frozen=True):
@@ -78,16 +75,10 @@ class Desk(msgspec.Struct, frozen=True):
     takeovers_max: int = lease.TAKEOVERS_MAX
     strict: bool = False
     points: Points = nothing
-
-
-class Word(msgspec.Struct, frozen=True):
-    """What a person says about an uncertain call."""
-
-    step_key: str
-    decision: str
-    why: str
-    generation: int = 0
-    result: Any = None
+    chance: Callable[[], float] = lambda: 0.5
+    """Where in its span a retry falls, from 0 to 1."""
+    inspect: Inspector | None = None
+    """Who looks whether evidence holds."""
 
 
 class Cancelled(Exception):
@@ -115,17 +106,18 @@ class JobRun:
         self._pen = self._open()
         self._drive: Drive | None = None
         self._reading: asyncio.Task[None] | None = None
-        self._cancelled = False
+        self._created: JobCreated | None = None
+        self._history = History()
+        self._letterbox = Letterbox(
+            grant.namespace, grant.job_id, grant.fence, self._history, self._pen.reserve
+        )
         self._ending = False
         self._news = False
 
     async def go(self) -> str:
         """How it ended: a status, or `lost`. Nothing of the run is left behind."""
-        job, history, given = await self._load()
-        self._history = history
-        self._pen.mail_seen = job.mail_seq
         try:
-            return await self._go(job, history, given)
+            return await self._go()
         except (Lost, HoldfastError):
             if self._pen.lost is None:
                 raise
@@ -150,21 +142,35 @@ class JobRun:
             on_loss=self._lost,
         )
 
-    async def _go(self, job: fold.Job, history: History, given: Any) -> str:
+    async def _go(self) -> str:
+        try:
+            job = await self._load()
+        except HoldfastError as error:
+            if isinstance(error, Unavailable) or not self._is_poison():
+                raise
+            # Every worker that took it found it like this: it is held for a person, and not taken again.
+            self._pen.mail_seen = self.grant.mail_seq
+            return await self._dead("its journal cannot be read", failures.told(error))
+        self._pen.mail_seen = job.mail_seq
         if self.grant.mail_seq > job.mail_seq:
             await self._read_mail()
-        if self._cancelled or job.cancel_requested:
+        if self._letterbox.cancelled or job.cancel_requested:
             return await self._end(JobCancelled(), Move(status=Status.CANCELLED))
-        if lease.is_poison(
+        if self._letterbox.requeued is not None:
+            return await self._end(self._letterbox.requeued, Move(status=Status.PENDING, anew=True))
+        if self._is_poison():
+            return await self._dead("its workers died or it failed too often", None)
+        return await self._drive_on()
+
+    def _is_poison(self) -> bool:
+        return lease.is_poison(
             takeovers=self.grant.takeovers,
             failed_attempts=self.grant.attempts,
             takeovers_max=self.desk.takeovers_max,
             failed_attempts_max=self.desk.retry.attempts,
-        ):
-            return await self._dead("its workers died or it failed too often", None)
-        return await self._drive_on(history, given)
+        )
 
-    async def _load(self) -> tuple[fold.Job, History, Any]:
+    async def _load(self) -> fold.Job:
         """What the journal says; it must be whole, and end where the claim left it."""
         grant = self.grant
         sealed = await self.desk.store.journal.read(grant.job_id)
@@ -172,28 +178,37 @@ class JobRun:
         if head != Head(grant.head_seq, grant.head_hash) or first_break(grant.job_id, sealed) is not None:
             msg = f"the journal of job {grant.job_id} does not lead to its head"
             raise Broken(msg)
-        job, history, given = fold.Job(), History(), None
-        for one in sealed:
-            event = unseal(one)
-            fold.step(job, one.seq, one.fence, event)
-            history.take(one.seq, event)
-            if isinstance(event, JobCreated):
-                given = event.input
-        return job, history, given
+        job = fold.Job()
+        try:
+            for one in sealed:
+                event = unseal(one)
+                fold.step(job, one.seq, one.fence, event)
+                self._history.take(one.seq, event)
+                if isinstance(event, JobCreated):
+                    self._created = event
+        except fold.Ungrammatical as error:
+            msg = f"the journal of job {grant.job_id} says what cannot be: {error}"
+            raise Broken(msg) from error
+        return job
 
-    async def _drive_on(self, history: History, given: Any) -> str:
+    async def _drive_on(self) -> str:
         program = self.desk.programs.get(self.grant.kind)
         if program is None:
             msg = f"no code for jobs of kind {self.grant.kind!r} here"
             raise InvalidSetting(msg, hint="Claim only kinds that this process has code for.")
+        report = await unproven(self.desk.inspect, self._history)
+        if report is not None:
+            return await self._end(JobParked(report), Move(status=Status.WAITING, reason=WaitReason.DRIFT))
+        given = None if self._created is None else self._created.input
         drive = self._drive = Drive(
-            history,
+            self._history,
             self._pen,
             self.desk.clock,
             Owner(self.grant.namespace, self.grant.job_id, self.grant.fence),
             strict=self.desk.strict,
             points=self.desk.points,
             covered=lambda: self._covers(self.grant.job_id),
+            inspect=self.desk.inspect,
         )
         if self._pen.lost is not None:
             raise self._pen.lost
@@ -236,26 +251,48 @@ class JobRun:
     async def _end(self, fact: Event, move: Move) -> str:
         """The run's last fact is durable. Mail that came meanwhile is read first, and may change the end."""
         self._ending = True
-        if self._cancelled and not isinstance(fact, JobCancelled):
+        if self._letterbox.cancelled and not isinstance(fact, JobCancelled):
             fact, move = JobCancelled(), Move(status=Status.CANCELLED)
+        if self._news and isinstance(fact, JobWaiting):
+            # What it would sleep for may be what the letter says: the next run starts with it.
+            fact, move = JobReleased(why="mail"), Move(status=Status.PENDING)
         try:
-            self._pen.record(fact, move=move, guarded=True)
+            self._pen.record(fact, move=move, extras=self._farewell(fact, move), guarded=True)
             await self._pen.durable()
         except HoldfastError:
-            if self._cancelled and self._pen.lost is None and not isinstance(fact, JobCancelled):
-                return await self._end(JobCancelled(), Move(status=Status.CANCELLED))
-            if self._news and self._pen.lost is None and isinstance(fact, JobWaiting):
-                # What it would have slept for may be what the letter says: the next run starts with it.
-                return await self._end(JobReleased(why="mail"), Move(status=Status.PENDING))
+            if self._pen.lost is not None or isinstance(fact, JobCancelled):
+                raise
+            if self._letterbox.cancelled or (self._news and isinstance(fact, JobWaiting)):
+                return await self._end(fact, move)  # it was withdrawn, and says something else now
             raise
         return str(move.status)
+
+    def _farewell(self, fact: Event, move: Move) -> Extras:
+        """What a job that is over says to others: to its parent how it went, and to its children that it is over."""
+        if not move.over:
+            return NOTHING
+        letters = cancels(self.grant.job_id, self._history.children) if isinstance(fact, JobCancelled) else ()
+        created = self._created
+        if created is None or created.parent_job_id is None or created.parent_step_key is None:
+            return Extras(letters=letters)
+        output = fact.output if isinstance(fact, JobCompleted) else None
+        error = None if isinstance(fact, JobCompleted) else _not_completed(move.status, fact)
+        news = News(created.parent_step_key, self.grant.job_id, move.status, output, error)
+        told = MailDraft(
+            job_id=created.parent_job_id,
+            kind=MailKind.CHILD,
+            operation_id=f"end of {self.grant.job_id}",
+            body=msgspec.to_builtins(news),
+            sender=self.grant.job_id,
+        )
+        return Extras(letters=(*letters, told))
 
     async def _failed(self, failed: Failed) -> str:
         told = failures.told(failed.error)
         attempt = self.grant.attempts + 1
         if attempt >= self.desk.retry.attempts:
             return await self._dead(told["message"], told)
-        wait_us = delay(self.desk.retry, attempt, CHANCE)
+        wait_us = delay(self.desk.retry, attempt, self.desk.chance())
         move = Move(status=Status.PENDING, ready_at=self.desk.clock.wall_us() + wait_us, failed=True)
         return await self._end(JobRequeued(why="failed", error=told, rerun=failed.rerun), move)
 
@@ -274,16 +311,15 @@ class JobRun:
     async def _read_mail(self) -> None:
         """Every letter is a fact of the journal now, and has been acted upon."""
         letters = await self._letters()
-        facts = [fact for letter in letters if (fact := self._fact(letter)) is not None]
+        facts = self._letterbox.facts(letters)
         seen = letters[-1].mail_seq if letters else self._pen.mail_seen
-        self._news = self._ending and bool(facts)
+        self._news = self._news or bool(facts and (self._ending or (self._drive and self._drive.stopping)))
         self._pen.mail_read(seen, facts, keep=self._still_holds)
         if self._drive is None:
             return
-        for fact in facts:
-            if isinstance(fact.event, ToolReconciled):
-                self._drive.reconciled(fact.event.step_key)
-        if self._cancelled:
+        for topic in filter(None, map(rings, facts)):
+            self._drive.waits.ring(topic)
+        if self._letterbox.cancelled:
             self._drive.stop(Cancelled())
 
     async def _letters(self) -> list[Mail]:
@@ -294,66 +330,19 @@ class JobRun:
             except Unavailable:
                 await rest(AGAIN_S)
 
-    def _fact(self, letter: Mail) -> Entry | None:
-        if letter.kind is MailKind.CANCEL:
-            self._cancelled = True
-            cancel = CancelRequested(by=letter.sender, why=letter.name, mail_seq=letter.mail_seq)
-            return Entry(self._pen.reserve(), cancel)
-        if letter.kind is MailKind.SIGNAL:
-            signal = SignalReceived(letter.name, letter.mail_seq, letter.body)
-            return Entry(self._pen.reserve(), signal)
-        if letter.kind is MailKind.RECONCILE:
-            return self._reconciled(letter)
-        return None
-
-    def _reconciled(self, letter: Mail) -> Entry | None:
-        """A person's word on a call that is still uncertain; said about any other it changes nothing."""
-        try:
-            word = msgspec.convert(letter.body, Word)
-        except msgspec.ValidationError:
-            return None
-        call = self._history.uncertain(word.step_key, word.generation)
-        if call is None or word.decision not in DECIDED:
-            return None
-        event = ToolReconciled(
-            word.step_key,
-            word.decision,
-            by=letter.sender,
-            why=word.why,
-            generation=word.generation,
-            result=word.result,
-        )
-        order = self._pen.reserve()
-        self._history.take(order, event)
-        return Entry(order, event, self._row(call))
-
-    def _row(self, call: Recorded) -> CallRow:
-        """The ledger row of a call as it is known now."""
-        grant = self.grant
-        return CallRow(
-            tool_call_id=call_id(grant.job_id, call.step_key, call.generation),
-            job_id=grant.job_id,
-            step_key=call.step_key,
-            generation=call.generation,
-            tool_name=call.name,
-            raw_tool_name=call.name,
-            side_effect_class=call.effect,
-            status=call.status or CallStatus.PREPARED,
-            idempotency_key=idempotency_key(grant.namespace, grant.job_id, call.step_key, call.generation),
-            args_digest=call.args_digest,
-            attempt=call.attempt,
-            fence=grant.fence,
-            start_by=call.start_by,
-            longest_call_us=call.longest_call_us,
-        )
-
     def _still_holds(self, entry: Entry) -> bool:
         """After a cancel nothing fires, waits or completes any more, and after news nobody goes to sleep; what was
         learnt is still written."""
         if self._news and isinstance(entry.event, JobWaiting):
             return False
-        return not (self._cancelled and entry.guarded and not isinstance(entry.event, JobCancelled))
+        return not (self._letterbox.cancelled and entry.guarded and not isinstance(entry.event, JobCancelled))
 
     def _lost(self, error: HoldfastError) -> None:
         if self._drive is not None:
             self._drive.stop(Lost(str(error)))
+
+
+def _not_completed(status: Status, fact: Event) -> dict[str, Any]:
+    """What a child's parent gets in place of a result."""
+    why = fact.error if isinstance(fact, JobFailed) else None
+    return {"type": "CallFailed", "message": f"the child job was {status}" if why is None else str(why)}

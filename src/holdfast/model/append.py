@@ -44,6 +44,8 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
     wake_at: int | None = None
     ready_at: int = 0
     failed: bool = False
+    anew: bool = False
+    """Attempts and takeovers are counted from nothing again: a person has said so."""
 
     @property
     def over(self) -> bool:

@@ -63,6 +63,7 @@ class Recovery(StrEnum):
     PROBE = "probe"
     ADOPT = "adopt"
     ASK = "ask"
+    RELAUNCH = "relaunch"
     USE_RECORD = "use_record"
     NEW_GENERATION = "new_generation"
 
@@ -122,6 +123,7 @@ class CutOff(msgspec.Struct, frozen=True, kw_only=True):
     key_age_us: int = 0
     key_lifetime_us: int | None = None
     has_probe: bool = False
+    relaunch: bool = False
     quiet: bool = False
     answer: Answer | None = None
 
@@ -129,9 +131,10 @@ class CutOff(msgspec.Struct, frozen=True, kw_only=True):
 def recover(call: CutOff) -> Recovery:
     """What may be done now.
 
-    WAIT means: not yet, the one who held the job before might still send. NEW_GENERATION means: this row is closed and
-    has no result to use; a new try is a new row under a new key. What is `uncertain` stays so, whatever its class and
-    however much time passes, until a probe gives an answer; only HAPPENED and NOT_HAPPENED are one.
+    WAIT means: not yet, the one who held the job before might still send. NEW_GENERATION means: this row is closed
+    and has no result to use; a new try is a new row under a new key. RELAUNCH closes it first. What is `uncertain`
+    stays so, whatever its class and however much time passes, until a probe gives an answer; only HAPPENED and
+    NOT_HAPPENED are one.
     """
     if call.status is CallStatus.ABANDONED:
         return Recovery.NEW_GENERATION
@@ -139,6 +142,8 @@ def recover(call: CutOff) -> Recovery:
         return Recovery.USE_RECORD
     if call.status is CallStatus.UNCERTAIN:
         return Recovery.ASK if call.answer is None else _by_probe(call)
+    if call.relaunch:
+        return _by_output(call)
     if call.effect is Effect.READ_ONLY:
         return Recovery.RUN
     if call.effect is Effect.IDEMPOTENT and _key_is_remembered(call):
@@ -151,6 +156,13 @@ def _key_is_remembered(call: CutOff) -> bool:
     if call.key_lifetime_us is None:
         return True
     return 0 <= call.key_age_us * 100 <= call.key_lifetime_us * KEY_LIFETIME_USED_PERCENT
+
+
+def _by_output(call: CutOff) -> Recovery:
+    """A black box that its author lets start again: its output, if it is there and valid, is used instead."""
+    if call.has_probe and call.answer is None:
+        return Recovery.PROBE
+    return Recovery.ADOPT if call.answer is Answer.HAPPENED else Recovery.RELAUNCH
 
 
 def _by_probe(call: CutOff) -> Recovery:

@@ -60,13 +60,18 @@ class JobParked(Event, frozen=True):
 
 
 class JobRequeued(Event, frozen=True):
-    """Another attempt. `rerun` are the calls whose failure ended the last one: their records no longer count."""
+    """Another attempt. `rerun` are the calls whose failure ended the last one: their records no longer count.
+
+    `accepted`: a person has read the report of a parked job, and what it names is not asked for again.
+    """
 
     type = "job_requeued"
     why: str = ""
     by: str | None = None
     error: Json = None
     rerun: tuple[str, ...] = ()
+    accepted: bool = False
+    mail_seq: int = 0
 
 
 class JobDeadLettered(Event, frozen=True):
@@ -169,11 +174,14 @@ class ToolCalled(Event, frozen=True):
 
 
 class ToolReturned(Event, frozen=True):
+    """It happened. `error` says why its result could not be kept, when it could not."""
+
     type = "tool_returned"
     step_key: str
     generation: int = 0
     result: Json = None
     adopted: bool = False
+    error: Json = None
 
 
 class ToolFailed(Event, frozen=True):
@@ -199,6 +207,7 @@ class ToolReconciled(Event, frozen=True):
     why: str
     generation: int = 0
     result: Json = None
+    mail_seq: int = 0
 
 
 class CheckpointSaved(Event, frozen=True):
@@ -240,12 +249,24 @@ class SignalReceived(Event, frozen=True):
     body: Json = None
 
 
+class SignalTaken(Event, frozen=True):
+    """A wait is over: with the signal of this letter, or with none because its time was up."""
+
+    type = "signal_taken"
+    step_key: str
+    name: str
+    mail_seq: int | None = None
+
+
 class ApprovalRequested(Event, frozen=True):
     type = "approval_requested"
     approval_id: str
     step_key: str
     args_digest: str
     expires_at: int | None = None
+    generation: int = 0
+    tool: str = ""
+    args: Json = None
 
 
 class ApprovalDecided(Event, frozen=True):
@@ -261,6 +282,9 @@ class ChildStarted(Event, frozen=True):
     type = "child_started"
     step_key: str
     child_job_id: str
+    args_digest: str = ""
+    kind: str = ""
+    generation: int = 0
 
 
 class ChildFinished(Event, frozen=True):
@@ -268,6 +292,10 @@ class ChildFinished(Event, frozen=True):
     step_key: str
     child_job_id: str
     status: str
+    result: Json = None
+    error: Json = None
+    generation: int = 0
+    mail_seq: int = 0
 
 
 class BudgetReached(Event, frozen=True):

@@ -109,6 +109,7 @@ def _take(job: Job, seq: int, event: e.Event) -> None:
             job.wait_reason, job.wake_at = WaitReason.DEAD_LETTER, None
         case e.JobRequeued():
             job.takeovers = 0
+            job.mail_seq = max(job.mail_seq, event.mail_seq)
         case e.JobCompleted() | e.JobFailed() if job.cancel_requested:
             raise Ungrammatical(f"{event.type} at event {seq} after the cancel")
         case e.JobCompleted():
@@ -155,6 +156,7 @@ def _take_inner(job: Job, seq: int, event: e.Event) -> None:
             _settle(job, seq, event.step_key, event.generation, CallStatus.UNCERTAIN)
         case e.ToolReconciled():
             _settle(job, seq, event.step_key, event.generation, _decided(event.decision, seq))
+            job.mail_seq = max(job.mail_seq, event.mail_seq)
         case e.CheckpointSaved() | e.TurnCommitted():
             if event.ordinal != job.commits + 1:
                 raise Ungrammatical(f"commit {event.ordinal} follows commit {job.commits} at event {seq}")
@@ -171,8 +173,12 @@ def _take_inner(job: Job, seq: int, event: e.Event) -> None:
                 raise Ungrammatical(
                     f"child {event.child_job_id} finished at event {seq} without being started"
                 )
+            job.mail_seq = max(job.mail_seq, event.mail_seq)
         case e.SignalReceived() | e.ApprovalDecided():
             job.mail_seq = max(job.mail_seq, event.mail_seq)
+        case e.SignalTaken():
+            job.timers.pop(event.step_key, None)
+            job.takeovers = 0
         case _:
             pass
 
@@ -185,6 +191,7 @@ def _end(job: Job, seq: int, event: e.StepFinished | e.CallCancelled) -> None:
         raise Ungrammatical(f"step {named} has an end at event {seq} after the code had given it up")
     if isinstance(event, e.CallCancelled):
         job.cancelled.add(place)
+        job.timers.pop(event.step_key, None)
         return
     if place in job.steps:
         raise Ungrammatical(f"step {named} finished twice, again at event {seq}")

@@ -4,11 +4,13 @@ A job that is resumed runs its function from the top. Every durable call has a s
 not made again. Three things can be known about a key: that the call had an outcome (and at which `seq`), that the code
 stopped waiting for it (a timeout cancelled it), and, for an effect, that it was intended.
 
-Keys restart with every commit, under a new ordinal, so only what follows the last commit is kept.
+Keys restart with every commit, under a new ordinal, so of calls only what follows the last commit is kept. Signals that
+nobody has taken yet and children that have not ended are kept across commits: they are still to come.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
 from collections.abc import Iterable
 from typing import Any
 
@@ -16,6 +18,7 @@ import msgspec
 
 from holdfast.model import events as e
 from holdfast.model.effects import DECIDED, CallStatus, Effect
+from holdfast.model.states import Status
 
 
 class Recorded(msgspec.Struct):
@@ -37,11 +40,35 @@ class Recorded(msgspec.Struct):
     first_start_by: int | None = None
     start_by: int | None = None
     longest_call_us: int | None = None
+    child_job_id: str | None = None
+    approval_id: str | None = None
     retired: bool = False
+    final: bool = False
+    """Its outcome is somebody's last word: the call is not made again because of it."""
 
     @property
     def settled(self) -> bool:
         return self.seq is not None or self.cancelled_seq is not None
+
+
+class Signal(msgspec.Struct, frozen=True):
+    """A letter of a name that code may wait for."""
+
+    name: str
+    mail_seq: int
+    body: Any
+
+
+class Approval(msgspec.Struct):
+    """A question to a person about one call with exactly these arguments, and the answer, if there is one."""
+
+    step_key: str
+    args_digest: str
+    expires_at: int
+    decision: str | None = None
+    by: str = ""
+    why: str = ""
+    seq: int | None = None
 
 
 class History:
@@ -49,8 +76,14 @@ class History:
 
     def __init__(self) -> None:
         self.ordinal = 0
+        self.state: Any = None
+        self.evidence: Any = None
+        self.approvals: dict[str, Approval] = {}
+        self.children: dict[str, str] = {}
         self._calls: dict[str, list[Recorded]] = {}
         self._unclaimed: dict[str, None] = {}
+        self._signals: dict[str, deque[Signal]] = defaultdict(deque)
+        self._parked: tuple[str, ...] = ()
 
     def find(self, step_key: str, args_digest: str) -> Recorded | None:
         """The newest record of this very call. One with other arguments is not it: see `drifted`."""
@@ -63,7 +96,9 @@ class History:
     def drifted(self, step_key: str, args_digest: str) -> Recorded | None:
         """The newest record under this key that was made with other arguments."""
         known = self._calls.get(step_key, ())
-        return known[-1] if known and known[-1].args_digest != args_digest else None
+        if not known or known[-1].retired or known[-1].args_digest == args_digest:
+            return None
+        return known[-1]
 
     def begin(self, recorded: Recorded) -> None:
         """A call that this run has just intended: known from now on, and asked for already."""
@@ -92,6 +127,18 @@ class History:
         if recorded.effect is not Effect.READ_ONLY:
             self._unclaimed[recorded.step_key] = None
 
+    def child(self, step_key: str, child_job_id: str) -> Recorded | None:
+        """The call that started this child and waits for it."""
+        for recorded in self._calls.get(step_key, [])[-1:]:
+            if recorded.child_job_id == child_job_id and recorded.seq is None:
+                return recorded
+        return None
+
+    def next_signal(self, name: str) -> Signal | None:
+        """The oldest signal of this name that no wait has taken; it stays until `signal_taken` says so."""
+        waiting = self._signals.get(name)
+        return waiting[0] if waiting else None
+
     # ── reading the journal ───────────────────────────────────────────────────────────────────────
 
     def take(self, seq: int, event: e.Event) -> None:
@@ -99,13 +146,27 @@ class History:
         match event:
             case e.CheckpointSaved() | e.TurnCommitted():
                 self.ordinal = event.ordinal  # keys restart under it
-                self._calls, self._unclaimed = {}, {}
+                self._calls, self._unclaimed, self.approvals = {}, {}, {}
+                if isinstance(event, e.CheckpointSaved):
+                    self.state, self.evidence = event.state, event.evidence
+            case e.JobParked():
+                self._parked = tuple(one["step_key"] for one in (event.report or {}).get("recorded", ()))
             case e.JobRequeued():
                 self._rerun(event.rerun)
+                if event.accepted:
+                    self._accept()
             case e.TimerSet():
                 self.add(Recorded(event.step_key, "", intent_seq=seq, due_at=event.due_at))
             case e.TimerFired():
                 self._calls[event.step_key][-1].seq = seq
+            case e.SignalReceived():
+                self._signals[event.name].append(Signal(event.name, event.mail_seq, event.body))
+            case e.SignalTaken():
+                self._take_signal(seq, event)
+            case e.ApprovalRequested() | e.ApprovalDecided():
+                self._approve(seq, event)
+            case e.ChildStarted() | e.ChildFinished():
+                self._bear(seq, event)
             case e.StepFinished():
                 self.add(
                     Recorded(
@@ -123,7 +184,7 @@ class History:
             case e.ToolCalled():
                 self._intend(seq, event)
             case e.ToolReturned():
-                self._settle(seq, event, CallStatus.SUCCEEDED, result=event.result)
+                self._settle(seq, event, CallStatus.SUCCEEDED, result=event.result, error=event.error)
             case e.ToolFailed():
                 self._settle(seq, event, CallStatus.FAILED, error=event.error)
             case e.ToolUncertain():
@@ -152,6 +213,64 @@ class History:
             if newest.intent_seq is not None and newest.intent_seq > first:
                 self._unclaimed.pop(key, None)
 
+    def _accept(self) -> None:
+        """What the report named is over and done with: the code need not ask for it, and may ask otherwise."""
+        for key in self._parked:
+            for recorded in self._calls.get(key, ()):
+                recorded.retired = True
+            self._unclaimed.pop(key, None)
+
+    def _take_signal(self, seq: int, event: e.SignalTaken) -> None:
+        """A wait that ended without a signal is one that failed."""
+        known = self._calls.get(event.step_key)
+        if not known:
+            known = self._calls[event.step_key] = [Recorded(event.step_key, "")]
+        wait = known[-1]
+        wait.seq = seq
+        if event.mail_seq is None:
+            wait.status, wait.final = CallStatus.FAILED, True
+            wait.error = {"type": "TimeoutError", "message": f"no signal {event.name!r} in time"}
+            return
+        signal = self._signals[event.name].popleft()
+        assert signal.mail_seq == event.mail_seq, "signals of one name are taken in their order"
+        wait.status, wait.result = CallStatus.SUCCEEDED, signal.body
+
+    def _approve(self, seq: int, event: e.ApprovalRequested | e.ApprovalDecided) -> None:
+        if isinstance(event, e.ApprovalRequested):
+            self.approvals[event.approval_id] = Approval(
+                event.step_key, event.args_digest, event.expires_at or 0
+            )
+            return
+        approval = self.approvals[event.approval_id]
+        approval.decision, approval.by, approval.why, approval.seq = (
+            event.decision,
+            event.by,
+            event.why,
+            seq,
+        )
+
+    def _bear(self, seq: int, event: e.ChildStarted | e.ChildFinished) -> None:
+        if isinstance(event, e.ChildStarted):
+            self.children[event.child_job_id] = event.step_key
+            self.add(
+                Recorded(
+                    event.step_key,
+                    event.args_digest,
+                    generation=event.generation,
+                    effect=Effect.IDEMPOTENT,
+                    name=event.kind,
+                    intent_seq=seq,
+                    child_job_id=event.child_job_id,
+                )
+            )
+            return
+        self.children.pop(event.child_job_id, None)
+        waiting = self.child(event.step_key, event.child_job_id)
+        if waiting is not None:
+            done = event.status == Status.COMPLETED
+            waiting.seq, waiting.result, waiting.error = seq, event.result, event.error
+            waiting.status, waiting.final = CallStatus.SUCCEEDED if done else CallStatus.FAILED, True
+
     def _intend(self, seq: int, event: e.ToolCalled) -> None:
         known = self._calls.get(event.step_key, ())
         if known and known[-1].generation == event.generation:
@@ -172,6 +291,7 @@ class History:
                 first_start_by=event.start_by,
                 start_by=event.start_by,
                 longest_call_us=event.longest_call_us,
+                approval_id=event.approval_id,
             )
         )
 
@@ -190,8 +310,9 @@ class History:
         recorded = self._newest(event.step_key, event.generation)
         recorded.status = DECIDED[event.decision]
         if recorded.status is not CallStatus.ABANDONED:
-            recorded.seq, recorded.result = seq, event.result
-            recorded.error = {"type": "CallFailed", "message": event.why}
+            recorded.seq, recorded.result, recorded.final = seq, event.result, True
+            if recorded.status is CallStatus.FAILED:
+                recorded.error = {"type": "CallFailed", "message": event.why}
 
     def _cancel(self, seq: int, event: e.CallCancelled) -> None:
         known = self._calls.get(event.step_key, ())

@@ -130,6 +130,7 @@ DRIVEN: Final = frozenset(
         "turn_committed",
         "inputs_claimed",
         "timer_set",
+        "signal_taken",
         "approval_requested",
         "child_started",
         "budget_reached",

@@ -1,0 +1,78 @@
+"""A person's leave before a call: asked once, for exactly these arguments, used once, and not for ever.
+
+The question is a fact, the answer comes as a letter and is one too. The answer belongs to one call: its step key,
+generation and arguments. Other arguments are another question, and so is another try after a person said that the first
+did not happen. Leave that is not used before it expires is void, and the question is put again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from typing import TYPE_CHECKING, Final
+
+from holdfast.errors import Denied
+from holdfast.model.events import ApprovalDecided, ApprovalRequested
+from holdfast.model.history import Approval
+from holdfast.model.states import WaitReason
+
+if TYPE_CHECKING:
+    from holdfast.engine.asked import Asked
+    from holdfast.engine.drive import Drive
+
+APPROVED: Final = "approved"
+DENIED: Final = "denied"
+EXPIRED: Final = "expired"
+
+
+async def agreed(drive: Drive, asked: Asked, step_key: str, digest: str, generation: int) -> str | None:
+    """The id of the approval that this call may use; None, if it needs none. Denied, if there is none to be had."""
+    if asked.terms.approve is None or not asked.terms.approve(asked.args):
+        return None
+    for nth in itertools.count():
+        approval_id = _id(drive, step_key, generation, nth)
+        approval = drive.history.approvals.get(approval_id)
+        if approval is None:
+            approval = _ask(drive, asked, approval_id, step_key, digest, generation)
+        while approval.decision is None:
+            in_time = await drive.waits.look_again(WaitReason.APPROVAL, approval_id, approval.expires_at)
+            if not in_time and approval.decision is None:
+                _decide(drive, ApprovalDecided(approval_id, EXPIRED, by="", why="nobody answered in time"))
+        assert approval.seq is not None
+        await drive.turn(approval.seq)
+        if approval.decision != APPROVED:
+            raise Denied(_said(asked.name, approval), by=approval.by)
+        if drive.clock.wall_us() < approval.expires_at:
+            return approval_id
+    raise AssertionError("unreachable")
+
+
+def _ask(
+    drive: Drive, asked: Asked, approval_id: str, step_key: str, digest: str, generation: int
+) -> Approval:
+    question = ApprovalRequested(
+        approval_id,
+        step_key,
+        digest,
+        expires_at=drive.clock.wall_us() + asked.terms.approval_lifetime_us,
+        generation=generation,
+        tool=asked.name,
+        args=asked.args,
+    )
+    drive.history.take(drive.recorder.record(question), question)
+    return drive.history.approvals[approval_id]
+
+
+def _decide(drive: Drive, event: ApprovalDecided) -> None:
+    drive.history.take(drive.recorder.record(event), event)
+
+
+def _id(drive: Drive, step_key: str, generation: int, nth: int) -> str:
+    place = "\0".join((drive.owner.namespace, drive.owner.job_id, step_key, str(generation), str(nth)))
+    return "apr_" + hashlib.sha256(place.encode("utf-8", "surrogatepass")).hexdigest()[:26]
+
+
+def _said(tool: str, approval: Approval) -> str:
+    if approval.decision == EXPIRED:
+        return f"nobody approved {tool} in time"
+    return f"{approval.by or 'somebody'} said no to {tool}: {approval.why or 'no reason given'}"

@@ -1,0 +1,58 @@
+"""A call as the job's code makes it, and what its author declared about repeating it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.errors import HoldfastError
+from holdfast.model import canonical
+from holdfast.model.effects import Answer, Effect
+from holdfast.model.instants import DAY, MINUTE
+
+
+class Probed(msgspec.Struct, frozen=True):
+    """What a receiver said about a key."""
+
+    answer: Answer
+    result: Any = None
+
+
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
+    """What the author declared about a call.
+
+    `relaunch`: a call that was cut off is given up and made anew, unless `probe` finds its output. `approve` says of
+    the arguments whether a person must agree first.
+    """
+
+    effect: Effect = Effect.UNSAFE
+    key_lifetime_us: int | None = None
+    probe: Callable[[str, Any], Awaitable[Probed]] | None = None
+    longest_call_us: int = 1 * MINUTE
+    receiver_delay_us: int = 0
+    relaunch: bool = False
+    approve: Callable[[Any], bool] | None = None
+    approval_lifetime_us: int = 7 * DAY
+
+
+READS: Final = Terms(effect=Effect.READ_ONLY)
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A call as the code makes it. `run` gets the idempotency key."""
+
+    name: str
+    args: Any
+    run: Callable[[str], Awaitable[Any]]
+    terms: Terms = Terms()
+    raises: tuple[type[Exception], ...] = ()
+
+
+def kept(value: Any) -> tuple[Any, Exception | None]:
+    """The value as a replay will give it, from the first time on; or why it cannot be kept."""
+    try:
+        return canonical.decode_stored(canonical.encode(value)), None
+    except HoldfastError as error:
+        return None, error

@@ -1,0 +1,101 @@
+"""Commits of state: where a resumed job starts from, and the proof that it really got there.
+
+`checkpoint` writes the state; everything the code did before it need not be replayed any more. A resumed job runs its
+function from the top and asks for the state with `restored`. Keys of calls start again under the next ordinal, so a
+checkpoint is allowed only where the code is one task and in no scope: anywhere else nobody could say which calls come
+after it.
+
+Evidence belongs to a state that is half outside: a file that was written, a row that is there. It must hold when the
+checkpoint is made, or the code is told; and again when the job is resumed, or the job parks, because going on from a
+state that is not there any more would be a guess.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from holdfast.engine.asked import READS, Asked
+from holdfast.errors import InvalidMove, InvalidSetting, Unproven
+from holdfast.model import canonical
+from holdfast.model.events import CheckpointSaved
+from holdfast.model.evidence import EvidencePack, Result, pack_from_json, pack_to_json
+from holdfast.model.history import History
+from holdfast.model.naming import Scope
+
+if TYPE_CHECKING:
+    from holdfast.engine.drive import Drive
+
+Inspector = Callable[[EvidencePack], Awaitable[Sequence[Result]]]
+"""Looks at the world: one finding for each piece of evidence, in its order."""
+
+
+async def checkpoint(drive: Drive, state: Any, pack: EvidencePack | None = None) -> int:
+    """The state is durable, and the job resumes from it; the number of this commit."""
+    place = drive.place()
+    if not drive.alone or place.scope.path != str(drive.history.ordinal):
+        msg = "a checkpoint inside a scope, or beside other tasks of the job"
+        raise InvalidMove(msg, hint="Make it in the agent's own function, when what it started has ended.")
+    evidence = None if pack is None or not pack.evidence else pack_to_json(pack)
+    if pack is not None and evidence is not None:
+
+        async def look(_key: str) -> Any:
+            return msgspec.to_builtins(await _findings(drive.inspect, pack))
+
+        found = await drive.call(Asked("evidence", evidence, look, READS))
+        why = _why_not(pack, [msgspec.convert(one, Result) for one in found])
+        if why is not None:
+            raise Unproven(f"the evidence of this checkpoint does not hold: {why}")
+    event = CheckpointSaved(
+        drive.history.ordinal + 1, canonical.decode_stored(canonical.encode(state)), evidence
+    )
+
+    async def commit(_key: str) -> Any:
+        raise AssertionError("a checkpoint is an append, not a call")
+
+    # An effect that the code has not asked for yet would be forgotten by the commit, and could then fire again.
+    await drive.clear(Asked("checkpoint", state, commit, READS), f"{place.scope.path}/checkpoint")
+    order = drive.recorder.record(event, progress=True)
+    await drive.recorder.durable()
+    drive.history.take(order, event)
+    place.scope = Scope(str(event.ordinal))
+    return event.ordinal
+
+
+def restored(drive: Drive, default: Any = None) -> Any:
+    """The state of the last checkpoint; the default, if there is none."""
+    drive.place()
+    return drive.history.state if drive.history.ordinal else default
+
+
+async def unproven(inspect: Inspector | None, history: History) -> dict[str, Any] | None:
+    """Why the job cannot be resumed from its last checkpoint, as a report; None if it can."""
+    if history.evidence is None:
+        return None
+    pack = pack_from_json(history.evidence)
+    why = _why_not(pack, await _findings(inspect, pack))
+    if why is None:
+        return None
+    return {
+        "why": f"the evidence of checkpoint {history.ordinal} no longer holds: {why}",
+        "recorded": [],
+        "attempted": None,
+    }
+
+
+async def _findings(inspect: Inspector | None, pack: EvidencePack) -> Sequence[Result]:
+    if inspect is None:
+        msg = "nobody here looks at evidence"
+        raise InvalidSetting(
+            msg, hint="Give the runtime an inspector, or make the checkpoint without evidence."
+        )
+    return await inspect(pack)
+
+
+def _why_not(pack: EvidencePack, found: Sequence[Result]) -> str | None:
+    if pack.judge(found).holds:
+        return None
+    reasons = [f"{one.finding}: {one.reason}" for one in found if one.finding != "verified"]
+    return "; ".join(reasons) or "too little of it was verified"

@@ -1,0 +1,89 @@
+"""Children: jobs that a job starts and waits for.
+
+A child is started in the same append that says so, under an id that follows from the step: there is exactly one,
+however often the parent's code comes here. It tells its parent of its end in the append that ends it. Meanwhile the
+parent holds no slot. A parent that is cancelled cancels its children; so does code that gives up waiting for one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from holdfast.engine.asked import Asked, Terms
+from holdfast.engine.drive import Drive
+from holdfast.model import canonical
+from holdfast.model.append import Extras
+from holdfast.model.effects import Effect
+from holdfast.model.events import ChildStarted
+from holdfast.model.history import Recorded
+from holdfast.model.jobs import JobDraft, check_draft
+from holdfast.model.mail import MailDraft
+from holdfast.model.states import MailKind, WaitReason
+
+
+async def spawn(drive: Drive, draft: JobDraft) -> Any:
+    """What the child returned; CallFailed, if it ended otherwise. It runs once, whatever happens to its parent."""
+    check_draft(draft)
+    key = drive.place().scope.key(f"spawn:{draft.kind}")
+    args = [draft.kind, draft.input]
+    digest = canonical.hex_digest(canonical.encode(args))
+    asked = Asked(draft.kind, args, _never, Terms(effect=Effect.IDEMPOTENT))
+    recorded = await drive.known(asked, key, digest)
+    if recorded is None:
+        await drive.clear(asked, key)
+        recorded = _started(drive, draft, key, digest)
+    if not recorded.settled:
+        assert recorded.child_job_id is not None
+        given_up = Extras(letters=cancels(drive.owner.job_id, [recorded.child_job_id]))
+        with drive.noting_cancel(key, digest, recorded.generation, given_up):
+            while recorded.seq is None:
+                await drive.waits.look_again(WaitReason.CHILD, key)
+            return await drive.again(recorded, asked)
+    return await drive.again(recorded, asked)
+
+
+def _started(drive: Drive, draft: JobDraft, key: str, digest: str) -> Recorded:
+    generation = drive.history.next_generation(key)
+    child_job_id = child_id(drive.owner.job_id, key, generation)
+    child = msgspec.structs.replace(
+        draft,
+        job_id=child_job_id,
+        namespace=drive.owner.namespace,
+        parent_job_id=drive.owner.job_id,
+        parent_step_key=key,
+    )
+    event = ChildStarted(key, child_job_id, digest, draft.kind, generation)
+    order = drive.recorder.record(event, extras=Extras(children=(child,)), guarded=True, progress=True)
+    drive.history.take(order, event)
+    recorded = drive.history.find(key, digest)
+    assert recorded is not None
+    return recorded
+
+
+def child_id(job_id: str, step_key: str, generation: int) -> str:
+    """The id of the job that this step starts: the same every time, and in a list beside the first of its line."""
+    place = "\0".join((job_id, step_key, str(generation)))
+    first, _, _ = job_id.partition(".")
+    return f"{first[:160]}.{hashlib.sha256(place.encode('utf-8', 'surrogatepass')).hexdigest()[:20]}"
+
+
+def cancels(parent_job_id: str, children: Iterable[str]) -> tuple[MailDraft, ...]:
+    """The letters that end these children."""
+    return tuple(
+        MailDraft(
+            job_id=child,
+            kind=MailKind.CANCEL,
+            operation_id=f"cancel by {parent_job_id}",
+            name="cancelled by its parent",
+            sender=parent_job_id,
+        )
+        for child in children
+    )
+
+
+async def _never(_key: str) -> Any:
+    raise AssertionError("a child is started by an append, not by a call")

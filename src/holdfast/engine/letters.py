@@ -1,0 +1,195 @@
+"""What others say to a job, made into facts of its journal.
+
+Only the holder writes a journal; everybody else sends a letter. Here each kind of letter becomes the fact it stands
+for, or nothing, if it says nothing any more: a second word on a call that is settled, an approval that was asked for
+with other arguments or is over, a letter that cannot be read. A fact names the letter it came from, so none counts
+twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from holdfast.engine.approvals import APPROVED, DENIED
+from holdfast.engine.pen import Entry
+from holdfast.engine.signals import topic
+from holdfast.model.effects import DECIDED, CallStatus
+from holdfast.model.events import (
+    ApprovalDecided,
+    CancelRequested,
+    ChildFinished,
+    JobRequeued,
+    SignalReceived,
+    ToolReconciled,
+)
+from holdfast.model.history import History, Recorded
+from holdfast.model.ledger import CallRow, call_id, idempotency_key
+from holdfast.model.mail import Mail
+from holdfast.model.states import MailKind
+
+
+class Word(msgspec.Struct, frozen=True):
+    """What a person says about an uncertain call."""
+
+    step_key: str
+    decision: str
+    why: str
+    generation: int = 0
+    result: Any = None
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What a person says to a question for approval."""
+
+    approval_id: str
+    decision: str
+    why: str = ""
+
+
+class News(msgspec.Struct, frozen=True):
+    """What a child says when it ends."""
+
+    step_key: str
+    child_job_id: str
+    status: str
+    result: Any = None
+    error: Any = None
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """What a person says about a job that is held: go on, and perhaps that the report of a parked job is accepted."""
+
+    choice: str = "continue"
+    why: str = ""
+
+
+class Letterbox:
+    """The letters of one claimed job. `reserve` gives each fact its place among the job's facts."""
+
+    def __init__(
+        self, namespace: str, job_id: str, fence: int, history: History, reserve: Callable[[], int]
+    ) -> None:
+        self._namespace = namespace
+        self._job_id = job_id
+        self._fence = fence
+        self._history = history
+        self._reserve = reserve
+        self.cancelled = False
+        self.requeued: JobRequeued | None = None
+        self._reading: dict[MailKind, Callable[[Mail], Entry | None]] = {
+            MailKind.CANCEL: self._cancel,
+            MailKind.SIGNAL: self._signal,
+            MailKind.RECONCILE: self._reconcile,
+            MailKind.APPROVAL: self._approval,
+            MailKind.CHILD: self._child,
+            MailKind.RESUME: self._resume,
+        }
+
+    def facts(self, letters: Iterable[Mail]) -> list[Entry]:
+        """What these letters amount to, in their order; the history knows it already."""
+        found = []
+        for letter in letters:
+            read = self._reading.get(letter.kind)
+            try:
+                entry = None if read is None else read(letter)
+            except msgspec.ValidationError:
+                continue  # whoever wrote it was told what a letter looks like; the job is not harmed by it
+            if entry is not None:
+                self._history.take(entry.order, entry.event)
+                found.append(entry)
+        return found
+
+    def _cancel(self, letter: Mail) -> Entry:
+        self.cancelled = True
+        event = CancelRequested(by=letter.sender, why=letter.name, mail_seq=letter.mail_seq)
+        return Entry(self._reserve(), event)
+
+    def _signal(self, letter: Mail) -> Entry:
+        return Entry(self._reserve(), SignalReceived(letter.name, letter.mail_seq, letter.body))
+
+    def _reconcile(self, letter: Mail) -> Entry | None:
+        word = msgspec.convert(letter.body, Word)
+        call = self._history.uncertain(word.step_key, word.generation)
+        if call is None or word.decision not in DECIDED:
+            return None
+        event = ToolReconciled(
+            word.step_key,
+            word.decision,
+            by=letter.sender,
+            why=word.why,
+            generation=word.generation,
+            result=word.result,
+            mail_seq=letter.mail_seq,
+        )
+        return Entry(self._reserve(), event, self._row(call, DECIDED[word.decision]))
+
+    def _approval(self, letter: Mail) -> Entry | None:
+        answer = msgspec.convert(letter.body, Answer)
+        asked = self._history.approvals.get(answer.approval_id)
+        if asked is None or asked.decision is not None or answer.decision not in {APPROVED, DENIED}:
+            return None
+        if letter.sent_at >= asked.expires_at:
+            return None
+        event = ApprovalDecided(
+            answer.approval_id, answer.decision, letter.sender, answer.why, letter.mail_seq
+        )
+        return Entry(self._reserve(), event)
+
+    def _child(self, letter: Mail) -> Entry | None:
+        news = msgspec.convert(letter.body, News)
+        if self._history.children.get(news.child_job_id) != news.step_key:
+            return None
+        event = ChildFinished(
+            news.step_key,
+            news.child_job_id,
+            news.status,
+            result=news.result,
+            error=news.error,
+            mail_seq=letter.mail_seq,
+        )
+        return Entry(self._reserve(), event)
+
+    def _resume(self, letter: Mail) -> None:
+        """Not a fact among others: the claim ends with it, and the next one starts over."""
+        choice = msgspec.convert(letter.body or {}, Choice)
+        self.requeued = JobRequeued(
+            why=choice.why,
+            by=letter.sender,
+            accepted=choice.choice == "accept",
+            mail_seq=letter.mail_seq,
+        )
+
+    def _row(self, call: Recorded, status: CallStatus) -> CallRow:
+        """The ledger row of a call as it is from now on."""
+        return CallRow(
+            tool_call_id=call_id(self._job_id, call.step_key, call.generation),
+            job_id=self._job_id,
+            step_key=call.step_key,
+            generation=call.generation,
+            tool_name=call.name,
+            raw_tool_name=call.name,
+            side_effect_class=call.effect,
+            status=status,
+            idempotency_key=idempotency_key(self._namespace, self._job_id, call.step_key, call.generation),
+            args_digest=call.args_digest,
+            attempt=call.attempt,
+            fence=self._fence,
+            start_by=call.start_by,
+            longest_call_us=call.longest_call_us,
+        )
+
+
+def rings(entry: Entry) -> str | None:
+    """Whom a fact concerns that may be waiting for it."""
+    match entry.event:
+        case SignalReceived(name=name):
+            return topic(name)
+        case ToolReconciled(step_key=step_key) | ChildFinished(step_key=step_key):
+            return step_key
+        case ApprovalDecided(approval_id=approval_id):
+            return approval_id
+        case _:
+            return None
