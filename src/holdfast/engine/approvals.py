@@ -42,7 +42,7 @@ async def agreed(drive: Drive, asked: Asked, step_key: str, digest: str, generat
         await drive.turn(approval.seq)
         if approval.decision != APPROVED:
             raise Denied(_said(asked.name, approval), by=approval.by)
-        if drive.clock.wall_us() < approval.expires_at:
+        if drive.latest_us() < approval.expires_at:
             return approval_id
     raise AssertionError("unreachable")
 
@@ -54,7 +54,7 @@ def _ask(
         approval_id,
         step_key,
         digest,
-        expires_at=drive.clock.wall_us() + asked.terms.approval_lifetime_us,
+        expires_at=drive.latest_us() + asked.terms.approval_lifetime_us,
         generation=generation,
         tool=asked.name,
         args=asked.args,

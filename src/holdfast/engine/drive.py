@@ -79,10 +79,14 @@ class Drive:
         points: Points = nothing,
         covered: Callable[[], bool] = lambda: True,
         inspect: Inspector | None = None,
+        host_clock: Clock | None = None,
+        unsure_us: int = 0,
     ) -> None:
         self.history = history
         self.recorder = recorder
         self.clock = clock
+        self.host_clock = clock if host_clock is None else host_clock
+        self._unsure_us = unsure_us
         self.owner = owner
         self.inspect = inspect
         self._acts = Acts(self, points)
@@ -243,12 +247,18 @@ class Drive:
         self, asked: Asked, place: Place, step_key: str, key: str = ""
     ) -> tuple[Any, Exception | None]:
         """The call's own code has run."""
-        self._running += 1
         try:
-            with place.within(step_key):
+            with self.busy(), place.within(step_key):
                 return await asked.run(key), None
         except Exception as error:
             return None, error
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """The job stays awake for what is under way: a call, its intent on the way to the disk, a probe."""
+        self._running += 1
+        try:
+            yield
         finally:
             self._running -= 1
 
@@ -297,6 +307,11 @@ class Drive:
             yield
         finally:
             place.scope = outer
+
+    def latest_us(self) -> int:
+        """The time is not later than this: what may not be over too early is counted from here, and compared with the
+        clock."""
+        return self.clock.wall_us() + self._unsure_us
 
     def fail(self, error: Exception) -> None:
         """The attempt has failed, whatever the code would make of the error."""

@@ -93,6 +93,7 @@ class _Call:
         self._answer: Probed | None = None
         self._unclear = 0
         self._approval_id: str | None = recorded.approval_id if recorded else None
+        self._unexplained = False
 
     async def outcome(self) -> Any:
         if self._recorded is None:
@@ -100,6 +101,8 @@ class _Call:
         while True:
             match recover(self._cut_off(self._recorded)):
                 case Recovery.RESEND:
+                    # A receiver that refuses the second request has said nothing about the first.
+                    self._unexplained = self._answer is None
                     return await self._fire()
                 case Recovery.WAIT:
                     await self._drive.waits.until(self._quiet_at(self._recorded))
@@ -155,24 +158,27 @@ class _Call:
 
     async def _fire(self) -> Any:
         """The intent is on disk, then the call is made: in this order, or not at all."""
-        clock = self._drive.clock
+        host = self._drive.host_clock
         late_us = 0
         while late_us >= 0:
             self._attempt += 1
-            self._start_by = clock.wall_us() + START_WITHIN_US
-            last_tick = clock.tick_us() + START_WITHIN_US
+            self._start_by = self._drive.latest_us() + START_WITHIN_US
+            last_wall, last_tick = host.wall_us() + START_WITHIN_US, host.tick_us() + START_WITHIN_US
             self._points(Point.BEFORE_INTENT, self._asked.name)
             self._intend()
-            await self._drive.recorder.durable()
+            with (
+                self._drive.busy()
+            ):  # asleep now, the job would wake up with an intent that nobody can explain
+                await self._drive.recorder.durable()
             self._points(Point.AFTER_INTENT, self._asked.name)
             # Whichever clock went further counts: one may have been set back, the other may have slept.
-            late_us = max(clock.wall_us() - self._start_by, clock.tick_us() - last_tick)
+            late_us = max(host.wall_us() - last_wall, host.tick_us() - last_tick)
         self._drive.must_be_covered()
         value, error = await self._drive.perform(self._asked, self._place, self._step_key, self.key)
         self._points(Point.AFTER_SUCCESS, self._asked.name)
         if error is None:
             return await self._happened(value)
-        if isinstance(error, Refused):
+        if isinstance(error, Refused) and not self._unexplained:
             return await self._refused(error)
         return await self._ambiguous(error)
 
@@ -258,7 +264,7 @@ class _Call:
     async def _ask_receiver(self) -> Probed:
         """What the receiver says. A probe that fails has not said anything."""
         assert self._terms.probe is not None
-        with self._place.within(self._step_key):
+        with self._drive.busy(), self._place.within(self._step_key):
             try:
                 return await self._terms.probe(self.key, self._asked.args)
             except Exception:

@@ -33,6 +33,7 @@ from holdfast.engine.letters import Letterbox, News, rings
 from holdfast.engine.pen import Entry, Pen
 from holdfast.engine.points import Points, nothing
 from holdfast.engine.rest import rest
+from holdfast.engine.storetime import StoreTime
 from holdfast.errors import Broken, Fenced, HoldfastError, InvalidSetting, Unavailable
 from holdfast.model import fold, lease
 from holdfast.model.append import NOTHING, Extras, Holder, Move
@@ -97,13 +98,21 @@ class JobRun:
     """One claim of one job."""
 
     def __init__(
-        self, desk: Desk, grant: Grant, *, covers: Callable[[str], bool] = lambda _job_id: True
+        self,
+        desk: Desk,
+        grant: Grant,
+        *,
+        covers: Callable[[str], bool] = lambda _job_id: True,
+        asked_at: int | None = None,
     ) -> None:
         self.desk = desk
         self.grant = grant
         self.held = Held(grant.job_id, grant.fence, grant.lease_token)
         self._covers = covers
         self._pen = self._open()
+        self._clock: Clock = desk.clock
+        self._granted_tick = desk.clock.tick_us()
+        self._asked_tick = self._granted_tick if asked_at is None else asked_at
         self._drive: Drive | None = None
         self._reading: asyncio.Task[None] | None = None
         self._created: JobCreated | None = None
@@ -174,10 +183,15 @@ class JobRun:
         """What the journal says; it must be whole, and end where the claim left it."""
         grant = self.grant
         sealed = await self.desk.store.journal.read(grant.job_id)
+        if len(sealed) > grant.head_seq and sealed[-1].fence > grant.fence:
+            # It took us so long to come here that the lease was over, and somebody else has the job.
+            self.lose(Fenced(f"job {grant.job_id} was taken over before it was read"))
+            raise Lost
         head = Head(sealed[-1].seq, sealed[-1].hash) if sealed else EMPTY
         if head != Head(grant.head_seq, grant.head_hash) or first_break(grant.job_id, sealed) is not None:
             msg = f"the journal of job {grant.job_id} does not lead to its head"
             raise Broken(msg)
+        self._clock = StoreTime(self.desk.clock, sealed[-1].at, self._granted_tick)
         job = fold.Job()
         try:
             for one in sealed:
@@ -203,12 +217,14 @@ class JobRun:
         drive = self._drive = Drive(
             self._history,
             self._pen,
-            self.desk.clock,
+            self._clock,
             Owner(self.grant.namespace, self.grant.job_id, self.grant.fence),
             strict=self.desk.strict,
             points=self.desk.points,
             covered=lambda: self._covers(self.grant.job_id),
             inspect=self.desk.inspect,
+            host_clock=self.desk.clock,
+            unsure_us=self._granted_tick - self._asked_tick,
         )
         if self._pen.lost is not None:
             raise self._pen.lost
@@ -293,7 +309,7 @@ class JobRun:
         if attempt >= self.desk.retry.attempts:
             return await self._dead(told["message"], told)
         wait_us = delay(self.desk.retry, attempt, self.desk.chance())
-        move = Move(status=Status.PENDING, ready_at=self.desk.clock.wall_us() + wait_us, failed=True)
+        move = Move(status=Status.PENDING, ready_at=self._clock.wall_us() + wait_us, failed=True)
         return await self._end(JobRequeued(why="failed", error=told, rerun=failed.rerun), move)
 
     async def _dead(self, why: str, error: Any) -> str:

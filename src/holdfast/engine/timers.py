@@ -26,6 +26,6 @@ def set_once(drive: Drive, key: str, us: int, recorded: Recorded | None) -> int:
     """When the timer of this key is due: as it was set the first time."""
     if recorded is not None and recorded.due_at is not None:
         return recorded.due_at
-    due_at = drive.clock.wall_us() + us
+    due_at = drive.latest_us() + us
     drive.recorder.record(TimerSet(key, due_at), extras=Extras(timers=(Timer(key, due_at),)))
     return due_at

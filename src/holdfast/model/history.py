@@ -200,6 +200,8 @@ class History:
         What the code gave up after the first of them, it gave up because of it. And an effect that came after it (in a
         `finally`) need not be asked for before others fire: this time the code may come to it later, or not at all.
         """
+        # What a person declared failed may have happened: it stays failed, whatever becomes of the attempt.
+        step_keys = tuple(key for key in step_keys if not self._calls[key][-1].final)
         first = min((self._calls[key][-1].seq or 0 for key in step_keys), default=None)
         for key in step_keys:
             self._calls[key][-1].retired = True
