@@ -73,6 +73,8 @@ async def test_a_parent_that_dies_finds_its_child_again(backend: Backend) -> Non
         for worker in ("one", "two"):
             going = asyncio.create_task((await shop.claim(worker=worker, desk=shop.desk(strict=True))).go())
             await shop.until("hang")
+            while not await children(shop):
+                await shop.store.wakeups.wait(frozenset({"queue:none"}), 0.005)
             going.cancel()
             await asyncio.wait([going])
             backend.clock.advance(31 * SECOND)
