@@ -1,4 +1,84 @@
 """Holdfast: a durable runtime for AI agents.
 
-The public names of the package will be here, and nothing else. Today there is one door: `holdfast.store`.
+    import holdfast as hf
+
+    @hf.tool(effect="read_only")
+    async def lookup(order: str) -> str: ...
+
+    @hf.agent
+    async def support(question: str) -> str: ...
+
+    answer = await support("where is order 42?")
+
+These are the public names. They are loaded when they are first used, so that importing the package costs nothing.
 """
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from holdfast.agents.agents import Agent, spawn
+    from holdfast.agents.context import Context, context
+    from holdfast.agents.jobs import Job
+    from holdfast.agents.signatures import Key
+    from holdfast.agents.tools import CannotTell, Happened, NotHappened, Tool
+    from holdfast.agents.words import checkpoint, now, random, restored, scope, sleep, uuid, wait
+    from holdfast.errors import HoldfastError, Refused
+    from holdfast.runtime.app import App, agent, step, tool
+    from holdfast.runtime.stores import open_store
+
+_WHERE: Final = {
+    "holdfast.agents.agents": ("Agent", "spawn"),
+    "holdfast.agents.context": ("Context", "context"),
+    "holdfast.agents.jobs": ("Job",),
+    "holdfast.agents.signatures": ("Key",),
+    "holdfast.agents.tools": ("CannotTell", "Happened", "NotHappened", "Tool"),
+    "holdfast.agents.words": ("checkpoint", "now", "random", "restored", "scope", "sleep", "uuid", "wait"),
+    "holdfast.errors": ("HoldfastError", "Refused"),
+    "holdfast.runtime.app": ("App", "agent", "step", "tool"),
+    "holdfast.runtime.stores": ("open_store",),
+}
+_MODULE_OF: Final = {name: module for module, names in _WHERE.items() for name in names}
+
+__all__ = [
+    "Agent",
+    "App",
+    "CannotTell",
+    "Context",
+    "Happened",
+    "HoldfastError",
+    "Job",
+    "Key",
+    "NotHappened",
+    "Refused",
+    "Tool",
+    "agent",
+    "checkpoint",
+    "context",
+    "now",
+    "open_store",
+    "random",
+    "restored",
+    "scope",
+    "sleep",
+    "spawn",
+    "step",
+    "tool",
+    "uuid",
+    "wait",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        msg = f"module 'holdfast' has no attribute {name!r}"
+        raise AttributeError(msg)
+    value = getattr(importlib.import_module(_MODULE_OF[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -35,6 +35,10 @@ An error answers three questions: whose move is it, may I try again, what do I t
     │   ├── Denied                a person said no, or nobody said yes in time
     │   ├── Unproven              the evidence of a checkpoint does not hold
     │   └── Withdrawn             the job was cancelled before this could be written or sent
+    ├── NoResult                  the job you wait for gives none
+    │   ├── JobCancelled          it was cancelled
+    │   ├── JobFailed             it was ended as failed
+    │   └── JobHeld               it waits for a person, who must decide before it goes on
     └── Broken                    a promise does not hold; stop and keep the evidence
         └── StoreCorrupt          a damaged page, row or hash chain
 
@@ -275,6 +279,33 @@ class Unproven(InJob):
 class Withdrawn(InJob):
     code = "withdrawn"
     default_hint = "Nothing to do: the job was cancelled, and nothing of this was written or sent."
+
+
+# ── waiting for a job ─────────────────────────────────────────────────────────────────────────────
+
+
+class NoResult(HoldfastError):
+    """`.job_id` is the job that was waited for."""
+
+    code = "no_result"
+    default_hint = "Read its journal: `holdfast trace JOB`."
+
+    def __init__(self, message: str, *, job_id: str = "", hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.job_id = job_id
+
+
+class JobCancelled(NoResult):
+    code = "job_cancelled"
+
+
+class JobFailed(NoResult):
+    code = "job_failed"
+
+
+class JobHeld(NoResult):
+    code = "job_held"
+    default_hint = "See what it needs: `holdfast job JOB`."
 
 
 # ── a promise that does not hold ──────────────────────────────────────────────────────────────────

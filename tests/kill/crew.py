@@ -167,7 +167,7 @@ def _until_something_happens(world: World) -> None:
     """A receiver was told something: on a busy machine a kill before that would interrupt nobody."""
     log = Path(world.path)
     size = log.stat().st_size if log.exists() else 0
-    give_up = time.monotonic() + 0.5
+    give_up = time.monotonic() + 0.1
     while (log.stat().st_size if log.exists() else 0) == size and time.monotonic() < give_up:
         time.sleep(0.001)
 

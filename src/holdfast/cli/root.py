@@ -8,6 +8,8 @@ from typing import Final
 import click
 
 _COMMANDS: Final = {
+    "run": ("holdfast.cli.run", "run", "Run one job here, or go on with one."),
+    "worker": ("holdfast.cli.worker", "worker", "Drive the jobs of an application."),
     "db": ("holdfast.cli.db", "db", "Look after the store: status, migrate, backup, restore, verify."),
     "doctor": ("holdfast.cli.doctor", "doctor", "Check this machine and the store, and say what holds."),
 }

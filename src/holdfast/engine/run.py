@@ -122,6 +122,8 @@ class JobRun:
         )
         self._ending = False
         self._news = False
+        self.wakes_at: int | None = None
+        """When a job that went to sleep wants to be driven again, in the store's time."""
 
     async def go(self) -> str:
         """How it ended: a status, or `lost`. Nothing of the run is left behind."""
@@ -281,7 +283,12 @@ class JobRun:
             if self._letterbox.cancelled or (self._news and isinstance(fact, JobWaiting)):
                 return await self._end(fact, move)  # it was withdrawn, and says something else now
             raise
+        self.wakes_at = move.wake_at if move.status is Status.WAITING else move.ready_at or None
         return str(move.status)
+
+    def sleeps_for_us(self) -> int | None:
+        """How long from now until the job wants to be driven again, if it does by itself."""
+        return None if self.wakes_at is None else self.wakes_at - self._clock.wall_us()
 
     def _farewell(self, fact: Event, move: Move) -> Extras:
         """What a job that is over says to others: to its parent how it went, and to its children that it is over."""

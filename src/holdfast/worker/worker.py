@@ -25,6 +25,7 @@ from holdfast.store.ports.leases import ClaimAsk
 
 POLL_S: Final = 1.0
 MAIL_POLL_S: Final = 10.0
+SOON_S: Final = 0.001
 log = logging.getLogger("holdfast.worker")
 
 
@@ -53,6 +54,8 @@ class Worker:
         self._token: str | None = None
         self._asked_at = 0
         self._draining = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self._look = asyncio.Event()
         self._changed = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
@@ -73,10 +76,13 @@ class Worker:
             await asyncio.wait([keeping, listening])
             await self._desk.committer.close()
 
-    def drain(self) -> None:
-        """No more claims; what runs is finished or given back."""
+    def drain(self, *, at_once: bool = False) -> None:
+        """No more claims; what runs is finished or given back. `at_once`, or said twice: given back where it stands."""
+        if at_once or self._draining.is_set():
+            self._hurry.set()
         self._draining.set()
         self._room.set()
+        self._look.set()
 
     # ── claiming ──────────────────────────────────────────────────────────────────────────────────
 
@@ -118,13 +124,23 @@ class Worker:
     async def _drive(self, run: JobRun) -> None:
         try:
             await run.go()
+            self._remember(run)
         except HoldfastError as error:
             # Its lease runs out, somebody else tries; a job that does this again and again ends with the dead.
             log.exception("job %s could not be driven (%s)", run.grant.job_id, error.hint)
+        except Exception:
+            log.exception("job %s could not be driven", run.grant.job_id)
         finally:
             self._keeper.let_go(run)
             if self._runs.get(run.grant.job_id) is run:  # a job that slept a moment may be ours again already
                 del self._runs[run.grant.job_id]
+
+    def _remember(self, run: JobRun) -> None:
+        """A job that sleeps for a moment is looked at on time; one that sleeps for long is found by asking."""
+        left_us = run.sleeps_for_us()
+        if left_us is not None and left_us < POLL_S * 1_000_000:
+            loop = asyncio.get_running_loop()
+            loop.call_later(max(0, left_us) / 1_000_000 + SOON_S, self._look.set)
 
     def _over(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -137,12 +153,13 @@ class Worker:
             return
         topics = frozenset(f"queue:{queue}" for queue in self._queues)
         waiting = asyncio.ensure_future(self._desk.store.wakeups.wait(topics, POLL_S))
-        draining = asyncio.ensure_future(self._draining.wait())
+        looking = asyncio.ensure_future(self._look.wait())
         try:
-            await asyncio.wait([waiting, draining], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([waiting, looking], return_when=asyncio.FIRST_COMPLETED)
         finally:
             waiting.cancel()
-            draining.cancel()
+            looking.cancel()
+            self._look.clear()
 
     async def _listen(self) -> None:
         """Letters to jobs that run here are read soon: when there is a hint, and now and then without one."""
@@ -169,9 +186,15 @@ class Worker:
 
     async def _finish(self, grace_s: float = 10.0) -> None:
         """Runs end by themselves within the grace, or give their jobs back."""
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=grace_s)
+        hurried = asyncio.ensure_future(self._hurry.wait())
+        ending = asyncio.ensure_future(self._all_over())
+        await asyncio.wait([hurried, ending], timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)
+        hurried.cancel()
+        ending.cancel()
         for run in list(self._runs.values()):
             run.release()
+        await self._all_over()
+
+    async def _all_over(self) -> None:
         while self._tasks:
             await asyncio.wait(self._tasks)

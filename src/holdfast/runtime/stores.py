@@ -1,4 +1,4 @@
-"""The composition root: where the parts are put together."""
+"""Opening a store by its address."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""What authors write with: agents, tools, steps, and the words they may say inside a job."""

@@ -1,0 +1,102 @@
+"""Agents: functions whose calls are jobs.
+
+    @hf.agent
+    async def support(question: str) -> str: ...
+
+    answer = await support("where is order 42?")          # a durable job, driven by this process
+    job = await support.start("…", id="ticket-81")        # queued, for any worker; the same id twice is one job
+
+Called from inside another agent it is part of that job, in a scope of its own; `hf.spawn` makes it a job of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Generic, ParamSpec, TypeVar, cast
+
+from holdfast.agents import context
+from holdfast.agents.context import Context
+from holdfast.agents.jobs import Host, Job
+from holdfast.agents.signatures import Signature, plain
+from holdfast.engine import children
+from holdfast.engine.drive import Drive
+from holdfast.errors import InvalidSetting
+from holdfast.model.ids import check_name
+from holdfast.model.jobs import JobDraft
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Agent(Generic[P, R]):
+    """A kind of job. Made by `hf.agent`."""
+
+    def __init__(
+        self,
+        function: Callable[..., Coroutine[Any, Any, R]],
+        *,
+        name: str,
+        queue: str,
+        priority: int,
+        host: Callable[[], Awaitable[Host]],
+    ) -> None:
+        if not inspect.iscoroutinefunction(function):
+            msg = f"the agent {name} is not an `async def`"
+            raise InvalidSetting(
+                msg,
+                hint="Write it as `async def`; blocking work belongs into a tool or step, which may be plain.",
+            )
+        functools.update_wrapper(self, function)
+        self.name = check_name(name, "agent name")
+        self.function = function
+        self.signature = Signature(function)
+        self.queue = queue
+        self.priority = priority
+        self._host = host
+
+    async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        drive = context.find_drive()
+        if drive is None:
+            return await (await self._start(args, kwargs, None)).result()
+        given = self.signature.bind(args, kwargs)
+        with drive.scope(self.name):
+            bound = self.signature.call_with(given)
+            return await self.function(*bound.args, **bound.kwargs)
+
+    async def start(self, *args: Any, id: str | None = None, **kwargs: Any) -> Job[R]:  # noqa: A002 - as users say it
+        """A durable job is queued. With an `id`, saying it again gives the same job."""
+        return await self._start(args, kwargs, id)
+
+    async def _start(self, args: tuple[Any, ...], kwargs: dict[str, Any], job_id: str | None) -> Job[R]:
+        if context.find_drive() is not None:
+            msg = f"{self.name}.start inside a job"
+            raise InvalidSetting(
+                msg, hint=f"Say `await hf.spawn({self.name}, …)`: then it is started once, whatever happens."
+            )
+        host = await self._host()
+        started = await host.start(self.draft(self.signature.bind(args, kwargs), job_id=job_id))
+        return Job(started, host, self.signature.result)
+
+    def draft(self, given: dict[str, Any], *, job_id: str | None = None) -> JobDraft:
+        """The request for a job with these arguments; they are checked against the hints first."""
+        self.signature.call_with(given)
+        return JobDraft(kind=self.name, input=given, queue=self.queue, priority=self.priority, job_id=job_id)
+
+    async def program(self, drive: Drive, given: Any) -> Any:
+        """What a worker runs for a job of this kind."""
+        context.enter(drive, Context(drive.owner.job_id, drive.owner.namespace, self.name))
+        bound = self.signature.call_with(given or {})
+        return plain(await self.function(*bound.args, **bound.kwargs), f"the result of {self.name}")
+
+    def __repr__(self) -> str:
+        return f"<agent {self.name}>"
+
+
+async def spawn(agent: Agent[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """What the agent returned, as a job of its own: started once, found again by a parent that was resumed, cancelled
+    with it."""
+    drive = context.drive("hf.spawn")
+    draft = agent.draft(agent.signature.bind(args, kwargs))
+    return cast("R", agent.signature.result(await children.spawn(drive, draft)))

@@ -1,0 +1,146 @@
+"""What an application declares: its agents, tools and steps, by name."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, ParamSpec, TypeVar, overload
+
+from holdfast.agents.agents import Agent
+from holdfast.agents.jobs import Host
+from holdfast.agents.tools import Probe, Tool, terms_of
+from holdfast.engine.run import Program
+from holdfast.errors import InvalidSetting
+from holdfast.model.instants import Duration
+from holdfast.model.jobs import DEFAULT_QUEUE
+from holdfast.model.limits import PRIORITY_DEFAULT
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Catalogue(ABC):
+    """Names are unique: two agents of one name would be two answers to one job."""
+
+    def __init__(self) -> None:
+        self.agents: dict[str, Agent[..., Any]] = {}
+        self.tools: dict[str, Tool[..., Any]] = {}
+
+    @abstractmethod
+    async def host(self) -> Host:
+        """Whoever keeps and drives the jobs of this application."""
+
+    def programs(self) -> dict[str, Program]:
+        """The code for each kind of job."""
+        return {name: agent.program for name, agent in self.agents.items()}
+
+    @overload
+    def agent(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> Agent[P, R]: ...
+
+    @overload
+    def agent(
+        self, /, *, name: str | None = None, queue: str = DEFAULT_QUEUE, priority: int = PRIORITY_DEFAULT
+    ) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], Agent[P, R]]: ...
+
+    def agent(
+        self,
+        function: Any = None,
+        /,
+        *,
+        name: str | None = None,
+        queue: str = DEFAULT_QUEUE,
+        priority: int = PRIORITY_DEFAULT,
+    ) -> Any:
+        """The function is an agent: its calls are durable jobs."""
+
+        def declare(function: Callable[..., Any]) -> Agent[..., Any]:
+            agent: Agent[..., Any] = Agent(
+                function,
+                name=name or function.__name__,
+                queue=queue,
+                priority=priority,
+                host=self.host,
+            )
+            _add(self.agents, agent.name, agent, "agent")
+            return agent
+
+        return declare if function is None else declare(function)
+
+    @overload
+    def tool(self, function: Callable[P, Awaitable[R]], /) -> Tool[P, R]: ...
+
+    @overload
+    def tool(
+        self,
+        /,
+        *,
+        effect: str | None = None,
+        name: str | None = None,
+        key_lifetime: Duration | None = None,
+        probe: Probe | None = None,
+        timeout: Duration = "1m",
+        receiver_delay: Duration = 0,
+        approve: Callable[..., bool] | bool | None = None,
+        approval_lifetime: Duration = "7d",
+        on_resume: str | None = None,
+        output: Probe | None = None,
+        raises: tuple[type[Exception], ...] = (),
+    ) -> Callable[[Callable[P, Awaitable[R] | R]], Tool[P, R]]: ...
+
+    def tool(
+        self,
+        function: Any = None,
+        /,
+        *,
+        effect: str | None = None,
+        name: str | None = None,
+        key_lifetime: Duration | None = None,
+        probe: Probe | None = None,
+        timeout: Duration = "1m",
+        receiver_delay: Duration = 0,
+        approve: Callable[..., bool] | bool | None = None,
+        approval_lifetime: Duration = "7d",
+        on_resume: str | None = None,
+        output: Probe | None = None,
+        raises: tuple[type[Exception], ...] = (),
+    ) -> Any:
+        """The function is a tool: its calls are recorded, and recovered by the declared effect.
+
+        effect: `read_only`, `idempotent`, `verifiable` or `unsafe`. Nothing declared is `unsafe`: never repeated by
+        itself. key_lifetime: how long the receiver of an `idempotent` call remembers its key; nothing said is for
+        ever. probe: `probe(key, args)` of a `verifiable` call gives Happened(result), NotHappened() or CannotTell().
+        timeout: how long one call may take; longer is an unclear outcome. receiver_delay: how long after the call the
+        probe may still not see it. approve: True, or a condition on the arguments: then a person must agree before
+        the call. on_resume: "relaunch" for a black box that is simply started again, unless `output(key, args)` finds
+        its output. raises: the errors that code may catch by their class.
+        """
+        terms = terms_of(
+            effect=effect,
+            key_lifetime=key_lifetime,
+            probe=probe,
+            timeout=timeout,
+            receiver_delay=receiver_delay,
+            approve=approve,
+            approval_lifetime=approval_lifetime,
+            on_resume=on_resume,
+            output=output,
+        )
+
+        def declare(function: Callable[..., Any]) -> Tool[..., Any]:
+            tool: Tool[..., Any] = Tool(
+                function, name=name or function.__name__, terms=terms, raises=tuple(raises)
+            )
+            _add(self.tools, tool.name, tool, "tool")
+            return tool
+
+        return declare if function is None else declare(function)
+
+    step = tool
+    """A step is a tool that no model is offered: one word for a piece of the agent's own work."""
+
+
+def _add(there: dict[str, Any], name: str, thing: Any, what: str) -> None:
+    if name in there:
+        msg = f"there are two {what}s called {name!r}"
+        raise InvalidSetting(msg, hint="Give one of them another name with name=….")
+    there[name] = thing

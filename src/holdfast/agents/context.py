@@ -1,0 +1,53 @@
+"""The job that runs here: how the plain functions of the surface find their run."""
+
+from __future__ import annotations
+
+import contextvars
+from typing import Final
+
+import msgspec
+
+from holdfast.engine.drive import Drive
+from holdfast.errors import InvalidMove
+
+
+class Context(msgspec.Struct, frozen=True):
+    """What code may know about the job it runs in."""
+
+    job_id: str
+    namespace: str
+    kind: str
+
+
+_CURRENT: Final[contextvars.ContextVar[tuple[Drive, Context] | None]] = contextvars.ContextVar(
+    "holdfast_context", default=None
+)
+
+
+def enter(drive: Drive, context: Context) -> None:
+    """From here on, in this task and those it starts, the surface speaks to this run."""
+    _CURRENT.set((drive, context))
+
+
+def find_drive() -> Drive | None:
+    """The run of the job whose code this is; None outside a job."""
+    current = _CURRENT.get()
+    return None if current is None else current[0]
+
+
+def drive(what: str) -> Drive:
+    """The run of the job whose code this is; or an error that says where `what` belongs."""
+    current = _CURRENT.get()
+    if current is None:
+        msg = f"{what} outside a job"
+        raise InvalidMove(msg, hint=f"Call {what} from an agent's function, or from a task it started.")
+    return current[0]
+
+
+def context() -> Context:
+    """The job that this code runs in."""
+    current = _CURRENT.get()
+    if current is None:
+        msg = "there is no job here"
+        raise InvalidMove(msg, hint="Ask for the context inside an agent's function.")
+    return current[1]

@@ -1,0 +1,140 @@
+"""Arguments and results as plain JSON and back, by the function's own type hints.
+
+A journal holds JSON; people write dataclasses, msgspec structs, pydantic models, enums, dates. In between stand the
+hints of the function: arguments are bound by name, written as JSON, and what comes out of the journal is read back as
+what the hint says. A function without hints gets plain JSON.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any, NewType
+
+import msgspec
+
+from holdfast.errors import InvalidPayload, InvalidSetting
+
+Key = NewType("Key", str)
+"""A tool's parameter of this type gets the call's idempotency key: the same over attempts, workers and restores."""
+
+
+class Signature:
+    """The parameters and the result of one function."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.name = getattr(function, "__qualname__", type(function).__qualname__)
+        self._signature = inspect.signature(function)
+        hints = _hints(function)
+        self.key_parameter = next((name for name, hint in hints.items() if hint is Key), None)
+        self._types = {
+            name: hints.get(name, Any) for name in self._signature.parameters if name != self.key_parameter
+        }
+        self._variable = {
+            name: parameter.kind
+            for name, parameter in self._signature.parameters.items()
+            if parameter.kind in {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
+        }
+        self._result = hints.get("return", Any)
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments by name, as JSON. Those left out are there with their defaults, so that a default that changes
+        is seen as a changed call."""
+        if self.key_parameter in kwargs:
+            msg = f"{self.name} was given a key"
+            raise InvalidSetting(
+                msg, hint=f"Leave `{self.key_parameter}` out: Holdfast makes the key and hands it over."
+            )
+        try:
+            extra = {} if self.key_parameter is None else {self.key_parameter: ""}
+            bound = self._signature.bind(*args, **kwargs, **extra)
+        except TypeError as error:
+            msg = f"{self.name} cannot be called like that: {error}"
+            raise InvalidPayload(msg, hint="Pass the arguments that the function names.") from None
+        bound.apply_defaults()
+        return {
+            name: plain(value, f"argument {name!r} of {self.name}")
+            for name, value in bound.arguments.items()
+            if name != self.key_parameter
+        }
+
+    def call_with(self, stored: Mapping[str, Any], key: str | None = None) -> inspect.BoundArguments:
+        """Arguments to call the function with, read back from JSON by their hints."""
+        unknown = stored.keys() - self._types.keys()
+        if unknown:
+            msg = f"{self.name} has no parameter {', '.join(map(repr, sorted(unknown)))}"
+            raise InvalidPayload(msg, hint=f"Its parameters are {', '.join(self._types) or 'none'}.")
+        bound = inspect.BoundArguments(self._signature, {})
+        for name, parameter in self._signature.parameters.items():
+            if name == self.key_parameter:
+                bound.arguments[name] = key
+            elif name in stored:
+                bound.arguments[name] = self._read(name, stored[name])
+            elif parameter.default is inspect.Parameter.empty and name not in self._variable:
+                msg = f"{self.name} needs {name!r}"
+                raise InvalidPayload(msg, hint="Give it in the job's input.")
+        bound.apply_defaults()
+        return bound
+
+    def _read(self, name: str, value: Any) -> Any:
+        kind = self._types[name]
+        if self._variable.get(name) is inspect.Parameter.VAR_POSITIONAL:
+            return tuple(typed(one, kind, f"argument {name!r} of {self.name}") for one in value)
+        if self._variable.get(name) is inspect.Parameter.VAR_KEYWORD:
+            return {key: typed(one, kind, f"argument {key!r} of {self.name}") for key, one in value.items()}
+        return typed(value, kind, f"argument {name!r} of {self.name}")
+
+    def result(self, stored: Any) -> Any:
+        """The result as the function's hint says it is."""
+        return typed(stored, self._result, f"the result of {self.name}")
+
+
+def plain(value: Any, what: str) -> Any:
+    """The value as JSON; or an error that says what cannot be written."""
+    try:
+        return msgspec.to_builtins(value, enc_hook=_write_model, str_keys=True)
+    except (TypeError, ValueError) as error:
+        msg = f"{what} cannot be kept in a journal: {error}"
+        raise InvalidPayload(
+            msg, hint="Use JSON, dataclasses, msgspec structs, pydantic models, enums or dates."
+        ) from None
+
+
+def typed(value: Any, kind: Any, what: str) -> Any:
+    """JSON read as a type; or an error that says what does not fit."""
+    if kind is Any or kind is None or kind is inspect.Parameter.empty:
+        return value
+    try:
+        return msgspec.convert(value, kind, dec_hook=_read_model)
+    except msgspec.ValidationError as error:
+        msg = f"{what} is not what its type says: {error}"
+        raise InvalidPayload(msg, hint="Correct the value, or the type hint.") from None
+    except TypeError:
+        return value  # a hint that only a type checker understands
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    """The hints that can be resolved; one that cannot (a name that only a type checker sees) is no hint."""
+    try:
+        return typing.get_type_hints(function)
+    except Exception:  # any code may stand in an annotation
+        return {}
+
+
+def _write_model(value: Any) -> Any:
+    dump = getattr(value, "model_dump", None)
+    if dump is None:
+        msg = f"{type(value).__qualname__} is none of the types it knows"
+        raise TypeError(msg)
+    return dump(mode="json")
+
+
+def _read_model(kind: type, value: Any) -> Any:
+    validate = getattr(kind, "model_validate", None)
+    if validate is not None:
+        return validate(value)
+    if isinstance(value, kind):
+        return value
+    msg = f"{kind.__qualname__} cannot be read back from JSON"
+    raise ValueError(msg)

@@ -1,0 +1,153 @@
+"""Tools and steps: functions whose calls are recorded, with what their author said about repeating them.
+
+    @hf.tool(effect="idempotent", key_lifetime="24h")
+    async def refund(order: str, cents: int, *, key: hf.Key) -> Refund: ...
+
+Called inside a job, the call is durable: recorded, found again, recovered by its class. Called anywhere else it is the
+plain function, so that it can be tested and reused as one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any, Generic, ParamSpec, TypeVar, cast
+
+import msgspec
+
+from holdfast.agents import context
+from holdfast.agents.signatures import Signature, plain
+from holdfast.agents.threads import in_thread
+from holdfast.engine.asked import Asked, Probed, Terms
+from holdfast.errors import InvalidSetting
+from holdfast.model.effects import Answer, Effect, parse_effect
+from holdfast.model.ids import check_name
+from holdfast.model.instants import Duration, parse_duration
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Happened(msgspec.Struct, frozen=True):
+    """A probe found that the call had happened, and what it returned."""
+
+    result: Any = None
+
+
+class NotHappened(msgspec.Struct, frozen=True):
+    """A probe is sure that the call had not happened."""
+
+
+class CannotTell(msgspec.Struct, frozen=True):
+    """A probe could not find out. A person will be asked."""
+
+
+Probe = Callable[[str, dict[str, Any]], Any]
+"""`probe(key, args)`: the call's key and its arguments by name. Sync or async."""
+
+
+class Tool(Generic[P, R]):
+    """A function with durable calls. Made by `hf.tool` and `hf.step`."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str,
+        terms: Terms,
+        raises: tuple[type[Exception], ...] = (),
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self.name = check_name(name, "tool name")
+        self.function = function
+        self.signature = Signature(function)
+        self.terms = terms
+        self.raises = raises
+        self._is_async = inspect.iscoroutinefunction(function)
+
+    async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        drive = context.find_drive()
+        given = self.signature.bind(args, kwargs)
+        if drive is None:
+            value = plain(await self._run(given, ""), f"the result of {self.name}")
+            return cast("R", self.signature.result(value))
+
+        async def run(key: str) -> Any:
+            return plain(await self._run(given, key), f"the result of {self.name}")
+
+        asked = Asked(self.name, given, run, self.terms, self.raises)
+        return cast("R", self.signature.result(await drive.call(asked)))
+
+    async def _run(self, given: dict[str, Any], key: str) -> Any:
+        bound = self.signature.call_with(given, key)
+        if self._is_async:
+            return await self.function(*bound.args, **bound.kwargs)
+        return await in_thread(functools.partial(self.function, *bound.args, **bound.kwargs))
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__.lower()} {self.name} {self.terms.effect}>"
+
+
+def terms_of(
+    *,
+    effect: str | None,
+    key_lifetime: Duration | None,
+    probe: Probe | None,
+    timeout: Duration,
+    receiver_delay: Duration,
+    approve: Callable[..., bool] | bool | None,
+    approval_lifetime: Duration,
+    on_resume: str | None,
+    output: Probe | None,
+) -> Terms:
+    """The terms that an author declared; or an error that says what does not fit together."""
+    declared = parse_effect(effect)
+    if declared is Effect.VERIFIABLE and probe is None:
+        msg = "a verifiable tool without a probe"
+        raise InvalidSetting(msg, hint="Give it probe=…, which asks the receiver whether a key happened.")
+    if on_resume not in {None, "relaunch"}:
+        msg = f"on_resume={on_resume!r} is not known"
+        raise InvalidSetting(msg, hint='Leave it out, or say on_resume="relaunch".')
+    if output is not None and on_resume != "relaunch":
+        msg = "output= is for tools that are launched again"
+        raise InvalidSetting(msg, hint='Say on_resume="relaunch" as well, or give a probe instead.')
+    asks = output if output is not None else probe
+    return Terms(
+        effect=declared,
+        key_lifetime_us=None if key_lifetime is None else parse_duration(key_lifetime),
+        probe=None if asks is None else functools.partial(_probed, asks),
+        longest_call_us=parse_duration(timeout),
+        receiver_delay_us=parse_duration(receiver_delay),
+        relaunch=on_resume == "relaunch",
+        approve=_asks_leave(approve),
+        approval_lifetime_us=parse_duration(approval_lifetime),
+    )
+
+
+def _asks_leave(approve: Callable[..., bool] | bool | None) -> Callable[[Any], bool] | None:
+    if callable(approve):
+        return lambda args: bool(approve(**args))
+    return (lambda _args: True) if approve else None
+
+
+async def _probed(probe: Probe, key: str, args: Any) -> Probed:
+    """What the author's probe said, in the engine's words. Anything else than the three answers is no answer."""
+    if inspect.iscoroutinefunction(probe):
+        said = await probe(key, args)
+    else:
+        said = await in_thread(lambda: probe(key, args))
+        if inspect.isawaitable(said):
+            said = await asyncio.ensure_future(_awaited(said))
+    match said:
+        case Happened(result=result):
+            return Probed(Answer.HAPPENED, plain(result, "the result that a probe found"))
+        case NotHappened():
+            return Probed(Answer.NOT_HAPPENED)
+        case _:
+            return Probed(Answer.CANNOT_TELL)
+
+
+async def _awaited(said: Awaitable[Any]) -> Any:
+    return await said

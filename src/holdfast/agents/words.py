@@ -1,0 +1,73 @@
+"""What an agent may say besides calling its tools: sleep, wait, spawn, checkpoint, scope, now."""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid as uuids
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar, cast
+
+from holdfast.agents import context
+from holdfast.agents.signatures import plain, typed
+from holdfast.engine import checkpoints, notes, signals, timers
+from holdfast.model.evidence import Evidence, EvidencePack
+from holdfast.model.instants import Duration, parse_duration
+
+T = TypeVar("T")
+
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+async def sleep(duration: Duration) -> None:
+    """So much time has passed ("3d", "90s", a timedelta). Meanwhile nobody holds the job."""
+    await timers.sleep(context.drive("hf.sleep"), parse_duration(duration))
+
+
+async def wait(name: str, *, timeout: Duration | None = None) -> Any:
+    """The body of the next signal of this name; TimeoutError if none comes in time."""
+    limit = None if timeout is None else parse_duration(timeout)
+    return await signals.wait(context.drive("hf.wait"), name, limit)
+
+
+async def checkpoint(state: Any, *, evidence: Iterable[Evidence] | EvidencePack = ()) -> int:
+    """The state is durable, and the job resumes from it: what came before is not replayed any more."""
+    pack = evidence if isinstance(evidence, EvidencePack) else EvidencePack(tuple(evidence))
+    return await checkpoints.checkpoint(
+        context.drive("hf.checkpoint"), plain(state, "the state of a checkpoint"), pack
+    )
+
+
+async def restored(default: T, *, type: Any = None) -> T:  # noqa: A002 - it is the type of the state
+    """The state of the last checkpoint; the default, if there is none yet."""
+    state = checkpoints.restored(context.drive("hf.restored"), _NONE)
+    if state is _NONE:
+        return default
+    kind = type if type is not None else (Any if default is None else default.__class__)
+    return cast("T", typed(state, kind, "the state of the last checkpoint"))
+
+
+_NONE: Any = object()
+
+
+@asynccontextmanager
+async def scope(name: str) -> AsyncIterator[None]:
+    """Calls in the block are counted by themselves: code added before it does not shift them."""
+    with context.drive("hf.scope").scope(name):
+        yield
+
+
+def now() -> dt.datetime:
+    """This instant; in replay the same one again."""
+    return EPOCH + dt.timedelta(microseconds=notes.now_us(context.drive("hf.now")))
+
+
+def uuid() -> uuids.UUID:
+    """A new id; in replay the same one again. Not for secrets: it follows from the job's id and the place in the
+    code."""
+    return uuids.UUID(bytes=notes.drawn(context.drive("hf.uuid"), "uuid")[:16], version=4)
+
+
+def random() -> float:
+    """A number from 0 to 1 (1 excluded); in replay the same one again. Not for secrets."""
+    return int.from_bytes(notes.drawn(context.drive("hf.random"), "random")[:7]) / 2**56

@@ -1,0 +1,191 @@
+"""`holdfast run`: one job in the foreground, and the command that goes on with it when it is interrupted."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shlex
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from holdfast.cli.options import store_option
+from holdfast.cli.talk import plain, to_json, wait_for
+from holdfast.errors import InvalidPayload, InvalidSetting, JobHeld, NotFound
+from holdfast.model import canonical
+from holdfast.model.ids import RandomIds
+from holdfast.model.jobs import JobHead
+from holdfast.model.states import TERMINAL, WaitReason
+from holdfast.runtime.app import App
+from holdfast.runtime.loading import load
+from holdfast.runtime.process import Process, opened
+
+INTERRUPTED = 130
+
+
+class Spec(msgspec.Struct):
+    """A job as a file describes it."""
+
+    agent: str
+    input: dict[str, Any] = {}
+    app: str | None = None
+    id: str | None = None
+
+
+@click.command()
+@click.option(
+    "--job", "spec_path", type=click.Path(path_type=Path), help="A JSON file: agent, input, app, id."
+)
+@click.option("--resume", is_flag=True, help="Go on with a job that was interrupted.")
+@click.option("--run-id", "--id", "job_id", help="The job to go on with.")
+@click.option("--app", "app_at", envvar="HOLDFAST_APP", help="The code: app.py, or a module.")
+@click.option(
+    "--write-resume", type=click.Path(path_type=Path), help="Write the command that goes on to this file."
+)
+@store_option
+def run(
+    spec_path: Path | None,
+    job_id: str | None,
+    app_at: str | None,
+    write_resume: Path | None,
+    where: str,
+    *,
+    resume: bool,
+) -> None:
+    """Run one job here, to its end, and print what it returned.
+
+    Kill it at any instant: it prints (and writes, if asked) the command that goes on with the job.
+
+    Example: holdfast run --job report.json --app app.py
+    """
+    if resume == (spec_path is not None) or resume == (job_id is None):
+        msg = "say either which job to start or which to go on with"
+        raise InvalidSetting(msg, hint="holdfast run --job spec.json, or holdfast run --resume --run-id ID")
+    sys.exit(wait_for(_run(spec_path, job_id, app_at, write_resume, where)))
+
+
+async def _run(
+    spec_path: Path | None, job_id: str | None, app_at: str | None, write_resume: Path | None, where: str
+) -> int:
+    spec = None if spec_path is None else _read(spec_path)
+    if spec is not None and spec.app is not None and app_at is None:
+        assert spec_path is not None
+        app_at = str(spec_path.parent / spec.app)
+    app = load(app_at or await _code_of(where, job_id))
+    draft = None if spec is None else _draft(app, spec, app_at)
+    process = await opened(app.programs(), where)
+    try:
+        if draft is not None:
+            job_id = await process.start(draft)
+        assert job_id is not None
+        again = ["holdfast", "run", "--resume", "--run-id", job_id, "--store", where]
+        command = shlex.join([*again, *(["--app", app_at] if app_at else [])])
+        if write_resume is not None:
+            write_resume.write_text(command + "\n", encoding="utf-8")
+        click.echo(f"job {job_id}", err=True)
+        return await _until_over(process, job_id, command)
+    finally:
+        await process.close()
+
+
+def _read(path: Path) -> Spec:
+    try:
+        value = canonical.decode(path.read_bytes())
+    except FileNotFoundError:
+        msg = f"there is no file {path}"
+        raise NotFound(msg, hint='Write one: {"agent": "report", "input": {"topic": "kelp"}}') from None
+    try:
+        return msgspec.convert(value, Spec)
+    except msgspec.ValidationError as error:
+        msg = f"{path}: {error}"
+        raise InvalidPayload(
+            msg, hint='It looks like {"agent": "report", "input": {"topic": "kelp"}, "app": "app.py"}'
+        ) from None
+
+
+def _draft(app: App, spec: Spec, app_at: str | None) -> Any:
+    agent = app.agents.get(spec.agent)
+    if agent is None:
+        msg = f"there is no agent called {spec.agent!r}"
+        raise NotFound(msg, hint=f"There are: {', '.join(sorted(app.agents)) or 'none'}.")
+    draft = agent.draft(spec.input, job_id=spec.id or RandomIds().new("job"))
+    return msgspec.structs.replace(draft, code_version=app_at)
+
+
+async def _code_of(where: str, job_id: str | None) -> str:
+    """Where the code of a job was found when it was started."""
+    from holdfast.model.chain import unseal
+    from holdfast.runtime import open_store
+
+    hint = "Name the code that runs it: --app app.py"
+    if job_id is None:
+        msg = "there is no application to take the agent from"
+        raise InvalidSetting(msg, hint=hint)
+    store = await open_store(where, migrating=False)
+    try:
+        await store.jobs.head(job_id)
+        (first,) = await store.journal.read(job_id, limit=1)
+    finally:
+        await store.close()
+    found: str | None = getattr(unseal(first), "code_version", None)
+    if found is None:
+        msg = f"job {job_id} does not say where its code is"
+        raise InvalidSetting(msg, hint=hint)
+    return found
+
+
+async def _until_over(process: Process, job_id: str, command: str) -> int:
+    """The job's end is shown; or, if somebody interrupts, how to go on."""
+    loop = asyncio.get_running_loop()
+    interrupted = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, interrupted.set)
+    waiting = asyncio.ensure_future(process.result(job_id))
+    person = asyncio.ensure_future(_needs_a_person(process, job_id))
+    stop = asyncio.ensure_future(interrupted.wait())
+    try:
+        await asyncio.wait([waiting, person, stop], return_when=asyncio.FIRST_COMPLETED)
+        if waiting.done():
+            click.echo(to_json(waiting.result()))
+            return 0
+        if person.done():
+            raise person.result()
+        click.echo(f"interrupted; job {job_id} is safe. Go on with it:\n  {plain(command)}", err=True)
+        return INTERRUPTED
+    finally:
+        for task in (waiting, person, stop):
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError, Exception):
+                await task
+
+
+async def _needs_a_person(process: Process, job_id: str) -> JobHeld:
+    """What a person must decide before the job goes on."""
+    topics = frozenset({f"job:{job_id} "})
+    while True:
+        head = await process.store.jobs.head(job_id)
+        if head.status in TERMINAL:
+            await asyncio.get_running_loop().create_future()
+        if head.wait_reason in {WaitReason.RECONCILE, WaitReason.APPROVAL}:
+            return await _question(process, head)
+        await process.store.wakeups.wait(topics, 0.2)
+
+
+async def _question(process: Process, head: JobHead) -> JobHeld:
+    job_id = head.job_id
+    if head.wait_reason is WaitReason.APPROVAL:
+        msg = f"job {job_id} waits for an approval"
+        hint = f"Look at it with `holdfast job {job_id}`, say yes or no, then go on with it."
+        return JobHeld(msg, job_id=job_id, hint=hint)
+    from holdfast.model.effects import CallStatus
+
+    rows = await process.store.ledger.list(job_id, status=CallStatus.UNCERTAIN)
+    calls = ", ".join(f"{row.tool_name} ({row.step_key})" for row in rows)
+    msg = f"job {job_id} was cut off in the middle of {calls}, and nobody here can know whether it happened"
+    step = rows[0].step_key if rows else "STEP"
+    hint = f"Find out, then say it: holdfast reconcile {job_id} {step} --happened | --not-happened --why …"
+    return JobHeld(msg, job_id=job_id, hint=hint)

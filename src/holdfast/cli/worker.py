@@ -1,0 +1,41 @@
+"""`holdfast worker`: a process that drives jobs until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+import click
+
+from holdfast.cli.options import store_option
+from holdfast.cli.talk import wait_for
+from holdfast.runtime.loading import load
+from holdfast.runtime.process import opened
+
+
+@click.command()
+@click.argument("app_at", metavar="APP")
+@click.option("--concurrency", default=16, show_default=True, help="How many jobs it drives at a time.")
+@click.option("--name", help="Its name in journals; must be its own.")
+@store_option
+def worker(app_at: str, concurrency: int, name: str | None, where: str) -> None:
+    """Drive the jobs of an application: app.py, or a module.
+
+    SIGTERM or Ctrl-C: it claims nothing more and lets what runs come to its end for a while, then gives it back. Twice:
+    it gives everything back at once.
+
+    Example: holdfast worker app.py --store sqlite:///holdfast.db
+    """
+    wait_for(_work(app_at, concurrency, name, where))
+
+
+async def _work(app_at: str, concurrency: int, name: str | None, where: str) -> None:
+    app = load(app_at)
+    process = await opened(app.programs(), where, concurrency=concurrency, name=name)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, process.drain)
+    kinds = ", ".join(sorted(app.agents)) or "nothing: it declares no agents"
+    click.echo(f"working on {kinds}; stop with Ctrl-C", err=True)
+    await process.done()
+    await process.close()

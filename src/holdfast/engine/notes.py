@@ -1,0 +1,30 @@
+"""Small things that are not the same twice (the time, chance, ids), made so that a replay says them again."""
+
+from __future__ import annotations
+
+import hashlib
+
+from holdfast.engine.drive import Drive
+from holdfast.model import canonical
+from holdfast.model.events import StepFinished
+
+_NO_ARGS = canonical.hex_digest(canonical.encode([]))
+
+
+def now_us(drive: Drive) -> int:
+    """The instant at which the code first came here. Nobody waits for it: its place in the order is the code's own."""
+    key = drive.place().scope.key("now")
+    recorded = drive.history.find(key, _NO_ARGS)
+    if recorded is not None and recorded.settled:
+        return int(recorded.result)
+    instant = drive.clock.wall_us()
+    drive.recorder.record(StepFinished(key, _NO_ARGS, result=instant))
+    return instant
+
+
+def drawn(drive: Drive, name: str) -> bytes:
+    """32 bytes that no other place of any job draws, and that this one draws every time. They are no secret: whoever
+    knows the job's id can compute them."""
+    key = drive.place().scope.key(name)
+    place = f"{drive.owner.namespace}\0{drive.owner.job_id}\0{key}"
+    return hashlib.sha256(place.encode("utf-8", "surrogatepass")).digest()

@@ -1,0 +1,59 @@
+"""Waiting for the end of a job, from outside it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from holdfast import errors
+from holdfast.model import events
+from holdfast.model.chain import unseal
+from holdfast.model.jobs import JobHead
+from holdfast.model.states import TERMINAL, Status, WaitReason
+from holdfast.store.contract import Store
+
+POLL_S: Final = 1.0
+
+_HELD: Final = {
+    WaitReason.DEAD_LETTER: ("it failed too often and is held", "holdfast dead requeue {job}"),
+    WaitReason.DRIFT: ("its code no longer fits its journal", "holdfast job {job}"),
+    WaitReason.RESTORE_REVIEW: ("the store was restored, and it is held for review", "holdfast resume {job}"),
+}
+
+
+async def result(store: Store, job_id: str) -> Any:
+    """What the job returned, as soon as it has. A job that ended otherwise, or is held for a person, is an error; one
+    that waits for a signal, a time or an answer is waited for."""
+    topics = frozenset({f"job:{job_id}"})
+    while True:
+        head = await store.jobs.head(job_id)
+        if head.status in TERMINAL:
+            return await _ended(store, head)
+        if head.wait_reason in _HELD:
+            what, command = _HELD[head.wait_reason]
+            hint = f"Look at it and decide: {command.format(job=job_id)}"
+            raise errors.JobHeld(f"job {job_id}: {what}{await _why(store, head)}", job_id=job_id, hint=hint)
+        await store.wakeups.wait(topics, POLL_S)
+
+
+async def _ended(store: Store, head: JobHead) -> Any:
+    (last,) = await store.journal.read(head.job_id, after=head.head_seq - 1)
+    event = unseal(last)
+    if isinstance(event, events.JobCompleted):
+        return event.output
+    if head.status is Status.CANCELLED:
+        raise errors.JobCancelled(f"job {head.job_id} was cancelled", job_id=head.job_id)
+    error = event.error if isinstance(event, events.JobFailed) else None
+    raise errors.JobFailed(f"job {head.job_id} failed: {error}", job_id=head.job_id)
+
+
+async def _why(store: Store, head: JobHead) -> str:
+    """What the last fact of a held job says."""
+    (last,) = await store.journal.read(head.job_id, after=head.head_seq - 1)
+    match unseal(last):
+        case events.JobDeadLettered(causes=causes) if causes:
+            error = causes[-1].get("error") or {}
+            return f": {error.get('type', '')} {error.get('message', causes[-1].get('why', ''))}".rstrip()
+        case events.JobParked(report=report) if report:
+            return f": {report.get('why', '')}"
+        case _:
+            return ""

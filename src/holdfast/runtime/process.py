@@ -1,0 +1,95 @@
+"""Everything in one process: a store, a committer, and a worker that drives the jobs of an application."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+from holdfast.engine import results
+from holdfast.engine.committer import Committer
+from holdfast.engine.run import Desk, Program
+from holdfast.model.ids import RandomIds
+from holdfast.model.jobs import JobDraft
+from holdfast.model.mail import MailDraft
+from holdfast.model.states import MailKind
+from holdfast.runtime.crashes import points_of
+from holdfast.runtime.stores import open_store
+from holdfast.store.clock import SystemClock
+from holdfast.store.contract import Store
+from holdfast.worker.worker import Worker
+
+
+class Process:
+    """A worker of this process, and the store it works on. Open one with `opened`, close it when done."""
+
+    def __init__(self, store: Store, worker: Worker) -> None:
+        self.store = store
+        self._worker = worker
+        self._ids = RandomIds()
+        self._working = asyncio.get_running_loop().create_task(worker.work(), name="holdfast-worker")
+
+    async def start(self, draft: JobDraft) -> str:
+        return (await self.store.jobs.submit(draft)).job_id
+
+    async def result(self, job_id: str) -> Any:
+        return await results.result(self.store, job_id)
+
+    async def cancel(self, job_id: str, why: str) -> None:
+        await self._tell(job_id, MailKind.CANCEL, name=why)
+
+    async def signal(self, job_id: str, name: str, body: Any) -> None:
+        await self._tell(job_id, MailKind.SIGNAL, name=name, body=body)
+
+    async def _tell(self, job_id: str, kind: MailKind, name: str, body: Any = None) -> None:
+        await self.store.post.send(
+            MailDraft(
+                job_id=job_id,
+                kind=kind,
+                operation_id=self._ids.new("op"),
+                name=name,
+                body=body,
+                sender=self._worker.name,
+            )
+        )
+
+    def drain(self) -> None:
+        """No more claims; what runs is finished or given back. Said twice: given back at once."""
+        self._worker.drain()
+
+    async def done(self) -> None:
+        """The worker has ended by itself, after a drain."""
+        await asyncio.wait([self._working])
+
+    async def close(self) -> None:
+        """What ran was finished or given back, and nothing is held open."""
+        self._worker.drain(at_once=True)
+        await asyncio.wait([self._working])
+        await self.store.close()
+
+
+async def opened(
+    programs: Mapping[str, Program], address: str, *, concurrency: int = 16, name: str | None = None
+) -> Process:
+    """A process at work on the store at this address."""
+    store = await open_store(address)
+    ids = RandomIds()
+    clock = SystemClock()
+    desk = Desk(
+        store,
+        Committer(store.journal),
+        clock,
+        programs,
+        chance=random.random,
+        points=points_of(os.environ),
+    )
+    worker = Worker(
+        desk,
+        name or f"{socket.gethostname()}-{os.getpid()}",
+        lambda: ids.new("claim"),
+        concurrency=concurrency,
+    )
+    return Process(store, worker)
