@@ -37,13 +37,18 @@ class Timer(msgspec.Struct, frozen=True):
 
 
 class Move(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the append leaves the job. Leaving `running` gives the lease back in the same write."""
+    """Where the append leaves the job. Leaving `running` gives the lease back in the same write.
+
+    `failed` counts one more attempt. `anew`: somebody has decided to begin again, and attempts and takeovers count from
+    nothing.
+    """
 
     status: Status
     reason: WaitReason | None = None
     wake_at: int | None = None
     ready_at: int = 0
     failed: bool = False
+    anew: bool = False
 
     @property
     def over(self) -> bool:

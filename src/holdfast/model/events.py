@@ -60,13 +60,15 @@ class JobParked(Event, frozen=True):
 
 
 class JobRequeued(Event, frozen=True):
-    """Another attempt. `rerun` are the calls whose failure ended the last one: their records no longer count."""
+    """Another attempt. `rerun` are the calls whose failure ended the last one: their records no longer count. A person
+    who asked for it did so under an `operation_id`, and asking twice under one is asking once."""
 
     type = "job_requeued"
     why: str = ""
     by: str | None = None
     error: Json = None
     rerun: tuple[str, ...] = ()
+    operation_id: str = ""
 
 
 class JobDeadLettered(Event, frozen=True):
@@ -94,6 +96,7 @@ class CancelRequested(Event, frozen=True):
     by: str = ""
     why: str = ""
     mail_seq: int = 0
+    operation_id: str = ""
 
 
 class PlanGenerated(Event, frozen=True):
