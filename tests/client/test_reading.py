@@ -203,7 +203,7 @@ async def test_the_life_of_a_job_that_was_taken_over(backend: Backend) -> None:
         assert notes(trace) == [
             (
                 "bee took over because the lease of ant had run out; "
-                "2 recorded outcomes were used and none of these calls was made again."
+                "2 recorded outcomes were used instead of calling again."
             ),
             "send_report was sent again under the same key: it is idempotent, and its outcome was not recorded.",
         ]

@@ -138,7 +138,7 @@ class EmbeddedClient:
     ) -> Accepted:
         job = await self._load(job_id)
         asked = words.cancel(why, by, self._operation(operation_id))
-        if (earlier := await self._earlier(job, asked)) is not None:
+        if (earlier := _earlier(job, asked)) is not None:
             return earlier
         return await self._cancel(job, asked)
 
@@ -170,8 +170,7 @@ class EmbeddedClient:
             body=body,
             sender=by,
         )
-        letters = await self._store.post.read(job_id)
-        if (earlier := words.repeated(letters, letter)) is not None:
+        if (earlier := words.repeated(job, letter)) is not None:
             return earlier
         return await self._send(job, letter, "signal")
 
@@ -188,17 +187,16 @@ class EmbeddedClient:
         operation_id: str | None = None,
     ) -> Accepted:
         job = await self._load(job_id)
-        letters = await self._store.post.read(job_id)
         operation_id = self._operation(operation_id)
         if generation is None:
-            generation = words.meant_generation(job, letters, step_key, operation_id)
+            generation = words.meant_generation(job, step_key, operation_id)
         word = words.word(step_key, generation, decision, why=why, by=by, result=result)
         letter = MailDraft(
             job_id=job_id, kind=MailKind.RECONCILE, operation_id=operation_id, body=word, sender=by
         )
-        if (earlier := words.repeated(letters, letter)) is not None:
+        if (earlier := words.repeated(job, letter)) is not None:
             return earlier
-        words.check_reconcile(job, letters, word, now=self._clock.wall_us())
+        words.check_reconcile(job, word, now=self._clock.wall_us())
         return await self._send(job, letter, "reconcile")
 
     async def approve(
@@ -234,10 +232,9 @@ class EmbeddedClient:
             body={"approval_id": approval_id, "decision": decision, "why": why},
             sender=check_name(by, "by"),
         )
-        letters = await self._store.post.read(job.head.job_id)
-        if (earlier := words.repeated(letters, letter)) is not None:
+        if (earlier := words.repeated(job, letter)) is not None:
             return earlier
-        words.check_approval(job, letters, approval_id, now=self._clock.wall_us())
+        words.check_approval(job, approval_id, now=self._clock.wall_us())
         return await self._send(job, letter, decision)
 
     async def resume(
@@ -258,8 +255,7 @@ class EmbeddedClient:
             body={"choice": choice, "why": why},
             sender=by,
         )
-        letters = await self._store.post.read(job_id)
-        if (earlier := words.repeated(letters, letter)) is not None:
+        if (earlier := words.repeated(job, letter)) is not None:
             return earlier
         if job.head.wait_reason is WaitReason.DEAD_LETTER:
             return await self.requeue(job_id, why=why, by=by, operation_id=letter.operation_id)
@@ -306,17 +302,11 @@ class EmbeddedClient:
     ) -> Accepted:
         asked = words.cancel(words.reason(why), by, self._operation(operation_id))
         job = await self._load(job_id)
-        if (earlier := await self._earlier(job, asked)) is not None:
+        if (earlier := _earlier(job, asked)) is not None:
             return earlier
         if job.head.wait_reason is not WaitReason.DEAD_LETTER:
             raise words.not_dead(job)
         return await self._cancel(job, asked)
-
-    async def _earlier(self, job: Loaded, asked: CancelRequested) -> Accepted | None:
-        """The answer that this operation got before: from the journal if it was served at once, else from the mail."""
-        letters = await self._store.post.read(job.head.job_id)
-        letter = words.cancel_letter(asked, job.head.job_id)
-        return words.earlier(job, asked) or words.repeated(letters, letter)
 
     # ── reading and sending ───────────────────────────────────────────────────────────────────────
 
@@ -332,7 +322,9 @@ class EmbeddedClient:
         """Head first: whatever it says, the journal that is read afterwards tells as well."""
         head = await self._head(job_id)
         record = await self._store.jobs.get(job_id)
-        return loaded(record, head, await self._store.journal.read(job_id))
+        sealed = await self._store.journal.read(job_id)
+        letters = await self._store.post.read(job_id) if head.mail_seq else ()
+        return loaded(record, head, sealed, letters)
 
     async def _approval(self, approval: str, step_key: str | None) -> tuple[Loaded, str]:
         """The job and the id of an approval that is named by its own id, or by its job's."""
@@ -379,6 +371,11 @@ class EmbeddedClient:
 
     def _operation(self, operation_id: str | None) -> str:
         return self._ids.new("op") if operation_id is None else check_name(operation_id, "operation id")
+
+
+def _earlier(job: Loaded, asked: CancelRequested) -> Accepted | None:
+    """The answer that this operation got before: from the journal if it was served at once, else from the mail."""
+    return words.earlier(job, asked) or words.repeated(job, words.cancel_letter(asked, job.head.job_id))
 
 
 # ── short holds ───────────────────────────────────────────────────────────────────────────────────

@@ -13,9 +13,10 @@ from holdfast.client.records import EventView, JobView, Need
 from holdfast.model import canonical, fold
 from holdfast.model import events as e
 from holdfast.model.chain import SealedEvent, unseal
-from holdfast.model.effects import CallStatus, quiet_at
+from holdfast.model.effects import DECIDED, CallStatus, quiet_at
 from holdfast.model.jobs import JobHead, JobRecord
-from holdfast.model.states import TERMINAL, Status, WaitReason
+from holdfast.model.mail import Mail
+from holdfast.model.states import TERMINAL, MailKind, Status, WaitReason
 
 FOR_A_PERSON: Final = (
     WaitReason.RECONCILE,
@@ -44,6 +45,7 @@ class Loaded(msgspec.Struct, frozen=True):
     head: JobHead
     facts: tuple[Fact, ...]
     job: fold.Job
+    letters: tuple[Mail, ...] = ()
 
 
 class Approval(msgspec.Struct, frozen=True):
@@ -54,9 +56,12 @@ class Approval(msgspec.Struct, frozen=True):
     decided: e.ApprovalDecided | None = None
 
 
-def loaded(record: JobRecord, head: JobHead, sealed: Sequence[SealedEvent]) -> Loaded:
+def loaded(
+    record: JobRecord, head: JobHead, sealed: Sequence[SealedEvent], letters: Sequence[Mail] = ()
+) -> Loaded:
     facts = tuple(Fact(one.seq, one.at, one.fence, unseal(one)) for one in sealed)
-    return Loaded(record, head, facts, fold.fold((fact.seq, fact.fence, fact.event) for fact in facts))
+    job = fold.fold((fact.seq, fact.fence, fact.event) for fact in facts)
+    return Loaded(record, head, facts, job, tuple(letters))
 
 
 def shown(sealed: SealedEvent) -> EventView:
@@ -77,6 +82,8 @@ def view_of(job: Loaded) -> JobView:
     head, record, told = job.head, job.record, job.job
     claims = [fact for fact in job.facts if isinstance(fact.event, e.JobClaimed)]
     created = job.facts[0].event
+    cancels = [fact.event for fact in job.facts if isinstance(fact.event, e.CancelRequested)]
+    cancel = cancels[0] if cancels else e.CancelRequested()
     last = claims[-1].event if claims else None
     return JobView(
         job_id=record.job_id,
@@ -103,7 +110,9 @@ def view_of(job: Loaded) -> JobView:
         worker=head.lease_owner or None if head.status is Status.RUNNING else None,
         last_worker=last.worker if isinstance(last, e.JobClaimed) else None,
         cancel_requested=told.cancel_requested,
-        unread=max(head.mail_seq - told.mail_seq, 0),
+        cancelled_by=cancel.by,
+        cancelled_why=cancel.why,
+        unread=0 if head.status in TERMINAL else max(head.mail_seq - told.mail_seq, 0),
         events=len(job.facts),
         steps=len(told.steps),
         calls=dict(Counter(str(call.status) for call in told.calls.values())),
@@ -209,7 +218,9 @@ def _filled(job: Loaded, commands: tuple[str, ...]) -> tuple[str, ...]:
 def _uncertain(job: Loaded) -> Iterator[Need]:
     for (step_key, generation), call in job.job.calls.items():
         if call.status is CallStatus.UNCERTAIN:
-            yield uncertain_need(job, step_key, generation)
+            need = uncertain_need(job, step_key, generation)
+            if word_on(job, need) is None:
+                yield need
 
 
 def uncertain_need(job: Loaded, step_key: str, generation: int) -> Need:
@@ -249,6 +260,27 @@ def _is(event: e.ToolCalled | e.ToolUncertain, step_key: str, generation: int) -
     return (event.step_key, event.generation) == (step_key, generation)
 
 
+def word_on(job: Loaded, need: Need) -> Mail | None:
+    """What somebody has said about this uncertain call since it is one, though the job has not read it yet."""
+    for letter in job.letters:
+        body = letter.body
+        if letter.kind is not MailKind.RECONCILE or letter.sent_at < need.since or not isinstance(body, dict):
+            continue
+        place = (body.get("step_key"), body.get("generation", 0))
+        if place == (need.step_key, need.generation) and body.get("decision") in DECIDED:
+            return letter
+    return None
+
+
+def answer_to(job: Loaded, approval_id: str) -> Mail | None:
+    """What somebody has said about this approval, though the job has not read it yet."""
+    for letter in job.letters:
+        body = letter.body if isinstance(letter.body, dict) else {}
+        if letter.kind is MailKind.APPROVAL and body.get("approval_id") == approval_id:
+            return letter
+    return None
+
+
 def approvals_of(job: Loaded) -> dict[str, Approval]:
     """Every question that the job asked, by its id."""
     found: dict[str, Approval] = {}
@@ -264,7 +296,7 @@ def approvals_of(job: Loaded) -> dict[str, Approval]:
 
 def _approvals(job: Loaded) -> Iterator[Need]:
     for approval_id, approval in approvals_of(job).items():
-        if approval.decided is not None:
+        if approval.decided is not None or answer_to(job, approval_id) is not None:
             continue
         asked = approval.asked
         tool = getattr(asked, "tool", "") or asked.step_key

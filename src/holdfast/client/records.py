@@ -94,6 +94,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     worker: str | None
     last_worker: str | None
     cancel_requested: bool
+    cancelled_by: str
+    cancelled_why: str
     unread: int
     events: int
     steps: int

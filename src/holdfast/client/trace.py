@@ -234,7 +234,7 @@ class _Reader:
                     self.seam(at, SeamKind.CLAIMED, f"{event.worker} took the job", event.worker)
                     return
                 self.seam(at, SeamKind.TAKEOVER, f"{event.worker} took over from {before}", event.worker)
-                used = f"{self._results} recorded outcomes were used and none of these calls was made again"
+                used = f"{_outcomes(self._results)} used instead of calling again"
                 why = f"{event.worker} took over because the lease of {before} had run out"
                 self._note(at, f"{why}; {used}." if self._results else f"{why}; nothing had been recorded.")
             case e.JobReleased():
@@ -342,6 +342,10 @@ def _again(effect: str, *, same_run: bool) -> str:
     if effect == Effect.IDEMPOTENT:
         return "was sent again under the same key: it is idempotent, and its outcome was not recorded"
     return "was sent again under the same key"
+
+
+def _outcomes(number: int) -> str:
+    return "1 recorded outcome was" if number == 1 else f"{number} recorded outcomes were"
 
 
 def _because(why: str) -> str:

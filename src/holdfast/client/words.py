@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
 from typing import Any, Final
 
-from holdfast.client.reading import Loaded, approvals_of, uncertain_need
+from holdfast.client.reading import Loaded, answer_to, approvals_of, uncertain_need, word_on
 from holdfast.client.records import Accepted
 from holdfast.errors import Conflict, InvalidMove, InvalidPayload, KeyReused, NotFound
 from holdfast.model import canonical
@@ -17,7 +16,7 @@ from holdfast.model.ids import check_name
 from holdfast.model.instants import to_iso
 from holdfast.model.jobs import JobHead
 from holdfast.model.limits import NAME_LENGTH_MAX
-from holdfast.model.mail import Mail, MailDraft
+from holdfast.model.mail import MailDraft
 from holdfast.model.states import TERMINAL, MailKind, Status, WaitReason
 
 CHOICES: Final = ("continue", "accept")
@@ -85,9 +84,9 @@ def _name(by: str) -> str:
 # ── said before? ──────────────────────────────────────────────────────────────────────────────────
 
 
-def repeated(letters: Sequence[Mail], draft: MailDraft) -> Accepted | None:
+def repeated(job: Loaded, draft: MailDraft) -> Accepted | None:
     """The first answer, if this letter was sent before. Another letter under its operation id is KeyReused."""
-    for letter in letters:
+    for letter in job.letters:
         if letter.operation_id == draft.operation_id:
             stored = (letter.kind, letter.name, letter.body, letter.sender)
             _must_be_same(draft.operation_id, stored, (draft.kind, draft.name, draft.body, draft.sender))
@@ -121,13 +120,13 @@ def _must_be_same(operation_id: str, stored: tuple[Any, ...], sent: tuple[Any, .
 # ── reconcile ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def meant_generation(job: Loaded, letters: Sequence[Mail], step_key: str, operation_id: str) -> int:
+def meant_generation(job: Loaded, step_key: str, operation_id: str) -> int:
     """The newest generation of this call; the one that was meant the first time, if this was said before.
 
     Raises:
         NotFound: No such call. The hint names those that do wait.
     """
-    for letter in letters:
+    for letter in job.letters:
         if letter.operation_id == operation_id and isinstance(letter.body, dict):
             return int(letter.body.get("generation", 0))
     found = [generation for key, generation in job.job.calls if key == step_key]
@@ -141,7 +140,7 @@ def meant_generation(job: Loaded, letters: Sequence[Mail], step_key: str, operat
     )
 
 
-def check_reconcile(job: Loaded, letters: Sequence[Mail], said: dict[str, Any], *, now: int) -> None:
+def check_reconcile(job: Loaded, said: dict[str, Any], *, now: int) -> None:
     """The call waits for exactly this word, and the word may be said by now."""
     place = (said["step_key"], said["generation"])
     call = job.job.calls.get(place)
@@ -153,10 +152,9 @@ def check_reconcile(job: Loaded, letters: Sequence[Mail], said: dict[str, Any], 
     if call.status is not CallStatus.UNCERTAIN:
         raise _decided_before(job, place, call.status)
     need = uncertain_need(job, *place)
-    for letter in letters:
-        if letter.kind is MailKind.RECONCILE and letter.sent_at >= need.since and _about(letter, place):
-            msg = f"{letter.sender or 'somebody'} has already said {letter.body['decision']} about {place[0]}"
-            raise Conflict(msg, hint=f"The job goes on with that as soon as a worker takes it. {_look(job)}")
+    if (letter := word_on(job, need)) is not None:
+        msg = f"{letter.sender or 'somebody'} has already said {letter.body['decision']} about {place[0]}"
+        raise Conflict(msg, hint=f"The job goes on with that as soon as a worker takes it. {_look(job)}")
     if said["decision"] in RESENDS and need.allowed_at is not None and now < need.allowed_at:
         msg = (
             f"it is too early to say that {need.tool} did not happen: until {_clock(need.allowed_at)} "
@@ -166,13 +164,6 @@ def check_reconcile(job: Loaded, letters: Sequence[Mail], said: dict[str, Any], 
         raise InvalidMove(
             msg, hint=f"Say it again in {left} s; --happened, --skip and --fail are allowed now."
         )
-
-
-def _about(letter: Mail, place: tuple[str, int]) -> bool:
-    body = letter.body
-    if not isinstance(body, dict) or body.get("decision") not in DECIDED:
-        return False
-    return (body.get("step_key"), body.get("generation", 0)) == place
 
 
 def _decided_before(job: Loaded, place: tuple[str, int], status: CallStatus) -> Exception:
@@ -210,7 +201,7 @@ def only_approval(job: Loaded, step_key: str | None) -> str:
     raise NotFound(msg, hint=_look(job))
 
 
-def check_approval(job: Loaded, letters: Sequence[Mail], approval_id: str, *, now: int) -> None:
+def check_approval(job: Loaded, approval_id: str, *, now: int) -> None:
     approval = approvals_of(job)[approval_id]
     if approval.decided is not None:
         done = approval.decided
@@ -218,13 +209,10 @@ def check_approval(job: Loaded, letters: Sequence[Mail], approval_id: str, *, no
         raise Conflict(msg, hint=_look(job))
     if job.head.status in TERMINAL:
         raise over(job.head, "decide for")
-    for letter in letters:
-        body = letter.body if isinstance(letter.body, dict) else {}
-        if letter.kind is MailKind.APPROVAL and body.get("approval_id") == approval_id:
-            msg = (
-                f"approval {approval_id} was {body.get('decision')} by {letter.sender or 'somebody'} already"
-            )
-            raise Conflict(msg, hint="The job hears of it as soon as a worker takes it.")
+    if (letter := answer_to(job, approval_id)) is not None:
+        decision = letter.body.get("decision")
+        msg = f"approval {approval_id} was {decision} by {letter.sender or 'somebody'} already"
+        raise Conflict(msg, hint="The job hears of it as soon as a worker takes it.")
     expires_at = approval.asked.expires_at
     if expires_at is not None and expires_at <= now:
         msg = f"approval {approval_id} has expired, at {_clock(expires_at)}"
