@@ -23,6 +23,7 @@ An error answers three questions: whose move is it, may I try again, what do I t
     │   ├── StoreBusy             no turn to write within the time limit; nothing was written
     │   ├── StoreUnavailable      the database does not answer; nothing was written
     │   ├── OutcomeUnknown        the connection died during COMMIT; ask by operation id
+    │   ├── NotOver               the job has not ended within the time; it goes on
     │   ├── StoreFull             no room on the disk; nothing was written
     │   └── StoreReadOnly         the file or its folder cannot be written
     ├── Unfit                     this store cannot keep what it declares; refused at open
@@ -199,6 +200,11 @@ class StoreUnavailable(Unavailable):
 class OutcomeUnknown(Unavailable):
     code = "outcome_unknown"
     default_hint = "Send the same call again: it carries its operation id and is applied at most once."
+
+
+class NotOver(Unavailable):
+    code = "not_over"
+    default_hint = "The job goes on by itself. Ask again, or see what it waits for with `holdfast job ID`."
 
 
 class StoreFull(Unavailable):

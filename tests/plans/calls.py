@@ -60,6 +60,7 @@ _STAYS: Final = {
     "wake_at": None,
     "ready_at": None,
     "failed": 0,
+    "anew": 0,
     "over": 0,
 }
 _INTEGERS: Final = ("fence", "seen_seq", "mail_seen", "progress", "version", "at")
@@ -96,7 +97,7 @@ HOT: Final = {
     "append_head": Call(_APPEND, {"job_heads(job_id)"}),
     "append_move": Call(
         _APPEND
-        | {"failed": 0, "status": "completed", "wait_reason": None, "wake_at": None, "requeues": 0}
+        | {"failed": 0, "anew": 0, "status": "completed", "wait_reason": None, "wake_at": None, "requeues": 0}
         | {"ready_at": None},
         {"job_heads(job_id)"},
     ),

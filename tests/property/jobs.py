@@ -72,7 +72,9 @@ FILTERS: Final = st.builds(
 
 REASONS: Final = st.sampled_from([WaitReason.SIGNAL, WaitReason.TIMER, *WaitReason])
 WAITS: Final = st.builds(Move, status=st.just(Status.WAITING), reason=REASONS, wake_at=st.none() | INSTANTS)
-RELEASES: Final = st.builds(Move, status=st.just(Status.PENDING), ready_at=INSTANTS, failed=st.booleans())
+RELEASES: Final = st.builds(
+    Move, status=st.just(Status.PENDING), ready_at=INSTANTS, failed=st.booleans(), anew=st.booleans()
+)
 ENDS: Final = st.builds(Move, status=st.sampled_from([Status.COMPLETED, Status.FAILED, Status.CANCELLED]))
 ODD_MOVES: Final = st.builds(
     Move, status=st.sampled_from(Status), reason=st.none() | REASONS, wake_at=st.none() | INSTANTS

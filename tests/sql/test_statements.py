@@ -274,7 +274,7 @@ POSTGRES_TEXTS = statements(POSTGRES)
 
 # Whole numbers of 64 bits, text, bytes. Postgres makes `SELECT 1` and `:flag = 1` short ones.
 RESULTS = {"text", "int8", "bytea", "int4"}
-FLAGS = {"any_kind", "progress", "requeues", "woken"}
+FLAGS = {"anew", "any_kind", "progress", "requeues", "woken"}
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,11 @@ import apsw
 import click
 import msgspec
 
-from holdfast.cli.db import existing, survives
+from holdfast.cli.db import survives
+from holdfast.cli.opened import existing
 from holdfast.cli.options import json_option, store_option
 from holdfast.cli.talk import table, wait_for
+from holdfast.engine.points import MEANING
 from holdfast.errors import HoldfastError
 from holdfast.store import address
 from holdfast.store.contract import Tier
@@ -33,15 +35,22 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 @click.command()
+@click.option(
+    "--crash-points", is_flag=True, help="List the places at which a test may end the process, and stop."
+)
 @store_option
 @json_option
-def doctor(where: str, *, as_json: bool) -> None:
+def doctor(where: str, *, crash_points: bool, as_json: bool) -> None:
     """Check this machine and the store, and say which promise holds right now.
 
     Exit status 1 if something failed.
 
     Example: holdfast doctor --store postgresql://app@db/holdfast
     """
+    if crash_points:
+        points = [(str(point), meaning) for point, meaning in MEANING.items()]
+        table(("point", "what is true there"), points, as_json=as_json)
+        return
     findings = [*_machine(), *_place(where)]
     if not any(finding.verdict == "failed" for finding in findings):
         findings += wait_for(_store(where))

@@ -8,6 +8,7 @@ from holdfast.errors import (
     Broken,
     Conflict,
     HoldfastError,
+    InvalidMove,
     InvalidSetting,
     Misuse,
     NotFound,
@@ -17,6 +18,7 @@ from holdfast.errors import (
 
 EXITS: Final[dict[type[HoldfastError], int]] = {
     NotFound: 3,
+    InvalidMove: 4,
     InvalidSetting: 2,
     Misuse: 2,
     Conflict: 4,

@@ -10,6 +10,17 @@ import click
 _COMMANDS: Final = {
     "run": ("holdfast.cli.run", "run", "Run one job here, or go on with one."),
     "worker": ("holdfast.cli.worker", "worker", "Drive the jobs of an application."),
+    "jobs": ("holdfast.cli.jobs", "jobs", "List jobs, or everything that waits for a person."),
+    "job": ("holdfast.cli.jobs", "job", "One job: where it stands, what it waits for, how to go on."),
+    "trace": ("holdfast.cli.trace", "trace", "A job's life as a timeline, with what recovery did and why."),
+    "cancel": ("holdfast.cli.decide", "cancel", "End a job."),
+    "resume": ("holdfast.cli.decide", "resume", "Let a job go on that is held for a person."),
+    "signal": ("holdfast.cli.decide", "signal", "Send a signal to a job."),
+    "reconcile": ("holdfast.cli.decide", "reconcile", "Say what became of an uncertain call."),
+    "approve": ("holdfast.cli.decide", "approve", "Say yes to a call that waits for it."),
+    "deny": ("holdfast.cli.decide", "deny", "Say no to a call that waits for it."),
+    "dead": ("holdfast.cli.dead", "dead", "Dead letters: list, requeue, discard."),
+    "verify": ("holdfast.cli.jobs", "verify", "Check one job's journal from its first event."),
     "db": ("holdfast.cli.db", "db", "Look after the store: status, migrate, backup, restore, verify."),
     "doctor": ("holdfast.cli.doctor", "doctor", "Check this machine and the store, and say what holds."),
 }
@@ -38,5 +49,5 @@ class Lazy(click.Group):
 def holdfast() -> None:
     """Agents that outlive their process.
 
-    Example: holdfast doctor --store sqlite:///holdfast.db
+    Example: holdfast jobs --store sqlite:///holdfast.db
     """

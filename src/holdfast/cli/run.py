@@ -62,7 +62,7 @@ def run(
 
     Example: holdfast run --job report.json --app app.py
     """
-    if resume == (spec_path is not None) or resume == (job_id is None):
+    if resume is (spec_path is not None) or resume is (job_id is None):
         msg = "say either which job to start or which to go on with"
         raise InvalidSetting(msg, hint="holdfast run --job spec.json, or holdfast run --resume --run-id ID")
     sys.exit(wait_for(_run(spec_path, job_id, app_at, write_resume, where)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import sys
 from collections.abc import Coroutine, Sequence
@@ -16,13 +17,20 @@ from holdfast.errors import HoldfastError
 
 T = TypeVar("T")
 
-_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]|\x1b\][^\x07]*\x07?")
+_CONTROL: Final = re.compile(
+    r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"  # a title, a link: up to its end
+    r"|\x1b\[[0-?]*[ -/]*[@-~]?"  # colours, cursor, modes
+    r"|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
+    r"|[\u200e\u200f\u202a-\u202e\u2066-\u2069]"  # what turns the reading direction around
+    r"|[\ud800-\udfff]"
+)
+_ESCAPED: Final = re.compile(r"[\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
-def run(command: click.Command) -> int:
+def run(command: click.Command, arguments: Sequence[str] | None = None) -> int:
     """The exit status of the command, everything that can go wrong explained on stderr."""
     try:
-        status = command.main(standalone_mode=False)
+        status = command.main(None if arguments is None else list(arguments), standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as help_wanted:
         click.echo(help_wanted.ctx.get_help(), err=True)
         return 2
@@ -50,6 +58,17 @@ def plain(text: str) -> str:
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
+def one_line(text: str) -> str:
+    """Foreign text for a line of its own: no control sequences, and no line breaks either."""
+    return " ".join(plain(text).split())
+
+
+def to_json(value: Any) -> str:
+    """A value as one line of JSON that is safe to print: what could drive a terminal is escaped."""
+    text = json.dumps(msgspec.to_builtins(value), ensure_ascii=False, separators=(",", ":"))
+    return _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
 def wait_for(work: Coroutine[Any, Any, T]) -> T:
     """The result of an asynchronous command body."""
     return asyncio.run(work)
@@ -59,7 +78,7 @@ def show(record: msgspec.Struct | dict[str, Any], *, as_json: bool, title: str =
     """One record: a line of JSON, or names and values."""
     values = record if isinstance(record, dict) else msgspec.to_builtins(record)
     if as_json:
-        click.echo(msgspec.json.encode(values).decode())
+        click.echo(to_json(values))
         return
     if title:
         click.secho(title, bold=True)
@@ -72,12 +91,14 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, as_json: 
     """Many records: JSON lines, or a table as wide as it needs to be."""
     if as_json:
         for row in rows:
-            click.echo(msgspec.json.encode(dict(zip(columns, row, strict=True))).decode())
+            click.echo(to_json(dict(zip(columns, row, strict=True))))
         return
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     grid = Table(*columns, box=None, header_style="bold", pad_edge=False)
     for row in rows:
-        grid.add_row(*(plain(str(value)) for value in row))
+        # As text, not as markup: a bracket in somebody's error message is a bracket.
+        grid.add_row(*(Text(plain(str(value))) for value in row))
     Console(file=sys.stdout).print(grid)

@@ -35,9 +35,9 @@ def told(error: Exception) -> dict[str, Any]:
     args, unkept = kept(list(error.args))
     if unkept is None and args != [record["message"]] and len(str(args)) <= 10_000:
         record["args"] = args
-    if isinstance(error, HoldfastError):
+    if isinstance(error, HoldfastError) and error.hint != error.default_hint:
         record["hint"] = error.hint
-    if isinstance(error, CallFailed):
+    if isinstance(error, CallFailed) and error.error_type != CallFailed.__qualname__:
         record["error_type"] = error.error_type
     return record
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from holdfast import errors
+from holdfast.errors import JobCancelled, JobFailed, JobHeld
 from holdfast.model import events
 from holdfast.model.chain import unseal
 from holdfast.model.jobs import JobHead
@@ -31,7 +31,7 @@ async def result(store: Store, job_id: str) -> Any:
         if head.wait_reason in _HELD:
             what, command = _HELD[head.wait_reason]
             hint = f"Look at it and decide: {command.format(job=job_id)}"
-            raise errors.JobHeld(f"job {job_id}: {what}{await _why(store, head)}", job_id=job_id, hint=hint)
+            raise JobHeld(f"job {job_id}: {what}{await _why(store, head)}", job_id=job_id, hint=hint)
         await store.wakeups.wait(topics, POLL_S)
 
 
@@ -41,9 +41,9 @@ async def _ended(store: Store, head: JobHead) -> Any:
     if isinstance(event, events.JobCompleted):
         return event.output
     if head.status is Status.CANCELLED:
-        raise errors.JobCancelled(f"job {head.job_id} was cancelled", job_id=head.job_id)
+        raise JobCancelled(f"job {head.job_id} was cancelled", job_id=head.job_id)
     error = event.error if isinstance(event, events.JobFailed) else None
-    raise errors.JobFailed(f"job {head.job_id} failed: {error}", job_id=head.job_id)
+    raise JobFailed(f"job {head.job_id} failed: {error}", job_id=head.job_id)
 
 
 async def _why(store: Store, head: JobHead) -> str:

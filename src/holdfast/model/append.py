@@ -37,7 +37,11 @@ class Timer(msgspec.Struct, frozen=True):
 
 
 class Move(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the append leaves the job. Leaving `running` gives the lease back in the same write."""
+    """Where the append leaves the job. Leaving `running` gives the lease back in the same write.
+
+    `failed` counts one more attempt. `anew`: somebody has decided to begin again, and attempts and takeovers count from
+    nothing.
+    """
 
     status: Status
     reason: WaitReason | None = None
@@ -45,7 +49,6 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
     ready_at: int = 0
     failed: bool = False
     anew: bool = False
-    """Attempts and takeovers are counted from nothing again: a person has said so."""
 
     @property
     def over(self) -> bool:

@@ -20,6 +20,7 @@ from typing import Final
 import msgspec
 
 from holdfast.errors import InvalidSetting
+from holdfast.model.instants import SECOND
 
 
 class Effect(StrEnum):
@@ -112,7 +113,15 @@ DECIDED: Final = {
 KEY_LIFETIME_USED_PERCENT: Final = 80
 """A key is trusted for this part of the receiver's memory; the rest is margin for clocks and slow requests."""
 
+QUIET_MARGIN_US: Final = 5 * SECOND
+"""What is added to the longest call, for a request that the network held back."""
+
 NAMES_ELSEWHERE: Final = {"external": Effect.UNSAFE, "local": Effect.VERIFIABLE, "memory": Effect.IDEMPOTENT}
+
+
+def quiet_at(start_by: int | None, longest_call_us: int | None, receiver_delay_us: int = 0) -> int:
+    """From here on nobody who held the job before can still be sending: only now "it did not happen" can be known."""
+    return (start_by or 0) + (longest_call_us or 0) + receiver_delay_us + QUIET_MARGIN_US
 
 
 class CutOff(msgspec.Struct, frozen=True, kw_only=True):

@@ -62,7 +62,8 @@ class JobParked(Event, frozen=True):
 class JobRequeued(Event, frozen=True):
     """Another attempt. `rerun` are the calls whose failure ended the last one: their records no longer count.
 
-    `accepted`: a person has read the report of a parked job, and what it names is not asked for again.
+    A person who asked for it did so under an `operation_id`; asking twice under one is asking once. `accepted`: that
+    person has read the report of a parked job, and what it names is not asked for again.
     """
 
     type = "job_requeued"
@@ -72,6 +73,7 @@ class JobRequeued(Event, frozen=True):
     rerun: tuple[str, ...] = ()
     accepted: bool = False
     mail_seq: int = 0
+    operation_id: str = ""
 
 
 class JobDeadLettered(Event, frozen=True):
@@ -99,6 +101,7 @@ class CancelRequested(Event, frozen=True):
     by: str = ""
     why: str = ""
     mail_seq: int = 0
+    operation_id: str = ""
 
 
 class PlanGenerated(Event, frozen=True):

@@ -19,11 +19,12 @@ from holdfast.model.effects import (
     Effect,
     Recovery,
     parse_effect,
+    quiet_at,
     recover,
 )
 from holdfast.model.events import JobClaimed, JobCreated, ToolCalled
 from holdfast.model.fold import fold
-from holdfast.model.instants import HOUR
+from holdfast.model.instants import HOUR, MINUTE, SECOND
 
 DAY_OF_KEYS = 24 * HOUR
 FOUR_FIFTHS = DAY_OF_KEYS // 5 * 4
@@ -315,3 +316,18 @@ def test_a_class_is_never_guessed_from_a_word(name: str) -> None:
         parse_effect(name)
     assert repr(name) in str(caught.value)
     assert all(effect in caught.value.hint for effect in Effect)
+
+
+def test_quiet_is_after_the_last_start_the_longest_call_and_a_margin() -> None:
+    """By hand, and never before any of its parts."""
+    assert quiet_at(100 * SECOND, MINUTE, 2 * SECOND) == 167 * SECOND
+    assert quiet_at(100 * SECOND, None) == 105 * SECOND
+    assert quiet_at(None, None) == 5 * SECOND
+
+
+def test_recovery_and_people_wait_for_the_same_quiet() -> None:
+    """The engine's margin is the one that a person's word is held to."""
+    from holdfast.engine.effects import MARGIN_US
+    from holdfast.model.effects import QUIET_MARGIN_US
+
+    assert MARGIN_US == QUIET_MARGIN_US

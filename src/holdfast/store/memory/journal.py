@@ -107,6 +107,8 @@ def _moved(head: JobHead, move: Move | None, now: int) -> JobHead:
     _check_move(head, move)
     if move.failed:
         head = msgspec.structs.replace(head, attempts=head.attempts + 1)
+    if move.anew:
+        head = msgspec.structs.replace(head, attempts=0, takeovers=0)
     head = msgspec.structs.replace(
         head,
         status=move.status,

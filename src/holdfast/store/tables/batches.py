@@ -159,6 +159,7 @@ def _move_values(append: Append) -> dict[str, Value]:
             "wake_at": None,
             "ready_at": None,
             "failed": 0,
+            "anew": 0,
             "over": 0,
         }
     return {
@@ -167,5 +168,6 @@ def _move_values(append: Append) -> dict[str, Value]:
         "wake_at": move.wake_at,
         "ready_at": move.ready_at or None,
         "failed": int(move.failed),
+        "anew": int(move.anew),
         "over": int(move.over),
     }

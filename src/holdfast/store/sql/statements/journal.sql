@@ -15,8 +15,9 @@ WHERE job_id = :job_id AND fence = :fence AND lease_token = :lease_token AND :le
 -- name: append_move
 -- The same, and the job has left `running`: the lease goes back in the same write.
 UPDATE job_heads
-SET head_seq = :head_seq, head_hash = :head_hash, takeovers = takeovers * (1 - :progress),
-    attempts = attempts + :failed, status = :status, wait_reason = :wait_reason, wake_at = :wake_at,
+SET head_seq = :head_seq, head_hash = :head_hash, takeovers = takeovers * (1 - :progress) * (1 - :anew),
+    attempts = (attempts + :failed) * (1 - :anew),
+    status = :status, wait_reason = :wait_reason, wake_at = :wake_at,
     ready_at = CASE WHEN :requeues = 1 THEN coalesce(CAST(:ready_at AS {int}), {now}) ELSE ready_at END,
     lease_token = '', lease_owner = '', lease_boot = '', lease_expires_at = 0
 WHERE job_id = :job_id AND fence = :fence AND lease_token = :lease_token AND :lease_token <> ''
@@ -27,7 +28,8 @@ RETURNING job_id, namespace, queue, session_id, session_slot;
 -- name: hold_move
 -- A short hold has written: next fence, new head, and the job is where the ruling leaves it.
 UPDATE job_heads
-SET head_seq = :head_seq, head_hash = :head_hash, fence = :fence, attempts = attempts + :failed,
+SET head_seq = :head_seq, head_hash = :head_hash, fence = :fence,
+    takeovers = takeovers * (1 - :anew), attempts = (attempts + :failed) * (1 - :anew),
     status = :status, wait_reason = :wait_reason, wake_at = :wake_at,
     ready_at = CASE WHEN :requeues = 1 THEN coalesce(CAST(:ready_at AS {int}), {now}) ELSE ready_at END,
     lease_token = '', lease_owner = '', lease_boot = '', lease_expires_at = 0

@@ -57,6 +57,22 @@ async def a_hold_moves_a_job_as_an_append_would(bench: Bench) -> None:
     assert await bench.store.post.timers(driver.job_id) == [], "the end removes the timers here, too"
 
 
+async def a_hold_may_begin_the_job_again(bench: Bench) -> None:
+    driver = await bench.driving()
+    await driver.release(failed=True)
+    await bench.drive(driver.grant.queue, ttl_us=0)
+    driver = await bench.drive(driver.grant.queue)
+    await driver.write(
+        JobDeadLettered(), move=Move(status=Status.WAITING, reason=WaitReason.DEAD_LETTER, failed=True)
+    )
+    head = await bench.store.jobs.head(driver.job_id)
+    assert (head.attempts, head.takeovers) == (2, 1)
+    again = Ruling(REQUEUE.events, Move(status=Status.PENDING, anew=True))
+    await bench.store.journal.hold(driver.job_id, lambda _head: again)
+    head = await bench.store.jobs.head(driver.job_id)
+    assert (head.status, head.attempts, head.takeovers) == (Status.PENDING, 0, 0)
+
+
 async def a_hold_leaves_a_driven_job_alone(bench: Bench) -> None:
     driver = await bench.driving()
     async with bench.unchanged():

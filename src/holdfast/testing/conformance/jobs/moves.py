@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.model.append import Extras, Move, Timer
-from holdfast.model.events import JobCancelled, JobFailed, JobParked, TimerSet
+from holdfast.model.events import JobCancelled, JobFailed, JobParked, JobRequeued, TimerSet
 from holdfast.model.instants import MINUTE
 from holdfast.model.states import Status, WaitReason
 from holdfast.testing.conformance.bench import Bench
@@ -76,6 +76,34 @@ async def attempts_count_failures_only(bench: Bench) -> None:
     await driver.write(step("progress"), progress=True)
     await driver.release(failed=True)
     assert (await bench.store.jobs.head(driver.job_id)).attempts == 2, "progress does not wipe failures out"
+
+
+async def a_job_that_begins_again_has_used_up_nothing(bench: Bench) -> None:
+    driver = await bench.driving()
+    queue = driver.grant.queue
+    await driver.release(failed=True)
+    await bench.drive(queue, ttl_us=0)
+    driver = await bench.drive(queue)
+    assert (driver.grant.attempts, driver.grant.takeovers) == (1, 1)
+    again = Move(status=Status.PENDING, anew=True)
+    await driver.write(JobRequeued(why="asked"), move=again)
+    head = await bench.store.jobs.head(driver.job_id)
+    assert (head.status, head.attempts, head.takeovers) == (Status.PENDING, 0, 0)
+    driver = await bench.drive(queue)
+    assert (driver.grant.attempts, driver.grant.takeovers) == (0, 0)
+
+
+async def beginning_again_leaves_the_neighbours_counts_alone(bench: Bench) -> None:
+    """Both in one batch: one begins again, the other has failed once more."""
+    first, second = await bench.driving(), await bench.driving()
+    await first.release(failed=True)
+    await second.release(failed=True)
+    first, second = await bench.drive(first.grant.queue), await bench.drive(second.grant.queue)
+    again = first.build(JobRequeued(why="asked"), move=Move(status=Status.PENDING, anew=True))
+    failed = second.build(JobRequeued(why="failed"), move=Move(status=Status.PENDING, failed=True))
+    await bench.store.journal.append_many([again, failed])
+    assert (await bench.store.jobs.head(first.job_id)).attempts == 0
+    assert (await bench.store.jobs.head(second.job_id)).attempts == 2
 
 
 async def timers_are_set_moved_and_removed(bench: Bench) -> None:

@@ -56,14 +56,15 @@ WITH locked AS MATERIALIZED (
         CAST(:each_seen_seq AS bigint[]), CAST(:each_seen_hash AS bytea[]), CAST(:each_head_seq AS bigint[]),
         CAST(:each_head_hash AS bytea[]), CAST(:each_mail_seen AS bigint[]), CAST(:each_progress AS bigint[]),
         CAST(:each_status AS text[]), CAST(:each_wait_reason AS text[]), CAST(:each_wake_at AS bigint[]),
-        CAST(:each_ready_at AS bigint[]), CAST(:each_failed AS bigint[]), CAST(:each_over AS bigint[])
+        CAST(:each_ready_at AS bigint[]), CAST(:each_failed AS bigint[]), CAST(:each_anew AS bigint[]),
+        CAST(:each_over AS bigint[])
     ) AS i (job_id, fence, lease_token, seen_seq, seen_hash, head_seq, head_hash, mail_seen, progress, status,
-            wait_reason, wake_at, ready_at, failed, over)
+            wait_reason, wake_at, ready_at, failed, anew, over)
     JOIN job_heads h ON h.job_id = i.job_id ORDER BY h.job_id FOR NO KEY UPDATE OF h
 ), moved AS (
     UPDATE job_heads h
-    SET head_seq = i.head_seq, head_hash = i.head_hash, takeovers = h.takeovers * (1 - i.progress),
-        attempts = h.attempts + i.failed,
+    SET head_seq = i.head_seq, head_hash = i.head_hash, takeovers = h.takeovers * (1 - i.progress) * (1 - i.anew),
+        attempts = (h.attempts + i.failed) * (1 - i.anew),
         status = coalesce(i.status, h.status), wait_reason = i.wait_reason, wake_at = i.wake_at,
         ready_at = CASE WHEN i.status = 'pending' THEN coalesce(i.ready_at, {now}) ELSE h.ready_at END,
         lease_token = CASE WHEN i.status IS NULL THEN h.lease_token ELSE '' END,

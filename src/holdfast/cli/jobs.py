@@ -1,0 +1,319 @@
+"""`holdfast jobs`, `holdfast job` and `holdfast verify`: looking at jobs."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holdfast.cli import screens
+from holdfast.cli.opened import client_at
+from holdfast.cli.options import json_option, store_option
+from holdfast.cli.talk import to_json, wait_for
+from holdfast.client.records import Checked, JobView, Need
+from holdfast.errors import InvalidPayload
+from holdfast.model.jobs import JobFilter, JobRecord
+from holdfast.model.page import Page
+from holdfast.model.states import Status, WaitReason, parse_status
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+
+@click.command()
+@click.option("--status", metavar="STATUS", help=f"Only these: {', '.join(Status)}.")
+@click.option("--kind", help="Only jobs of this kind.")
+@click.option("--reason", metavar="REASON", help=f"Only jobs that wait for this: {', '.join(WaitReason)}.")
+@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000), help="At most so many.")
+@click.option("--cursor", help="Go on where the last page ended.")
+@click.option("--person", is_flag=True, help="Everything that waits for a person, with the command to type.")
+@store_option
+@json_option
+def jobs(
+    where: str,
+    *,
+    status: str | None,
+    kind: str | None,
+    reason: str | None,
+    limit: int,
+    cursor: str | None,
+    person: bool,
+    as_json: bool,
+) -> None:
+    """List jobs, newest first.
+
+    Example: holdfast jobs --status waiting --reason reconcile
+    """
+    if person:
+        _show_needs(wait_for(_needs(where)), as_json=as_json)
+        return
+    which = JobFilter(
+        status=None if status is None else parse_status(status),
+        wait_reason=None if reason is None else _reason(reason),
+        kind=kind,
+    )
+
+    async def look() -> Page[JobRecord]:
+        async with client_at(where) as client:
+            return await client.list(which, limit=limit, cursor=cursor)
+
+    page = wait_for(look())
+    if as_json:
+        for record in page:
+            click.echo(to_json(record))
+    elif page.items:
+        _show_jobs(page)
+    else:
+        click.echo("no jobs" if which == JobFilter() else "no such jobs", err=True)
+    if page.next is not None:
+        click.echo(f"more: --cursor {page.next}", err=True)
+
+
+def _reason(word: str) -> WaitReason:
+    try:
+        return WaitReason(word.strip().lower().replace("-", "_").replace(" ", "_"))
+    except ValueError:
+        msg = f"{word!r} is nothing that a job waits for"
+        raise InvalidPayload(msg, hint=f"Use one of {', '.join(WaitReason)}.") from None
+
+
+def _grid(*columns: str) -> Table:
+    from rich.table import Table
+
+    grid = Table(box=None, header_style="bold", pad_edge=False)
+    for column in columns:
+        grid.add_column(column, no_wrap=True, overflow="ellipsis")
+    return grid
+
+
+def _show_jobs(page: Page[JobRecord]) -> None:
+    now = _now()
+    grid = _grid("job", "kind", "state", "age", "events")
+    grid.columns[0].overflow = "fold"
+    grid.columns[0].min_width = max(min(len(record.job_id), 40) for record in page)
+    for column in grid.columns[3:]:
+        column.justify = "right"
+    for record in page:
+        grid.add_row(
+            screens.text(record.job_id),
+            screens.text(record.kind),
+            screens.state(record.status, record.wait_reason),
+            screens.text(screens.span(now - record.created_at), "dim"),
+            screens.text(record.head_seq, "dim"),
+        )
+    screens.console().print(grid)
+
+
+async def _needs(where: str) -> tuple[Need, ...]:
+    async with client_at(where) as client:
+        return await client.waiting_for_person()
+
+
+def _show_needs(needs: tuple[Need, ...], *, as_json: bool) -> None:
+    if as_json:
+        for need in needs:
+            click.echo(to_json(need))
+        return
+    if not needs:
+        click.echo("nothing waits for a person", err=True)
+        return
+    console, now = screens.console(), _now()
+    for need in needs:
+        waited = screens.text(f"for {screens.span(now - need.since)}", "dim")
+        console.print(
+            screens.joined(screens.state("waiting", need.reason), waited, need.job_kind), soft_wrap=True
+        )
+        console.print(screens.indented(screens.text(need.what)), soft_wrap=True)
+        console.print(screens.indented(screens.text(f"holdfast job {need.job_id}", "cyan")), soft_wrap=True)
+
+
+# ── one job ───────────────────────────────────────────────────────────────────────────────────────
+
+
+@click.command()
+@click.argument("job_id", metavar="ID")
+@store_option
+@json_option
+def job(job_id: str, where: str, *, as_json: bool) -> None:
+    """Show one job: what it is, where it stands, what it waits for, and what to type to go on.
+
+    Example: holdfast job job_06h57w4p2ksb3f1cqn8xv0zt6e
+    """
+
+    async def look() -> JobView:
+        async with client_at(where) as client:
+            return await client.get(job_id)
+
+    found = wait_for(look())
+    if as_json:
+        click.echo(to_json(found))
+        return
+    console = screens.console()
+    state = screens.state(found.status, found.wait_reason)
+    console.print(screens.joined(screens.text(found.job_id, "bold"), found.kind, state), soft_wrap=True)
+    console.print()
+    for name, value in _facts(found, console.width - 14):
+        console.print(_line(name, value), soft_wrap=True)
+    for need in found.needs:
+        console.print()
+        _show_need(console, need)
+    console.print()
+    if found.worker:
+        console.print(screens.text(f"{found.worker} is at work on it."))
+    elif found.status is Status.PENDING:
+        console.print(screens.text("Any worker that has code for it takes it next."))
+    console.print(_line("its life", f"holdfast trace {found.job_id}", "cyan"), soft_wrap=True)
+
+
+def _line(name: str, value: object, style: str = "") -> Any:
+    from rich.text import Text
+
+    line = Text(f"  {name:<10}  ", "dim")
+    return line.append_text(value if isinstance(value, Text) else screens.text(value, style))
+
+
+def _facts(job: JobView, width: int) -> list[tuple[str, object]]:
+    now = _now()
+
+    def when(at: int) -> str:
+        return f"{screens.instant(at)}, {screens.span(now - at)} ago"
+
+    rows: list[tuple[str, object]] = [("submitted", when(job.created_at))]
+    if job.started_at is not None:
+        rows.append(("started", when(job.started_at)))
+    if job.ended_at is not None:
+        rows.append(
+            (str(job.status), f"{when(job.ended_at)}, after {screens.span(job.ended_at - job.created_at)}")
+        )
+    place = f"queue {job.queue}, priority {job.priority}"
+    if job.session_id:
+        place += f", session {job.session_id}"
+    rows.append(("place", place))
+    if job.parent_job_id:
+        rows.append(("parent", job.parent_job_id))
+    if job.request_key:
+        rows.append(("request", job.request_key))
+    effects = ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in sorted(job.calls.items()))
+    done = f"{_count(job.steps, 'read')}, effects: {effects or 'none'}"
+    rows.append(("done", f"{done}; {_count(job.events, 'event')}"))
+    if job.claims:
+        tries = f"{_count(job.claims, 'claim')}, last by {job.last_worker}"
+        used = f"; used up: {_count(job.attempts, 'attempt')}, {_count(job.takeovers, 'takeover')}"
+        rows.append(("workers", tries + (used if job.attempts or job.takeovers else "")))
+    if job.cancel_requested:
+        why = f": {job.cancelled_why}" if job.cancelled_why else ""
+        rows.append(("ended by", f"{job.cancelled_by or 'somebody'}{why}"))
+    elif job.unread and job.worker is None:
+        rows.append(("mail", f"{_count(job.unread, 'letter')} not read yet"))
+    rows.append(("input", screens.short(job.input, width)))
+    if job.status is Status.COMPLETED:
+        rows.append(("output", screens.text(screens.short(job.output, width), "green")))
+    if job.error is not None and job.status is Status.FAILED:
+        rows.append(("error", screens.text(screens.short(job.error, width), "red")))
+    return rows
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}" + ("" if number == 1 else "s")
+
+
+def _show_need(console: Console, need: Need) -> None:
+    """What it waits for: the evidence, then the exact words to go on."""
+    now = _now()
+    head = "It waits for a person" if need.person else "It waits for"
+    since = f" (for {screens.span(now - need.since)})"
+    join = ": " if need.person else " "
+    console.print(screens.text(f"{head}{join}{need.what}{since}", "bold yellow" if need.person else ""))
+    width = console.width - 14
+    if need.step_key:
+        called = f"{need.step_key}" + (f", generation {need.generation}" if need.generation else "")
+        console.print(_line("call", called), soft_wrap=True)
+    if need.effect:
+        console.print(_line("class", need.effect))
+    if need.args is not None:
+        console.print(_line("arguments", screens.short(need.args, max(width, 400))), soft_wrap=True)
+    if need.key:
+        console.print(_line("key", need.key))
+    if need.due_at is not None:
+        left = need.due_at - now
+        due = f"{screens.instant(need.due_at)}" + (f", in {screens.span(left)}" if left > 0 else ", due")
+        console.print(_line("until", due))
+    for line in _evidence(need):
+        console.print(_line(*line), soft_wrap=True)
+    if need.commands:
+        console.print(screens.text("One of these goes on:"))
+    for command in need.commands:
+        console.print(screens.indented(screens.text(command, "cyan")), soft_wrap=True)
+        if "--not-happened" in command and need.allowed_at is not None and need.allowed_at > now:
+            allowed = (
+                f"allowed from {screens.instant(need.allowed_at)}, in {screens.span(need.allowed_at - now)}"
+            )
+            console.print(screens.indented(screens.text(allowed, "dim"), 6))
+
+
+def _evidence(need: Need) -> list[tuple[str, object]]:
+    found = need.evidence
+    if isinstance(found, str):
+        return [("why", found)]
+    if need.reason is WaitReason.DRIFT and isinstance(found, dict):
+        rows: list[tuple[str, object]] = [("why", found.get("why", ""))]
+        rows += [("recorded", _call(one)) for one in found.get("recorded", ())]
+        return [*rows, ("attempted", _call(found.get("attempted")))]
+    if isinstance(found, list):
+        return [("cause", screens.text(_cause(one), "red")) for one in found]
+    return []
+
+
+def _call(one: Any) -> str:
+    if not isinstance(one, dict):
+        return screens.short(one, 200)
+    args = (
+        screens.short(one["args"], 200) if "args" in one else f"arguments {str(one.get('args_digest'))[:12]}…"
+    )
+    return f"{one.get('step_key')}  {args}"
+
+
+def _cause(one: Any) -> str:
+    if not isinstance(one, dict):
+        return screens.short(one, 300)
+    error = one.get("error")
+    said = f"{error.get('type')}: {error.get('message')}" if isinstance(error, dict) else str(one.get("why"))
+    return f"{said} ({_count(one.get('attempts', 0), 'attempt')}, {_count(one.get('takeovers', 0), 'takeover')} before)"
+
+
+# ── verify ────────────────────────────────────────────────────────────────────────────────────────
+
+
+@click.command()
+@click.argument("job_id", metavar="ID")
+@store_option
+@json_option
+def verify(job_id: str, where: str, *, as_json: bool) -> None:
+    """Recompute one job's hash chain and state from its first event; exit status 1 if something does not fit.
+
+    `holdfast db verify` checks the whole store.
+
+    Example: holdfast verify job_06h57w4p2ksb3f1cqn8xv0zt6e
+    """
+
+    async def check() -> Checked:
+        async with client_at(where) as client:
+            return await client.verify(job_id)
+
+    checked = wait_for(check())
+    if as_json:
+        click.echo(to_json(checked))
+    else:
+        click.echo(
+            f"{_count(checked.events, 'event')}: {'all hold' if not checked.violations else 'damaged'}"
+        )
+        for violation in checked.violations:
+            screens.console().print(screens.indented(screens.text(violation, "red")), soft_wrap=True)
+    if checked.violations:
+        raise click.exceptions.Exit(1)
+
+
+def _now() -> int:
+    return time.time_ns() // 1000

@@ -1,0 +1,226 @@
+"""`holdfast trace`: a job's life as a timeline."""
+
+from __future__ import annotations
+
+import bisect
+import textwrap
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from holdfast.cli import screens
+from holdfast.cli.opened import client_at
+from holdfast.cli.options import json_option, store_option
+from holdfast.cli.talk import one_line, table, to_json, wait_for
+from holdfast.client.records import EventView, Note, Seam, SeamKind, Span, SpanKind, Trace
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+BAR_MIN: Final = 12
+LABEL_MAX: Final = 36
+SQUEEZE: Final = 0.3
+"""A stretch of time that would push everything else to the edge is drawn as this power of its length."""
+
+OUTCOMES: Final = {
+    "succeeded": "green",
+    "happened": "green",
+    "approved": "green",
+    "completed": "green",
+    "over": "blue",
+    "open": "cyan",
+    "uncertain": "bold yellow",
+    "failed": "red",
+    "refused": "red",
+    "fail": "red",
+    "denied": "red",
+    "given up": "dim",
+    "skip": "dim",
+    "not_happened": "dim",
+}
+SEAMS: Final = {
+    SeamKind.TAKEOVER: "bold yellow",
+    SeamKind.DEAD_LETTER: "bold red",
+    SeamKind.PARKED: "bold red",
+    SeamKind.REQUEUED: "yellow",
+    SeamKind.CANCEL_REQUESTED: "yellow",
+    SeamKind.ENDED: "bold",
+}
+
+
+@click.command()
+@click.argument("job_id", metavar="ID")
+@click.option("--events", is_flag=True, help="The journal itself, event by event.")
+@store_option
+@json_option
+def trace(job_id: str, where: str, *, events: bool, as_json: bool) -> None:
+    """Show a job's life: every call with its time and outcome, who drove it when, and what recovery did and why.
+
+    A dotted bar is a read: it leaves no mark when it begins, so the bar starts where it can have begun at the earliest.
+
+    Example: holdfast trace job_06h57w4p2ksb3f1cqn8xv0zt6e
+    """
+
+    async def look() -> tuple[Trace, tuple[EventView, ...]]:
+        async with client_at(where) as client:
+            return await client.trace(job_id), await client.events(job_id) if events else ()
+
+    life, journal = wait_for(look())
+    if events:
+        _show_events(journal, as_json=as_json)
+    elif as_json:
+        click.echo(to_json(life))
+    else:
+        _show(screens.console(), life)
+
+
+def _show_events(journal: tuple[EventView, ...], *, as_json: bool) -> None:
+    if as_json:
+        for event in journal:
+            click.echo(to_json(event))
+        return
+    width = max(screens.console().width - 45, 20)
+    rows = [
+        (event.seq, screens.clock(event.at), event.type, screens.short(event.body, width))
+        for event in journal
+    ]
+    table(("seq", "at", "type", "body"), rows, as_json=False)
+
+
+# ── the timeline ──────────────────────────────────────────────────────────────────────────────────
+
+
+class Axis:
+    """Where an instant lies on a bar of so many characters."""
+
+    def __init__(self, life: Trace, width: int) -> None:
+        ends = [span.end_at for span in life.spans if span.end_at is not None]
+        starts = [span.start_at for span in life.spans]
+        self._instants = sorted(
+            {life.start_at, life.end_at, *ends, *starts, *(seam.at for seam in life.seams)}
+        )
+        gaps = [after - before for before, after in pairwise(self._instants)]
+        self.squeezed = len(gaps) > 1 and max(gaps) * 2 > sum(gaps)
+        places = [0.0]
+        for gap in gaps:
+            places.append(places[-1] + (gap**SQUEEZE if self.squeezed else gap))
+        self._places = places
+        self._width = width
+
+    def at(self, instant: int) -> int:
+        nth = min(bisect.bisect_left(self._instants, instant), len(self._places) - 1)
+        return round(self._places[nth] / (self._places[-1] or 1) * (self._width - 1))
+
+
+def _show(console: Console, life: Trace) -> None:
+    took = screens.span(life.end_at - life.start_at)
+    state = screens.text(life.status, screens.STYLES.get(life.status, ""))
+    title = screens.joined(screens.text(life.job_id, "bold"), life.kind, state, screens.text(took, "dim"))
+    console.print(title, soft_wrap=True)
+    labels = [_label(span) for span in life.spans]
+    label = min(max(map(len, labels), default=0), LABEL_MAX, max(console.width // 3, 8))
+    tail = 10 + max((len(_tail(span)) for span in life.spans), default=0)
+    bar = console.width - label - tail - 4
+    if bar < BAR_MIN:
+        label, bar = max(label - (BAR_MIN - bar), 8), BAR_MIN
+    axis = Axis(life, bar)
+    notes: dict[int, list[Note]] = {}
+    for note in life.notes:
+        notes.setdefault(note.seq, []).append(note)
+    scope: tuple[str, ...] = ()
+    for item in _in_order(life):
+        if isinstance(item, Seam):
+            _show_seam(console, item, life)
+            for note in notes.get(item.seq, ()):
+                _show_note(console, note.text)
+        else:
+            for depth, name in _entered(scope, item.scope):
+                console.print(screens.indented(screens.text(name, "dim"), 2 + 2 * depth), no_wrap=True)
+            scope = item.scope
+            console.print(_span_line(item, axis, label, bar, life.end_at), no_wrap=True, overflow="ellipsis")
+            for said in item.notes:
+                _show_note(console, said)
+    if axis.squeezed:
+        console.print(screens.text("bars are not to scale: long waits are drawn short", "dim"))
+
+
+def _in_order(life: Trace) -> Iterator[Seam | Span]:
+    """Spans where they begin, seams where they are; at one instant the journal decides."""
+    items: list[tuple[int, int, Seam | Span]] = [(seam.at, seam.seq, seam) for seam in life.seams]
+    items += [(span.start_at, span.seq, span) for span in life.spans]
+    for _, _, item in sorted(items, key=lambda one: one[:2]):
+        yield item
+
+
+def _entered(before: tuple[str, ...], now: tuple[str, ...]) -> Iterator[tuple[int, str]]:
+    """The scopes that a call is in and the one above it was not, with their depth."""
+    for depth, name in enumerate(now):
+        if before[: depth + 1] != now[: depth + 1]:
+            yield depth, name
+
+
+def _show_seam(console: Console, seam: Seam, life: Trace) -> None:
+    from rich.text import Text
+
+    line = Text(screens.clock(seam.at), "dim").append("  ")
+    line.append_text(screens.text(seam.text, SEAMS.get(seam.kind, "")))
+    if seam.until is not None and seam.until > seam.at:
+        line.append(f"  {screens.span(seam.until - seam.at)}", "dim")
+    elif seam is life.seams[-1] and not life.over:
+        line.append(f"  {screens.span(life.end_at - seam.at)} so far", "dim")
+    console.print(line, soft_wrap=True)
+
+
+def _show_note(console: Console, said: str) -> None:
+    from rich.text import Text
+
+    lines = textwrap.wrap(one_line(said), max(console.width - 6, 20))
+    for line, lead in zip(lines, ["    ↳ ", *["      "] * len(lines)], strict=False):
+        console.print(Text(lead + line, "italic dim"), soft_wrap=True)
+
+
+def _label(span: Span) -> str:
+    depth = "  " * (len(span.scope) + 1)
+    again = f" ({span.generation})" if span.generation else ""
+    return f"{depth}{span.name}{again}"
+
+
+def _tail(span: Span) -> str:
+    effect = "" if span.kind is SpanKind.READ or not span.effect else f" {span.effect}"
+    tries = f" ×{len(span.sent_at)}" if len(span.sent_at) > 1 else ""
+    return f"{span.outcome.replace('_', ' ')}{tries}{effect}"
+
+
+def _span_line(span: Span, axis: Axis, label: int, bar: int, now: int) -> Text:
+    from rich.text import Text
+
+    style = OUTCOMES.get(span.outcome, "")
+    name = screens.text(_label(span).strip()).plain
+    depth = len(_label(span)) - len(_label(span).lstrip())
+    line = Text(_fitted(" " * depth + name, label), "" if span.kind is not SpanKind.READ else "dim")
+    line.append("  ").append_text(_bar(span, axis, bar, now, style))
+    end = now if span.end_at is None else span.end_at
+    took = screens.span(end - span.start_at)
+    line.append(f" {'≤' if not span.start_known else ''}{took}".rjust(9), "dim")
+    return line.append(" ").append_text(screens.text(_tail(span), style))
+
+
+def _bar(span: Span, axis: Axis, width: int, now: int, style: str) -> Text:
+    from rich.text import Text
+
+    first = axis.at(span.start_at)
+    last = max(axis.at(now if span.end_at is None else span.end_at), first)
+    cells = ["╌" if not span.start_known else "━"] * (last - first + 1)
+    for sent in span.sent_at:  # where each try began
+        cells[min(max(axis.at(sent) - first, 0), last - first)] = "┣"
+    if span.end_at is None:
+        cells[-1] = "→"
+    bar = Text(" " * first).append("".join(cells), style)
+    return bar.append(" " * (width - last - 1))
+
+
+def _fitted(text: str, width: int) -> str:
+    return text.ljust(width) if len(text) <= width else text[: width - 1] + "…"

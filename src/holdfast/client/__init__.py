@@ -1,0 +1,1 @@
+"""One way to speak to Holdfast from outside a job: `protocol` says what, `embedded` does it over an open store."""

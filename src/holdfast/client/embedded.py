@@ -1,0 +1,392 @@
+"""The client over an open store: no server, no worker needed to look or to speak.
+
+What is said to a job goes one of two ways. If nobody drives the job and no code of it has to run, a short hold writes
+the fact at once; its operation id is part of the fact. Otherwise it goes as a letter, whose id the mail keeps.
+Either way the id is looked for before anything is decided, so a repeat is answered and not judged a second time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.client import reading, words
+from holdfast.client.reading import Loaded, loaded, needs_of, view_of
+from holdfast.client.records import Accepted, Checked, EventView, JobView, Need, Trace
+from holdfast.client.trace import trace_of
+from holdfast.engine.verify.journals import judge
+from holdfast.errors import InvalidMove, NotFound, NotOver
+from holdfast.model.append import Move
+from holdfast.model.events import CancelRequested, JobCancelled
+from holdfast.model.ids import IdSource, check_name
+from holdfast.model.jobs import (
+    DEFAULT_NAMESPACE,
+    DEFAULT_QUEUE,
+    JobDraft,
+    JobFilter,
+    JobHead,
+    JobRecord,
+    Submitted,
+)
+from holdfast.model.limits import PRIORITY_DEFAULT, ROWS_PER_PAGE_DEFAULT, ROWS_PER_PAGE_MAX
+from holdfast.model.mail import MailDraft
+from holdfast.model.page import Page
+from holdfast.model.states import HELD, TERMINAL, MailKind, Status, WaitReason
+from holdfast.store.clock import Clock
+from holdfast.store.contract import Store
+from holdfast.store.ports.journal import Decide, Ruling
+
+POLL_S: Final = 1.0
+"""How long a hint may be late before the store is asked without one."""
+
+_OPEN: Final = (Status.WAITING, Status.PENDING, Status.RUNNING)
+
+
+class EmbeddedClient:
+    """See `holdfast.client.protocol.Client`. The store stays the caller's to close."""
+
+    def __init__(
+        self, store: Store, clock: Clock, ids: IdSource, *, namespace: str = DEFAULT_NAMESPACE
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._ids = ids
+        self._namespace = namespace
+
+    # ── jobs ──────────────────────────────────────────────────────────────────────────────────────
+
+    async def submit(
+        self,
+        kind: str,
+        input: Any = None,  # noqa: A002 -- the word for it everywhere else
+        *,
+        job_id: str | None = None,
+        request_key: str | None = None,
+        queue: str = DEFAULT_QUEUE,
+        priority: int = PRIORITY_DEFAULT,
+        session_id: str | None = None,
+        ready_at: int = 0,
+    ) -> Submitted:
+        draft = JobDraft(
+            kind=kind,
+            input=input,
+            namespace=self._namespace,
+            queue=queue,
+            priority=priority,
+            request_key=request_key,
+            session_id=session_id,
+            ready_at=ready_at,
+            # Named before it is sent, so that a request without a key can be sent again after a lost reply, too.
+            job_id=job_id or (None if request_key else self._ids.new("job")),
+        )
+        return await self._store.jobs.submit(draft)
+
+    async def get(self, job_id: str) -> JobView:
+        return view_of(await self._load(job_id))
+
+    async def list(
+        self,
+        which: JobFilter | None = None,
+        *,
+        limit: int = ROWS_PER_PAGE_DEFAULT,
+        cursor: str | None = None,
+    ) -> Page[JobRecord]:
+        which = JobFilter() if which is None else which
+        mine = msgspec.structs.replace(which, namespace=self._namespace)
+        return await self._store.jobs.list(mine, limit=limit, cursor=cursor)
+
+    async def events(self, job_id: str, *, after: int = 0, limit: int | None = None) -> tuple[EventView, ...]:
+        await self._head(job_id)
+        sealed = await self._store.journal.read(job_id, after=after, limit=limit)
+        return tuple(map(reading.shown, sealed))
+
+    async def trace(self, job_id: str) -> Trace:
+        head = await self._head(job_id)
+        sealed = await self._store.journal.read(job_id)
+        return trace_of(head, sealed, now=self._clock.wall_us())
+
+    async def verify(self, job_id: str) -> Checked:
+        while True:
+            head = await self._head(job_id)
+            sealed = await self._store.journal.read(job_id)
+            if head == await self._head(job_id):  # nobody wrote in between, so the two belong together
+                break
+        found = tuple(f"{one.invariant}: {one.detail}" for one in judge(head, sealed))
+        if not found and (len(sealed), sealed[-1].hash) != (head.head_seq, head.head_hash):
+            found = (f"I5: the head is at event {head.head_seq}, the journal at {len(sealed)}",)
+        return Checked(job_id, len(sealed), found)
+
+    async def result(self, job_id: str, *, timeout_s: float | None = None) -> JobView:
+        loop = asyncio.get_running_loop()
+        deadline = None if timeout_s is None else loop.time() + timeout_s
+        topics = frozenset({f"job:{job_id}"})
+        while (head := await self._head(job_id)).status not in TERMINAL:
+            left = POLL_S if deadline is None else min(POLL_S, deadline - loop.time())
+            if left <= 0:
+                msg = f"job {job_id} is {words.state(head)}"
+                raise NotOver(msg)
+            await self._store.wakeups.wait(topics, left)
+        return await self.get(job_id)
+
+    # ── words to a job ────────────────────────────────────────────────────────────────────────────
+
+    async def cancel(
+        self, job_id: str, *, why: str = "", by: str = "", operation_id: str | None = None
+    ) -> Accepted:
+        job = await self._load(job_id)
+        asked = words.cancel(why, by, self._operation(operation_id))
+        if (earlier := _earlier(job, asked)) is not None:
+            return earlier
+        return await self._cancel(job, asked)
+
+    async def _cancel(self, job: Loaded, asked: CancelRequested) -> Accepted:
+        job_id = job.head.job_id
+        if not _needs_its_worker(job):
+            ruling = Ruling((asked, JobCancelled(asked.why)), Move(status=Status.CANCELLED))
+            if await self._store.journal.hold(job_id, _unless_moved(job, ruling)) is not None:
+                return Accepted(job_id=job_id, operation_id=asked.operation_id, at_once=True)
+        try:
+            return await self._send(job, words.cancel_letter(asked, job_id), "cancel")
+        except InvalidMove:
+            # It ended a moment ago; perhaps by this very operation, which somebody sent twice at once.
+            earlier = words.earlier(await self._load(job_id), asked)
+            if earlier is None:
+                raise
+            return earlier
+
+    async def signal(
+        self, job_id: str, name: str, body: Any = None, *, by: str = "", operation_id: str | None = None
+    ) -> Accepted:
+        job = await self._load(job_id)
+        check_name(name, "signal name")
+        letter = MailDraft(
+            job_id=job_id,
+            kind=MailKind.SIGNAL,
+            operation_id=self._operation(operation_id),
+            name=name,
+            body=body,
+            sender=by,
+        )
+        if (earlier := words.repeated(job, letter)) is not None:
+            return earlier
+        return await self._send(job, letter, "signal")
+
+    async def reconcile(
+        self,
+        job_id: str,
+        step_key: str,
+        decision: str,
+        *,
+        why: str,
+        by: str,
+        result: Any = None,
+        generation: int | None = None,
+        operation_id: str | None = None,
+    ) -> Accepted:
+        job = await self._load(job_id)
+        operation_id = self._operation(operation_id)
+        if generation is None:
+            generation = words.meant_generation(job, step_key, operation_id)
+        word = words.word(step_key, generation, decision, why=why, by=by, result=result)
+        letter = MailDraft(
+            job_id=job_id, kind=MailKind.RECONCILE, operation_id=operation_id, body=word, sender=by
+        )
+        if (earlier := words.repeated(job, letter)) is not None:
+            return earlier
+        words.check_reconcile(job, word, now=self._clock.wall_us())
+        return await self._send(job, letter, "reconcile")
+
+    async def approve(
+        self,
+        approval: str,
+        *,
+        step_key: str | None = None,
+        why: str = "",
+        by: str,
+        operation_id: str | None = None,
+    ) -> Accepted:
+        return await self._decide(approval, step_key, "approved", why, by, operation_id)
+
+    async def deny(
+        self,
+        approval: str,
+        *,
+        step_key: str | None = None,
+        why: str = "",
+        by: str,
+        operation_id: str | None = None,
+    ) -> Accepted:
+        return await self._decide(approval, step_key, "denied", why, by, operation_id)
+
+    async def _decide(
+        self, approval: str, step_key: str | None, decision: str, why: str, by: str, operation_id: str | None
+    ) -> Accepted:
+        job, approval_id = await self._approval(approval, step_key)
+        letter = MailDraft(
+            job_id=job.head.job_id,
+            kind=MailKind.APPROVAL,
+            operation_id=self._operation(operation_id),
+            body={"approval_id": approval_id, "decision": decision, "why": why},
+            sender=check_name(by, "by"),
+        )
+        if (earlier := words.repeated(job, letter)) is not None:
+            return earlier
+        words.check_approval(job, approval_id, now=self._clock.wall_us())
+        return await self._send(job, letter, decision)
+
+    async def resume(
+        self,
+        job_id: str,
+        *,
+        choice: str = "continue",
+        why: str = "",
+        by: str = "",
+        operation_id: str | None = None,
+    ) -> Accepted:
+        job = await self._load(job_id)
+        words.check_choice(choice)
+        letter = MailDraft(
+            job_id=job_id,
+            kind=MailKind.RESUME,
+            operation_id=self._operation(operation_id),
+            body={"choice": choice, "why": why},
+            sender=by,
+        )
+        if (earlier := words.repeated(job, letter)) is not None:
+            return earlier
+        if job.head.wait_reason is WaitReason.DEAD_LETTER:
+            return await self.requeue(job_id, why=why, by=by, operation_id=letter.operation_id)
+        if (earlier := words.earlier(job, words.requeue(why, by, letter.operation_id))) is not None:
+            return earlier
+        if job.head.wait_reason not in HELD:
+            raise words.not_held(job)
+        return await self._send(job, letter, "resume")
+
+    # ── what needs a person ───────────────────────────────────────────────────────────────────────
+
+    async def waiting_for_person(self) -> tuple[Need, ...]:
+        needs: list[Need] = []
+        for reason in reading.FOR_A_PERSON:
+            async for record in self._all(JobFilter(wait_reason=reason)):
+                needs += [need for need in needs_of(await self._load(record.job_id)) if need.person]
+        return tuple(sorted(needs, key=lambda need: (need.since, need.job_id, need.step_key or "")))
+
+    async def dead_letters(
+        self, *, limit: int = ROWS_PER_PAGE_DEFAULT, cursor: str | None = None
+    ) -> Page[Need]:
+        page = await self.list(JobFilter(wait_reason=WaitReason.DEAD_LETTER), limit=limit, cursor=cursor)
+        jobs = [await self._load(record.job_id) for record in page]
+        dead = (WaitReason.DEAD_LETTER,)
+        return Page(tuple(need for job in jobs for need in needs_of(job) if need.reason in dead), page.next)
+
+    async def requeue(
+        self, job_id: str, *, why: str = "", by: str = "", operation_id: str | None = None
+    ) -> Accepted:
+        asked = words.requeue(why, by, self._operation(operation_id))
+        ruling = Ruling((asked,), Move(status=Status.PENDING, anew=True))
+        while True:
+            job = await self._load(job_id)
+            if (earlier := words.earlier(job, asked)) is not None:
+                return earlier
+            if job.head.wait_reason is not WaitReason.DEAD_LETTER:
+                raise words.not_dead(job)
+            # If it moved while we looked, the next look says where to.
+            if await self._store.journal.hold(job_id, _unless_moved(job, ruling)) is not None:
+                return Accepted(job_id=job_id, operation_id=asked.operation_id, at_once=True)
+
+    async def discard(
+        self, job_id: str, *, why: str, by: str = "", operation_id: str | None = None
+    ) -> Accepted:
+        asked = words.cancel(words.reason(why), by, self._operation(operation_id))
+        job = await self._load(job_id)
+        if (earlier := _earlier(job, asked)) is not None:
+            return earlier
+        if job.head.wait_reason is not WaitReason.DEAD_LETTER:
+            raise words.not_dead(job)
+        return await self._cancel(job, asked)
+
+    # ── reading and sending ───────────────────────────────────────────────────────────────────────
+
+    async def _head(self, job_id: str) -> JobHead:
+        check_name(job_id, "job id")
+        head = await self._store.jobs.head(job_id)
+        if head.namespace != self._namespace:
+            msg = f"there is no job {job_id!r}"
+            raise NotFound(msg)
+        return head
+
+    async def _load(self, job_id: str) -> Loaded:
+        """Head first: whatever it says, the journal that is read afterwards tells as well."""
+        head = await self._head(job_id)
+        record = await self._store.jobs.get(job_id)
+        sealed = await self._store.journal.read(job_id)
+        letters = await self._store.post.read(job_id) if head.mail_seq else ()
+        return loaded(record, head, sealed, letters)
+
+    async def _approval(self, approval: str, step_key: str | None) -> tuple[Loaded, str]:
+        """The job and the id of an approval that is named by its own id, or by its job's."""
+        try:
+            job = await self._load(approval)
+        except NotFound:
+            job = await self._asking(approval)
+            return job, approval
+        return job, words.only_approval(job, step_key)
+
+    async def _asking(self, approval_id: str) -> Loaded:
+        """The job that has asked this. Looked for among those that are not over, the waiting ones first."""
+        for which in (JobFilter(wait_reason=WaitReason.APPROVAL), *(JobFilter(status=one) for one in _OPEN)):
+            async for record in self._all(which):
+                job = await self._load(record.job_id)
+                if approval_id in reading.approvals_of(job):
+                    return job
+        msg = f"there is no open approval and no job {approval_id!r}"
+        raise NotFound(
+            msg, hint="`holdfast jobs --reason approval` lists jobs that wait for one; a job's id will do."
+        )
+
+    async def _all(self, which: JobFilter) -> AsyncIterator[JobRecord]:
+        cursor: str | None = None
+        while True:
+            page = await self.list(which, limit=ROWS_PER_PAGE_MAX, cursor=cursor)
+            for record in page:
+                yield record
+            cursor = page.next
+            if cursor is None:
+                return
+
+    async def _send(self, job: Loaded, letter: MailDraft, what: str) -> Accepted:
+        """The letter is in the job's mail. What could be said against it has been looked at; here only: is it over?"""
+        sent = await self._store.post.send(letter)
+        if not sent.accepted:
+            raise words.over(await self._head(job.head.job_id), what)
+        return Accepted(
+            job_id=letter.job_id,
+            operation_id=letter.operation_id,
+            at_once=False,
+            repeated=sent.repeated,
+        )
+
+    def _operation(self, operation_id: str | None) -> str:
+        return self._ids.new("op") if operation_id is None else check_name(operation_id, "operation id")
+
+
+def _earlier(job: Loaded, asked: CancelRequested) -> Accepted | None:
+    """The answer that this operation got before: from the journal if it was served at once, else from the mail."""
+    return words.earlier(job, asked) or words.repeated(job, words.cancel_letter(asked, job.head.job_id))
+
+
+# ── short holds ───────────────────────────────────────────────────────────────────────────────────
+
+
+def _needs_its_worker(job: Loaded) -> bool:
+    """Others hear of its end, a parent or children: whoever drives it knows how to tell them."""
+    return job.record.parent_job_id is not None or bool(reading.open_children(job))
+
+
+def _unless_moved(job: Loaded, ruling: Ruling) -> Decide:
+    """The ruling, if the job is still the one it was made for."""
+    seen = job.facts[-1].seq
+    return lambda head: ruling if head.head_seq == seen else None

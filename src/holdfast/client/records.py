@@ -1,0 +1,206 @@
+"""What a client is told: one job, what it needs, how its life went. Instants are microseconds since 1970."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from holdfast.model.states import Status, WaitReason
+
+
+class Accepted(msgspec.Struct, frozen=True, kw_only=True):
+    """A word that was said to a job, durable under its operation id.
+
+    `at_once`: it is a fact of the job's journal already. Otherwise it lies in the job's mail, and whoever drives it
+    next reads it before anything else. `repeated`: this operation was accepted before, and nothing was written now.
+    """
+
+    job_id: str
+    operation_id: str
+    at_once: bool
+    repeated: bool = False
+
+
+class EventView(msgspec.Struct, frozen=True, kw_only=True):
+    """One fact as it lies in the journal. `body` is None once it was erased."""
+
+    seq: int
+    type: str
+    version: int
+    at: int
+    fence: int
+    body: Any
+    hash: str
+
+
+class Need(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that a job waits for, and what to type to go on.
+
+    For an uncertain call and for an approval, `args` are the canonical arguments and `key` is what the receiver saw;
+    `evidence` is why nobody knows. For a parked job `evidence` is the report, for a dead letter its causes.
+    `allowed_at`: before this instant nobody may say that the call did not happen.
+    """
+
+    job_id: str
+    job_kind: str
+    reason: WaitReason
+    since: int
+    what: str
+    person: bool = True
+    step_key: str | None = None
+    generation: int = 0
+    tool: str = ""
+    effect: str = ""
+    args: Any = None
+    args_digest: str = ""
+    key: str = ""
+    approval_id: str | None = None
+    due_at: int | None = None
+    allowed_at: int | None = None
+    evidence: Any = None
+    commands: tuple[str, ...] = ()
+
+
+class JobView(msgspec.Struct, frozen=True, kw_only=True):
+    """A job as it stands: the head and the journal, read together.
+
+    `worker` holds it now; `attempts` and `takeovers` are what has been used up of either; `error` is what it failed
+    with, or the causes of a dead letter.
+    """
+
+    job_id: str
+    namespace: str
+    kind: str
+    queue: str
+    priority: int
+    status: Status
+    wait_reason: WaitReason | None
+    wake_at: int | None
+    request_key: str | None
+    parent_job_id: str | None
+    session_id: str | None
+    created_at: int
+    started_at: int | None
+    changed_at: int
+    ended_at: int | None
+    input: Any
+    output: Any
+    error: Any
+    attempts: int
+    takeovers: int
+    claims: int
+    worker: str | None
+    last_worker: str | None
+    cancel_requested: bool
+    cancelled_by: str
+    cancelled_why: str
+    unread: int
+    events: int
+    steps: int
+    calls: dict[str, int]
+    needs: tuple[Need, ...]
+
+    @property
+    def over(self) -> bool:
+        return self.ended_at is not None
+
+
+class SpanKind(StrEnum):
+    READ = "read"
+    EFFECT = "effect"
+    MODEL = "model"
+    SLEEP = "sleep"
+    APPROVAL = "approval"
+    CHILD = "child"
+    NODE = "node"
+
+
+class Span(msgspec.Struct, frozen=True, kw_only=True):
+    """One call from its beginning to its outcome.
+
+    A read leaves no trace before its result: then `start_known` is False, and `start_at` is the instant before which it
+    cannot have begun. `end_at` None: it has no outcome yet. `sent_at` are the instants of its intents, one for each try
+    under this key.
+    """
+
+    kind: SpanKind
+    name: str
+    step_key: str
+    scope: tuple[str, ...]
+    seq: int
+    start_at: int
+    end_at: int | None
+    outcome: str
+    start_known: bool = True
+    effect: str = ""
+    key: str = ""
+    attempt: int = 1
+    generation: int = 0
+    worker: str = ""
+    sent_at: tuple[int, ...] = ()
+    args: Any = None
+    result: Any = None
+    error: Any = None
+    notes: tuple[str, ...] = ()
+
+
+class SeamKind(StrEnum):
+    CREATED = "created"
+    CLAIMED = "claimed"
+    TAKEOVER = "takeover"
+    RELEASED = "released"
+    WAITING = "waiting"
+    PARKED = "parked"
+    DEAD_LETTER = "dead_letter"
+    REQUEUED = "requeued"
+    CANCEL_REQUESTED = "cancel_requested"
+    SIGNAL = "signal"
+    COMMIT = "commit"
+    RESTORED = "restored"
+    ENDED = "ended"
+    OTHER = "other"
+
+
+class Seam(msgspec.Struct, frozen=True, kw_only=True):
+    """A moment at which the job changed hands or state. `until`: how long it then waited for somebody."""
+
+    kind: SeamKind
+    seq: int
+    at: int
+    text: str
+    worker: str = ""
+    fence: int = 0
+    until: int | None = None
+
+
+class Note(msgspec.Struct, frozen=True):
+    """What recovery did, and why, in one sentence."""
+
+    seq: int
+    at: int
+    text: str
+    step_key: str | None = None
+
+
+class Trace(msgspec.Struct, frozen=True, kw_only=True):
+    """A job's life. Spans are in the order of their beginnings, seams and notes in the order of the journal."""
+
+    job_id: str
+    kind: str
+    status: str
+    start_at: int
+    end_at: int
+    over: bool
+    spans: tuple[Span, ...]
+    seams: tuple[Seam, ...]
+    notes: tuple[Note, ...]
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """One job's journal, read from its first event: what is wrong with it, and nothing if all holds."""
+
+    job_id: str
+    events: int
+    violations: tuple[str, ...]

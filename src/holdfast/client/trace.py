@@ -1,0 +1,364 @@
+"""A journal as a picture: calls as spans, changes of hand and state as seams, and what recovery did as sentences.
+
+The journal says what happened and never "because". But recovery has few ways to go, each leaves its own pattern (a
+second intent under one key, an adopted result, a word from a person), and the class that the author declared says which
+rule it followed. So the reason can be told from the facts alone, years later, without the code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.client.records import Note, Seam, SeamKind, Span, SpanKind, Trace
+from holdfast.errors import HoldfastError
+from holdfast.model import events as e
+from holdfast.model.chain import SealedEvent, unseal
+from holdfast.model.effects import Effect
+from holdfast.model.jobs import JobHead
+from holdfast.model.states import TERMINAL
+
+OPEN: Final = "open"
+
+
+def trace_of(head: JobHead, sealed: Sequence[SealedEvent], *, now: int) -> Trace:
+    """The life of a job so far. A fact that this version cannot read becomes a seam that says so."""
+    reader = _Reader()
+    for one in sealed:
+        try:
+            event = unseal(one)
+        except HoldfastError as error:
+            reader.seam(one, SeamKind.OTHER, f"{one.type} cannot be read: {error}")
+            continue
+        reader.take(one, event)
+    over = head.status in TERMINAL
+    spans = sorted(reader.spans.values(), key=lambda span: (span.start_at, span.seq))
+    return Trace(
+        job_id=head.job_id,
+        kind=head.kind,
+        status=str(head.status),
+        start_at=sealed[0].at,
+        end_at=sealed[-1].at if over else max(now, sealed[-1].at),
+        over=over,
+        spans=tuple(spans),
+        seams=tuple(reader.seams),
+        notes=tuple(reader.notes),
+    )
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.spans: dict[tuple[str, ...], Span] = {}
+        self.seams: list[Seam] = []
+        self.notes: list[Note] = []
+        self._workers: dict[int, str] = {}
+        self._claimed_at = 0
+        self._ended_at: dict[tuple[str, ...], int] = {}
+        self._intents: dict[tuple[str, ...], int] = {}
+        self._said: dict[str, str] = {}
+        self._results = 0
+
+    def take(self, at: SealedEvent, event: e.Event) -> None:
+        match event:
+            case e.StepFinished():
+                self._read(at, event)
+            case e.ToolCalled():
+                self._intend(at, event)
+            case e.ToolReturned() | e.ToolFailed() | e.ToolUncertain() | e.ToolReconciled():
+                self._outcome(at, event)
+            case e.CallCancelled():
+                self._give_up(at, event)
+            case e.JobClaimed() | e.JobReleased() | e.JobWaiting() | e.JobParked() | e.JobDeadLettered():
+                self._hands(at, event)
+            case (
+                e.JobCreated()
+                | e.JobRequeued()
+                | e.CancelRequested()
+                | e.JobCompleted()
+                | e.JobFailed()
+                | e.JobCancelled()
+            ):
+                self._state(at, event)
+            case _:
+                self._other(at, event)
+
+    def seam(self, at: SealedEvent, kind: SeamKind, text: str, worker: str = "") -> None:
+        # Whatever comes next ends the wait that the last seam began.
+        if self.seams and self.seams[-1].until is None and self.seams[-1].kind in _WAITS:
+            self.seams[-1] = msgspec.structs.replace(self.seams[-1], until=at.at)
+        self.seams.append(Seam(kind=kind, seq=at.seq, at=at.at, text=text, worker=worker, fence=at.fence))
+
+    def _note(self, at: SealedEvent, text: str, place: tuple[str, ...] | None = None) -> None:
+        self.notes.append(Note(at.seq, at.at, text, place[1] if place else None))
+        if place in self.spans:
+            span = self.spans[place]
+            self.spans[place] = msgspec.structs.replace(span, notes=(*span.notes, text))
+
+    # ── calls ─────────────────────────────────────────────────────────────────────────────────────
+
+    def _open(self, at: SealedEvent, kind: SpanKind, step_key: str, generation: int = 0, **more: Any) -> None:
+        """A span begins here, unless the facts say otherwise."""
+        scope, name = split(step_key)
+        fields: dict[str, Any] = {
+            "name": name,
+            "scope": scope,
+            "start_at": at.at,
+            "end_at": None,
+            "outcome": OPEN,
+        } | more
+        self.spans[kind, step_key, str(generation)] = Span(
+            kind=kind,
+            step_key=step_key,
+            generation=generation,
+            seq=at.seq,
+            worker=self._workers.get(at.fence, ""),
+            **fields,
+        )
+
+    def _close(self, at: SealedEvent, place: tuple[str, ...], outcome: str, **more: Any) -> None:
+        span = self.spans.get(place)
+        if span is None:
+            return
+        worker = self._workers.get(at.fence, span.worker)
+        self.spans[place] = msgspec.structs.replace(
+            span, end_at=at.at, outcome=outcome, worker=worker, **more
+        )
+        self._ended_at[span.scope] = at.at
+        self._results += 1
+
+    def _read(self, at: SealedEvent, event: e.StepFinished) -> None:
+        """Nothing was written when it began: not before its worker came, nor before the last result of its scope."""
+        scope, _ = split(event.step_key)
+        begun = max(self._claimed_at, self._ended_at.get(scope, 0))
+        self._open(
+            at,
+            SpanKind.READ,
+            event.step_key,
+            event.generation,
+            start_at=begun,
+            start_known=False,
+            effect="read_only",
+        )
+        place = (SpanKind.READ, event.step_key, str(event.generation))
+        self._close(at, place, event.outcome, result=event.result, error=event.error)
+        if event.generation:
+            self._note(
+                at,
+                f"{event.step_key} was run again: it is read-only, and its first record no longer counts.",
+                place,
+            )
+
+    def _intend(self, at: SealedEvent, event: e.ToolCalled) -> None:
+        place = (SpanKind.EFFECT, event.step_key, str(event.generation))
+        before = self.spans.get(place)
+        if before is None:
+            self._open(
+                at,
+                SpanKind.EFFECT,
+                event.step_key,
+                event.generation,
+                name=event.tool,
+                effect=event.effect,
+                key=event.key,
+                attempt=event.attempt,
+                sent_at=(at.at,),
+                args=event.args,
+            )
+            if event.generation:
+                said = self._said.get(event.step_key, "its last record no longer counts")
+                self._note(at, f"{event.tool} was made again under a new key, because {said}.", place)
+        else:
+            self.spans[place] = msgspec.structs.replace(
+                before, attempt=event.attempt, outcome=OPEN, end_at=None, sent_at=(*before.sent_at, at.at)
+            )
+            same_run = self._intents[place] == at.fence
+            self._note(at, f"{event.tool} {_again(event.effect, same_run=same_run)}.", place)
+        self._intents[place] = at.fence
+
+    def _outcome(
+        self, at: SealedEvent, event: e.ToolReturned | e.ToolFailed | e.ToolUncertain | e.ToolReconciled
+    ) -> None:
+        place = (SpanKind.EFFECT, event.step_key, str(event.generation))
+        tool = self.spans[place].name if place in self.spans else event.step_key
+        match event:
+            case e.ToolReturned():
+                self._close(at, place, "succeeded", result=event.result)
+                if event.adopted:
+                    text = "was not sent again: its receiver was asked after the quiet period, and had it already"
+                    self._note(at, f"{tool} {text}.", place)
+            case e.ToolFailed():
+                self._close(at, place, event.outcome, error=event.error)
+            case e.ToolUncertain():
+                self._close(at, place, "uncertain")
+                self._note(at, f"{tool} was held for a person: {event.why}.", place)
+            case e.ToolReconciled():
+                by, said = event.by or "somebody", _DECISIONS.get(event.decision, event.decision)
+                self._said[event.step_key] = f"{by} said that {said}"
+                self._close(at, place, event.decision, result=event.result)
+                self._note(at, f"{by} said about {tool} that {said}: {event.why}.", place)
+
+    def _give_up(self, at: SealedEvent, event: e.CallCancelled) -> None:
+        for kind in (SpanKind.EFFECT, SpanKind.READ, SpanKind.SLEEP):
+            place = (kind, event.step_key, str(event.generation))
+            if place in self.spans and self.spans[place].end_at is None:
+                self._close(at, place, "given up")
+                return
+        scope, _ = split(event.step_key)
+        begun = max(self._claimed_at, self._ended_at.get(scope, 0))
+        self._open(
+            at,
+            SpanKind.READ,
+            event.step_key,
+            event.generation,
+            start_at=begun,
+            start_known=False,
+            effect="read_only",
+        )
+        self._close(at, (SpanKind.READ, event.step_key, str(event.generation)), "given up")
+
+    # ── hands and states ──────────────────────────────────────────────────────────────────────────
+
+    def _hands(
+        self,
+        at: SealedEvent,
+        event: e.JobClaimed | e.JobReleased | e.JobWaiting | e.JobParked | e.JobDeadLettered,
+    ) -> None:
+        match event:
+            case e.JobClaimed():
+                before = self._workers[max(self._workers)] if self._workers else "nobody"
+                self._workers[at.fence] = event.worker
+                self._claimed_at = at.at
+                if not event.takeover:
+                    self.seam(at, SeamKind.CLAIMED, f"{event.worker} took the job", event.worker)
+                    return
+                self.seam(at, SeamKind.TAKEOVER, f"{event.worker} took over from {before}", event.worker)
+                used = f"{_outcomes(self._results)} used instead of calling again"
+                why = f"{event.worker} took over because the lease of {before} had run out"
+                self._note(at, f"{why}; {used}." if self._results else f"{why}; nothing had been recorded.")
+            case e.JobReleased():
+                self.seam(at, SeamKind.RELEASED, f"given back ({event.why})")
+            case e.JobWaiting():
+                self.seam(at, SeamKind.WAITING, f"waits: {event.reason.replace('_', ' ')}")
+            case e.JobParked():
+                why = event.report.get("why", "") if isinstance(event.report, dict) else ""
+                self.seam(at, SeamKind.PARKED, "parked: the code does not fit the journal")
+                self._note(at, f"the job was parked before anything was sent: {why}.")
+            case e.JobDeadLettered():
+                cause = event.causes[0] if event.causes and isinstance(event.causes[0], dict) else {}
+                why = cause.get("why") or "its tries were used up"
+                self.seam(at, SeamKind.DEAD_LETTER, f"dead letter: {why}")
+                self._note(at, f"the job was given up and kept whole for a person: {why}.")
+
+    def _state(self, at: SealedEvent, event: e.Event) -> None:
+        match event:
+            case e.JobCreated():
+                self.seam(at, SeamKind.CREATED, f"{event.kind} was submitted")
+            case e.JobRequeued() if event.by:
+                self.seam(at, SeamKind.REQUEUED, f"{event.by} had it tried again: {event.why}")
+                self._note(at, f"attempts count from nothing, because {event.by} asked for it: {event.why}.")
+            case e.JobRequeued():
+                failed = _told(event.error)
+                self.seam(
+                    at, SeamKind.REQUEUED, f"attempt failed: {failed}" if failed else "to be tried again"
+                )
+                if failed:
+                    again = f"; made again: {', '.join(event.rerun)}" if event.rerun else ""
+                    self._note(at, f"the attempt failed with {failed}, and the job was tried again{again}.")
+            case e.CancelRequested():
+                why = f": {event.why}" if event.why else ""
+                self.seam(at, SeamKind.CANCEL_REQUESTED, f"{event.by or 'somebody'} asked for its end{why}")
+            case e.JobCompleted():
+                self.seam(at, SeamKind.ENDED, "completed")
+            case e.JobFailed():
+                self.seam(at, SeamKind.ENDED, f"failed: {_told(event.error)}")
+            case e.JobCancelled():
+                self.seam(at, SeamKind.ENDED, "cancelled")
+            case _:
+                pass
+
+    # ── everything else ───────────────────────────────────────────────────────────────────────────
+
+    def _other(self, at: SealedEvent, event: e.Event) -> None:
+        match event:
+            case e.TimerSet():
+                self._open(at, SpanKind.SLEEP, event.step_key)
+            case e.TimerFired():
+                self._close(at, (SpanKind.SLEEP, event.step_key, "0"), "over")
+            case e.LlmRequested():
+                self._open(at, SpanKind.MODEL, event.step_key, name=event.model, attempt=event.attempt)
+            case e.LlmResponded():
+                self._close(at, (SpanKind.MODEL, event.step_key, "0"), "succeeded", result=event.response)
+            case e.ApprovalRequested():
+                self._open(at, SpanKind.APPROVAL, event.step_key)
+                self._said[event.approval_id] = event.step_key
+            case e.ApprovalDecided():
+                place = (SpanKind.APPROVAL, self._said.get(event.approval_id, ""), "0")
+                self._close(at, place, event.decision)
+                self._note(at, f"{event.by or 'somebody'} {event.decision} it{_because(event.why)}.", place)
+            case e.ChildStarted():
+                self._open(at, SpanKind.CHILD, event.step_key, args=event.child_job_id)
+            case e.ChildFinished():
+                self._close(at, (SpanKind.CHILD, event.step_key, "0"), event.status)
+            case e.NodeStarted():
+                self._open(at, SpanKind.NODE, f"{event.plan_id}/{event.node}", name=event.node)
+            case e.NodeFinished():
+                self._close(at, (SpanKind.NODE, f"{event.plan_id}/{event.node}", "0"), event.outcome)
+            case e.SignalReceived():
+                self.seam(at, SeamKind.SIGNAL, f"signal {event.name}")
+            case e.CheckpointSaved() | e.TurnCommitted():
+                self.seam(at, SeamKind.COMMIT, f"state committed ({event.ordinal})")
+            case e.StoreRestored():
+                self.seam(at, SeamKind.RESTORED, "the store was restored from a backup")
+                self._note(at, "the job was held, because what it did after the backup is forgotten.")
+            case e.PlanGenerated():
+                self.seam(at, SeamKind.OTHER, f"plan {event.plan_id} was made, once and for all")
+            case e.BudgetReached():
+                self.seam(at, SeamKind.OTHER, f"budget reached: {event.limit}")
+            case _:
+                self.seam(at, SeamKind.OTHER, event.type.replace("_", " "))
+
+
+_WAITS: Final = frozenset(
+    {SeamKind.WAITING, SeamKind.PARKED, SeamKind.DEAD_LETTER, SeamKind.RELEASED, SeamKind.REQUEUED}
+)
+
+_DECISIONS: Final = {
+    "happened": "it had happened",
+    "not_happened": "it had not happened",
+    "skip": "it is to be skipped",
+    "fail": "it is to count as failed",
+    "relaunch": "it is to be launched again",
+}
+
+
+def _again(effect: str, *, same_run: bool) -> str:
+    """Why a call has a second intent under one key."""
+    if effect == Effect.VERIFIABLE:
+        return "was sent again under the same key: its receiver was asked, and had not got it"
+    if same_run:
+        return "got a new intent: the first had become too old, and nothing had left yet"
+    if effect == Effect.IDEMPOTENT:
+        return "was sent again under the same key: it is idempotent, and its outcome was not recorded"
+    return "was sent again under the same key"
+
+
+def _outcomes(number: int) -> str:
+    return "1 recorded outcome was" if number == 1 else f"{number} recorded outcomes were"
+
+
+def _because(why: str) -> str:
+    return f": {why}" if why else ""
+
+
+def _told(error: Any) -> str:
+    if not isinstance(error, dict):
+        return "" if error is None else str(error)
+    return f"{error.get('type', 'Error')}: {error.get('message', '')}"
+
+
+def split(step_key: str) -> tuple[tuple[str, ...], str]:
+    """A step key as scope and name: `2/research#1/fetch#3` is fetch#3 in (research#1)."""
+    parts = step_key.split("/")
+    return tuple(parts[1:-1]), parts[-1]

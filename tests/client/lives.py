@@ -1,0 +1,180 @@
+"""Jobs in every state a person meets, brought there by the engine itself: killed, failed, changed, asleep."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from holdfast.client.embedded import EmbeddedClient
+from holdfast.engine.asked import Asked, Terms
+from holdfast.engine.drive import Drive
+from holdfast.engine.points import Point
+from holdfast.engine.run import Desk, JobRun
+from holdfast.engine.timers import sleep
+from holdfast.errors import Fenced
+from holdfast.model.append import Move
+from holdfast.model.effects import Effect
+from holdfast.model.events import ApprovalRequested, JobWaiting
+from holdfast.model.ids import SequentialIds
+from holdfast.model.instants import HOUR, MINUTE, SECOND
+from holdfast.model.states import Status, WaitReason
+from holdfast.store.clock import VirtualClock
+from holdfast.store.contract import Store
+from holdfast.testing.conformance.bench import Backend
+from holdfast.testing.conformance.driver import Driver
+from holdfast.testing.outside import KeyedMail, PlainMail, ProbedMail
+from tests.engine.shop import Shop
+
+KEYED = Terms(effect=Effect.IDEMPOTENT, key_lifetime_us=24 * HOUR)
+
+
+class Lives(Shop):
+    """A shop whose jobs end up where a test wants them; `client` is how an outsider sees them."""
+
+    def __init__(self, store: Store, clock: VirtualClock) -> None:
+        super().__init__(store, clock)
+        self.client = EmbeddedClient(store, clock, SequentialIds(9))
+        self.plain, self.keyed, self.probed = PlainMail(), KeyedMail(), ProbedMail()
+
+    # ── programs ──────────────────────────────────────────────────────────────────────────────────
+
+    async def report(self, drive: Drive, order: Any) -> Any:
+        """Two lookups side by side, a keyed mail, a nap, a last look."""
+
+        async def fetch(page: str) -> Any:
+            return await self.look(drive, page)
+
+        with drive.scope("research"):
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(fetch(page)) for page in ("orders", "prices")]
+        found = [task.result() for task in tasks]
+        sent = await self._mail(drive, "send_report", KEYED, self.keyed, {"order": order, "found": found})
+        await sleep(drive, 90 * SECOND)
+        return {"sent": sent, "then": await self.look(drive, "after")}
+
+    async def refund(self, drive: Drive, order: Any) -> Any:
+        """A look, and a payment that declares nothing."""
+        found = await self.look(drive, "order")
+        return await self._mail(
+            drive, "pay", Terms(), self.plain, {"order": order, "found": found, "cents": 4200}
+        )
+
+    async def notify(self, drive: Drive, order: Any) -> Any:
+        """A mail whose receiver can be asked."""
+        terms = Terms(effect=Effect.VERIFIABLE, probe=self.probed.probe)
+        return await self._mail(drive, "notify", terms, self.probed, order)
+
+    async def hopeless(self, drive: Drive, _: Any) -> Any:
+        def fails() -> Any:
+            raise LookupError("no such page")
+
+        return await self.look(drive, "page", fails)
+
+    async def nap(self, drive: Drive, _: Any) -> Any:
+        await sleep(drive, HOUR)
+
+    async def slow(self, drive: Drive, _: Any) -> Any:
+        return await self.look(drive, "slow", lambda: asyncio.get_running_loop().create_future())
+
+    async def _mail(self, drive: Drive, name: str, terms: Terms, mail: PlainMail, args: Any) -> Any:
+        async def send(key: str) -> Any:
+            self.clock.advance(SECOND // 4)
+            return await mail.send(key, str(args))
+
+        return await drive.call(Asked(name, args, send, terms))
+
+    # ── states ────────────────────────────────────────────────────────────────────────────────────
+
+    async def killed(self, program: Any, tool: str, at: Point, given: Any = "A-1") -> str:
+        """A job whose first worker, `ant`, died at this point; its lease has run out."""
+        job_id = await self.submit(program, given)
+        runs: list[JobRun] = []
+        runs.append(await self.claim(worker="ant", desk=_killing(self.desk(), at, tool, runs)))
+        assert await runs[0].go() == "lost"
+        self.clock.advance(31 * SECOND)
+        return job_id
+
+    async def go_on(self, *, worker: str = "bee", rounds: int = 4, step_us: int = 2 * MINUTE) -> list[str]:
+        """What others make of it, claim by claim."""
+        ends = []
+        for _ in range(rounds):
+            ends += [await run.go() for run in await self.claim_all(worker=worker)]
+            self.clock.advance(step_us)
+        return ends
+
+    async def uncertain(self, at: Point = Point.AFTER_SUCCESS) -> str:
+        """A payment that nobody knows about; at this instant the quiet period is not over yet."""
+        job_id = await self.killed(self.refund, "pay", at)
+        assert await (await self.claim(worker="bee")).go() == "waiting"
+        return job_id
+
+    async def finished(self) -> str:
+        job_id = await self.killed(self.report, "send_report", Point.AFTER_SUCCESS)
+        assert (await self.go_on())[-1] == "completed"
+        return job_id
+
+    async def dead(self) -> str:
+        job_id = await self.submit(self.hopeless)
+        assert (await self.go_on())[-1] == "waiting"
+        return job_id
+
+    async def parked(self) -> str:
+        """Its payment is out; then somebody renames the tool."""
+        job_id = await self.killed(self.refund, "pay", Point.AFTER_LEDGER)
+
+        async def renamed(drive: Drive, order: Any) -> Any:
+            await self.look(drive, "order")
+            return await self._mail(drive, "pay_out", Terms(), self.plain, {"order": order})
+
+        self.programs["refund"] = renamed
+        assert await (await self.claim(worker="bee")).go() == "waiting"
+        return job_id
+
+    async def sleeping(self) -> str:
+        job_id = await self.submit(self.nap)
+        assert await (await self.claim(worker="ant")).go() == "waiting"
+        return job_id
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[tuple[str, JobRun]]:
+        """A job that somebody drives, at its first look."""
+        job_id = await self.submit(self.slow)
+        run = await self.claim(worker="ant")
+        going = asyncio.create_task(run.go())
+        await self.until("slow")
+        try:
+            yield job_id, run
+        finally:
+            going.cancel()
+            await asyncio.wait([going])
+
+    async def asking(self, *, expires_at: int | None = None) -> str:
+        """A job that waits for a person's yes; written by hand."""
+        job_id = await self.submit(self.refund, "A-1")
+        run = await self.claim(worker="ant")
+        driver = Driver(self.store, self.clock, run.grant)
+        asked = ApprovalRequested("apr_1", "0/pay#1", "digest", expires_at=expires_at)
+        move = Move(status=Status.WAITING, reason=WaitReason.APPROVAL)
+        await driver.write(asked, JobWaiting(WaitReason.APPROVAL), move=move)
+        return job_id
+
+
+def _killing(desk: Desk, at: Point, tool: str, runs: list[JobRun]) -> Desk:
+    def reached(point: Point, name: str) -> None:
+        if (point, name) == (at, tool):
+            runs[0].lose(Fenced("this process was killed"))
+
+    return msgspec.structs.replace(desk, points=reached)
+
+
+@asynccontextmanager
+async def lives(backend: Backend) -> AsyncIterator[Lives]:
+    store = await backend.open()
+    try:
+        yield Lives(store, backend.clock)
+    finally:
+        await store.close()
