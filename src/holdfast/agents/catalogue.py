@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import Any, ParamSpec, Protocol, TypeVar, overload
 
 from holdfast.agents.agents import Agent
 from holdfast.agents.jobs import Host
@@ -17,6 +17,18 @@ from holdfast.model.limits import PRIORITY_DEFAULT
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+class DeclareAgent(Protocol):
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> Agent[P, R]: ...
+
+
+class DeclareTool(Protocol):
+    @overload
+    def __call__(self, function: Callable[P, Awaitable[R]], /) -> Tool[P, R]: ...
+
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Tool[P, R]: ...
 
 
 class Catalogue(ABC):
@@ -40,7 +52,7 @@ class Catalogue(ABC):
     @overload
     def agent(
         self, /, *, name: str | None = None, queue: str = DEFAULT_QUEUE, priority: int = PRIORITY_DEFAULT
-    ) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], Agent[P, R]]: ...
+    ) -> DeclareAgent: ...
 
     def agent(
         self,
@@ -70,6 +82,9 @@ class Catalogue(ABC):
     def tool(self, function: Callable[P, Awaitable[R]], /) -> Tool[P, R]: ...
 
     @overload
+    def tool(self, function: Callable[P, R], /) -> Tool[P, R]: ...
+
+    @overload
     def tool(
         self,
         /,
@@ -85,7 +100,7 @@ class Catalogue(ABC):
         on_resume: str | None = None,
         output: Probe | None = None,
         raises: tuple[type[Exception], ...] = (),
-    ) -> Callable[[Callable[P, Awaitable[R] | R]], Tool[P, R]]: ...
+    ) -> DeclareTool: ...
 
     def tool(
         self,

@@ -68,7 +68,7 @@ def child_id(job_id: str, step_key: str, generation: int) -> str:
     """The id of the job that this step starts: the same every time, and in a list beside the first of its line."""
     place = "\0".join((job_id, step_key, str(generation)))
     first, _, _ = job_id.partition(".")
-    return f"{first[:160]}.{hashlib.sha256(place.encode('utf-8', 'surrogatepass')).hexdigest()[:20]}"
+    return f"{first[:160]}.{hashlib.sha256(place.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
 
 
 def cancels(parent_job_id: str, children: Iterable[str]) -> tuple[MailDraft, ...]:

@@ -244,12 +244,13 @@ class Drive:
         return self.delivered(value, error, asked, key)
 
     async def perform(
-        self, asked: Asked, place: Place, step_key: str, key: str = ""
+        self, asked: Asked, place: Place, step_key: str, key: str = "", longest_us: int | None = None
     ) -> tuple[Any, Exception | None]:
-        """The call's own code has run."""
+        """The call's own code has run, or was ended because it took too long."""
         try:
             with self.busy(), place.within(step_key):
-                return await asked.run(key), None
+                async with asyncio.timeout(None if longest_us is None else longest_us / 1_000_000):
+                    return await asked.run(key), None
         except Exception as error:
             return None, error
 

@@ -27,7 +27,7 @@ from holdfast.engine import approvals, failures
 from holdfast.engine.asked import Probed, kept
 from holdfast.engine.points import Point, Points, nothing
 from holdfast.errors import Refused
-from holdfast.model.effects import Answer, CallStatus, CutOff, Effect, Recovery, recover
+from holdfast.model.effects import Answer, CallStatus, CutOff, Effect, Recovery, quiet_at, recover
 from holdfast.model.events import ToolCalled, ToolFailed, ToolReconciled, ToolReturned, ToolUncertain
 from holdfast.model.history import Recorded
 from holdfast.model.instants import SECOND
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
 START_WITHIN_US: Final = 20 * SECOND
 """How long after its intent a call may start: well inside the lease that covers it."""
-
-MARGIN_US: Final = 5 * SECOND
 
 
 class Owner(msgspec.Struct, frozen=True):
@@ -144,7 +142,7 @@ class _Call:
     def _quiet_at(self, recorded: Recorded) -> int:
         """From here on nobody who held the job before can still be sending."""
         longest = recorded.longest_call_us or self._terms.longest_call_us
-        return (recorded.start_by or 0) + longest + self._terms.receiver_delay_us + MARGIN_US
+        return quiet_at(recorded.start_by, longest, self._terms.receiver_delay_us)
 
     # ── doing it ──────────────────────────────────────────────────────────────────────────────────
 
@@ -174,7 +172,9 @@ class _Call:
             # Whichever clock went further counts: one may have been set back, the other may have slept.
             late_us = max(host.wall_us() - last_wall, host.tick_us() - last_tick)
         self._drive.must_be_covered()
-        value, error = await self._drive.perform(self._asked, self._place, self._step_key, self.key)
+        value, error = await self._drive.perform(
+            self._asked, self._place, self._step_key, self.key, self._terms.longest_call_us
+        )
         self._points(Point.AFTER_SUCCESS, self._asked.name)
         if error is None:
             return await self._happened(value)

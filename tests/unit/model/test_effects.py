@@ -323,11 +323,3 @@ def test_quiet_is_after_the_last_start_the_longest_call_and_a_margin() -> None:
     assert quiet_at(100 * SECOND, MINUTE, 2 * SECOND) == 167 * SECOND
     assert quiet_at(100 * SECOND, None) == 105 * SECOND
     assert quiet_at(None, None) == 5 * SECOND
-
-
-def test_recovery_and_people_wait_for_the_same_quiet() -> None:
-    """The engine's margin is the one that a person's word is held to."""
-    from holdfast.engine.effects import MARGIN_US
-    from holdfast.model.effects import QUIET_MARGIN_US
-
-    assert MARGIN_US == QUIET_MARGIN_US
