@@ -60,13 +60,18 @@ class JobParked(Event, frozen=True):
 
 
 class JobRequeued(Event, frozen=True):
-    """Another attempt. `rerun` are the calls whose failure ended the last one: their records no longer count."""
+    """Another attempt. `rerun` are the calls whose failure ended the last one: their records no longer count.
+
+    `takeover` says that nobody gave the job back: its lease ran out, and `holder` is whose it was.
+    """
 
     type = "job_requeued"
     why: str = ""
     by: str | None = None
     error: Json = None
     rerun: tuple[str, ...] = ()
+    takeover: bool = False
+    holder: str | None = None
 
 
 class JobDeadLettered(Event, frozen=True):

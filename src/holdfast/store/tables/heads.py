@@ -44,6 +44,7 @@ def move_values(move: Move) -> dict[str, Value]:
     """The columns that a move sets."""
     return {
         "failed": int(move.failed),
+        "taken_over": int(move.takeover),
         "status": move.status,
         "wait_reason": move.reason,
         "wake_at": move.wake_at,

@@ -19,6 +19,7 @@ from holdfast.testing.conformance.jobs import (
     refusals,
     shelves,
     submit,
+    sweeps,
     together,
 )
 
@@ -31,6 +32,7 @@ JOBS: Final[tuple[Check, ...]] = checks_in(
     moves,
     extras,
     holds,
+    sweeps,
     mail,
     ledger,
     payloads,
