@@ -6,6 +6,7 @@ from typing import Final
 
 from holdfast.testing.conformance.bench import Check, checks_in
 from holdfast.testing.conformance.jobs import (
+    caches,
     claims,
     extras,
     holds,
@@ -38,5 +39,6 @@ JOBS: Final[tuple[Check, ...]] = checks_in(
     payloads,
     refusals,
     shelves,
+    caches,
     together,
 )
