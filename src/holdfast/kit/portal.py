@@ -57,12 +57,9 @@ class Database:
             self._stop()
             raise
         self._at_once = self.store.tier in _AT_ONCE
+        self.on_server = not self._at_once and clock is None
+        """Whether leases go by a server's clock, which is a wall clock."""
         self._me = self._name()
-
-    @property
-    def on_server(self) -> bool:
-        """Whether leases go by the server's clock, which is a wall clock."""
-        return not self._at_once
 
     @property
     def me(self) -> str:
