@@ -128,13 +128,15 @@ class ToolLedger:
             msg = f"{decision!r} is no decision"
             raise InvalidPayload(msg, hint=f"Say one of {', '.join(DECIDED)}.")
         call = self._call(tool_name, command, task_id, work_item_id, None)
-        row = self._newest(call)
-        if row is None or row.status in SETTLED:
-            msg = f"{tool_name} has no open call with this command"
-            raise Misuse(msg, hint="get_execution_history shows what there is.")
         packed = pack(self.db, call.job_id, result)
-        fact = ToolReconciled(call.step_key, decision, by or self.db.me, why, row.generation, packed)
-        self._write(call, row, (fact,), DECIDED[decision])
+        while True:
+            seen, row = self._seen(call)
+            if row is None or row.status in SETTLED:
+                msg = f"{tool_name} has no open call with this command"
+                raise Misuse(msg, hint="get_execution_history shows what there is.")
+            fact = ToolReconciled(call.step_key, decision, by or self.db.me, why, row.generation, packed)
+            if self._write(call, row, (fact,), DECIDED[decision], seen):
+                return
 
     def get_execution_history(self, task_id: str | None = None, limit: int = 100) -> list[dict[str, Any]]:
         """The task's calls, or those without a task, the latest first."""
@@ -170,8 +172,7 @@ class ToolLedger:
         else:
             self._tasks.ensure_job(call.job_id)
         while True:
-            head = self.db.look(self.db.store.jobs.head(call.job_id)).head
-            row = self._newest(call)
+            head, row = self._seen(call)
             if row is not None and self._counts(call, row) and not force:
                 return self._replay(call, row)
             intent = self._begin(call, row, head, probe)
@@ -192,10 +193,10 @@ class ToolLedger:
                 return self._intend(call, seen, row.generation, row.attempt + 1)
             case Recovery.ADOPT:
                 fact = ToolReturned(call.step_key, row.generation, {"json": None}, adopted=True)
-                self._write(call, row, (fact,), CallStatus.SUCCEEDED)
-                return None
+                self._write(call, row, (fact,), CallStatus.SUCCEEDED, seen)
             case other:
-                raise self._uncertain(call, row, wait=other is Recovery.WAIT)
+                self._stop(call, row, seen, wait=other is Recovery.WAIT)
+        return None
 
     def _recovery(self, call: Call, row: CallRow, probe: Probe | None) -> Recovery:
         """What may be done with a call that was begun and has no outcome."""
@@ -209,18 +210,24 @@ class ToolLedger:
             return recover(cut)
         return recover(msgspec.structs.replace(cut, answer=answer_of(probe, row.idempotency_key)))
 
-    def _uncertain(self, call: Call, row: CallRow, *, wait: bool) -> CallUncertain:
-        """Nobody but a person can say what happened; on record, once the one who tried is known to be gone."""
-        open_ = row.status is CallStatus.PREPARED
-        running = open_ and not self._is_left(call, row)
-        if open_ and not running:
-            why = "its process ended before the outcome was known"
-            self._write(call, row, (ToolUncertain(call.step_key, row.generation, why),), CallStatus.UNCERTAIN)
+    def _stop(self, call: Call, row: CallRow, seen: Head, *, wait: bool) -> None:
+        """Nobody but a person can say what happened: CallUncertain, on record once whoever tried is known to be gone.
+
+        Returns only if something was written meanwhile: its outcome may just have come.
+        """
+        running = False
+        if row.status is CallStatus.PREPARED:
+            running = not self._is_left(call, row)
+            fact = ToolUncertain(
+                call.step_key, row.generation, "its process ended before it knew the outcome"
+            )
+            if not running and not self._write(call, row, (fact,), CallStatus.UNCERTAIN, seen):
+                return
         state = (
             "is being executed elsewhere, or was when that process ended" if running else "may have happened"
         )
         msg = f"{call.tool} with this command {state} (try {row.attempt}, {row.side_effect_class})"
-        return CallUncertain(msg, step_key=call.step_key, hint="Ask again in a moment." if wait else None)
+        raise CallUncertain(msg, step_key=call.step_key, hint="Ask again in a moment." if wait else None)
 
     def _is_left(self, call: Call, row: CallRow) -> bool:
         """Whether whoever made the latest try is gone: this process, which is not at it, or one proven dead.
@@ -322,11 +329,16 @@ class ToolLedger:
         why = f"{type(error).__qualname__}: {error}"[:1000]
         self._write(call, row, (ToolUncertain(call.step_key, row.generation, why),), CallStatus.UNCERTAIN)
 
-    def _write(self, call: Call, row: CallRow, facts: tuple[Event, ...], status: CallStatus) -> None:
-        """The facts are in the journal and the row has moved on, in one transaction."""
+    def _write(
+        self, call: Call, row: CallRow, facts: tuple[Event, ...], status: CallStatus, seen: Head | None = None
+    ) -> bool:
+        """The facts are in the journal and the row has moved on, in one transaction. With `seen` only if nobody wrote
+        since; False if somebody did."""
         settled = self.db.clock.wall_us() if status in SETTLED else None
 
-        def decide(head: JobHead) -> Ruling:
+        def decide(head: JobHead) -> Ruling | None:
+            if seen not in {None, head.head}:
+                return None
             moved = msgspec.structs.replace(
                 row,
                 status=status,
@@ -336,7 +348,10 @@ class ToolLedger:
             )
             return Ruling(facts, staying(head), Extras(calls=(moved,)))
 
-        self._tasks.hold(call.job_id, decide)
+        if self.db.run(self.db.store.journal.hold(call.job_id, decide)) is not None:
+            return True
+        self._must_not_be_over(call)
+        return False
 
     # ── reading ───────────────────────────────────────────────────────────────────────────────────
 
@@ -350,6 +365,11 @@ class ToolLedger:
         if isinstance(fact.result, dict) and "unstorable" in fact.result:
             raise unstorable(call, fact.result)
         return shown(unpack(self.db, fact.result), replayed=True)
+
+    def _seen(self, call: Call) -> tuple[Head, CallRow | None]:
+        """The journal's head, and then the call: if that head is still the one when we write, nobody came between."""
+        head = self.db.look(self.db.store.jobs.head(call.job_id)).head
+        return head, self._newest(call)
 
     def _newest(self, call: Call) -> CallRow | None:
         return self.db.look(self.db.store.ledger.newest(call.job_id, call.step_key))
