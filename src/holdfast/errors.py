@@ -18,7 +18,12 @@ An error answers three questions: whose move is it, may I try again, what do I t
     │   ├── TurnConflict          this turn id was committed with other content
     │   ├── ClaimLost             the inbox claim belongs to somebody else now
     │   ├── SessionBound          this handle is bound to another session
-    │   └── KeyReused             the same idempotency key with another body
+    │   ├── KeyReused             the same idempotency key with another body
+    │   ├── LeaseLost             the work item is not yours any more
+    │   │   ├── LeaseExpired      your time was over before you came back
+    │   │   └── LeaseTaken        another worker has it
+    │   ├── CallUncertain         an earlier try of this call may have happened; a person must say
+    │   └── EvidenceFails         what a checkpoint claims is not true now
     ├── Unavailable               the environment; try later
     │   ├── StoreBusy             no turn to write within the time limit; nothing was written
     │   ├── StoreUnavailable      the database does not answer; nothing was written
@@ -177,6 +182,40 @@ class KeyReused(Conflict):
         super().__init__(message, hint=hint)
         self.stored = stored
         self.sent = sent
+
+
+class LeaseLost(Conflict):
+    code = "lease_lost"
+    default_hint = "Stop working on this item; acquire another one."
+
+
+class LeaseExpired(LeaseLost):
+    code = "lease_expired"
+    default_hint = "Stop working on this item; acquire it again, with a longer lease or a heartbeat."
+
+
+class LeaseTaken(LeaseLost):
+    code = "lease_taken"
+    default_hint = "Another worker has the item. Drop it; nothing of yours was written."
+
+
+class CallUncertain(Conflict):
+    """A call was begun and its outcome is not known; `.step_key` names it in the ledger."""
+
+    code = "call_uncertain"
+    default_hint = (
+        "Look whether it happened, then say so: "
+        "ledger.reconcile(tool_name, command, 'happened' or 'not_happened', why=…)."
+    )
+
+    def __init__(self, message: str, *, step_key: str = "", hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.step_key = step_key
+
+
+class EvidenceFails(Conflict):
+    code = "evidence_fails"
+    default_hint = "Go back to an earlier checkpoint: get_last_verified_checkpoint(task_id)."
 
 
 # ── the environment ───────────────────────────────────────────────────────────────────────────────

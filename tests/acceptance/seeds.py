@@ -24,6 +24,29 @@ class Seed:
 
 SEEDS = (
     Seed(
+        number="002",
+        title="the kit: checkpoints with evidence, leases, the sweep, the cache and the ledger",
+        lanes=("sqlite",),
+        checks=(
+            "kill_9_recovery",
+            "concurrent_checkpoint_writes",
+            "lease_expiration_and_takeover",
+            "recovery_sweep_stress",
+            "llm_cache_stress",
+            "tool_replay_stress",
+            "full_e2e_with_recovery",
+            "checkpoint_creation_latency",
+            "checkpoint_verification_latency",
+            "llm_cache_lookup_latency",
+            "tool_replay_latency",
+            "full_checkpoint_workflow_latency",
+            "100_concurrent_tasks",
+            "concurrent_checkpoint_conflicts",
+            "lease_contention",
+            "recovery_sweep_large_scale",
+        ),
+    ),
+    Seed(
         number="004",
         title="sessions and the inbox: the store's contract",
         lanes=("memory", "sqlite", "postgres"),

@@ -6,12 +6,14 @@ ever sent. So it writes with fences, heads and tokens that are right, and with a
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Final
 
 import msgspec
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
+from holdfast.engine.recover import Rules, ruling
 from holdfast.model.append import NOTHING, Append, Extras, Holder, Move, Timer, after, append_of
 from holdfast.model.chain import Head
 from holdfast.model.effects import CallStatus, Effect
@@ -159,6 +161,7 @@ class JobRules(World):
                 self.ask("jobs.find", data.draw(NAMESPACES), data.draw(st.sampled_from(["r1", "r2", "r3"])))
             case "expired":
                 self.ask("leases.list_expired", limit)
+                self.ask("leases.owners")
             case "ledger":
                 self.ask("ledger.list", job_id, status=data.draw(st.none() | st.sampled_from(CallStatus)))
                 self.ask("ledger.counts", data.draw(NAMESPACES))
@@ -203,6 +206,14 @@ class JobRules(World):
             self.holders.append(_holder(grant))
             if grant.takeover:
                 self.trio.seen["takeover"] += 1
+
+    @rule(limit=st.sampled_from([0, 1, 2, 100]), takeovers_max=st.integers(1, 3))
+    def sweep(self, limit: int, takeovers_max: int) -> None:
+        """What is owed to jobs whose worker is gone, a few at a time."""
+        self.touched_jobs.update(self.jobs)
+        rules = Rules(takeovers_max=takeovers_max, failed_attempts_max=2)
+        held = self.ask("journal.hold_expired", functools.partial(ruling, rules), limit=limit)
+        self.trio.seen["swept"] += len(held)
 
     @rule(
         data=st.data(),

@@ -49,6 +49,8 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
     ready_at: int = 0
     failed: bool = False
     anew: bool = False
+    takeover: bool = False
+    """A short hold took the job from a holder that is gone; counted like a claim that does."""
 
     @property
     def over(self) -> bool:

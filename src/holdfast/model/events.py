@@ -64,6 +64,7 @@ class JobRequeued(Event, frozen=True):
 
     A person who asked for it did so under an `operation_id`; asking twice under one is asking once. `accepted`: that
     person has read the report of a parked job, and what it names is not asked for again.
+    `takeover` says that nobody gave the job back: its lease ran out, and `holder` is whose it was.
     """
 
     type = "job_requeued"
@@ -74,6 +75,8 @@ class JobRequeued(Event, frozen=True):
     accepted: bool = False
     mail_seq: int = 0
     operation_id: str = ""
+    takeover: bool = False
+    holder: str | None = None
 
 
 class JobDeadLettered(Event, frozen=True):
@@ -218,6 +221,46 @@ class CheckpointSaved(Event, frozen=True):
     ordinal: int
     state: Json = None
     evidence: Json = None
+
+
+class CheckpointBegun(Event, frozen=True):
+    """Somebody with a loop of their own is about to reach a point, in this state. Without the commit that follows it,
+    it says that they did not get there."""
+
+    type = "checkpoint_begun"
+    checkpoint_id: str
+    kind: str
+    state: Json = None
+    work_item_id: str | None = None
+    metadata: Json = None
+
+
+class CheckpointCommitted(Event, frozen=True):
+    """They got there. `evidence` is what must be true for it to count, `findings` what was found then."""
+
+    type = "checkpoint_committed"
+    checkpoint_id: str
+    evidence: Json = None
+    findings: tuple[Json, ...] = ()
+    holds: bool = False
+    name: str | None = None
+
+
+class CheckpointVerified(Event, frozen=True):
+    """The evidence of a checkpoint was looked at again, and the verdict is another one now."""
+
+    type = "checkpoint_verified"
+    checkpoint_id: str
+    holds: bool
+    findings: tuple[Json, ...] = ()
+
+
+class CheckpointsDropped(Event, frozen=True):
+    """These points are not offered any more, to list or to go back to."""
+
+    type = "checkpoints_dropped"
+    checkpoint_ids: tuple[str, ...]
+    why: str = ""
 
 
 class TurnCommitted(Event, frozen=True):

@@ -108,7 +108,7 @@ def _take(job: Job, seq: int, event: e.Event) -> None:
         case e.JobDeadLettered():
             job.wait_reason, job.wake_at = WaitReason.DEAD_LETTER, None
         case e.JobRequeued():
-            job.takeovers = 0
+            job.takeovers = job.takeovers + 1 if event.takeover else 0
             job.mail_seq = max(job.mail_seq, event.mail_seq)
         case e.JobCompleted() | e.JobFailed() if job.cancel_requested:
             raise Ungrammatical(f"{event.type} at event {seq} after the cancel")

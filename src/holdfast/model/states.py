@@ -139,7 +139,8 @@ DRIVEN: Final = frozenset(
 """What only somebody who drives the job can say: these move nothing and need a job that is running.
 
 So no intent and no result of the job's own code is ever behind the event that gave the job back. What mail or a short
-hold may bring about (a cancel, a reconciled call, a signal, a due timer) is not among them.
+hold may bring about (a cancel, a reconciled call, a signal, a due timer, a point in somebody's own loop) is not among
+them.
 """
 
 

@@ -9,6 +9,7 @@ import msgspec
 
 from holdfast.store.ports.attachments import Attachments
 from holdfast.store.ports.blobs import Blobs
+from holdfast.store.ports.cache import Cache
 from holdfast.store.ports.inbox import Inbox
 from holdfast.store.ports.jobs import Jobs
 from holdfast.store.ports.journal import Journal
@@ -81,6 +82,9 @@ class Store(Protocol):
 
     @property
     def blobs(self) -> Blobs: ...
+
+    @property
+    def cache(self) -> Cache: ...
 
     @property
     def namespaces(self) -> Namespaces: ...

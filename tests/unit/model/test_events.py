@@ -28,7 +28,8 @@ NAMES = """
     job_completed job_failed job_cancelled cancel_requested
     plan_generated node_started node_finished step_finished call_cancelled llm_requested llm_responded
     tool_called tool_returned tool_failed tool_uncertain tool_reconciled
-    checkpoint_saved turn_committed inputs_claimed timer_set timer_fired signal_received signal_taken
+    checkpoint_saved checkpoint_begun checkpoint_committed checkpoint_verified checkpoints_dropped
+    turn_committed inputs_claimed timer_set timer_fired signal_received signal_taken
     approval_requested approval_decided child_started child_finished budget_reached store_restored
 """.split()
 

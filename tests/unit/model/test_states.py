@@ -42,6 +42,7 @@ WHILE_RUNNING = """
 WHILE_NOT_OVER = """
     cancel_requested tool_returned tool_failed tool_uncertain tool_reconciled timer_fired signal_received
     approval_decided child_finished store_restored
+    checkpoint_begun checkpoint_committed checkpoint_verified checkpoints_dropped
 """.split()
 
 STATUSES = [None, *Status]

@@ -24,7 +24,7 @@ from holdfast.store.memory.ledger import write_call
 from holdfast.store.memory.mail import clear_timers, send, set_timers
 from holdfast.store.memory.sessions import commit_turn
 from holdfast.store.memory.state import State, Work, find_job
-from holdfast.store.ports.journal import Decide
+from holdfast.store.ports.journal import Decide, Ruling, check_plain
 
 
 class MemoryJournal:
@@ -60,11 +60,19 @@ class MemoryJournal:
                 return None
             if ruling.move.status is Status.RUNNING:
                 raise InvalidMove(f"a short hold cannot leave job {job_id} running: nobody would drive it")
-            fence = head.fence + 1
-            events, end = seal(job_id, head.head, fence, work.wall, ruling.events)
-            placed = msgspec.structs.replace(head, head_seq=end.seq, head_hash=end.hash, fence=fence)
-            _write(work, _moved(placed, ruling.move, work.wall), events, ruling.extras)
-            return end
+            return _hold(work, head, ruling)
+
+    async def hold_expired(self, decide: Decide, *, limit: int = 1000) -> list[tuple[JobHead, Ruling]]:
+        done = []
+        with self._state.transaction() as work:
+            running = [row.head for row in work.tables.jobs.values() if row.head.status is Status.RUNNING]
+            over = [head for head in running if not is_driven(head, work.tick, work.boot)]
+            for head in sorted(over, key=lambda h: (h.lease_expires_at, h.job_id))[: max(limit, 0)]:
+                ruling = decide(head)
+                if ruling is not None:
+                    _hold(work, head, check_plain(ruling))
+                    done.append((head, ruling))
+        return done
 
     def _append(self, append: Append) -> Head:
         with self._state.transaction() as work:
@@ -76,6 +84,18 @@ class MemoryJournal:
                 placed = msgspec.structs.replace(placed, takeovers=0)
             _write(work, _moved(placed, append.move, work.wall), append.events, append.extras)
             return append.head
+
+
+def _hold(work: Work, head: JobHead, ruling: Ruling) -> Head:
+    """What was ruled is in the job's journal, under the next fence."""
+    fence = head.fence + 1
+    events, end = seal(head.job_id, head.head, fence, work.wall, ruling.events)
+    takeovers = head.takeovers + ruling.move.takeover
+    placed = msgspec.structs.replace(
+        head, head_seq=end.seq, head_hash=end.hash, fence=fence, takeovers=takeovers
+    )
+    _write(work, _moved(placed, ruling.move, work.wall), events, ruling.extras)
+    return end
 
 
 def _matches(head: JobHead, append: Append) -> bool:

@@ -21,6 +21,11 @@ class MemoryLedger:
         job = self._state.tables.jobs.get(job_id)
         return None if job is None else job.calls.get((step_key, generation))
 
+    async def newest(self, job_id: str, step_key: str) -> CallRow | None:
+        job = self._state.tables.jobs.get(job_id)
+        rows = [] if job is None else [row for row in job.calls.values() if row.step_key == step_key]
+        return max(rows, key=lambda row: row.generation, default=None)
+
     async def find_by_key(self, idempotency_key: str) -> CallRow | None:
         place = self._state.tables.keys.get(idempotency_key)
         return None if place is None else await self.find(*place)

@@ -28,6 +28,7 @@ from holdfast.model.mail import Mail
 from holdfast.model.session import Checkpoint, Committed, Frame, Node, SessionMeta, Usage
 from holdfast.store.clock import Clock
 from holdfast.store.ports.attachments import AttachmentIntent
+from holdfast.store.ports.cache import Cached
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -121,6 +122,7 @@ class Tables:
     handles: dict[tuple[str, str], str] = field(default_factory=dict)  # (namespace, handle) → session id
     attachments: dict[tuple[str, str], AttachmentIntent] = field(default_factory=dict)  # (namespace, id)
     blobs: dict[tuple[str, str], BlobRow] = field(default_factory=dict)  # (namespace, hex digest)
+    cache: dict[tuple[str, bytes], Cached] = field(default_factory=dict)  # (namespace, key)
 
     def copy(self) -> Tables:
         return Tables(**{name: dict(table) for name, table in vars(self).items()})

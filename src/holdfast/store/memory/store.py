@@ -7,6 +7,7 @@ from holdfast.store.clock import Clock
 from holdfast.store.contract import StoreInfo, Tier
 from holdfast.store.memory.attachments import MemoryAttachments
 from holdfast.store.memory.blobs import MemoryBlobs
+from holdfast.store.memory.cache import MemoryCache
 from holdfast.store.memory.inbox import MemoryInbox
 from holdfast.store.memory.jobs import MemoryJobs
 from holdfast.store.memory.journal import MemoryJournal
@@ -19,6 +20,7 @@ from holdfast.store.memory.state import State
 from holdfast.store.memory.wakeups import MemoryWakeups
 from holdfast.store.ports.attachments import Attachments
 from holdfast.store.ports.blobs import Blobs
+from holdfast.store.ports.cache import Cache
 from holdfast.store.ports.inbox import Inbox
 from holdfast.store.ports.jobs import Jobs
 from holdfast.store.ports.journal import Journal
@@ -46,6 +48,7 @@ class MemoryStore:
         self.inbox: Inbox = MemoryInbox(state)
         self.attachments: Attachments = MemoryAttachments(state)
         self.blobs: Blobs = MemoryBlobs(state)
+        self.cache: Cache = MemoryCache(state)
         self.namespaces: Namespaces = MemoryNamespaces(state)
         self.wakeups: Wakeups = wakeups
         self._release = wakeups.release

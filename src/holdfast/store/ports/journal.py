@@ -7,11 +7,12 @@ from typing import Protocol
 
 import msgspec
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, InvalidMove
 from holdfast.model.append import NOTHING, Append, Extras, Move
 from holdfast.model.chain import Head, SealedEvent
 from holdfast.model.events import Event
 from holdfast.model.jobs import JobHead
+from holdfast.model.states import Status
 
 
 class Ruling(msgspec.Struct, frozen=True):
@@ -20,6 +21,14 @@ class Ruling(msgspec.Struct, frozen=True):
     events: tuple[Event, ...]
     move: Move
     extras: Extras = NOTHING
+
+
+def check_plain(ruling: Ruling) -> Ruling:
+    """The ruling, if it only gives the job back: what ends a job, or brings more, goes one at a time."""
+    if ruling.extras or ruling.move.over or ruling.move.status is Status.RUNNING:
+        msg = f"a hold on many jobs cannot leave one {ruling.move.status}, nor write more than its events"
+        raise InvalidMove(msg, hint="Hold that job by itself, with `hold`.")
+    return ruling
 
 
 Decide = Callable[[JobHead], Ruling | None]
@@ -60,5 +69,17 @@ class Journal(Protocol):
         Only on a job that nobody drives (not running, or its lease is over); otherwise, or if `decide` says None, or
         if the job is over, nothing happens and the answer is None. The fence grows by one. An unknown job is NotFound.
         `decide` may be called more than once and must be pure.
+        """
+        ...
+
+    async def hold_expired(self, decide: Decide, *, limit: int = 1000) -> list[tuple[JobHead, Ruling]]:
+        """A short hold on every running job whose lease is over, longest first, up to `limit`, in one transaction.
+
+        Answers with the jobs it wrote to: the head as it was, and what was written. Whether a lease is over is judged
+        inside the transaction, on the row it writes: a holder that renews meanwhile keeps its job, and of two who do
+        this at once one gets each job. Where `decide` says None the job stays as it is.
+
+        A ruling here gives the job back and nothing else; one that ends it, or brings extras, raises InvalidMove and
+        nothing at all is written.
         """
         ...

@@ -17,6 +17,10 @@ class Ledger(Protocol):
 
     async def find(self, job_id: str, step_key: str, generation: int = 0) -> CallRow | None: ...
 
+    async def newest(self, job_id: str, step_key: str) -> CallRow | None:
+        """The call's latest generation."""
+        ...
+
     async def find_by_key(self, idempotency_key: str) -> CallRow | None: ...
 
     async def list(self, job_id: str, *, status: CallStatus | None = None) -> list[CallRow]:

@@ -45,6 +45,7 @@ def move_values(move: Move) -> dict[str, Value]:
     return {
         "failed": int(move.failed),
         "anew": int(move.anew),
+        "taken_over": int(move.takeover),
         "status": move.status,
         "wait_reason": move.reason,
         "wake_at": move.wake_at,

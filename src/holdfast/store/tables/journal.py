@@ -22,7 +22,7 @@ from holdfast.model.jobs import JobDraft, JobHead, check_draft
 from holdfast.model.limits import PAYLOAD_INLINE_BYTES
 from holdfast.model.states import TERMINAL, Status
 from holdfast.store.executor import Executor, Transaction
-from holdfast.store.ports.journal import Decide
+from holdfast.store.ports.journal import Decide, Ruling
 from holdfast.store.tables.batches import (
     NotAll,
     append_at_once,
@@ -36,6 +36,7 @@ from holdfast.store.tables.heads import Place, lock_head, move_values, settle_mo
 from holdfast.store.tables.jobs import submit_in
 from holdfast.store.tables.ledger import write_call
 from holdfast.store.tables.mail import send_in
+from holdfast.store.tables.sweeps import Swept, hold_expired_in
 from holdfast.store.tables.turns import commit_in
 
 ALL_OF_THEM = 2**62
@@ -94,6 +95,14 @@ class SqlJournal:
             return await hold_in(tx, job_id, decide, tried)
 
         return await self._executor.write(work)
+
+    async def hold_expired(self, decide: Decide, *, limit: int = 1000) -> list[tuple[JobHead, Ruling]]:
+        tried: list[list[Swept]] = []
+
+        async def work(tx: Transaction) -> list[Swept]:
+            return await hold_expired_in(tx, decide, limit, tried)
+
+        return [(swept.head, swept.ruling) for swept in await self._executor.write(work)]
 
 
 # ── one append ────────────────────────────────────────────────────────────────────────────────────

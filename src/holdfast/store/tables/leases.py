@@ -64,6 +64,12 @@ class SqlLeases:
 
         return await self._executor.write(work)
 
+    async def owners(self) -> list[str]:
+        async def work(tx: Transaction) -> list[str]:
+            return [row[0] for row in await tx.rows("lease_owners")]
+
+        return await self._executor.read(work)
+
     async def list_expired(self, limit: int = 1000) -> list[str]:
         async def work(tx: Transaction) -> list[str]:
             return [row[0] for row in await tx.rows("list_expired", limit=limit)]

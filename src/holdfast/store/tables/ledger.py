@@ -21,6 +21,12 @@ class SqlLedger:
 
         return await self._executor.read(work, brief=True)
 
+    async def newest(self, job_id: str, step_key: str) -> CallRow | None:
+        async def work(tx: Transaction) -> CallRow | None:
+            return _call(await tx.row("newest_call", job_id=job_id, step_key=step_key))
+
+        return await self._executor.read(work, brief=True)
+
     async def find_by_key(self, idempotency_key: str) -> CallRow | None:
         async def work(tx: Transaction) -> CallRow | None:
             return _call(await tx.row("call_by_key", idempotency_key=idempotency_key))

@@ -13,6 +13,7 @@ from holdfast.store.ports.wakeups import Wakeups
 from holdfast.store.sql.migrate import MIN_READER, SCHEMA_VERSION
 from holdfast.store.tables.attachments import SqlAttachments
 from holdfast.store.tables.blobs import SqlBlobs
+from holdfast.store.tables.cache import SqlCache
 from holdfast.store.tables.inbox import SqlInbox
 from holdfast.store.tables.inspection import SqlInspection
 from holdfast.store.tables.jobs import SqlJobs
@@ -51,6 +52,7 @@ class SqlStore:
         self.inbox = SqlInbox(executor, ids)
         self.attachments = SqlAttachments(executor)
         self.blobs = SqlBlobs(executor)
+        self.cache = SqlCache(executor)
         self.namespaces = SqlNamespaces(executor)
         self.inspection = SqlInspection(executor, integrity)
         self.wakeups = wakeups

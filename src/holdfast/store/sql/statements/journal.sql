@@ -29,7 +29,7 @@ RETURNING job_id, namespace, queue, session_id, session_slot;
 -- A short hold has written: next fence, new head, and the job is where the ruling leaves it.
 UPDATE job_heads
 SET head_seq = :head_seq, head_hash = :head_hash, fence = :fence,
-    takeovers = takeovers * (1 - :anew), attempts = (attempts + :failed) * (1 - :anew),
+    takeovers = (takeovers + :taken_over) * (1 - :anew), attempts = (attempts + :failed) * (1 - :anew),
     status = :status, wait_reason = :wait_reason, wake_at = :wake_at,
     ready_at = CASE WHEN :requeues = 1 THEN coalesce(CAST(:ready_at AS {int}), {now}) ELSE ready_at END,
     lease_token = '', lease_owner = '', lease_boot = '', lease_expires_at = 0

@@ -95,6 +95,18 @@ SELECT job_id FROM job_heads
 WHERE status = 'running' AND (lease_expires_at <= {tick} OR lease_boot <> {boot})
 ORDER BY lease_expires_at, job_id LIMIT :limit;
 
+-- name: expired_heads
+-- The same as heads, locked: what somebody else is writing to right now is passed over, and found next time if need be.
+SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot,
+       head_seq, head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers
+FROM job_heads
+WHERE status = 'running' AND (lease_expires_at <= {tick} OR lease_boot <> {boot})
+ORDER BY lease_expires_at, job_id LIMIT :limit {skip_locked};
+
+-- name: lease_owners
+-- Everybody who holds a job, by name.
+SELECT DISTINCT lease_owner FROM job_heads WHERE status = 'running' ORDER BY lease_owner;
+
 -- name: claim_event
 -- The grant's own event, by the fence that only it has.
 SELECT body FROM events WHERE job_id = :job_id AND fence = :fence AND type = 'job_claimed' ORDER BY seq LIMIT 1;

@@ -6,6 +6,7 @@ from typing import Final
 
 from holdfast.testing.conformance.bench import Check, checks_in
 from holdfast.testing.conformance.jobs import (
+    caches,
     claims,
     extras,
     holds,
@@ -19,6 +20,7 @@ from holdfast.testing.conformance.jobs import (
     refusals,
     shelves,
     submit,
+    sweeps,
     together,
 )
 
@@ -31,10 +33,12 @@ JOBS: Final[tuple[Check, ...]] = checks_in(
     moves,
     extras,
     holds,
+    sweeps,
     mail,
     ledger,
     payloads,
     refusals,
     shelves,
+    caches,
     together,
 )

@@ -1,0 +1,131 @@
+"""The sweep: what is owed to jobs whose worker is gone.
+
+An expired lease is claimable as it is, so no job waits for a sweep. What the sweep adds is the bookkeeping: one more
+takeover on the record, the job back in its queue where it stood, or, when it has used up its workers, held as a dead
+letter with the causes. It writes by short holds, all in one transaction, and judges each lease inside it: whoever
+renews in time keeps the job, and two sweeps at once share the work.
+
+A lease normally runs out by itself. `prove_dead` shortens that for workers of this host whose process is gone.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Final
+
+import msgspec
+
+from holdfast.engine.processes import Processes
+from holdfast.errors import Unavailable
+from holdfast.model.append import Move
+from holdfast.model.events import JobDeadLettered, JobRequeued
+from holdfast.model.identity import identity_in, is_dead, is_neighbour
+from holdfast.model.jobs import JobHead
+from holdfast.model.lease import FAILED_ATTEMPTS_MAX, TAKEOVERS_MAX, is_poison
+from holdfast.model.states import Status, WaitReason
+from holdfast.store.clock import Clock
+from holdfast.store.contract import Store
+from holdfast.store.ports.journal import Ruling
+
+AT_ONCE: Final = 1000
+"""Jobs in one transaction: enough to make it cheap, few enough that nobody waits long behind it."""
+
+LEASE_RAN_OUT: Final = "its lease ran out"
+_DEAD_LETTER: Final = Move(status=Status.WAITING, reason=WaitReason.DEAD_LETTER, takeover=True)
+
+
+class SweepStats(msgspec.Struct):
+    """What a sweep did. `recovered` are back in their queues, `failed` are held as dead letters."""
+
+    expired_found: int = 0
+    recovered: int = 0
+    failed: int = 0
+    checkpoints_created: int = 0
+    errors: int = 0
+    scan_duration_ms: float = 0.0
+
+
+class Swept(msgspec.Struct, frozen=True):
+    """A job that a sweep took from a worker, and whether it is now a dead letter."""
+
+    head: JobHead
+    dead: bool
+
+
+class Rules(msgspec.Struct, frozen=True, kw_only=True):
+    """When a job has used up its tries, and who says so."""
+
+    takeovers_max: int = TAKEOVERS_MAX
+    failed_attempts_max: int = FAILED_ATTEMPTS_MAX
+    by: str | None = None
+
+
+DEFAULT: Final = Rules()
+
+
+async def sweep(store: Store, clock: Clock, rules: Rules = DEFAULT) -> SweepStats:
+    """Every running job whose lease is over is back in its queue or held as a dead letter, and counted."""
+    stats, _ = await sweep_jobs(store, clock, rules)
+    return stats
+
+
+async def sweep_jobs(store: Store, clock: Clock, rules: Rules = DEFAULT) -> tuple[SweepStats, list[Swept]]:
+    """The same, and which jobs they were. A store that is away is an error in the count; the next sweep goes on."""
+    began = clock.tick_us()
+    stats, swept = SweepStats(), list[Swept]()
+    decide = functools.partial(ruling, rules)
+    while True:
+        try:
+            held = await store.journal.hold_expired(decide, limit=AT_ONCE)
+        except Unavailable:
+            stats.errors += 1
+            break
+        swept += [Swept(head, written.move.status is Status.WAITING) for head, written in held]
+        if len(held) < AT_ONCE:
+            break
+    stats.expired_found = len(swept)
+    stats.failed = sum(one.dead for one in swept)
+    stats.recovered = stats.expired_found - stats.failed
+    stats.scan_duration_ms = (clock.tick_us() - began) / 1000
+    return stats, swept
+
+
+def ruling(rules: Rules, head: JobHead) -> Ruling:
+    """What becomes of a job whose lease ran out: its place in the queue again, or a dead letter."""
+    takeovers = head.takeovers + 1
+    if is_poison(
+        takeovers=takeovers,
+        failed_attempts=head.attempts,
+        takeovers_max=rules.takeovers_max,
+        failed_attempts_max=rules.failed_attempts_max,
+    ):
+        return Ruling(_buried(head.lease_owner, takeovers, head.attempts), _DEAD_LETTER)
+    facts = _requeued(rules.by, head.lease_owner)
+    return Ruling(facts, Move(status=Status.PENDING, ready_at=head.ready_at, takeover=True))
+
+
+@functools.lru_cache(maxsize=128)
+def _requeued(by: str | None, holder: str) -> tuple[JobRequeued]:
+    """One fact for all jobs of one worker: the store then writes it out once."""
+    return (JobRequeued(LEASE_RAN_OUT, by, takeover=True, holder=holder),)
+
+
+@functools.lru_cache(maxsize=128)
+def _buried(holder: str, takeovers: int, attempts: int) -> tuple[JobDeadLettered]:
+    cause = {"why": LEASE_RAN_OUT, "holder": holder, "takeovers": takeovers, "attempts": attempts}
+    return (JobDeadLettered((cause,)),)
+
+
+async def prove_dead(store: Store, processes: Processes) -> list[str]:
+    """The leases of workers whose process is gone from this host are over; says who they were."""
+    here = processes.here()
+    if here is None:
+        return []
+    dead = []
+    for name in await store.leases.owners():
+        who = identity_in(name)
+        if who is None or not is_neighbour(who, here) or not is_dead(who, here, processes.seen(who.pid)):
+            continue
+        if await store.leases.expire(name):
+            dead.append(name)
+    return dead

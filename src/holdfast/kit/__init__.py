@@ -1,0 +1,54 @@
+"""The parts on their own, for people with a loop of their own: blocking calls over the same store."""
+
+from __future__ import annotations
+
+from holdfast.errors import EvidenceFails
+from holdfast.kit.cache import LLMOutputCache
+from holdfast.kit.checkpoints import CHECKPOINT_TYPES, CheckpointManager
+from holdfast.kit.evidence import (
+    Evidence,
+    EvidencePack,
+    EvidenceType,
+    EvidenceVerifier,
+    VerificationStatus,
+)
+from holdfast.kit.heartbeat import HeartbeatThread
+from holdfast.kit.leases import (
+    LeaseConflictError,
+    LeaseError,
+    LeaseExpiredError,
+    LeaseManager,
+    LeaseStatus,
+    WorkItem,
+)
+from holdfast.kit.ledger import ToolLedger
+from holdfast.kit.points import Checkpoint
+from holdfast.kit.portal import Database, get_db
+from holdfast.kit.sweep import RecoveryStats, RecoverySweep
+
+EvidenceVerificationError = EvidenceFails
+
+__all__ = [
+    "CHECKPOINT_TYPES",
+    "Checkpoint",
+    "CheckpointManager",
+    "Database",
+    "Evidence",
+    "EvidencePack",
+    "EvidenceType",
+    "EvidenceVerificationError",
+    "EvidenceVerifier",
+    "HeartbeatThread",
+    "LLMOutputCache",
+    "LeaseConflictError",
+    "LeaseError",
+    "LeaseExpiredError",
+    "LeaseManager",
+    "LeaseStatus",
+    "RecoveryStats",
+    "RecoverySweep",
+    "ToolLedger",
+    "VerificationStatus",
+    "WorkItem",
+    "get_db",
+]

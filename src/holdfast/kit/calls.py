@@ -1,0 +1,96 @@
+"""A call as the kit's ledger knows it, and how its facts are told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.errors import InvalidPayload
+from holdfast.kit.packing import INLINE_MAX
+from holdfast.kit.tasks import digest_text, task_job
+from holdfast.model import canonical
+from holdfast.model.effects import Answer, Effect
+from holdfast.model.ids import check_name
+from holdfast.model.jobs import DEFAULT_NAMESPACE
+from holdfast.model.ledger import CallRow, idempotency_key
+
+Probe = Callable[[str], Answer | str | bool]
+"""Looks for the effect of a call by its key: `happened`, `not_happened`, `cannot_tell`, or simply True and False."""
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be called, and where its facts are."""
+
+    job_id: str
+    step_key: str
+    tool: str
+    command: Any
+    digest: str
+    effect: Effect
+    task_id: str | None
+
+    def key(self, generation: int) -> str:
+        return idempotency_key(DEFAULT_NAMESPACE, self.job_id, self.step_key, generation)
+
+
+def call_of(tool: str, command: Any, task_id: str | None, work_item_id: str | None, effect: Effect) -> Call:
+    """The call: the same tool, command and work item of the same task is the same call."""
+    check_name(tool, "tool name")
+    digest = canonical.hex_digest(canonical.encode([tool, command, work_item_id], bytes_max=INLINE_MAX * 2))
+    name = tool if len(tool) <= 80 else digest_text(tool)
+    return Call(
+        job_id=shared(digest[0]) if task_id is None else task_job(task_id),
+        step_key=f"{name}#{digest[:40]}",
+        tool=tool,
+        command=command,
+        digest=digest,
+        effect=effect,
+        task_id=task_id,
+    )
+
+
+DIGITS: Final = "0123456789abcdef"
+
+
+def shared(digit: str) -> str:
+    """The journal of calls without a task: sixteen of them, so that unlike calls rarely meet."""
+    return f"kit-ledger:{digit}"
+
+
+def answer_of(probe: Probe, key: str) -> Answer:
+    """What the probe says; one that fails cannot tell."""
+    try:
+        said = probe(key)
+    except Exception:
+        return Answer.CANNOT_TELL
+    if isinstance(said, bool):
+        return Answer.HAPPENED if said else Answer.NOT_HAPPENED
+    return Answer(said)
+
+
+def shown(value: Any, *, replayed: bool) -> dict[str, Any]:
+    return (
+        {**value, "replayed": replayed}
+        if isinstance(value, dict)
+        else {"result": value, "replayed": replayed}
+    )
+
+
+def unstorable(call: Call, packed: dict[str, Any]) -> InvalidPayload:
+    msg = f"{call.tool} was executed, but its {packed['unstorable']} cannot be kept: {packed['why']}"
+    return InvalidPayload(msg, hint="Return JSON or bytes from execute_fn. The call is not made again.")
+
+
+def told(row: CallRow) -> dict[str, Any]:
+    return {
+        "tool_name": row.tool_name,
+        "status": str(row.status),
+        "effect": str(row.side_effect_class),
+        "idempotency_key": row.idempotency_key,
+        "generation": row.generation,
+        "attempt": row.attempt,
+        "prepared_at": row.prepared_at,
+        "settled_at": row.settled_at,
+    }

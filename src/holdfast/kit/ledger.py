@@ -1,0 +1,395 @@
+"""Tool calls that happen once: recorded before they are made, replayed afterwards.
+
+    intent durable → execute_fn → result durable → returned
+
+The intent is written before the first byte leaves, so whoever comes after a crash knows that the call *may* have
+happened. What they may do then is what was declared (see `holdfast.model.effects`):
+
+    read_only, idempotent     run it again
+    verifiable                ask `probe`, which looks whether it happened
+    unsafe (the default)      nothing: CallUncertain, until a person has looked and says so with `reconcile`
+
+The intent and the look before it are one: between them nobody else wrote to the task, or they are done again. So of any
+number of processes that come at once, one executes. Results come back byte for byte, whatever their size.
+
+Calls belong to a task. Those without one share a few journals of the store; only these ever expire, because nobody can
+be in the middle of replaying them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.errors import CallUncertain, InvalidPayload, KeyReused, Misuse, Refused
+from holdfast.kit.calls import DIGITS, Call, Probe, answer_of, call_of, shared, shown, told, unstorable
+from holdfast.kit.packing import pack, same_again, unpack
+from holdfast.kit.portal import Database, need_db
+from holdfast.kit.tasks import Tasks, staying, task_job
+from holdfast.model import canonical
+from holdfast.model.append import Extras
+from holdfast.model.chain import Head, unseal
+from holdfast.model.effects import (
+    DECIDED,
+    SETTLED,
+    CallStatus,
+    CutOff,
+    Effect,
+    Recovery,
+    parse_effect,
+    recover,
+)
+from holdfast.model.events import (
+    Event,
+    JobClaimed,
+    JobReleased,
+    ToolCalled,
+    ToolFailed,
+    ToolReconciled,
+    ToolReturned,
+    ToolUncertain,
+)
+from holdfast.model.identity import identity_in, is_dead, is_neighbour
+from holdfast.model.instants import SECOND
+from holdfast.model.jobs import JobHead
+from holdfast.model.ledger import CallRow, call_id
+from holdfast.store.ports.journal import Ruling
+
+MONTH_S: Final = 30 * 24 * 3600
+ARGS_SHOWN_BYTES: Final = 64 * 1024
+
+
+class ToolLedger:
+    """Executes each call once, and replays it ever after."""
+
+    def __init__(
+        self,
+        store: Database | None = None,
+        expires_in_seconds: float = MONTH_S,
+        *,
+        conn: Database | None = None,
+        db_path: str | Path | None = None,
+        effect: str | None = None,
+    ) -> None:
+        self.db = need_db(store if store is not None else conn, db_path)
+        self.expires_in_seconds = expires_in_seconds
+        self._effect = parse_effect(effect)
+        self._tasks = Tasks(self.db)
+        self._flights = self.db.flights
+        self._lock = threading.Lock()
+        self._executions = self._replays = 0
+
+    def execute_or_replay(
+        self,
+        tool_name: str,
+        command: Any,
+        execute_fn: Callable[[], Any],
+        task_id: str | None = None,
+        work_item_id: str | None = None,
+        force_execute: bool = False,
+        *,
+        effect: str | None = None,
+        probe: Probe | None = None,
+    ) -> dict[str, Any]:
+        """The call's result, with `replayed`: from the ledger if it is there, else from `execute_fn`, made durable.
+
+        A result that is no dict comes under `result`. An error of `execute_fn` is raised as it is; unless it is
+        `Refused`, or the call is declared harmless, the call is then uncertain. `force_execute` is a new call.
+        """
+        call = self._call(tool_name, command, task_id, work_item_id, effect)
+        row = None if force_execute else self._newest(call)
+        if row is not None and self._counts(call, row):
+            return self._replay(call, row)
+        place = (call.job_id, call.step_key)
+        self._flights.enter(place)
+        try:
+            return self._settle(call, execute_fn, probe, force=force_execute)
+        finally:
+            self._flights.leave(place)
+
+    def reconcile(
+        self,
+        tool_name: str,
+        command: Any,
+        decision: str,
+        *,
+        why: str,
+        result: Any = None,
+        by: str = "",
+        task_id: str | None = None,
+        work_item_id: str | None = None,
+    ) -> None:
+        """A person's word on an uncertain call: `happened` (with its result), `not_happened`, `skip` or `fail`."""
+        if decision not in DECIDED:
+            msg = f"{decision!r} is no decision"
+            raise InvalidPayload(msg, hint=f"Say one of {', '.join(DECIDED)}.")
+        call = self._call(tool_name, command, task_id, work_item_id, None)
+        packed = pack(self.db, call.job_id, result)
+        while True:
+            seen, row = self._seen(call)
+            if row is None or row.status in SETTLED:
+                msg = f"{tool_name} has no open call with this command"
+                raise Misuse(msg, hint="get_execution_history shows what there is.")
+            fact = ToolReconciled(call.step_key, decision, by or self.db.me, why, row.generation, packed)
+            if self._write(call, row, (fact,), DECIDED[decision], seen):
+                return
+
+    def get_execution_history(self, task_id: str | None = None, limit: int = 100) -> list[dict[str, Any]]:
+        """The task's calls, or those without a task, the latest first."""
+        jobs = [task_job(task_id)] if task_id is not None else [shared(digit) for digit in DIGITS]
+        rows = [row for job_id in jobs for row in self.db.run(self.db.store.ledger.list(job_id))]
+        rows.sort(key=lambda row: (row.prepared_at, row.intent_seq), reverse=True)
+        return [told(row) for row in rows[:limit]]
+
+    def get_stats(self) -> dict[str, Any]:
+        """Executions and replays of this object."""
+        with self._lock:
+            executions, replays = self._executions, self._replays
+        total = executions + replays
+        return {
+            "executions": executions,
+            "replays": replays,
+            "replay_rate": replays / total if total else 0.0,
+            "total_requests": total,
+        }
+
+    def reset_stats(self) -> None:
+        with self._lock:
+            self._executions = self._replays = 0
+
+    # ── deciding ──────────────────────────────────────────────────────────────────────────────────
+
+    def _settle(
+        self, call: Call, execute_fn: Callable[[], Any], probe: Probe | None, *, force: bool
+    ) -> dict[str, Any]:
+        """Execute, replay or refuse, by what the ledger says; again, as long as others write in between."""
+        if call.task_id is not None:
+            self._tasks.ensure(call.task_id)
+        else:
+            self._tasks.ensure_job(call.job_id)
+        while True:
+            head, row = self._seen(call)
+            if row is not None and self._counts(call, row) and not force:
+                return self._replay(call, row)
+            intent = self._begin(call, row, head, probe)
+            if intent is not None:
+                return self._execute(call, intent, execute_fn)
+
+    def _begin(self, call: Call, row: CallRow | None, seen: Head, probe: Probe | None) -> CallRow | None:
+        """The row of an intent that is durable now; None: something was written since the look, so look again."""
+        if row is None:
+            return self._intend(call, seen, 0, 1)
+        if row.args_digest != call.digest:
+            msg = f"call {call.step_key} is in the ledger with another command"
+            raise KeyReused(msg, stored=row.args_digest, sent=call.digest)
+        if row.status in SETTLED:
+            return self._intend(call, seen, row.generation + 1, 1)
+        match self._recovery(call, row, probe):
+            case Recovery.RUN | Recovery.RESEND:
+                return self._intend(call, seen, row.generation, row.attempt + 1)
+            case Recovery.ADOPT:
+                fact = ToolReturned(call.step_key, row.generation, {"json": None}, adopted=True)
+                self._write(call, row, (fact,), CallStatus.SUCCEEDED, seen)
+            case other:
+                self._stop(call, row, seen, wait=other is Recovery.WAIT)
+        return None
+
+    def _recovery(self, call: Call, row: CallRow, probe: Probe | None) -> Recovery:
+        """What may be done with a call that was begun and has no outcome."""
+        uncertain = row.status is CallStatus.UNCERTAIN
+        quiet = uncertain or self._is_left(call, row)
+        cut = CutOff(
+            effect=row.side_effect_class, status=row.status, has_probe=probe is not None, quiet=quiet
+        )
+        asked = uncertain or recover(cut) is Recovery.PROBE
+        if probe is None or not asked or row.side_effect_class in {Effect.READ_ONLY, Effect.UNSAFE}:
+            return recover(cut)
+        return recover(msgspec.structs.replace(cut, answer=answer_of(probe, row.idempotency_key)))
+
+    def _stop(self, call: Call, row: CallRow, seen: Head, *, wait: bool) -> None:
+        """Nobody but a person can say what happened: CallUncertain, on record once whoever tried is known to be gone.
+
+        Returns only if something was written meanwhile: its outcome may just have come.
+        """
+        running = False
+        if row.status is CallStatus.PREPARED:
+            running = not self._is_left(call, row)
+            fact = ToolUncertain(
+                call.step_key, row.generation, "its process ended before it knew the outcome"
+            )
+            if not running and not self._write(call, row, (fact,), CallStatus.UNCERTAIN, seen):
+                return
+        state = (
+            "is being executed elsewhere, or was when that process ended" if running else "may have happened"
+        )
+        msg = f"{call.tool} with this command {state} (try {row.attempt}, {row.side_effect_class})"
+        raise CallUncertain(msg, step_key=call.step_key, hint="Ask again in a moment." if wait else None)
+
+    def _is_left(self, call: Call, row: CallRow) -> bool:
+        """Whether whoever made the latest try is gone: this process, which is not at it, or one proven dead.
+
+        Who that was stands in the claim that carries the fence of the row.
+        """
+        events = self.db.run(self.db.store.journal.read(call.job_id, after=row.intent_seq - 2))
+        facts = [unseal(event) for event in events if event.fence == row.fence]
+        claimed = next((fact for fact in facts if isinstance(fact, JobClaimed)), None)
+        if claimed is None:
+            return False
+        if claimed.worker == self.db.me:
+            return True  # calls of this process go one at a time, and this is the one
+        here, who = self.db.processes.here(), identity_in(claimed.worker)
+        if here is None or who is None or not is_neighbour(who, here):
+            return False
+        return is_dead(who, here, self.db.processes.seen(who.pid))
+
+    # ── doing ─────────────────────────────────────────────────────────────────────────────────────
+
+    def _intend(self, call: Call, seen: Head, generation: int, attempt: int) -> CallRow | None:
+        """The intent is durable, if nobody wrote since the look; its row."""
+        made: list[CallRow] = []
+        args = call.command if len(canonical.encode(call.command)) <= ARGS_SHOWN_BYTES else None
+
+        def decide(head: JobHead) -> Ruling | None:
+            if head.head != seen:
+                return None
+            row = self._row(call, generation, attempt, head)
+            made[:] = [row]
+            fact = ToolCalled(
+                call.step_key,
+                call.tool,
+                str(call.effect),
+                call.digest,
+                row.idempotency_key,
+                generation,
+                attempt,
+                args=args,
+            )
+            facts = (JobClaimed(self.db.me), fact, JobReleased("written"))
+            return Ruling(facts, staying(head), Extras(calls=(row,)))
+
+        written = self.db.run(self.db.store.journal.hold(call.job_id, decide))
+        if written is None:
+            self._must_not_be_over(call)
+            return None
+        return made[0]
+
+    def _row(self, call: Call, generation: int, attempt: int, head: JobHead) -> CallRow:
+        return CallRow(
+            tool_call_id=call_id(call.job_id, call.step_key, generation),
+            job_id=call.job_id,
+            step_key=call.step_key,
+            generation=generation,
+            tool_name=call.tool,
+            raw_tool_name=call.tool,
+            side_effect_class=call.effect,
+            status=CallStatus.PREPARED,
+            idempotency_key=call.key(generation),
+            args_digest=call.digest,
+            attempt=attempt,
+            fence=head.fence + 1,
+            intent_seq=head.head_seq + 2,
+            prepared_at=self.db.clock.wall_us(),
+        )
+
+    def _execute(self, call: Call, row: CallRow, execute_fn: Callable[[], Any]) -> dict[str, Any]:
+        try:
+            result = execute_fn()
+        except Refused as refusal:
+            told = {"type": type(refusal).__qualname__, "message": str(refusal)}
+            self._write(
+                call, row, (ToolFailed(call.step_key, row.generation, error=told),), CallStatus.FAILED
+            )
+            raise
+        except Exception as error:
+            self._failed(call, row, error)
+            raise
+        with self._lock:
+            self._executions += 1
+        try:
+            value = same_again(result)
+            packed = pack(self.db, call.job_id, value)
+        except InvalidPayload as error:
+            # It has happened, and must not happen again; only what it answered cannot be kept.
+            packed = {"unstorable": type(result).__qualname__, "why": str(error)}
+            self._write(
+                call, row, (ToolReturned(call.step_key, row.generation, packed),), CallStatus.SUCCEEDED
+            )
+            raise unstorable(call, packed) from error
+        self._write(call, row, (ToolReturned(call.step_key, row.generation, packed),), CallStatus.SUCCEEDED)
+        return shown(value, replayed=False)
+
+    def _failed(self, call: Call, row: CallRow, error: Exception) -> None:
+        """An error leaves a harmless call open to be made again, and any other uncertain."""
+        if row.side_effect_class in {Effect.READ_ONLY, Effect.IDEMPOTENT}:
+            return
+        why = f"{type(error).__qualname__}: {error}"[:1000]
+        self._write(call, row, (ToolUncertain(call.step_key, row.generation, why),), CallStatus.UNCERTAIN)
+
+    def _write(
+        self, call: Call, row: CallRow, facts: tuple[Event, ...], status: CallStatus, seen: Head | None = None
+    ) -> bool:
+        """The facts are in the journal and the row has moved on, in one transaction. With `seen` only if nobody wrote
+        since; False if somebody did."""
+        settled = self.db.clock.wall_us() if status in SETTLED else None
+
+        def decide(head: JobHead) -> Ruling | None:
+            if seen not in {None, head.head}:
+                return None
+            moved = msgspec.structs.replace(
+                row,
+                status=status,
+                fence=head.fence + 1,
+                result_seq=head.head_seq + 1 if status in SETTLED else None,
+                settled_at=settled,
+            )
+            return Ruling(facts, staying(head), Extras(calls=(moved,)))
+
+        if self.db.run(self.db.store.journal.hold(call.job_id, decide)) is not None:
+            return True
+        self._must_not_be_over(call)
+        return False
+
+    # ── reading ───────────────────────────────────────────────────────────────────────────────────
+
+    def _replay(self, call: Call, row: CallRow) -> dict[str, Any]:
+        assert row.result_seq is not None, "a settled call has a result"
+        reading = self.db.store.journal.read(call.job_id, after=row.result_seq - 1, limit=1)
+        fact = unseal(self.db.look(reading)[0])
+        assert isinstance(fact, ToolReturned | ToolReconciled)
+        with self._lock:
+            self._replays += 1
+        if isinstance(fact.result, dict) and "unstorable" in fact.result:
+            raise unstorable(call, fact.result)
+        return shown(unpack(self.db, fact.result), replayed=True)
+
+    def _seen(self, call: Call) -> tuple[Head, CallRow | None]:
+        """The journal's head, and then the call: if that head is still the one when we write, nobody came between."""
+        head = self.db.look(self.db.store.jobs.head(call.job_id)).head
+        return head, self._newest(call)
+
+    def _newest(self, call: Call) -> CallRow | None:
+        return self.db.look(self.db.store.ledger.newest(call.job_id, call.step_key))
+
+    def _counts(self, call: Call, row: CallRow) -> bool:
+        """Whether the record stands for the call. It expires only outside of tasks: a task that goes on may still be
+        replaying its calls."""
+        if row.status not in {CallStatus.SUCCEEDED, CallStatus.SKIPPED}:
+            return False
+        if call.task_id is not None or row.settled_at is None:
+            return True
+        return row.settled_at + int(self.expires_in_seconds * SECOND) > self.db.clock.wall_us()
+
+    def _must_not_be_over(self, call: Call) -> None:
+        if self._tasks.status_of(call.job_id) != "running":
+            msg = f"the task of {call.tool} is over; nothing new is executed in it"
+            raise Misuse(msg, hint="Use a new task id for new work.")
+
+    def _call(
+        self, tool: str, command: Any, task_id: str | None, work_item_id: str | None, effect: str | None
+    ) -> Call:
+        declared = self._effect if effect is None else parse_effect(effect)
+        return call_of(tool, command, task_id, work_item_id, declared)

@@ -1,0 +1,114 @@
+"""A task's checkpoints as its journal tells them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from holdfast.kit.evidence import EvidencePack
+from holdfast.model.chain import SealedEvent, unseal
+from holdfast.model.events import (
+    CheckpointBegun,
+    CheckpointCommitted,
+    CheckpointsDropped,
+    CheckpointVerified,
+)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A point that was reached. `verified` is the last verdict on record; asking for it again may give another."""
+
+    checkpoint_id: str
+    task_id: str
+    checkpoint_type: str
+    sequence_number: int
+    snapshot: Any
+    evidence_pack: EvidencePack
+    verified: bool
+    work_item_id: str | None = None
+    metadata: Any = None
+    created_at: int = 0
+
+    @property
+    def snapshot_data(self) -> Any:
+        return self.snapshot
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "checkpoint_id": self.checkpoint_id,
+            "task_id": self.task_id,
+            "checkpoint_type": self.checkpoint_type,
+            "sequence_number": self.sequence_number,
+            "snapshot": self.snapshot,
+            "evidence_pack": self.evidence_pack.to_dict(),
+            "verified": self.verified,
+            "work_item_id": self.work_item_id,
+            "metadata": self.metadata,
+            "created_at": self.created_at,
+        }
+
+
+class Entry(msgspec.Struct):
+    """A checkpoint as the index of its task knows it: where its facts lie, and how it stands."""
+
+    step_id: str
+    kind: str
+    begun_seq: int
+    committed_seq: int = 0
+    number: int = 0
+    name: str | None = None
+    holds: bool = False
+    dropped: bool = False
+
+    @property
+    def checkpoint_id(self) -> str:
+        return self.name or self.step_id
+
+
+@dataclass
+class Index:
+    """A task's journal as far as it was read. Facts do not change, so only what is new is ever read again."""
+
+    seq: int = 0
+    commits: int = 0
+    entries: dict[str, Entry] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+
+    def take(self, sealed: SealedEvent) -> None:
+        self.seq = sealed.seq
+        if not sealed.type.startswith("checkpoint"):
+            return
+        match unseal(sealed):
+            case CheckpointBegun() as begun:
+                self.entries.setdefault(
+                    begun.checkpoint_id, Entry(begun.checkpoint_id, begun.kind, sealed.seq)
+                )
+            case CheckpointCommitted() as committed:
+                self._commit(sealed.seq, committed)
+            case CheckpointVerified() as verified:
+                self.entries[verified.checkpoint_id].holds = verified.holds
+            case CheckpointsDropped() as dropped:
+                for one in dropped.checkpoint_ids:
+                    self.entries[one].dropped = True
+
+    def _commit(self, seq: int, committed: CheckpointCommitted) -> None:
+        entry = self.entries[committed.checkpoint_id]
+        if entry.committed_seq:
+            return  # two processes committed one step: the first one did
+        self.commits += 1
+        entry.committed_seq, entry.number = seq, self.commits
+        entry.name, entry.holds = committed.name, committed.holds
+        if committed.name is not None:
+            self.names.setdefault(committed.name, entry.step_id)
+
+    def find(self, checkpoint_id: str) -> Entry | None:
+        return self.entries.get(self.names.get(checkpoint_id, checkpoint_id))
+
+    def newest(self) -> Iterator[Entry]:
+        """What is there to go back to, the latest first."""
+        there = [entry for entry in self.entries.values() if entry.committed_seq and not entry.dropped]
+        return iter(sorted(there, key=lambda entry: -entry.number))

@@ -1,0 +1,188 @@
+"""Blocking calls on an async store: the one place where the two meet.
+
+A store lives on an event loop. Whoever has a loop of their own, in ordinary blocking code, gets one thread with an
+event loop per open store, and hands it their calls from any thread. Appends that come together from many threads share
+a commit, as tasks do.
+
+A short read needs no other thread. On SQLite and in memory such a read never waits for anything, so it runs right where
+it is asked for; a look into the ledger then costs what the database costs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, Final, Self, TypeVar
+
+from holdfast.engine.processes import HostProcesses, Processes
+from holdfast.errors import InvalidSetting, Misuse, StoreUnavailable
+from holdfast.kit.flights import SingleFlight
+from holdfast.model.identity import worker_name
+from holdfast.model.ids import IdSource, RandomIds
+from holdfast.runtime import open_store
+from holdfast.store import address
+from holdfast.store.clock import Clock, SystemClock
+from holdfast.store.contract import Store, Tier
+
+T = TypeVar("T")
+
+VARIABLE: Final = "HOLDFAST_STORE"
+_AT_ONCE: Final = frozenset({Tier.MEMORY, Tier.SQLITE, Tier.SQLITE_RELAXED})
+
+
+class Database:
+    """An open store for blocking code. Get it from `get_db`; it is what every `conn=` of the kit takes.
+
+    A process may end without closing it: what was acknowledged is durable, as after a kill.
+    """
+
+    def __init__(self, where: str, clock: Clock | None = None, ids: IdSource | None = None) -> None:
+        self.where = where
+        self.clock: Clock = SystemClock() if clock is None else clock
+        self.ids: IdSource = RandomIds() if ids is None else ids
+        self.processes: Processes = HostProcesses(self.clock.boot())
+        self.flights = SingleFlight()
+        self.pid = os.getpid()
+        self._closed = False
+        self._lock = threading.Lock()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="holdfast-kit", daemon=True)
+        self._thread.start()
+        try:
+            self.store: Store = self._call(open_store(where, clock=clock, ids=self.ids))
+        except BaseException:
+            self._stop()
+            raise
+        self._at_once = self.store.tier in _AT_ONCE
+        self.on_server = not self._at_once and clock is None
+        """Whether leases go by a server's clock, which is a wall clock."""
+        self._me = self._name()
+
+    @property
+    def me(self) -> str:
+        """The name of this process: enough for others on this host to prove its death."""
+        return self._me
+
+    def lease_now_us(self) -> int:
+        """The time that leases of this store are measured in, as this process knows it."""
+        return self.clock.wall_us() if self.on_server else self.clock.tick_us()
+
+    def run(self, call: Coroutine[Any, Any, T]) -> T:
+        """What the call gives, from the store's own loop. Blocks; any thread may do so but the loop's."""
+        self._must_be_open(call)
+        return self._call(call)
+
+    def look(self, call: Coroutine[Any, Any, T]) -> T:
+        """What a brief read gives. It must be one: a point lookup through a port that says so."""
+        self._must_be_open(call)
+        if not self._at_once:
+            return self._call(call)
+        try:
+            call.send(None)
+        except StopIteration as done:
+            value: T = done.value
+            return value
+        call.close()
+        msg = "a call that waits was asked for as a brief read"
+        raise AssertionError(msg)
+
+    def close(self) -> None:
+        """The store is closed and its thread has ended. Saying it twice is fine."""
+        with self._lock:
+            if self._closed or os.getpid() != self.pid:
+                return
+            self._closed = True
+        with _REGISTRY_LOCK:
+            for key in [key for key, known in _REGISTRY.items() if known is self]:
+                del _REGISTRY[key]
+        try:
+            self._call(self.store.close())
+        finally:
+            self._stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _call(self, call: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(call, self._loop).result()
+
+    def _stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _must_be_open(self, call: Coroutine[Any, Any, Any]) -> None:
+        if self._closed:
+            call.close()
+            msg = "the store is closed"
+            raise StoreUnavailable(msg, hint="Get it again with get_db().")
+        if os.getpid() != self.pid:
+            call.close()
+            raise _forked(self.where)
+
+    def _name(self) -> str:
+        here = self.processes.here()
+        return self.ids.new("worker") if here is None else worker_name("kit", here)
+
+
+# ── one per address ───────────────────────────────────────────────────────────────────────────────
+
+_REGISTRY: Final[dict[str, Database]] = {}
+_REGISTRY_LOCK: Final = threading.RLock()
+
+
+def get_db(
+    db_path: str | Path | Database | None = None, *, clock: Clock | None = None, ids: IdSource | None = None
+) -> Database:
+    """The store at this place, opened once per process: a file, or an address such as `postgresql://…` or `memory:`.
+
+    Without one it is the store named by HOLDFAST_STORE, or `holdfast.db` here. Clock and ids are for tests.
+    """
+    if isinstance(db_path, Database):
+        return db_path
+    where = _address(db_path)
+    with _REGISTRY_LOCK:
+        known = _REGISTRY.get(where)
+        if known is None:
+            known = _REGISTRY[where] = Database(where, clock, ids)
+        elif known.pid != os.getpid():
+            raise _forked(where)
+        elif clock is not None and clock is not known.clock:
+            msg = f"{where} is open already, with another clock"
+            raise Misuse(msg, hint="Close it first, or pass the Database around.")
+    return known
+
+
+def need_db(conn: object, db_path: str | Path | None = None) -> Database:
+    """The store behind a `conn=` argument. Another connection to the same file is refused, not used."""
+    if isinstance(conn, Database):
+        return conn
+    if conn is None or isinstance(conn, str | Path):
+        return get_db(conn or db_path)
+    msg = f"conn is a {type(conn).__module__}.{type(conn).__qualname__}; it must come from get_db()"
+    hint = "Pass conn=get_db(path): a second database library on one file in one process drops the first one's locks."
+    raise InvalidSetting(msg, hint=hint)
+
+
+def _address(db_path: str | Path | None) -> str:
+    text = os.environ.get(VARIABLE, address.DEFAULT) if db_path is None else str(db_path)
+    if text != "memory:" and "://" not in text:
+        text = f"sqlite:///{text}"
+    place = address.parse(text)
+    if place.kind != "sqlite":
+        return text
+    file = place.path.absolute()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    return f"sqlite:///{file}"
+
+
+def _forked(where: str) -> Misuse:
+    msg = f"{where} was opened before a fork"
+    hint = "Open it in the child only, or start processes with `spawn`; connections do not survive a fork."
+    return Misuse(msg, hint=hint)

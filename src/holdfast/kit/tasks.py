@@ -1,0 +1,119 @@
+"""A task: a job whose journal others write, by short holds, while somebody with a loop of their own does the work.
+
+No worker claims it (nobody serves its queue), so nobody but the kit writes to it, and each write is one transaction
+that takes the job, appends and gives it back. Any number of processes may do so at once; the journal puts them in one
+order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Final
+
+from holdfast.errors import InvalidMove, InvalidName
+from holdfast.kit.portal import Database
+from holdfast.model.append import NOTHING, Extras, Move
+from holdfast.model.chain import Head
+from holdfast.model.events import Event, JobCompleted, JobFailed
+from holdfast.model.ids import check_name
+from holdfast.model.jobs import JobDraft, JobHead
+from holdfast.model.limits import PRIORITY_DEFAULT
+from holdfast.model.states import TERMINAL, Status
+from holdfast.store.ports.journal import Decide, Ruling
+
+TASK_KIND: Final = "kit.task"
+TASK_QUEUE: Final = "kit.tasks"
+ITEMS_QUEUE: Final = "kit"
+TASK_ID_MAX: Final = 150
+
+_WORDS: Final = {
+    Status.COMPLETED: "succeeded",
+    Status.FAILED: "failed",
+    Status.CANCELLED: "cancelled",
+}
+
+
+def task_job(task_id: str) -> str:
+    """The id of the task's job."""
+    check_name(task_id, "task id")
+    if len(task_id) > TASK_ID_MAX:
+        msg = f"the task id has {len(task_id)} characters; allowed are 1 to {TASK_ID_MAX}"
+        raise InvalidName(msg)
+    return f"kit-task:{task_id}"
+
+
+def items_queue(task_id: str | None) -> str:
+    """Where the work items of a task wait: a queue of its own, so that a worker may serve one task only."""
+    return ITEMS_QUEUE if task_id is None else f"{ITEMS_QUEUE}/{task_job(task_id).removeprefix('kit-task:')}"
+
+
+def task_of_queue(queue: str) -> str | None:
+    """The task whose items wait in this queue."""
+    head, slash, task_id = queue.partition("/")
+    return task_id if head == ITEMS_QUEUE and slash else None
+
+
+class Tasks:
+    """Tasks of one store: made when first needed, written to, ended."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._known: set[str] = set()
+
+    def ensure(self, task_id: str) -> str:
+        """The task has a job; its id."""
+        job_id = task_job(task_id)
+        self.ensure_job(job_id, {"task_id": task_id})
+        return job_id
+
+    def ensure_job(self, job_id: str, given: Any = None) -> None:
+        if job_id not in self._known:
+            draft = JobDraft(
+                kind=TASK_KIND, queue=TASK_QUEUE, job_id=job_id, input=given, priority=PRIORITY_DEFAULT
+            )
+            self._db.run(self._db.store.jobs.submit(draft))
+            self._known.add(job_id)
+
+    def write(self, job_id: str, events: tuple[Event, ...], extras: Extras = NOTHING) -> Head:
+        """The facts are in the job's journal, after whatever is there; InvalidMove if the job is over."""
+
+        def decide(head: JobHead) -> Ruling:
+            return Ruling(events, staying(head), extras)
+
+        return self.hold(job_id, decide)
+
+    def hold(self, job_id: str, decide: Decide) -> Head:
+        written = self._db.run(self._db.store.journal.hold(job_id, decide))
+        if written is None:
+            msg = f"task {job_id.removeprefix('kit-task:')!r} is over: {self.status_of(job_id)}"
+            raise InvalidMove(msg, hint="Use a new task id for new work.")
+        return written
+
+    def finish(self, task_id: str, *, success: bool, output: Any = None, error: Any = None) -> None:
+        """The task is over. Saying the same again is fine; another end is refused."""
+        job_id = self.ensure(task_id)
+        move = Move(status=Status.COMPLETED if success else Status.FAILED)
+        fact: Event = JobCompleted(output) if success else JobFailed(error)
+        written = self._db.run(self._db.store.journal.hold(job_id, lambda _head: Ruling((fact,), move)))
+        if written is None and self.status_of(job_id) != _WORDS[move.status]:
+            msg = f"task {task_id!r} is over already: {self.status_of(job_id)}"
+            raise InvalidMove(msg)
+
+    def status(self, task_id: str) -> str:
+        """`running`, or how the task ended: `succeeded`, `failed`, `cancelled`. NotFound for a task nobody began."""
+        return self.status_of(task_job(task_id))
+
+    def status_of(self, job_id: str) -> str:
+        head = self._db.look(self._db.store.jobs.head(job_id))
+        return _WORDS[head.status] if head.status in TERMINAL else "running"
+
+
+def staying(head: JobHead) -> Move:
+    """The job stays where it is."""
+    return Move(status=Status.PENDING, ready_at=head.ready_at)
+
+
+def digest_text(*parts: str) -> str:
+    """One name for several, whatever their length: 32 hexadecimal digits."""
+    joined = "\0".join(parts).encode("utf-8", "surrogatepass")
+    return hashlib.sha256(joined).hexdigest()[:32]

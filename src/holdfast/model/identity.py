@@ -1,0 +1,70 @@
+"""Who a worker is, as its name says: enough to prove on the same host that it is dead.
+
+    mail-crew@6f1c…-boot/4026531836/4711/88123
+    label    boot id         pid namespace / pid / start time
+
+A pid says nothing by itself: pids are used again, a container counts its own, and a reboot starts over. Together with
+the boot, the namespace and the instant the process began (in the kernel's ticks since boot) it names one process for
+ever. If that process is not there, on this boot and in this namespace, it is dead, and its leases may end at once.
+
+The rule only ever proves death. A name of another host, another boot, another namespace, or another form proves
+nothing, and such a worker's jobs wait for their leases to run out.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from holdfast.model.ids import check_name
+
+_NAME: Final = re.compile(
+    r"(?P<label>.*)@(?P<boot>[0-9A-Za-z-]+)/(?P<space>[0-9]+)/(?P<pid>[0-9]{1,10})/(?P<began>[0-9]{1,20})",
+    re.DOTALL,
+)
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """One process of one boot. `began` is when it started, in ticks of the kernel since boot."""
+
+    boot: str
+    space: int
+    pid: int
+    began: int
+
+
+class Sight(StrEnum):
+    """What looking for a pid gives, when it does not give a start time."""
+
+    GONE = "gone"
+    UNKNOWN = "unknown"
+
+
+def worker_name(label: str, identity: Identity) -> str:
+    """The name under which this process holds jobs."""
+    return check_name(
+        f"{label}@{identity.boot}/{identity.space}/{identity.pid}/{identity.began}", "worker name"
+    )
+
+
+def identity_in(name: str) -> Identity | None:
+    """Who the name says it is; None for a name that somebody chose freely."""
+    found = _NAME.fullmatch(name)
+    if found is None:
+        return None
+    return Identity(found["boot"], int(found["space"]), int(found["pid"]), int(found["began"]))
+
+
+def is_neighbour(who: Identity, here: Identity) -> bool:
+    """Whether this process can see that one: the same boot of the same host, the same pids."""
+    return (who.boot, who.space) == (here.boot, here.space)
+
+
+def is_dead(who: Identity, here: Identity, seen: int | Sight) -> bool:
+    """Whether that process is proven dead, given what looking for its pid gave: a start time, or why there is none."""
+    if not is_neighbour(who, here):
+        return False
+    return seen is Sight.GONE or (not isinstance(seen, Sight) and seen != who.began)
