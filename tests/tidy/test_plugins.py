@@ -9,7 +9,14 @@ import pytest
 from tests.acceptance.seeds import SEEDS
 from tests.tidy.source import ROOT
 
-CHECKS = SEEDS[0].checks
+CHECKS = next(seed.checks for seed in SEEDS if seed.number == "004")
+OTHERS = [
+    (seed.number, check, lane)
+    for seed in SEEDS
+    if seed.number != "004"
+    for check in seed.checks
+    for lane in seed.lanes
+]
 
 
 @pytest.fixture
@@ -29,6 +36,12 @@ import pytest
 @pytest.mark.parametrize("check", {checks!r})
 def test_conformance(check, store):
     {body}
+
+for number, check, lane in {OTHERS!r}:
+    @pytest.mark.seed(number, check=check, lane=lane)
+    def test_another():
+        pass
+    globals()[f"test_{{number}}_{{check}}_{{lane}}"] = test_another
 """
 
 

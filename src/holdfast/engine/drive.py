@@ -79,6 +79,7 @@ class Drive:
         points: Points = nothing,
         covered: Callable[[], bool] = lambda: True,
         inspect: Inspector | None = None,
+        gone: Callable[[str], bool] = lambda _worker: False,
         host_clock: Clock | None = None,
         unsure_us: int = 0,
     ) -> None:
@@ -89,6 +90,8 @@ class Drive:
         self._unsure_us = unsure_us
         self.owner = owner
         self.inspect = inspect
+        self.gone = gone
+        self.began = clock.wall_us() + unsure_us
         self._acts = Acts(self, points)
         self._strict = strict
         self._covered = covered

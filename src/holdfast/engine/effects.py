@@ -142,7 +142,10 @@ class _Call:
     def _quiet_at(self, recorded: Recorded) -> int:
         """From here on nobody who held the job before can still be sending."""
         longest = recorded.longest_call_us or self._terms.longest_call_us
-        return quiet_at(recorded.start_by, longest, self._terms.receiver_delay_us)
+        start_by = recorded.start_by or 0
+        if self._drive.gone(recorded.worker):
+            start_by = min(start_by, self._drive.began)  # it has not sent anything since this run began
+        return quiet_at(start_by, longest, self._terms.receiver_delay_us)
 
     # ── doing it ──────────────────────────────────────────────────────────────────────────────────
 

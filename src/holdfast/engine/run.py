@@ -80,6 +80,8 @@ class Desk(msgspec.Struct, frozen=True):
     """Where in its span a retry falls, from 0 to 1."""
     inspect: Inspector | None = None
     """Who looks whether evidence holds."""
+    gone: Callable[[str], bool] = lambda _worker: False
+    """Whether a worker of this name is proven dead."""
 
 
 class Cancelled(Exception):
@@ -225,6 +227,7 @@ class JobRun:
             points=self.desk.points,
             covered=lambda: self._covers(self.grant.job_id),
             inspect=self.desk.inspect,
+            gone=self.desk.gone,
             host_clock=self.desk.clock,
             unsure_us=self._granted_tick - self._asked_tick,
         )

@@ -42,6 +42,7 @@ class Recorded(msgspec.Struct):
     longest_call_us: int | None = None
     child_job_id: str | None = None
     approval_id: str | None = None
+    worker: str = ""
     retired: bool = False
     final: bool = False
     """Its outcome is somebody's last word: the call is not made again because of it."""
@@ -80,6 +81,7 @@ class History:
         self.evidence: Any = None
         self.approvals: dict[str, Approval] = {}
         self.children: dict[str, str] = {}
+        self.worker = ""
         self._calls: dict[str, list[Recorded]] = {}
         self._unclaimed: dict[str, None] = {}
         self._signals: dict[str, deque[Signal]] = defaultdict(deque)
@@ -149,6 +151,8 @@ class History:
                 self._calls, self._unclaimed, self.approvals = {}, {}, {}
                 if isinstance(event, e.CheckpointSaved):
                     self.state, self.evidence = event.state, event.evidence
+            case e.JobClaimed():
+                self.worker = event.worker
             case e.JobParked():
                 self._parked = tuple(one["step_key"] for one in (event.report or {}).get("recorded", ()))
             case e.JobRequeued():
@@ -277,7 +281,7 @@ class History:
         known = self._calls.get(event.step_key, ())
         if known and known[-1].generation == event.generation:
             newest = known[-1]  # sent again under the same key
-            newest.attempt, newest.start_by = event.attempt, event.start_by
+            newest.attempt, newest.start_by, newest.worker = event.attempt, event.start_by, self.worker
             newest.status = CallStatus.PREPARED
             return
         self.add(
@@ -294,6 +298,7 @@ class History:
                 start_by=event.start_by,
                 longest_call_us=event.longest_call_us,
                 approval_id=event.approval_id,
+                worker=self.worker,
             )
         )
 

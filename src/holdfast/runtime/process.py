@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import random
 import socket
@@ -11,7 +12,11 @@ from typing import Any
 
 from holdfast.engine import results
 from holdfast.engine.committer import Committer
+from holdfast.engine.processes import HostProcesses, Processes
+from holdfast.engine.recover import prove_dead
 from holdfast.engine.run import Desk, Program
+from holdfast.errors import Unavailable
+from holdfast.model.identity import identity_in, is_dead, worker_name
 from holdfast.model.ids import RandomIds
 from holdfast.model.jobs import JobDraft
 from holdfast.model.mail import MailDraft
@@ -21,6 +26,8 @@ from holdfast.runtime.stores import open_store
 from holdfast.store.clock import SystemClock
 from holdfast.store.contract import Store
 from holdfast.worker.worker import Worker
+
+log = logging.getLogger("holdfast.process")
 
 
 class Process:
@@ -74,10 +81,10 @@ class Process:
 async def opened(
     programs: Mapping[str, Program], address: str, *, concurrency: int = 16, name: str | None = None
 ) -> Process:
-    """A process at work on the store at this address."""
+    """A process at work on the store at this address. What its dead neighbours held is free at once."""
     store = await open_store(address)
-    ids = RandomIds()
-    clock = SystemClock()
+    ids, clock = RandomIds(), SystemClock()
+    neighbours = Neighbours(HostProcesses(clock.boot()))
     desk = Desk(
         store,
         Committer(store.journal),
@@ -85,11 +92,38 @@ async def opened(
         programs,
         chance=random.random,
         points=points_of(os.environ),
+        gone=neighbours.is_dead,
     )
+    await neighbours.bury(store)
     worker = Worker(
         desk,
-        name or f"{socket.gethostname()}-{os.getpid()}",
+        name or neighbours.my_name(socket.gethostname()),
         lambda: ids.new("claim"),
         concurrency=concurrency,
+        now_and_then=lambda: neighbours.bury(store),
     )
     return Process(store, worker)
+
+
+class Neighbours:
+    """The other processes of this host, as far as they can be proven dead."""
+
+    def __init__(self, processes: Processes) -> None:
+        self._processes = processes
+
+    def my_name(self, label: str) -> str:
+        here = self._processes.here()
+        return f"{label}-{os.getpid()}" if here is None else worker_name(label, here)
+
+    def is_dead(self, worker: str) -> bool:
+        here, who = self._processes.here(), identity_in(worker)
+        return here is not None and who is not None and is_dead(who, here, self._processes.seen(who.pid))
+
+    async def bury(self, store: Store) -> None:
+        """The leases of the dead are over; their jobs are there to be claimed."""
+        try:
+            dead = await prove_dead(store, self._processes)
+        except Unavailable:
+            return
+        for name in dead:
+            log.info("worker %s is dead; what it held is free", name)

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 from holdfast.engine.hold import Keeper
+from holdfast.engine.rest import rest
 from holdfast.engine.run import Desk, JobRun
 from holdfast.errors import HoldfastError, Unavailable
 from holdfast.model.lease import by_age
@@ -26,6 +27,7 @@ from holdfast.store.ports.leases import ClaimAsk
 POLL_S: Final = 1.0
 MAIL_POLL_S: Final = 10.0
 SOON_S: Final = 0.001
+LOOK_AROUND_S: Final = 5.0
 log = logging.getLogger("holdfast.worker")
 
 
@@ -41,6 +43,7 @@ class Worker:
         queues: Iterable[str] = ("default",),
         concurrency: int = 16,
         keeper: Keeper | None = None,
+        now_and_then: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self.name = name
         self._desk = desk
@@ -48,6 +51,7 @@ class Worker:
         self._queues = tuple(queues)
         self._concurrency = concurrency
         self._keeper = Keeper(desk.store.leases, desk.clock) if keeper is None else keeper
+        self._now_and_then = now_and_then
         self._runs: dict[str, JobRun] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._claims = 0
@@ -65,6 +69,7 @@ class Worker:
         stopped = asyncio.Event()
         keeping = asyncio.create_task(self._keeper.keep_on(stopped), name="holdfast-keep")
         listening = asyncio.create_task(self._listen(), name="holdfast-listen")
+        looking = asyncio.create_task(self._look_around(), name="holdfast-look-around")
         try:
             while not self._draining.is_set():
                 if not await self._claim():
@@ -72,8 +77,9 @@ class Worker:
             await self._finish()
         finally:
             listening.cancel()
+            looking.cancel()
             stopped.set()
-            await asyncio.wait([keeping, listening])
+            await asyncio.wait([keeping, listening, looking])
             await self._desk.committer.close()
 
     def drain(self, *, at_once: bool = False) -> None:
@@ -83,6 +89,12 @@ class Worker:
         self._draining.set()
         self._room.set()
         self._look.set()
+
+    async def _look_around(self) -> None:
+        """Every now and then something is done that no job waits for."""
+        while self._now_and_then is not None:
+            await rest(LOOK_AROUND_S)
+            await self._now_and_then()
 
     # ── claiming ──────────────────────────────────────────────────────────────────────────────────
 
