@@ -44,6 +44,9 @@ class CannotTell(msgspec.Struct, frozen=True):
     """A probe could not find out. A person will be asked."""
 
 
+_TASK = frozenset({"resume", "task_key"})
+"""What names a sub-agent's task beside its input: it does not make the call another one."""
+
 Probe = Callable[[str, dict[str, Any]], Any]
 """`probe(key, args)`: the call's key and its arguments by name. Sync or async."""
 
@@ -69,7 +72,7 @@ class Tool(Generic[P, R]):
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         drive = context.find_drive()
-        given = self.signature.bind(args, kwargs)
+        given = self.signature.bind(args, self._named(kwargs))
         if drive is None:
             value = plain(await self._run(given, ""), f"the result of {self.name}")
             return cast("R", self.signature.result(value))
@@ -77,8 +80,18 @@ class Tool(Generic[P, R]):
         async def run(key: str) -> Any:
             return plain(await self._run(given, key), f"the result of {self.name}")
 
-        asked = Asked(self.name, given, run, self.terms, self.raises)
+        same = {name: value for name, value in given.items() if name not in _TASK}
+        asked = Asked(
+            self.name, given, run, self.terms, self.raises, same if self.terms.relaunch else msgspec.UNSET
+        )
         return cast("R", self.signature.result(await drive.call(asked)))
+
+    def _named(self, kwargs: dict[str, Any]) -> dict[str, Any]:
+        """A sub-agent that is asked to resume is asked for the same task: `resume` is another word for its key."""
+        if not self.terms.relaunch or "resume" not in kwargs:
+            return kwargs
+        named = {name: value for name, value in kwargs.items() if name != "resume"}
+        return {**named, "task_key": named.get("task_key") or kwargs["resume"]}
 
     async def _run(self, given: dict[str, Any], key: str) -> Any:
         bound = self.signature.call_with(given, key)

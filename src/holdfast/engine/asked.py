@@ -41,13 +41,19 @@ READS: Final = Terms(effect=Effect.READ_ONLY)
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """A call as the code makes it. `run` gets the idempotency key."""
+    """A call as the code makes it. `run` gets the idempotency key. `same` is what makes it the same call again, if
+    that is not all of its arguments."""
 
     name: str
     args: Any
     run: Callable[[str], Awaitable[Any]]
     terms: Terms = Terms()
     raises: tuple[type[Exception], ...] = ()
+    same: Any = msgspec.UNSET
+
+    @property
+    def identity(self) -> Any:
+        return self.args if self.same is msgspec.UNSET else self.same
 
 
 def kept(value: Any) -> tuple[Any, Exception | None]:

@@ -100,6 +100,7 @@ class Drive:
         self._held: list[tuple[Asked, str, asyncio.Future[None]]] = []
         self._ending: Exception | None = None
         self.stopping = False
+        self._recovering: set[str] = set()
         self.waits = Waits(clock, self.look)
         self._raised: list[tuple[Exception, str]] = []
 
@@ -198,7 +199,7 @@ class Drive:
         """The outcome of the call, from the record or from doing it."""
         place = self.place()
         key = place.scope.key(asked.name)
-        digest = canonical.hex_digest(canonical.encode(asked.args))
+        digest = canonical.hex_digest(canonical.encode(asked.identity))
         recorded = await self.known(asked, key, digest)
         if recorded is not None and recorded.settled:
             return await self.again(recorded, asked)
@@ -321,11 +322,27 @@ class Drive:
         """The attempt has failed, whatever the code would make of the error."""
         self.stop(Failed(error, ()))
 
+    @contextmanager
+    def recovering(self, step_key: str) -> Iterator[None]:
+        """Until the block is over, or `settled` is said, nothing new fires."""
+        self._recovering.add(step_key)
+        try:
+            yield
+        finally:
+            self.settled(step_key)
+
+    def settled(self, step_key: str) -> None:
+        """What became of this cut-off call is known."""
+        if step_key in self._recovering:
+            self._recovering.discard(step_key)
+            self.look()
+
     # ── drift ─────────────────────────────────────────────────────────────────────────────────────
 
     async def clear(self, asked: Asked, key: str) -> None:
-        """Nothing recorded is left that the code might mean by this call under another name."""
-        if not self.history.has_unclaimed:
+        """Nothing recorded is left that the code might mean by this call under another name, and every call that was
+        cut off is settled: nothing new fires beside a recovery."""
+        if not self.history.has_unclaimed and not self._recovering:
             return
         cleared = asyncio.get_running_loop().create_future()
         self._held.append((asked, key, cleared))
@@ -336,7 +353,7 @@ class Drive:
         """Every task waits, and nothing can be handed over."""
         if self._running:
             return
-        if not self._held:
+        if not self._held or self._recovering:
             asleep = self.waits.asleep()
             if asleep is not None:
                 self.stop(asleep)

@@ -62,7 +62,10 @@ class Acts:
         """The call's outcome, made sure of by its class."""
         call = _Call(self, asked, place, key, digest, recorded)
         try:
-            return await call.outcome()
+            if recorded is None:
+                return await call.outcome()
+            with self.drive.recovering(key):
+                return await call.outcome()
         except asyncio.CancelledError:
             self.drive.given_up(key, digest, call.generation)
             raise
@@ -112,6 +115,7 @@ class _Call:
                 case Recovery.RELAUNCH:
                     self._abandon(self._recorded)
                 case Recovery.NEW_GENERATION:
+                    self._drive.settled(self._step_key)
                     self.generation += 1
                     return await self._first()
                 case Recovery.USE_RECORD:
