@@ -166,6 +166,7 @@ async def test_a_word_on_an_uncertain_call_lets_the_job_go_on(
         said = await reconcile()
         assert (said.at_once, said.repeated) == (False, False)
         assert (await reconcile()).repeated, "before it was read"
+        assert (await one.client.get(job_id)).needs == (), "nobody is asked a second time"
         assert (await one.go_on())[-1] == "completed"
         assert (await reconcile()).repeated, "and after"
         job = await one.client.get(job_id)
