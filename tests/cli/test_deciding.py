@@ -230,6 +230,22 @@ def test_as_real_processes(desk: CommandDesk, tmp_path: Path) -> None:
     assert unreachable.returncode == 5
 
 
+def test_a_reader_that_has_seen_enough(desk: CommandDesk) -> None:
+    """`holdfast jobs | head`: the pipe closes before anything is written, and nobody complains."""
+    job_id = desk.live(Lives.finished)
+    for arguments in (("jobs", "--json"), ("trace", job_id), ("trace", job_id, "--json"), ("db", "status")):
+        with subprocess.Popen(
+            [sys.executable, "-m", "holdfast.cli", *arguments, "--store", desk.where],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            assert process.stdout is not None
+            process.stdout.close()
+            assert process.stderr is not None
+            assert process.stderr.read() == "", arguments
+
+
 def test_a_job_sleeps_through_an_hour(desk: CommandDesk) -> None:
     """What is not due is not claimed: the screens do not wake anybody."""
     job_id = desk.live(Lives.sleeping, ago_us=HOUR // 2)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
+import click
 import pytest
 
 from holdfast.engine.points import MEANING
 from holdfast.model.instants import SECOND
 from tests.cli.conftest import CommandDesk
 from tests.client.lives import Lives
+from tests.tidy.source import ROOT
 
 pytestmark = pytest.mark.store("sqlite")
 BOTH = pytest.mark.parametrize("desk", ["sqlite", "postgres"], indirect=True)
@@ -180,6 +184,7 @@ def test_a_timeline_fits_its_terminal(desk: CommandDesk, width: int) -> None:
         assert said in text, said
     (mail,) = [line for line in lines if "━" in line and "send" in line]
     assert mail.count("┣") == 2, "two intents"
+    assert "succeeded ×2 idempotent" in mail, "the outcome is never pushed off the screen"
     (nap,) = [line for line in lines if "━" in line and "sleep" in line]
     assert nap.index("━") >= mail.rindex("━") - 1, "the nap begins where the mail ends"
 
@@ -233,3 +238,20 @@ def test_dead_letters_are_listed_with_causes(desk: CommandDesk) -> None:
 def test_doctor_lists_the_crash_points_without_a_store(desk: CommandDesk) -> None:
     done = desk.type("doctor", "--crash-points", "--json")
     assert {line["point"]: line["what is true there"] for line in done.lines} == dict(MEANING)
+
+
+def test_every_command_is_on_the_page() -> None:
+    """docs/cli.md names each command, and none that is not there."""
+    from holdfast.cli.dead import dead
+    from holdfast.cli.root import holdfast
+
+    page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"holdfast ((?:dead |db )?[a-z]+)", page))
+    context = click.Context(holdfast)
+    groups = {"dead": list(dead.commands), "db": ["status", "migrate", "backup", "restore", "verify"]}
+    known = {
+        f"{name} {inner}" if inner else name
+        for name in holdfast.list_commands(context)
+        for inner in groups.get(name, [""])
+    }
+    assert named == known

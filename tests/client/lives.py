@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from holdfast.client.embedded import EmbeddedClient
+from holdfast.client.protocol import Client
 from holdfast.engine.asked import Asked, Terms
 from holdfast.engine.drive import Drive
 from holdfast.engine.points import Point
@@ -37,7 +38,7 @@ class Lives(Shop):
 
     def __init__(self, store: Store, clock: VirtualClock) -> None:
         super().__init__(store, clock)
-        self.client = EmbeddedClient(store, clock, SequentialIds(9))
+        self.client: Client = EmbeddedClient(store, clock, SequentialIds(9))
         self.plain, self.keyed, self.probed = PlainMail(), KeyedMail(), ProbedMail()
 
     # ── programs ──────────────────────────────────────────────────────────────────────────────────

@@ -26,6 +26,7 @@ from holdfast.model.effects import CallStatus
 from holdfast.model.events import CancelRequested, JobCancelled, JobRequeued
 from holdfast.model.instants import MINUTE, SECOND
 from holdfast.model.jobs import JobDraft
+from holdfast.model.mail import MailDraft
 from holdfast.model.states import MailKind, Status, WaitReason
 from holdfast.testing.conformance.bench import Backend
 from tests.client.lives import Lives, lives
@@ -166,6 +167,7 @@ async def test_a_word_on_an_uncertain_call_lets_the_job_go_on(
         said = await reconcile()
         assert (said.at_once, said.repeated) == (False, False)
         assert (await reconcile()).repeated, "before it was read"
+        assert (await one.client.get(job_id)).needs == (), "nobody is asked a second time"
         assert (await one.go_on())[-1] == "completed"
         assert (await reconcile()).repeated, "and after"
         job = await one.client.get(job_id)
@@ -231,6 +233,36 @@ async def test_what_cannot_be_reconciled(backend: Backend) -> None:
         await one.go_on()
         async with refuses(one, job_id, InvalidMove):
             await say(decision="skip")
+
+
+@pytest.mark.parametrize("late", [False, True])
+async def test_of_two_who_speak_at_once_one_is_heard_and_the_other_told(backend: Backend, late: bool) -> None:
+    """Both have looked before either has spoken; `late` makes sure of it by holding the first letter back."""
+    async with lives(backend) as one:
+        job_id = await one.uncertain()
+        send, looked, held = one.store.post.send, asyncio.Event(), asyncio.Event()
+
+        async def slow(draft: MailDraft) -> Any:
+            if late and draft.sender == "bob":
+                looked.set()
+                await held.wait()
+            return await send(draft)
+
+        one.store.post.send = slow  # type: ignore[method-assign]
+        bob = asyncio.create_task(one.client.reconcile(job_id, "0/pay#1", "skip", why="no", by="bob"))
+        if late:
+            await looked.wait()
+        else:
+            await asyncio.wait([bob])
+        ada = await asyncio.gather(
+            one.client.reconcile(job_id, "0/pay#1", "fail", why="no", by="ada"), return_exceptions=True
+        )
+        held.set()
+        said = await asyncio.gather(bob, return_exceptions=True)
+        assert [isinstance(answer, Conflict) for answer in (*said, *ada)] == [late, not late]
+        if late:
+            assert str(said[0]) == "ada was quicker, and said fail"
+        one.store.post.send = send  # type: ignore[method-assign]
 
 
 async def test_a_call_that_was_settled_is_not_uncertain(backend: Backend) -> None:

@@ -74,7 +74,7 @@ def trace(job_id: str, where: str, *, events: bool, as_json: bool) -> None:
     elif as_json:
         click.echo(to_json(life))
     else:
-        _show(screens.console(), life)
+        draw(screens.console(), life)
 
 
 def _show_events(journal: tuple[EventView, ...], *, as_json: bool) -> None:
@@ -115,7 +115,8 @@ class Axis:
         return round(self._places[nth] / (self._places[-1] or 1) * (self._width - 1))
 
 
-def _show(console: Console, life: Trace) -> None:
+def draw(console: Console, life: Trace) -> None:
+    """The timeline, as wide as the terminal."""
     took = screens.span(life.end_at - life.start_at)
     state = screens.text(life.status, screens.STYLES.get(life.status, ""))
     title = screens.joined(screens.text(life.job_id, "bold"), life.kind, state, screens.text(took, "dim"))

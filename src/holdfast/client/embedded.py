@@ -197,7 +197,10 @@ class EmbeddedClient:
         if (earlier := words.repeated(job, letter)) is not None:
             return earlier
         words.check_reconcile(job, word, now=self._clock.wall_us())
-        return await self._send(job, letter, "reconcile")
+        need = reading.uncertain_need(job, step_key, generation)
+        accepted = await self._send(job, letter, "reconcile")
+        words.must_be_first(reading.word_on(await self._load(job_id), need), letter)
+        return accepted
 
     async def approve(
         self,
@@ -235,7 +238,9 @@ class EmbeddedClient:
         if (earlier := words.repeated(job, letter)) is not None:
             return earlier
         words.check_approval(job, approval_id, now=self._clock.wall_us())
-        return await self._send(job, letter, decision)
+        accepted = await self._send(job, letter, decision)
+        words.must_be_first(reading.answer_to(await self._load(job.head.job_id), approval_id), letter)
+        return accepted
 
     async def resume(
         self,

@@ -16,7 +16,7 @@ from holdfast.model.ids import check_name
 from holdfast.model.instants import to_iso
 from holdfast.model.jobs import JobHead
 from holdfast.model.limits import NAME_LENGTH_MAX
-from holdfast.model.mail import MailDraft
+from holdfast.model.mail import Mail, MailDraft
 from holdfast.model.states import TERMINAL, MailKind, Status, WaitReason
 
 CHOICES: Final = ("continue", "accept")
@@ -108,6 +108,13 @@ def earlier(job: Loaded, asked: CancelRequested | JobRequeued) -> Accepted | Non
                 job_id=job.head.job_id, operation_id=asked.operation_id, at_once=True, repeated=True
             )
     return None
+
+
+def must_be_first(heard: Mail | None, sent: MailDraft) -> None:
+    """Of two who speak at once the first is heard, and the other is told so."""
+    if heard is not None and heard.operation_id != sent.operation_id:
+        msg = f"{heard.sender or 'somebody'} was quicker, and said {heard.body['decision']}"
+        raise Conflict(msg, hint="The job goes on with that; what you said changes nothing.")
 
 
 def _must_be_same(operation_id: str, stored: tuple[Any, ...], sent: tuple[Any, ...]) -> None:
