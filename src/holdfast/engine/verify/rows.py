@@ -18,6 +18,7 @@ BY_QUERY: Final = {
     "verify_lines_move": "I29",
     "verify_over_is_over": "I27",
     "verify_mail_is_numbered": "I29",
+    "verify_only_running_is_leased": "I29",
     "verify_same_namespace": "I34",
     "verify_batches_are_kept": "I19",
     "verify_claims_are_whole": "I4",

@@ -60,6 +60,11 @@ FROM job_heads h LEFT JOIN mail m ON m.job_id = h.job_id
 GROUP BY h.job_id, h.mail_seq
 HAVING count(m.mail_seq) <> h.mail_seq OR coalesce(max(m.mail_seq), 0) <> h.mail_seq;
 
+-- name: verify_only_running_is_leased
+-- I29: who waits holds no lease, and who runs has one. (One that is over and has a lease is I27's.)
+SELECT job_id, 'is ' || status || ', and its lease is <' || lease_token || '> of <' || lease_owner || '>'
+FROM job_heads WHERE status IN ('pending', 'running', 'waiting') AND (status = 'running') <> (lease_token <> '');
+
 -- name: verify_same_namespace
 -- I34: no row points into another namespace.
 SELECT h.job_id, 'is in namespace ' || h.namespace || ', its request in ' || j.namespace
@@ -154,6 +159,10 @@ GROUP BY idempotency_key HAVING count(*) > 1;
 SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot,
        head_seq, head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers
 FROM job_heads WHERE job_id > :after ORDER BY job_id LIMIT :limit;
+
+-- name: mail_kinds
+-- What kind of letter each of a job's letters is, and when it was sent.
+SELECT mail_seq, kind, sent_at FROM mail WHERE job_id = :job_id;
 
 -- name: all_blobs
 -- Every blob, a page at a time.
