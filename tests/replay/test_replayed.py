@@ -153,7 +153,11 @@ async def test_replay_from_every_store(backend: Backend) -> None:
         async def errand(drive: Drive, given: Any) -> Any:
             first = await shop.look(drive, "first")
             await drive.sleep(HOUR)
-            return [given, first, await shop.look(drive, "flaky", flaky)]
+            try:
+                return [given, first, await shop.look(drive, "flaky", flaky)]
+            except ZeroDivisionError:
+                await shop.look(drive, "apology")  # of the first attempt only: the replay does not come here
+                raise
 
         job_id = await shop.submit(errand, "hello")
         ends = []
