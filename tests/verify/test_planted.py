@@ -42,6 +42,22 @@ PLANTED = (
         "WHERE job_id = 'job-open' AND seq = 2",
         "I6",
     ),
+    Planted(
+        "a body erased by hand",
+        "UPDATE events SET body = CAST('' AS {bytes}) WHERE job_id = 'job-done' AND seq = 4",
+        "I6",
+    ),
+    Planted(
+        "an erased job that is not over",
+        "UPDATE events SET body = CAST('' AS {bytes}) WHERE job_id = 'job-open' AND seq = 2",
+        "I6",
+    ),
+    Planted(
+        "a tombstone of one that is there",
+        "INSERT INTO tombstones SELECT job_id, namespace, kind, 'completed', 1, request_digest, 0, 0, 0, 'remove', "
+        "NULL, request_digest FROM jobs WHERE job_id = 'job-done'",
+        "I5",
+    ),
     Planted("a time changed", "UPDATE events SET at = at + 1 WHERE job_id = 'job-open' AND seq = 3", "I6"),
     Planted(
         "a fence changed", "UPDATE events SET fence = fence - 1 WHERE job_id = 'job-open' AND seq = 3", "I6"

@@ -7,13 +7,14 @@ from pathlib import Path
 import click
 
 from holdfast.cli.options import json_option, store_option
+from holdfast.cli.prune import prune
+from holdfast.cli.stores import existing
 from holdfast.cli.talk import plain, show, table, wait_for
 from holdfast.engine.verify.report import Report
 from holdfast.engine.verify.verify import verify as verify_store
-from holdfast.errors import Misuse, NotFound
+from holdfast.errors import Misuse
 from holdfast.model.ids import RandomIds
 from holdfast.runtime import open_store
-from holdfast.store import address
 from holdfast.store.backup.files import Backup
 from holdfast.store.backup.stage import Restored
 from holdfast.store.backup.transfer import back_up
@@ -30,15 +31,6 @@ def db() -> None:
 
     Example: holdfast db status
     """
-
-
-async def existing(where: str, *, migrating: bool = False) -> Store:
-    """The store at this address; unlike a worker, these commands do not make one by looking."""
-    place = address.parse(where)
-    if place.kind == "sqlite" and not place.path.is_file():
-        msg = f"there is no store at {where}"
-        raise NotFound(msg, hint="Check --store and HOLDFAST_STORE; `holdfast db migrate` makes a new one.")
-    return await open_store(where, migrating=migrating)
 
 
 @db.command()
@@ -186,3 +178,6 @@ def verify(where: str, *, as_json: bool) -> None:
             table(("invariant", "where", "what"), rows, as_json=False)
     if not report.clean:
         raise click.exceptions.Exit(1)
+
+
+db.add_command(prune)

@@ -10,8 +10,9 @@ import apsw
 import click
 import msgspec
 
-from holdfast.cli.db import existing, survives
+from holdfast.cli.db import survives
 from holdfast.cli.options import json_option, store_option
+from holdfast.cli.stores import existing
 from holdfast.cli.talk import table, wait_for
 from holdfast.errors import HoldfastError
 from holdfast.store import address

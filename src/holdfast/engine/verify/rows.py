@@ -11,6 +11,8 @@ BY_QUERY: Final = {
     "verify_head_matches_journal": "I5",
     "verify_no_stray_events": "I5",
     "verify_head_hash": "I6",
+    "verify_erased_by_retention": "I6",
+    "verify_removed_are_gone": "I5",
     "verify_no_fence_from_the_future": "I1",
     "verify_one_grant_per_fence": "I2",
     "verify_epochs": "I37",

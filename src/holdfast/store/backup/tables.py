@@ -23,6 +23,7 @@ TABLES: Final = (
     "inbox_batches",
     "inbox_items",
     "attachments",
+    "tombstones",
 )
 """A test keeps this equal to the schema."""
 
