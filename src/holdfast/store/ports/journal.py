@@ -11,7 +11,7 @@ from holdfast.errors import HoldfastError
 from holdfast.model.append import NOTHING, Append, Extras, Move
 from holdfast.model.chain import Head, SealedEvent
 from holdfast.model.events import Event
-from holdfast.model.jobs import JobHead
+from holdfast.model.jobs import JobDraft, JobHead, Submitted
 
 
 class Ruling(msgspec.Struct, frozen=True):
@@ -60,5 +60,13 @@ class Journal(Protocol):
         Only on a job that nobody drives (not running, or its lease is over); otherwise, or if `decide` says None, or
         if the job is over, nothing happens and the answer is None. The fence grows by one. An unknown job is NotFound.
         `decide` may be called more than once and must be pure.
+        """
+        ...
+
+    async def begin(self, draft: JobDraft, rulings: Sequence[Ruling]) -> Submitted:
+        """The job is submitted and these short holds on it are written, in one commit: nobody finds it with less.
+
+        As `Jobs.submit`, to which a repeat of the request is the same request; the draft carries its job id. A request
+        that was known before is answered as then, and nothing is written.
         """
         ...
