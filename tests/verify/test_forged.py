@@ -230,6 +230,11 @@ BROKEN = (
     ),
     Case("an end that ignores the cancel", (*HELD, *at(1, CANCEL), *DONE), {"I28"}, 4, ("cancel",)),
     Case("one letter, two facts", (*HELD, *at(1, SIGNAL, SIGNAL), *DONE), {"I29"}, 4, ("signal",)),
+    Case(
+        "a word that woke nobody",
+        (*HELD, *at(1, called(), UNCERTAIN, NOT_HAPPENED, e.JobWaiting("reconcile"))),
+        {"I29"},
+    ),
     Case("a fact of no letter", (*HELD, *at(1, SIGNAL), *DONE), {"I29", "I8"}, 3),
     Case("a fact of another letter", (*HELD, *at(1, SIGNAL), *DONE), {"I29"}, 3, ("cancel",)),
 )
@@ -251,6 +256,7 @@ HEALTHY = {
         *at(1, called(), UNCERTAIN, NOT_HAPPENED, called("k1", generation=1), returned(generation=1)),
         *DONE,
     ),
+    "a wait for a word": (*HELD, *at(1, called(), UNCERTAIN, e.JobWaiting("reconcile"))),
     "evidence for an uncertain call": (*HELD, *at(1, called(), UNCERTAIN, returned(adopted=True)), *DONE),
     "a failure tried again": (
         *HELD,

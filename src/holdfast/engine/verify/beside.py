@@ -12,6 +12,7 @@ from holdfast.engine.verify.facts import Facts
 from holdfast.engine.verify.report import Violation
 from holdfast.model import events as e
 from holdfast.model import fold
+from holdfast.model.effects import CallStatus
 from holdfast.model.jobs import JobHead
 from holdfast.model.states import TERMINAL, Status, WaitReason
 from holdfast.store.executor import Row
@@ -44,6 +45,13 @@ def by_head(head: JobHead, job: fold.Job, facts: Facts) -> Iterator[Violation]:
     if head.takeovers > taken:
         detail = f"the head counts {head.takeovers} takeovers, the journal tells of {taken}"
         yield Violation("I8", head.job_id, detail)
+
+
+def by_waiting(head: JobHead, job: fold.Job) -> Iterator[Violation]:
+    """I29: who waits for a person's word on a call has such a call; otherwise the word was said, and woke nobody."""
+    unclear = any(call.status is CallStatus.UNCERTAIN for call in job.calls.values())
+    if head.wait_reason is WaitReason.RECONCILE and not unclear:
+        yield Violation("I29", head.job_id, "waits for a person's word, and no call is uncertain")
 
 
 def _agrees(head: JobHead, job: fold.Job) -> bool:

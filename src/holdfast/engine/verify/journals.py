@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from holdfast.engine.verify.beside import by_attempts, by_head, by_ledger, by_timers
+from holdfast.engine.verify.beside import by_attempts, by_head, by_ledger, by_timers, by_waiting
 from holdfast.engine.verify.calls import by_calls
 from holdfast.engine.verify.crowds import Hold, by_worker, holds_of
 from holdfast.engine.verify.facts import Facts, Finding, facts_of, is_erased
@@ -99,6 +99,7 @@ def judge(
         yield Violation(finding.invariant, head.job_id, finding.detail)
     if isinstance(job, fold.Job) and facts:
         yield from by_head(head, job, facts)
+        yield from by_waiting(head, job)
         yield from by_attempts(head, facts, limits.attempts)
         yield from by_timers(head, facts, beside.timers)
         yield from by_ledger(head, job, facts, beside.calls)
