@@ -13,6 +13,7 @@ from holdfast.engine.asked import READS, Asked
 from holdfast.engine.committer import Committer
 from holdfast.engine.drive import Drive
 from holdfast.engine.run import Desk, JobRun, Program
+from holdfast.engine.verify.verify import verify
 from holdfast.model import fold
 from holdfast.model.chain import unseal
 from holdfast.model.events import Event
@@ -23,6 +24,7 @@ from holdfast.model.states import MailKind
 from holdfast.store.clock import VirtualClock
 from holdfast.store.contract import Store
 from holdfast.store.ports.leases import ClaimAsk
+from holdfast.store.tables.store import SqlStore
 from holdfast.testing.conformance.bench import Backend
 
 
@@ -107,8 +109,12 @@ class Shop:
 
 @asynccontextmanager
 async def opened(backend: Backend) -> AsyncIterator[Shop]:
+    """The shop is open. What was done in it leaves no invariant broken."""
     store = await backend.open()
     try:
         yield Shop(store, backend.clock)
+        if isinstance(store, SqlStore):
+            report = await verify(store)
+            assert report.clean, report.violations
     finally:
         await store.close()

@@ -40,6 +40,8 @@ from holdfast.worker.worker import Worker
 
 TTL_US = 400 * MILLISECOND
 WORKERS = 2
+CONCURRENCY = 6
+ATTEMPTS = 100
 KEYED = Terms(effect=Effect.IDEMPOTENT, key_lifetime_us=HOUR)
 
 
@@ -97,12 +99,14 @@ async def work(store_address: str, world: World) -> None:
         Committer(store.journal),
         clock,
         {"errand": program(world)},
-        RetryPolicy(attempts=100),
+        RetryPolicy(attempts=ATTEMPTS),
         takeovers_max=1_000_000,  # here it is never the job's fault
     )
     keeper = Keeper(store.leases, clock, ttl_us=TTL_US)
     ids = RandomIds()
-    worker = Worker(desk, f"worker-{os.getpid()}", lambda: ids.new("claim"), concurrency=6, keeper=keeper)
+    worker = Worker(
+        desk, f"worker-{os.getpid()}", lambda: ids.new("claim"), concurrency=CONCURRENCY, keeper=keeper
+    )
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.drain)
     await worker.work()
     await store.close()

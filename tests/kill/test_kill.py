@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.engine.verify.journals import Limits
 from holdfast.engine.verify.verify import verify
 from holdfast.model.chain import unseal
 from holdfast.model.events import JobClaimed, ToolUncertain
@@ -17,7 +18,7 @@ from holdfast.model.jobs import JobDraft
 from holdfast.model.states import Status
 from holdfast.runtime import open_store
 from holdfast.store.tables.store import SqlStore
-from tests.kill.crew import all_jobs
+from tests.kill.crew import ATTEMPTS, CONCURRENCY, all_jobs
 
 
 def jobs_for(kills: int) -> int:
@@ -51,7 +52,7 @@ async def judge(address: str, world: Path, kills: int) -> None:
                 told["takeovers"] += isinstance(event, JobClaimed) and event.takeover
                 told["uncertain"] += isinstance(event, ToolUncertain)
         assert isinstance(store, SqlStore)
-        report = await verify(store)
+        report = await verify(store, Limits(attempts=ATTEMPTS, concurrency=CONCURRENCY))
     finally:
         await store.close()
     done = Counter(world.read_text().splitlines())

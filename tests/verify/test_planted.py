@@ -42,6 +42,22 @@ PLANTED = (
         "WHERE job_id = 'job-open' AND seq = 2",
         "I6",
     ),
+    Planted(
+        "a body erased by hand",
+        "UPDATE events SET body = CAST('' AS {bytes}) WHERE job_id = 'job-done' AND seq = 4",
+        "I6",
+    ),
+    Planted(
+        "an erased job that is not over",
+        "UPDATE events SET body = CAST('' AS {bytes}) WHERE job_id = 'job-open' AND seq = 2",
+        "I6",
+    ),
+    Planted(
+        "a tombstone of one that is there",
+        "INSERT INTO tombstones SELECT job_id, namespace, kind, 'completed', 1, request_digest, 0, 0, 0, 'remove', "
+        "NULL, request_digest FROM jobs WHERE job_id = 'job-done'",
+        "I5",
+    ),
     Planted("a time changed", "UPDATE events SET at = at + 1 WHERE job_id = 'job-open' AND seq = 3", "I6"),
     Planted(
         "a fence changed", "UPDATE events SET fence = fence - 1 WHERE job_id = 'job-open' AND seq = 3", "I6"
@@ -78,6 +94,31 @@ PLANTED = (
     Planted("a call that never was", "UPDATE tool_calls SET status = 'prepared'", "I8"),
     Planted("a key changed", "UPDATE tool_calls SET idempotency_key = 'hf_other'", "I8"),
     Planted("a call forgotten", "DELETE FROM tool_calls", "I8"),
+    Planted("one try more", "UPDATE tool_calls SET attempt = 2", "I8"),
+    Planted("a result elsewhere", "UPDATE tool_calls SET result_seq = 2", "I8"),
+    Planted(
+        "a call nobody made",
+        "INSERT INTO tool_calls SELECT 'call-2', job_id, step_key, 1, tool_name, raw_tool_name, side_effect_class, "
+        "status, 'hf_forged', args_digest, attempt, fence, intent_seq, result_seq, start_by, longest_call_us, "
+        "approval_id, prepared_at, settled_at FROM tool_calls",
+        "I8",
+    ),
+    Planted("a timer lost", "DELETE FROM timers", "I8"),
+    Planted("a timer moved", "UPDATE timers SET due_at = due_at + 1", "I8"),
+    Planted("a timer nobody set", "INSERT INTO timers VALUES ('job-open', 'early', 5)", "I8"),
+    Planted("another hour", "UPDATE job_heads SET wake_at = wake_at + 1 WHERE job_id = 'job-waiting'", "I8"),
+    Planted("another queue", "UPDATE job_heads SET queue = 'fast' WHERE job_id = 'job-open'", "I8"),
+    Planted("another fence", "UPDATE job_heads SET fence = fence + 1 WHERE job_id = 'job-done'", "I8"),
+    Planted("takeovers of nobody", "UPDATE job_heads SET takeovers = 2 WHERE job_id = 'job-open'", "I8"),
+    Planted("failures of nobody", "UPDATE job_heads SET attempts = 2 WHERE job_id = 'job-open'", "I26"),
+    Planted(
+        "a lease of one who waits",
+        "UPDATE job_heads SET lease_token = 'x' WHERE job_id = 'job-waiting'",
+        "I29",
+    ),
+    Planted(
+        "one who runs for nobody", "UPDATE job_heads SET lease_token = '' WHERE job_id = 'job-open'", "I29"
+    ),
 )
 
 

@@ -8,6 +8,7 @@ import click
 
 from holdfast.cli.opened import existing
 from holdfast.cli.options import json_option, store_option
+from holdfast.cli.prune import prune
 from holdfast.cli.talk import plain, show, table, wait_for
 from holdfast.engine.verify.report import Report
 from holdfast.engine.verify.verify import verify as verify_store
@@ -177,3 +178,6 @@ def verify(where: str, *, as_json: bool) -> None:
             table(("invariant", "where", "what"), rows, as_json=False)
     if not report.clean:
         raise click.exceptions.Exit(1)
+
+
+db.add_command(prune)

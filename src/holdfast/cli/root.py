@@ -20,6 +20,12 @@ _COMMANDS: Final = {
     "approve": ("holdfast.cli.decide", "approve", "Say yes to a call that waits for it."),
     "deny": ("holdfast.cli.decide", "deny", "Say no to a call that waits for it."),
     "dead": ("holdfast.cli.dead", "dead", "Dead letters: list, requeue, discard."),
+    "replay": (
+        "holdfast.cli.rerun",
+        "replay",
+        "Run a finished job's code over its journal, without a live call.",
+    ),
+    "fork": ("holdfast.cli.rerun", "fork", "A new job that shares another's past up to a step."),
     "verify": ("holdfast.cli.jobs", "verify", "Check one job's journal from its first event."),
     "db": ("holdfast.cli.db", "db", "Look after the store: status, migrate, backup, restore, verify."),
     "doctor": ("holdfast.cli.doctor", "doctor", "Check this machine and the store, and say what holds."),

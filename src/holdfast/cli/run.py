@@ -75,7 +75,7 @@ async def _run(
     if spec is not None and spec.app is not None and app_at is None:
         assert spec_path is not None
         app_at = str(spec_path.parent / spec.app)
-    app = load(app_at or await _code_of(where, job_id))
+    app = load(app_at or await code_of(where, job_id))
     draft = None if spec is None else _draft(app, spec, app_at)
     process = await opened(app.programs(), where)
     try:
@@ -116,7 +116,7 @@ def _draft(app: App, spec: Spec, app_at: str | None) -> Any:
     return msgspec.structs.replace(draft, code_version=app_at)
 
 
-async def _code_of(where: str, job_id: str | None) -> str:
+async def code_of(where: str, job_id: str | None) -> str:
     """Where the code of a job was found when it was started."""
     from holdfast.model.chain import unseal
     from holdfast.runtime import open_store

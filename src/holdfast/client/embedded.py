@@ -17,7 +17,7 @@ from holdfast.client import reading, words
 from holdfast.client.reading import Loaded, loaded, needs_of, view_of
 from holdfast.client.records import Accepted, Checked, EventView, JobView, Need, Trace
 from holdfast.client.trace import trace_of
-from holdfast.engine.verify.journals import judge
+from holdfast.engine.verify.journals import judge_alone
 from holdfast.errors import InvalidMove, NotFound, NotOver
 from holdfast.model.append import Move
 from holdfast.model.events import CancelRequested, JobCancelled
@@ -114,7 +114,7 @@ class EmbeddedClient:
             sealed = await self._store.journal.read(job_id)
             if head == await self._head(job_id):  # nobody wrote in between, so the two belong together
                 break
-        found = tuple(f"{one.invariant}: {one.detail}" for one in judge(head, sealed))
+        found = tuple(f"{one.invariant}: {one.detail}" for one in judge_alone(head, sealed))
         if not found and (len(sealed), sealed[-1].hash) != (head.head_seq, head.head_hash):
             found = (f"I5: the head is at event {head.head_seq}, the journal at {len(sealed)}",)
         return Checked(job_id, len(sealed), found)

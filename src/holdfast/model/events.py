@@ -34,6 +34,8 @@ class JobCreated(Event, frozen=True):
     session_id: str | None = None
     code_version: str | None = None
     python_version: str | None = None
+    forked_from: str | None = None
+    forked_at_seq: int | None = None
 
 
 class JobClaimed(Event, frozen=True):

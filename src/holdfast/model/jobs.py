@@ -38,6 +38,8 @@ class JobDraft(msgspec.Struct, frozen=True, kw_only=True):
     job_id: str | None = None
     code_version: str | None = None
     python_version: str | None = None
+    forked_from: str | None = None
+    forked_at_seq: int | None = None
 
 
 class Submitted(msgspec.Struct, frozen=True):
@@ -132,6 +134,9 @@ def check_draft(draft: JobDraft) -> JobDraft:
 def request_digest(draft: JobDraft) -> bytes:
     """What makes two requests the same request: what is asked for, not when or under which generated id."""
     asked = [draft.kind, draft.input, draft.queue, draft.priority, draft.parent_job_id, draft.session_id]
+    forked = [draft.forked_from, draft.forked_at_seq]
+    if forked != [None, None]:  # left out of all others, whose digests stores already hold
+        asked += forked
     return canonical.digest(canonical.encode(asked))
 
 
@@ -148,4 +153,6 @@ def created_event(draft: JobDraft) -> JobCreated:
         session_id=draft.session_id,
         code_version=draft.code_version,
         python_version=draft.python_version,
+        forked_from=draft.forked_from,
+        forked_at_seq=draft.forked_at_seq,
     )

@@ -17,6 +17,7 @@ from holdfast.store.ports.leases import Leases
 from holdfast.store.ports.ledger import Ledger
 from holdfast.store.ports.mail import Post
 from holdfast.store.ports.namespaces import Namespaces
+from holdfast.store.ports.retention import Retention
 from holdfast.store.ports.sessions import Sessions
 from holdfast.store.ports.wakeups import Wakeups
 
@@ -88,6 +89,9 @@ class Store(Protocol):
 
     @property
     def namespaces(self) -> Namespaces: ...
+
+    @property
+    def retention(self) -> Retention: ...
 
     @property
     def wakeups(self) -> Wakeups: ...

@@ -37,6 +37,8 @@ COUNTS: dict[str, list[Any]] = {
     "priority": [5],
     "parent_job_id": [None, "other"],
     "session_id": [None, "other"],
+    "forked_from": ["job", "other"],
+    "forked_at_seq": [3, 4],
 }
 DOES_NOT_COUNT: dict[str, Any] = {
     "namespace": "other",

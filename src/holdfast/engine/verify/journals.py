@@ -1,24 +1,28 @@
 """Invariants that need a journal read from its first event: the chain, the grammar, and what the rows beside it say.
 
-The head and the ledger are the fold of the journal, kept up to date by the transaction that appends. Here the fold is
-computed again. Two differences are not violations, because nobody but a holder writes into a journal: a waiting job
-that mail, a due timer or the end of the turn in front of it has made pending; and a new job that joined a line.
+The head, the ledger and the timers are the fold of the journal, kept up to date by the transaction that appends. Here
+the fold is computed again. A journal from which retention has erased bodies still has its chain, and the order of its
+events; what the bodies said can no longer be compared with anything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from holdfast.engine.verify.beside import by_attempts, by_head, by_ledger, by_timers, by_waiting
+from holdfast.engine.verify.calls import by_calls
+from holdfast.engine.verify.crowds import Hold, by_worker, holds_of
+from holdfast.engine.verify.facts import Facts, Finding, facts_of, is_erased
+from holdfast.engine.verify.lives import by_life, told
 from holdfast.engine.verify.report import Violation
 from holdfast.errors import HoldfastError
 from holdfast.model import fold
-from holdfast.model.chain import SealedEvent, first_break, unseal
-from holdfast.model.events import Event
+from holdfast.model.chain import SealedEvent, first_break
 from holdfast.model.jobs import JobHead
-from holdfast.model.states import Status, WaitReason
-from holdfast.store.executor import Transaction
+from holdfast.model.states import TERMINAL, Status, move
+from holdfast.store.executor import Row, Transaction
 from holdfast.store.tables.heads import head_of
 
 PAGE = 500
@@ -30,9 +34,28 @@ class Counted(msgspec.Struct):
     events: int = 0
 
 
-async def by_journal(tx: Transaction, counted: Counted) -> list[Violation]:
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What the workers of this store declared. The store itself does not know; None is not checked.
+
+    `concurrency` is one number for all workers, or one for each by name.
+    """
+
+    attempts: int | None = None
+    concurrency: int | Mapping[str, int] | None = None
+
+
+class Beside(msgspec.Struct, frozen=True):
+    """The rows that belong to a journal."""
+
+    calls: Sequence[Row] = ()
+    timers: Sequence[Row] = ()
+    mail: Sequence[Row] = ()
+
+
+async def by_journal(tx: Transaction, counted: Counted, limits: Limits) -> list[Violation]:
     """What is wrong with any journal, job by job."""
     found: list[Violation] = []
+    holds: list[Hold] = []
     after = ""
     while heads := [head_of(row) for row in await tx.rows("all_heads", after=after, limit=PAGE)]:
         for head in heads:
@@ -40,55 +63,76 @@ async def by_journal(tx: Transaction, counted: Counted) -> list[Violation]:
             events = [SealedEvent(*row) for row in rows]
             counted.jobs += 1
             counted.events += len(events)
-            found.extend(judge(head, events))
-            found.extend(await _ledger(tx, head, events))
+            found.extend(judge(head, events, await _beside(tx, head), limits, holds))
         after = heads[-1].job_id
-    return found
+    return found + by_worker(holds, limits.concurrency)
 
 
-def judge(head: JobHead, events: list[SealedEvent]) -> Iterator[Violation]:
-    """What is wrong with one journal and the head beside it."""
+async def _beside(tx: Transaction, head: JobHead) -> Beside:
+    job_id = head.job_id
+    return Beside(
+        await tx.rows("list_calls", job_id=job_id, status=None),
+        await tx.rows("list_timers", job_id=job_id),
+        await tx.rows("mail_kinds", job_id=job_id) if head.mail_seq else (),
+    )
+
+
+def judge_alone(head: JobHead, events: list[SealedEvent]) -> Iterator[Violation]:
+    """What is wrong with one journal by itself, without the rows beside it."""
+    return judge(head, events, None, Limits(), [])
+
+
+def judge(
+    head: JobHead, events: list[SealedEvent], beside: Beside | None, limits: Limits, holds: list[Hold]
+) -> Iterator[Violation]:
+    """What is wrong with one journal and the rows beside it. Who held the job goes into `holds`."""
     broken = first_break(head.job_id, events)
     if broken is not None:
         yield Violation("I6", head.job_id, f"the hash chain breaks at event {broken}")
         return
+    if is_erased(events):
+        yield from _by_order(head, events)
+        return
     try:
-        job = fold.fold(_facts(events))
-    except (fold.Ungrammatical, HoldfastError, msgspec.ValidationError) as error:
+        facts = facts_of(events)
+    except HoldfastError as error:
         yield Violation("I7", head.job_id, str(error))
         return
-    if not _agrees(head, job):
-        yield Violation(
-            "I8",
-            head.job_id,
-            f"the head says {head.status} ({head.wait_reason}), the journal {job.status} ({job.wait_reason})",
-        )
+    holds += holds_of(head.job_id, facts)
+    job = told(facts)
+    for finding in _against(facts, job, beside):
+        yield Violation(finding.invariant, head.job_id, finding.detail)
+    if isinstance(job, fold.Job) and facts:
+        yield from by_head(head, job, facts)
+        yield from by_waiting(head, job)
+        yield from by_attempts(head, facts, limits.attempts)
+        if beside is not None:
+            yield from by_timers(head, facts, beside.timers)
+            yield from by_ledger(head, job, facts, beside.calls)
 
 
-def _facts(events: list[SealedEvent]) -> Iterator[tuple[int, int, Event]]:
-    return ((event.seq, event.fence, unseal(event)) for event in events)
+def _against(facts: Facts, job: fold.Job | Finding, beside: Beside | None) -> list[Finding]:
+    """Every rule that the journal breaks. What the automaton stumbles over has its own name, if a rule knows it."""
+    mail = () if beside is None else beside.mail
+    letters = None if beside is None else {number: kind for number, kind, _ in mail}
+    sent_at = {number: at for number, _, at in mail}
+    found = [*by_life(facts, letters), *by_calls(facts, sent_at)]
+    if isinstance(job, Finding) and job.seq not in {finding.seq for finding in found}:
+        found.append(job)
+    return found
 
 
-def _agrees(head: JobHead, job: fold.Job) -> bool:
-    if (head.status, head.wait_reason) == (job.status, job.wait_reason):
-        return True
-    woken = job.status is Status.WAITING and head.status is Status.PENDING
-    joined = job.status is Status.PENDING and head.wait_reason is WaitReason.JOINED
-    return woken or joined
-
-
-async def _ledger(tx: Transaction, head: JobHead, events: list[SealedEvent]) -> list[Violation]:
-    """I8, I10, I14: the ledger is what the journal says about the calls it tells of."""
-    try:
-        told = fold.fold(_facts(events)).calls
-    except (fold.Ungrammatical, HoldfastError, msgspec.ValidationError):
-        return []
-    rows = await tx.rows("list_calls", job_id=head.job_id, status=None)
-    kept = {(row[2], row[3]): (row[7], row[8], row[9]) for row in rows}
-    return [
-        Violation(
-            "I8", head.job_id, f"the ledger says {kept.get(place)} of call {place}, the journal {call.status}"
-        )
-        for place, call in told.items()
-        if kept.get(place) != (call.status, call.key, call.args_digest)
-    ]
+def _by_order(head: JobHead, events: Sequence[SealedEvent]) -> Iterator[Violation]:
+    """What can still be said of a journal that was erased: it was over, and its events came in an order that exists."""
+    status: Status | None = None
+    for sealed in events:
+        after = move(status, sealed.type)
+        if after is None:
+            detail = f"{sealed.type} at event {sealed.seq} cannot follow status {status}"
+            yield Violation("I7", head.job_id, detail)
+            return
+        status = after
+    if status not in TERMINAL:
+        yield Violation("I6", head.job_id, f"bodies are erased, and the job is {status}")
+    elif head.status is not status:
+        yield Violation("I8", head.job_id, f"the head says {head.status}, the journal {status}")

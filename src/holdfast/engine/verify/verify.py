@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from holdfast.engine.verify import content, journals
+from holdfast.engine.verify.journals import Limits
 from holdfast.engine.verify.report import Report, Violation
 from holdfast.engine.verify.rows import BY_QUERY, by_query
 from holdfast.store.executor import Transaction
 from holdfast.store.ports.inspection import Inspection
 
-BY_READING = 9
-"""I6, I7, I8 (heads), I8 (ledger), I22, I23, I33 (content), I33 (states), I36: the checks that are not one query."""
+BY_READING = 24
+"""The checks that are not one query: journals I1 to I3, I6, I7, I8 (head, ledger, timers), I10, I12 to I16, I26 to I30;
+content I22, I23, I33 (bytes, states); the engine's own files I36."""
+
+UNLIMITED: Final = Limits()
 
 
 class Inspectable(Protocol):
@@ -19,14 +23,14 @@ class Inspectable(Protocol):
     def inspection(self) -> Inspection: ...
 
 
-async def verify(store: Inspectable) -> Report:
+async def verify(store: Inspectable, limits: Limits = UNLIMITED) -> Report:
     """Every invariant checked on one instant of the store; nothing is changed, and writers are not held up."""
     of_journals, of_content = journals.Counted(), content.Counted()
 
     async def work(tx: Transaction) -> list[Violation]:
         return [
             *await by_query(tx),
-            *await journals.by_journal(tx, of_journals),
+            *await journals.by_journal(tx, of_journals, limits),
             *await content.by_content(tx, of_content),
         ]
 

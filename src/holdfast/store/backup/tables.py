@@ -24,6 +24,7 @@ TABLES: Final = (
     "inbox_items",
     "attachments",
     "cache_entries",
+    "tombstones",
 )
 """A test keeps this equal to the schema."""
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from typing import Final, TypeGuard
 
 from holdfast.errors import InvalidPayload, NotFound, StoreCorrupt, TooLarge
+from holdfast.model import canonical
+from holdfast.model.events import LlmRequested
 from holdfast.model.jobs import DEFAULT_NAMESPACE
 from holdfast.model.limits import BLOB_BYTES_MAX, PAYLOAD_INLINE_BYTES
 from holdfast.model.session import Collected
@@ -45,6 +47,14 @@ def keep_large(work: Work, namespace: str, body: bytes | None) -> None:
         _put(work, namespace, body)
 
 
+def loose(tables: Tables, namespace: str) -> Iterator[tuple[str, BlobRow]]:
+    """Blobs that nothing refers to."""
+    in_use = set(_references(tables, namespace))
+    for (owner, digest), row in tables.blobs.items():
+        if owner == namespace and digest not in in_use:
+            yield digest, row
+
+
 def collect(work: Work, namespace: str, older_than_us: int) -> Collected:
     """Blobs that nothing refers to are gone, unless they are younger than the grace period."""
     in_use = set(_references(work.tables, namespace))
@@ -74,12 +84,20 @@ def _references(tables: Tables, namespace: str) -> Iterator[str]:
     for job in tables.jobs.values():
         if job.head.namespace == namespace:
             yield from (_hex(body) for body in _of_job(job) if _is_large(body))
+            yield from _messages(job)
     for (owner, _), session in tables.sessions.items():
         if owner == namespace:
             yield from (_hex(body) for body in _of_session(session) if _is_large(body))
     for (owner, _), intent in tables.attachments.items():
         if owner == namespace and intent.uri.startswith(_BY_CONTENT):
             yield intent.uri.removeprefix(_BY_CONTENT)
+
+
+def _messages(job: JobRow) -> Iterator[str]:
+    """What requests to models name: each message is a blob of its own."""
+    for event in job.events:
+        if event.type == LlmRequested.type and event.body is not None:
+            yield from canonical.decode(event.body).get("messages", ())
 
 
 def _of_job(job: JobRow) -> Iterator[bytes | None]:

@@ -49,7 +49,8 @@ class MemoryJobs:
 
     async def find(self, namespace: str, request_key: str) -> JobRecord | None:
         job_id = self._state.tables.requests.get((namespace, request_key))
-        return None if job_id is None else _record(self._state.job(job_id))
+        row = None if job_id is None else self._state.tables.jobs.get(job_id)
+        return None if row is None else _record(row)
 
     async def head(self, job_id: str) -> JobHead:
         return self._state.job(job_id).head
@@ -75,13 +76,14 @@ def submit(work: Work, draft: JobDraft) -> Submitted:
     work.need_namespace(draft.namespace)
     first = _made_before(work, draft)
     if first is not None:
-        if (first.head.namespace, first.request_digest) != (draft.namespace, digest):
+        job_id, namespace, made_by = first
+        if (namespace, made_by) != (draft.namespace, digest):
             raise KeyReused(
-                f"job {first.head.job_id} was made by another request under the same key or id",
-                stored=first.request_digest.hex(),
+                f"job {job_id} was made by another request under the same key or id",
+                stored=made_by.hex(),
                 sent=digest.hex(),
             )
-        return Submitted(first.head.job_id, created=False)
+        return Submitted(job_id, created=False)
     return Submitted(_create(work, draft, digest), created=True)
 
 
@@ -116,14 +118,19 @@ def _chance(head: JobHead) -> int | None:
     return head.ready_at if head.status is Status.PENDING and head.session_slot is not Slot.BEHIND else None
 
 
-def _made_before(work: Work, draft: JobDraft) -> JobRow | None:
-    """The job of the same request key, else the one of the same id."""
+def _made_before(work: Work, draft: JobDraft) -> tuple[str, str, bytes] | None:
+    """The job of the same request key, else the one of the same id: id, namespace, request. Also one that is gone."""
     job_id = None
     if draft.request_key is not None:
         job_id = work.tables.requests.get((draft.namespace, draft.request_key))
     if job_id is None:
         job_id = draft.job_id
-    return None if job_id is None else work.tables.jobs.get(job_id)
+    if job_id is None:
+        return None
+    job, tomb = work.tables.jobs.get(job_id), work.tables.tombs.get(job_id)
+    if job is not None:
+        return job_id, job.head.namespace, job.request_digest
+    return None if tomb is None else (job_id, tomb.stone.namespace, tomb.request_digest)
 
 
 def _create(work: Work, draft: JobDraft, digest: bytes) -> str:

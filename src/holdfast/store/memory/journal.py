@@ -15,7 +15,7 @@ import msgspec
 from holdfast.errors import Broken, Fenced, HoldfastError, InvalidMove, MailWaiting
 from holdfast.model.append import Append, Extras, Move
 from holdfast.model.chain import Head, SealedEvent, seal
-from holdfast.model.jobs import JobHead
+from holdfast.model.jobs import JobDraft, JobHead, Submitted
 from holdfast.model.states import TERMINAL, Slot, Status
 from holdfast.store.memory.blobs import keep_large
 from holdfast.store.memory.jobs import promote, put_head, submit
@@ -52,15 +52,7 @@ class MemoryJournal:
 
     async def hold(self, job_id: str, decide: Decide) -> Head | None:
         with self._state.transaction() as work:
-            head = find_job(work.tables, job_id).head
-            if head.status in TERMINAL or is_driven(head, work.tick, work.boot):
-                return None
-            ruling = decide(head)
-            if ruling is None:
-                return None
-            if ruling.move.status is Status.RUNNING:
-                raise InvalidMove(f"a short hold cannot leave job {job_id} running: nobody would drive it")
-            return _hold(work, head, ruling)
+            return _hold(work, job_id, decide)
 
     async def hold_expired(self, decide: Decide, *, limit: int = 1000) -> list[tuple[JobHead, Ruling]]:
         done = []
@@ -70,9 +62,18 @@ class MemoryJournal:
             for head in sorted(over, key=lambda h: (h.lease_expires_at, h.job_id))[: max(limit, 0)]:
                 ruling = decide(head)
                 if ruling is not None:
-                    _hold(work, head, check_plain(ruling))
+                    _carry_out(work, head, check_plain(ruling))
                     done.append((head, ruling))
         return done
+
+    async def begin(self, draft: JobDraft, rulings: Sequence[Ruling]) -> Submitted:
+        if draft.job_id is None:
+            raise InvalidMove("a job that begins with a past needs its id: its past refers to it")
+        with self._state.transaction() as work:
+            submitted = submit(work, draft)
+            for ruling in rulings if submitted.created else ():
+                _carry_out(work, find_job(work.tables, submitted.job_id).head, ruling)
+            return submitted
 
     def _append(self, append: Append) -> Head:
         with self._state.transaction() as work:
@@ -86,8 +87,18 @@ class MemoryJournal:
             return append.head
 
 
-def _hold(work: Work, head: JobHead, ruling: Ruling) -> Head:
-    """What was ruled is in the job's journal, under the next fence."""
+def _hold(work: Work, job_id: str, decide: Decide) -> Head | None:
+    """What `decide` says of a job that nobody drives is in its journal, under the next fence."""
+    head = find_job(work.tables, job_id).head
+    if head.status in TERMINAL or is_driven(head, work.tick, work.boot):
+        return None
+    ruling = decide(head)
+    return None if ruling is None else _carry_out(work, head, ruling)
+
+
+def _carry_out(work: Work, head: JobHead, ruling: Ruling) -> Head:
+    if ruling.move.status is Status.RUNNING:
+        raise InvalidMove(f"a short hold cannot leave job {head.job_id} running: nobody would drive it")
     fence = head.fence + 1
     events, end = seal(head.job_id, head.head, fence, work.wall, ruling.events)
     takeovers = head.takeovers + ruling.move.takeover

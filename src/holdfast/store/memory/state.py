@@ -25,6 +25,7 @@ from holdfast.model.inbox import Batch
 from holdfast.model.jobs import DEFAULT_NAMESPACE, JobHead
 from holdfast.model.ledger import CallRow
 from holdfast.model.mail import Mail
+from holdfast.model.retention import Tombstone
 from holdfast.model.session import Checkpoint, Committed, Frame, Node, SessionMeta, Usage
 from holdfast.store.clock import Clock
 from holdfast.store.ports.attachments import AttachmentIntent
@@ -108,6 +109,15 @@ class BlobRow:
     created_at: int
 
 
+@dataclass(frozen=True)
+class TombRow:
+    """A job that was erased or removed."""
+
+    stone: Tombstone
+    request_key: str | None
+    request_digest: bytes
+
+
 @dataclass
 class Tables:
     """Everything the store knows."""
@@ -123,6 +133,7 @@ class Tables:
     attachments: dict[tuple[str, str], AttachmentIntent] = field(default_factory=dict)  # (namespace, id)
     blobs: dict[tuple[str, str], BlobRow] = field(default_factory=dict)  # (namespace, hex digest)
     cache: dict[tuple[str, bytes], Cached] = field(default_factory=dict)  # (namespace, key)
+    tombs: dict[str, TombRow] = field(default_factory=dict)
 
     def copy(self) -> Tables:
         return Tables(**{name: dict(table) for name, table in vars(self).items()})

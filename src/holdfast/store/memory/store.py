@@ -15,6 +15,7 @@ from holdfast.store.memory.leases import MemoryLeases
 from holdfast.store.memory.ledger import MemoryLedger
 from holdfast.store.memory.mail import MemoryPost
 from holdfast.store.memory.namespaces import MemoryNamespaces
+from holdfast.store.memory.retention import MemoryRetention
 from holdfast.store.memory.sessions import MemorySessions
 from holdfast.store.memory.state import State
 from holdfast.store.memory.wakeups import MemoryWakeups
@@ -28,6 +29,7 @@ from holdfast.store.ports.leases import Leases
 from holdfast.store.ports.ledger import Ledger
 from holdfast.store.ports.mail import Post
 from holdfast.store.ports.namespaces import Namespaces
+from holdfast.store.ports.retention import Retention
 from holdfast.store.ports.sessions import Sessions
 from holdfast.store.ports.wakeups import Wakeups
 
@@ -50,6 +52,7 @@ class MemoryStore:
         self.blobs: Blobs = MemoryBlobs(state)
         self.cache: Cache = MemoryCache(state)
         self.namespaces: Namespaces = MemoryNamespaces(state)
+        self.retention: Retention = MemoryRetention(state)
         self.wakeups: Wakeups = wakeups
         self._release = wakeups.release
         self._info = StoreInfo(

@@ -11,7 +11,7 @@ from holdfast.errors import HoldfastError, InvalidMove
 from holdfast.model.append import NOTHING, Append, Extras, Move
 from holdfast.model.chain import Head, SealedEvent
 from holdfast.model.events import Event
-from holdfast.model.jobs import JobHead
+from holdfast.model.jobs import JobDraft, JobHead, Submitted
 from holdfast.model.states import Status
 
 
@@ -81,5 +81,13 @@ class Journal(Protocol):
 
         A ruling here gives the job back and nothing else; one that ends it, or brings extras, raises InvalidMove and
         nothing at all is written.
+        """
+        ...
+
+    async def begin(self, draft: JobDraft, rulings: Sequence[Ruling]) -> Submitted:
+        """The job is submitted and these short holds on it are written, in one commit: nobody finds it with less.
+
+        As `Jobs.submit`, to which a repeat of the request is the same request; the draft carries its job id. A request
+        that was known before is answered as then, and nothing is written.
         """
         ...

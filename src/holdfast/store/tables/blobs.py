@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from holdfast.errors import InvalidPayload, NotFound, StoreCorrupt, TooLarge
+from holdfast.model import canonical
 from holdfast.model.jobs import DEFAULT_NAMESPACE
 from holdfast.model.limits import BLOB_BYTES_MAX
 from holdfast.model.session import Collected
@@ -72,7 +73,7 @@ async def collect_in(tx: Transaction, namespace: str, older_than_us: int) -> Col
     now = await tx.row("wall_clock")
     assert counted is not None
     assert now is not None
-    named = await _named_elsewhere(tx, namespace)
+    named = await named_elsewhere(tx, namespace)
     loose = [
         row for row in await tx.rows("unreferenced_blobs", namespace=namespace) if bytes(row[0]) not in named
     ]
@@ -82,8 +83,9 @@ async def collect_in(tx: Transaction, namespace: str, older_than_us: int) -> Col
     return Collected(roots=counted[0] - len(loose), retained=len(loose) - len(old), deleted=len(old))
 
 
-async def _named_elsewhere(tx: Transaction, namespace: str) -> set[bytes]:
-    """Digests that are named inside documents, where SQL does not look: checkpoints and attachment addresses."""
+async def named_elsewhere(tx: Transaction, namespace: str) -> set[bytes]:
+    """Digests that are named inside documents, where SQL does not look: checkpoints, attachment addresses, and the
+    messages of requests to models."""
     named: set[bytes] = set()
     for document, states in await tx.rows("checkpoints", namespace=namespace):
         named |= blobs_of(document, states)
@@ -93,4 +95,12 @@ async def _named_elsewhere(tx: Transaction, namespace: str) -> set[bytes]:
                 named.add(bytes.fromhex(uri.removeprefix(_BY_CONTENT)))
             except ValueError:
                 continue
+    for (body,) in await tx.rows("model_requests", namespace=namespace):
+        named |= messages_of(body)
     return named
+
+
+def messages_of(body: bytes | None) -> set[bytes]:
+    """The messages that a request to a model names; an erased request names none."""
+    listed = canonical.decode_stored(body).get("messages", []) if body else []
+    return {bytes.fromhex(digest) for digest in listed if len(digest) == 64}

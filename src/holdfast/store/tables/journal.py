@@ -18,7 +18,7 @@ from holdfast.errors import Broken, Fenced, HoldfastError, InvalidMove, MailWait
 from holdfast.model import lease
 from holdfast.model.append import Append, Extras, Move, Timer
 from holdfast.model.chain import Head, SealedEvent, seal
-from holdfast.model.jobs import JobDraft, JobHead, check_draft
+from holdfast.model.jobs import JobDraft, JobHead, Submitted, check_draft
 from holdfast.model.limits import PAYLOAD_INLINE_BYTES
 from holdfast.model.states import TERMINAL, Status
 from holdfast.store.executor import Executor, Transaction
@@ -104,6 +104,17 @@ class SqlJournal:
 
         return [(swept.head, swept.ruling) for swept in await self._executor.write(work)]
 
+    async def begin(self, draft: JobDraft, rulings: Sequence[Ruling]) -> Submitted:
+        named = _with_id(draft)
+
+        async def work(tx: Transaction) -> Submitted:
+            submitted = await submit_in(tx, named)
+            for ruling in rulings if submitted.created else ():
+                await hold_in(tx, submitted.job_id, functools.partial(_as_ruled, ruling), [])
+            return submitted
+
+        return await self._executor.write(work)
+
 
 # ── one append ────────────────────────────────────────────────────────────────────────────────────
 
@@ -174,11 +185,11 @@ async def _write_extras(tx: Transaction, namespace: str, job_id: str, extras: Ex
         await commit_in(tx, extras.turn, namespace=namespace, handle=None, job_id=job_id)
 
 
-def _with_id(child: JobDraft) -> JobDraft:
-    if child.job_id is None:
-        msg = "a child job needs its id before its parent's append is built"
-        raise InvalidMove(msg, hint="Set `job_id` on the draft; the parent's journal refers to it.")
-    return check_draft(child)
+def _with_id(draft: JobDraft) -> JobDraft:
+    if draft.job_id is None:
+        msg = "a child or a fork needs its id before what refers to it is built"
+        raise InvalidMove(msg, hint="Set `job_id` on the draft.")
+    return check_draft(draft)
 
 
 async def _write_timer(tx: Transaction, job_id: str, timer: Timer) -> None:
@@ -229,6 +240,10 @@ async def hold_in(tx: Transaction, job_id: str, decide: Decide, tried: list[Head
     await _hold_write(tx, head, new_head, sealed, ruling.move, ruling.extras)
     tried.append(new_head)
     return new_head
+
+
+def _as_ruled(ruling: Ruling, _head: JobHead) -> Ruling:
+    return ruling
 
 
 async def _hold_write(

@@ -22,6 +22,7 @@ from holdfast.store.tables.leases import SqlLeases
 from holdfast.store.tables.ledger import SqlLedger
 from holdfast.store.tables.mail import SqlPost
 from holdfast.store.tables.namespaces import SqlNamespaces
+from holdfast.store.tables.retention import SqlRetention
 from holdfast.store.tables.sessions import SqlSessions
 
 
@@ -54,6 +55,7 @@ class SqlStore:
         self.blobs = SqlBlobs(executor)
         self.cache = SqlCache(executor)
         self.namespaces = SqlNamespaces(executor)
+        self.retention = SqlRetention(executor)
         self.inspection = SqlInspection(executor, integrity)
         self.wakeups = wakeups
         self._details = details

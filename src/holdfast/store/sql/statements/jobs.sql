@@ -1,12 +1,17 @@
 -- Jobs: accepting them and finding them.
 
 -- name: job_by_request
--- The job an earlier request made, with the digest of what it asked for.
-SELECT job_id, request_digest FROM jobs WHERE namespace = :namespace AND request_key = :request_key;
+-- The job an earlier request made, with the digest of what it asked for. One that was removed is remembered.
+SELECT job_id, request_digest FROM jobs WHERE namespace = :namespace AND request_key = :request_key
+UNION ALL
+SELECT job_id, request_digest FROM tombstones
+WHERE namespace = :namespace AND request_key = :request_key AND how = 'remove';
 
 -- name: job_by_id
--- The job with this id, with the digest of what it asked for.
-SELECT namespace, request_digest FROM jobs WHERE job_id = :job_id;
+-- The job with this id, with the digest of what it asked for. The id of one that was removed stays its own.
+SELECT namespace, request_digest FROM jobs WHERE job_id = :job_id
+UNION ALL
+SELECT namespace, request_digest FROM tombstones WHERE job_id = :job_id AND how = 'remove';
 
 -- name: insert_job
 -- The job exists. No row: this id or request key was taken by somebody in the meantime.

@@ -45,10 +45,10 @@ VALUES (:job_id, :seq, :type, :version, :fence, :at, :body, :body_digest, :hash)
 SELECT 1 FROM events WHERE job_id = :job_id AND seq = :seq AND hash = :hash;
 
 -- name: read_events
--- The facts after a place, in order; a large body comes from its blob.
+-- The facts after a place, in order; a large body comes from its blob, and one that was erased is none.
 SELECT e.seq, e.type, e.version, e.fence, e.at,
-       CASE WHEN e.body IS NOT NULL THEN e.body
-            ELSE (SELECT b.body FROM job_heads h JOIN blobs b ON b.namespace = h.namespace AND b.digest = e.body_digest
+       CASE WHEN length(e.body) > 0 THEN e.body
+            WHEN e.body IS NULL THEN (SELECT b.body FROM job_heads h JOIN blobs b ON b.namespace = h.namespace AND b.digest = e.body_digest
                   WHERE h.job_id = e.job_id) END,
        e.body_digest, e.hash
 FROM events e

@@ -17,6 +17,21 @@ FROM events e LEFT JOIN job_heads h ON h.job_id = e.job_id WHERE h.job_id IS NUL
 SELECT h.job_id, 'the head is not the hash of event ' || h.head_seq
 FROM job_heads h JOIN events e ON e.job_id = h.job_id AND e.seq = h.head_seq WHERE e.hash <> h.head_hash;
 
+-- name: verify_erased_by_retention
+-- I6: only retention erases, and it says so.
+SELECT e.job_id, 'the body of event ' || e.seq || ' is erased, and nobody has said so'
+FROM events e LEFT JOIN tombstones t ON t.job_id = e.job_id
+WHERE length(e.body) = 0 AND t.job_id IS NULL;
+
+-- name: verify_removed_are_gone
+-- I5: of a job that was removed nothing is left but its tombstone.
+SELECT t.job_id, 'was removed, and is still there'
+FROM tombstones t
+WHERE t.how = 'remove'
+  AND (EXISTS (SELECT 1 FROM jobs j WHERE j.job_id = t.job_id)
+       OR EXISTS (SELECT 1 FROM events e WHERE e.job_id = t.job_id)
+       OR EXISTS (SELECT 1 FROM tool_calls c WHERE c.job_id = t.job_id));
+
 -- name: verify_no_fence_from_the_future
 -- I1: no event was written under a fence that the job has not reached.
 SELECT e.job_id, 'event ' || e.seq || ' carries fence ' || e.fence || ', the head ' || h.fence
@@ -59,6 +74,11 @@ SELECT h.job_id, 'has mail up to ' || h.mail_seq || ' and ' || count(m.mail_seq)
 FROM job_heads h LEFT JOIN mail m ON m.job_id = h.job_id
 GROUP BY h.job_id, h.mail_seq
 HAVING count(m.mail_seq) <> h.mail_seq OR coalesce(max(m.mail_seq), 0) <> h.mail_seq;
+
+-- name: verify_only_running_is_leased
+-- I29: who waits holds no lease, and who runs has one. (One that is over and has a lease is I27's.)
+SELECT job_id, 'is ' || status || ', and its lease is <' || lease_token || '> of <' || lease_owner || '>'
+FROM job_heads WHERE status IN ('pending', 'running', 'waiting') AND (status = 'running') <> (lease_token <> '');
 
 -- name: verify_same_namespace
 -- I34: no row points into another namespace.
@@ -125,7 +145,7 @@ WHERE s.leaf_node_id IS NOT NULL AND n.node_id IS NULL
   AND s.node_seq = (SELECT count(*) FROM session_nodes c WHERE c.namespace = s.namespace AND c.session_id = s.session_id);
 
 -- name: verify_blobs_are_there
--- I33: whatever refers to a blob finds it. (An erased event body is a blob that was removed on purpose; none yet.)
+-- I33: whatever refers to a blob finds it. (An erased body is empty and refers to none.)
 SELECT e.job_id, 'the body of event ' || e.seq || ' is missing'
 FROM events e JOIN job_heads h ON h.job_id = e.job_id
 LEFT JOIN blobs b ON b.namespace = h.namespace AND b.digest = e.body_digest
@@ -154,6 +174,10 @@ GROUP BY idempotency_key HAVING count(*) > 1;
 SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot,
        head_seq, head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers
 FROM job_heads WHERE job_id > :after ORDER BY job_id LIMIT :limit;
+
+-- name: mail_kinds
+-- What kind of letter each of a job's letters is, and when it was sent.
+SELECT mail_seq, kind, sent_at FROM mail WHERE job_id = :job_id;
 
 -- name: all_blobs
 -- Every blob, a page at a time.

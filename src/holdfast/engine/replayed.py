@@ -1,0 +1,322 @@
+"""Replay of a job that is over, as a check: its function over its journal, with nothing that could reach the outside.
+
+    replayed = await replay(store, job_id, program, clock=clock)
+    replayed.same            the code went the way that the journal tells, to the same output
+    replayed.difference      the first place where it did not: what is recorded, and what the code asked for instead
+
+Every call that the journal knows is handed back. A call that it does not know is not made: it stays open, the rest of
+the code goes on as far as the journal carries it, and when everything has come to rest the replay is over. Nothing is
+written, either. So a replay may be run against a live store, by anybody, any number of times.
+
+A job that completed must return again what it returned. One that was cancelled, or failed, was ended from outside
+somewhere: its replay must come to the end of the record, and no further is asked of it.
+
+Time that the code waits for in ways that are not durable (`asyncio.timeout`, `asyncio.sleep`) passes in a replay as it
+did before. A loop with virtual time makes it pass at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import msgspec
+
+from holdfast.engine import approvals
+from holdfast.engine.asked import Asked
+from holdfast.engine.drive import Drive
+from holdfast.engine.effects import Owner
+from holdfast.engine.endings import Asleep, Failed
+from holdfast.engine.places import Place
+from holdfast.engine.run import Program
+from holdfast.engine.waits import Waits
+from holdfast.errors import Broken, InvalidMove, NotFound
+from holdfast.model import canonical, fold
+from holdfast.model import events as e
+from holdfast.model.chain import SealedEvent, first_break, unseal
+from holdfast.model.history import History, Recorded
+from holdfast.model.jobs import DEFAULT_NAMESPACE
+from holdfast.model.states import TERMINAL, Status, WaitReason
+from holdfast.store.clock import Clock
+from holdfast.store.contract import Store
+
+
+class Step(msgspec.Struct, frozen=True):
+    """A call as the journal has it, or as the code asks for it. `seq` is its place in the journal."""
+
+    step_key: str
+    name: str
+    args_digest: str = ""
+    args: Any = None
+    seq: int | None = None
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """The first place where code and journal part."""
+
+    why: str
+    recorded: Step | None = None
+    attempted: Step | None = None
+
+
+class Replayed(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a replay. `output_digest` is that of what the code returned, if it did."""
+
+    job_id: str
+    status: Status
+    steps: int
+    output: Any = None
+    output_digest: str | None = None
+    difference: Difference | None = None
+
+    @property
+    def same(self) -> bool:
+        return self.difference is None
+
+
+async def replay(store: Store, job_id: str, program: Program, *, clock: Clock) -> Replayed:
+    """The job's function has run over its journal; nothing was called and nothing was written."""
+    record = await store.jobs.get(job_id)
+    sealed = await store.journal.read(job_id)
+    return await replay_journal(job_id, sealed, program, clock=clock, namespace=record.namespace)
+
+
+async def replay_journal(
+    job_id: str,
+    sealed: Sequence[SealedEvent],
+    program: Program,
+    *,
+    clock: Clock,
+    namespace: str = DEFAULT_NAMESPACE,
+) -> Replayed:
+    """The same, of a journal that lies anywhere: in a store, in an export, in a test."""
+    told = _Record(job_id, sealed)
+    return await _judged(told, _Replay(told, clock, Owner(namespace, job_id, told.job.fence)), program)
+
+
+class _Record:
+    """The journal of a job that is over, as a replay needs it."""
+
+    def __init__(self, job_id: str, sealed: Sequence[SealedEvent]) -> None:
+        self.job_id = job_id
+        if not sealed:
+            msg = f"there is no job {job_id!r}"
+            raise NotFound(msg)
+        if first_break(job_id, sealed) is not None:
+            msg = f"the journal of job {job_id} is damaged"
+            raise Broken(msg)
+        self.job = fold.Job()
+        self.history = _Asking()
+        self.given: Any = None
+        self._steps: dict[str, Step] = {}
+        self._optional: set[str] = set()
+        for one in sealed:
+            event = unseal(one)
+            fold.step(self.job, one.seq, one.fence, event)
+            self.history.take(one.seq, event)
+            self._take(one.seq, event)
+        if self.job.status not in TERMINAL:
+            msg = f"job {job_id} is {self.job.status}; only a job that is over can be replayed"
+            raise InvalidMove(msg, hint="Wait for its end, or cancel it.")
+
+    @property
+    def status(self) -> Status:
+        assert self.job.status is not None
+        return self.job.status
+
+    def _take(self, seq: int, event: e.Event) -> None:
+        match event:
+            case e.JobCreated():
+                self.given = event.input
+            case e.CheckpointSaved() | e.TurnCommitted():
+                self._steps, self._optional = {}, set()
+            case e.JobRequeued() if event.rerun:
+                # What the failed attempt did on its way out, the next one need not do.
+                self._optional = set(self._steps)
+            case e.ToolCalled():
+                self._note(Step(event.step_key, event.tool, event.args_digest, event.args, seq))
+            case e.StepFinished() | e.CallCancelled():
+                self._note(Step(event.step_key, _name(event.step_key), event.args_digest, seq=seq))
+            case e.TimerSet() | e.SignalTaken():
+                self._note(Step(event.step_key, _name(event.step_key), seq=seq))
+            case e.ChildStarted():
+                self._note(Step(event.step_key, event.kind, event.args_digest, seq=seq))
+            case _:
+                pass
+
+    def _note(self, step: Step) -> None:
+        self._steps.setdefault(step.step_key, step)
+
+    def find(self, step_key: str) -> Step | None:
+        return self._steps.get(step_key)
+
+    def not_asked_for(self) -> Step | None:
+        """The first call in the journal that the code has not come to."""
+        for step_key, step in self._steps.items():
+            if step_key not in self.history.asked and step_key not in self._optional:
+                return step
+        return None
+
+
+def _name(step_key: str) -> str:
+    return step_key.rpartition("/")[2].rpartition("#")[0]
+
+
+class _Asking(History):
+    """A history that knows what it was asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: dict[str, str] = {}
+
+    def find(self, step_key: str, args_digest: str) -> Recorded | None:
+        self.asked[step_key] = args_digest
+        return super().find(step_key, args_digest)
+
+
+# ── a run without hands ───────────────────────────────────────────────────────────────────────────
+
+
+class _Ended(Exception):
+    """The code has come as far as the journal carries it."""
+
+
+class _Replay(Drive):
+    """A run that makes no call and writes no fact. The first thing it would have done is kept in `attempted`."""
+
+    def __init__(self, told: _Record, clock: Clock, owner: Owner) -> None:
+        super().__init__(told.history, _Refusing(self), clock, owner)
+        self.attempted: Step | None = None
+        self._acts = _NoActs(self)  # type: ignore[assignment]
+        self.waits = _NoWaits(self, clock)
+
+    async def perform(
+        self, asked: Asked, place: Place, step_key: str, key: str = "", longest_us: int | None = None
+    ) -> tuple[Any, Exception | None]:
+        await self.beyond(_step(asked, step_key))
+
+    async def beyond(self, step: Step) -> NoReturn:
+        """The journal does not go this far: nothing comes of the call."""
+        self.attempted = self.attempted or step
+        self._conductor.look()
+        await asyncio.get_running_loop().create_future()
+        raise AssertionError("nobody resolves it")
+
+    def wrote(self, event: e.Event) -> None:
+        """The code did something that makes a fact, and the journal has no such fact."""
+        step_key = getattr(event, "step_key", "")
+        self.attempted = self.attempted or Step(step_key, event.type, getattr(event, "args_digest", ""))
+        self.stop(_Ended())
+
+    def _park(self, why: str, recorded: list[Recorded], asked: Asked, key: str) -> None:
+        self.attempted = self.attempted or _step(asked, key)
+        self.stop(_Ended())
+
+    def _at_rest(self) -> None:
+        if self.attempted is not None:
+            self.stop(_Ended())
+        else:
+            super()._at_rest()
+
+
+class _NoWaits(Waits):
+    """What the journal does not know does not come."""
+
+    def __init__(self, drive: _Replay, clock: Clock) -> None:
+        super().__init__(clock, drive.look)
+        self._drive = drive
+
+    async def look_again(self, reason: WaitReason, topic: str, due_at: int | None = None) -> bool:
+        await self._drive.beyond(Step(topic, reason))
+
+
+class _NoActs:
+    """No effect is made, sent again, or asked about. What a person has refused is refused again."""
+
+    def __init__(self, drive: _Replay) -> None:
+        self._drive = drive
+
+    async def act(
+        self, asked: Asked, place: Place, key: str, digest: str, recorded: Recorded | None
+    ) -> NoReturn:
+        generation = self._drive.history.next_generation(key)
+        await approvals.agreed(self._drive, asked, key, digest, generation)
+        await self._drive.beyond(_step(asked, key))
+
+
+def _step(asked: Asked, step_key: str) -> Step:
+    return Step(step_key, asked.name, _digest(asked.identity), asked.args)
+
+
+class _Refusing:
+    """Where a replay's facts would go."""
+
+    def __init__(self, drive: _Replay) -> None:
+        self._drive = drive
+
+    def record(self, event: e.Event, **_beside: Any) -> int:
+        self._drive.wrote(event)
+        return 2**62
+
+    async def durable(self) -> None:
+        """Everything that was recorded is on disk: nothing was."""
+
+
+# ── judging ───────────────────────────────────────────────────────────────────────────────────────
+
+
+async def _judged(told: _Record, drive: _Replay, program: Program) -> Replayed:
+    output: Any = None
+    error: Exception | None = None
+    ended = False
+    try:
+        output = await drive.run(lambda: program(drive, told.given))
+    except Failed as failed:
+        error = failed.error
+    except (_Ended, Asleep):
+        ended = True
+    returned = not ended and error is None
+    difference = _parted(told, drive) or _end(told, drive, output, error, ended=ended)
+    return Replayed(
+        job_id=told.job_id,
+        status=told.status,
+        steps=len(told.history.asked),
+        output=output,
+        output_digest=_digest(output) if returned else None,
+        difference=difference,
+    )
+
+
+def _parted(told: _Record, drive: _Replay) -> Difference | None:
+    """Where the code asked for something else than the journal has, or passed over something that it has."""
+    attempted = drive.attempted
+    recorded = None if attempted is None else told.find(attempted.step_key)
+    if attempted is not None and recorded is not None and recorded.args_digest != attempted.args_digest:
+        return Difference("the call was made with other arguments", recorded, attempted)
+    missed = told.not_asked_for()
+    if missed is None:
+        return None
+    if attempted is None:
+        return Difference("the code no longer makes a recorded call", missed)
+    return Difference("the code makes another call than the recorded one", missed, attempted)
+
+
+def _end(
+    told: _Record, drive: _Replay, output: Any, error: Exception | None, *, ended: bool
+) -> Difference | None:
+    """How the code ended, against how the job did."""
+    if told.status is not Status.COMPLETED:
+        return None  # it was ended from outside, and the record has been walked to its end
+    if ended:
+        why = "the code makes a call that is not recorded" if drive.attempted else "the code waits for more"
+        return Difference(why, attempted=drive.attempted)
+    if error is not None:
+        return Difference(f"the code raised {type(error).__qualname__}: {error}")
+    if _digest(output) != _digest(told.job.output):
+        return Difference(f"the code returned {_digest(output)}, the job {_digest(told.job.output)}")
+    return None
+
+
+def _digest(value: Any) -> str:
+    return canonical.hex_digest(canonical.encode(value))

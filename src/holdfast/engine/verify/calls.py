@@ -1,0 +1,242 @@
+"""Rules about the calls that a journal tells of: what was sent, what came back, and who said that it may be sent again.
+
+Our own database cannot see what a receiver did. It can see every order that would have made it do something twice:
+
+    I10   a result, and then the same call again
+    I12   an effect sent again while nobody knew what had come of it
+    I13   `uncertain` that ended without a person's word or the receiver's
+    I14   one key for two calls, or a key that changed its arguments
+    I15   a call under an approval that was not given, not for these arguments, too late, or used before
+    I16   a model's reply that nobody asked for, or a second one
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from holdfast.engine.verify.facts import Fact, Facts, Finding, Findings
+from holdfast.model import events as e
+from holdfast.model.effects import DECIDED, SETTLED, CallStatus, Effect
+
+APPROVED: Final = "approved"
+
+_TOLD: Final = {
+    e.ToolReturned: CallStatus.SUCCEEDED,
+    e.ToolFailed: CallStatus.FAILED,
+    e.ToolUncertain: CallStatus.UNCERTAIN,
+}
+
+Place = tuple[str, int]
+
+
+class _Call(msgspec.Struct):
+    """A call as far as the journal has been read."""
+
+    place: Place
+    key: str
+    args_digest: str
+    effect: str
+    status: CallStatus
+    fence: int
+    seq: int
+
+    @property
+    def named(self) -> str:
+        return _named(*self.place)
+
+
+def by_calls(facts: Facts, sent_at: Mapping[int, int]) -> Findings:
+    """What is wrong with the calls of one journal. `sent_at`: when each of the job's letters was sent."""
+    yield from _effects(facts)
+    yield from _reads(facts)
+    yield from _approvals(facts, sent_at)
+    yield from _replies(facts)
+
+
+def _named(step_key: str, generation: int) -> str:
+    return f"call {step_key}" if generation == 0 else f"call {step_key} (generation {generation})"
+
+
+# ── effects ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def _effects(facts: Facts) -> Findings:
+    calls: dict[Place, _Call] = {}
+    keys: dict[str, Place] = {}
+    for fact in facts:
+        event = fact.event
+        if isinstance(event, e.ToolCalled):
+            yield from _intended(calls, keys, fact, event)
+        elif isinstance(event, e.ToolReturned | e.ToolFailed | e.ToolUncertain | e.ToolReconciled):
+            call = calls.get((event.step_key, event.generation))
+            if call is not None:  # an outcome without an intent is the grammar's matter
+                yield from _told(call, fact, event)
+
+
+def _intended(calls: dict[Place, _Call], keys: dict[str, Place], fact: Fact, event: e.ToolCalled) -> Findings:
+    place = (event.step_key, event.generation)
+    named = _named(*place)
+    if keys.setdefault(event.key, place) != place:
+        other = _named(*keys[event.key])
+        yield Finding("I14", fact.seq, f"{named} has at event {fact.seq} the key of {other}")
+    before = calls.get(place)
+    if before is None:
+        yield from _opened(calls.get((event.step_key, event.generation - 1)), fact, event)
+    else:
+        if (before.key, before.args_digest) != (event.key, event.args_digest):
+            yield Finding("I14", fact.seq, f"{named} changed its key or arguments at event {fact.seq}")
+        yield from _sent_again(before, fact)
+    calls[place] = _Call(
+        place, event.key, event.args_digest, event.effect, CallStatus.PREPARED, fact.fence, fact.seq
+    )
+
+
+def _sent_again(before: _Call, fact: Fact) -> Findings:
+    """The same generation once more. A worker that knows it came too late to fire may intend again itself."""
+    if before.status in SETTLED:
+        detail = f"{before.named} is sent again at event {fact.seq}, after its result at event {before.seq}"
+        yield Finding("I10", fact.seq, detail)
+    elif before.status is CallStatus.UNCERTAIN:
+        detail = (
+            f"{before.named} is uncertain and sent again at event {fact.seq}; nobody has said what happened"
+        )
+        yield Finding("I13", fact.seq, detail)
+    elif before.effect == Effect.UNSAFE and before.fence != fact.fence:
+        detail = f"{before.named} is unsafe and sent again at event {fact.seq}; it may have happened at {before.seq}"
+        yield Finding("I12", fact.seq, detail)
+
+
+def _opened(before: _Call | None, fact: Fact, event: e.ToolCalled) -> Findings:
+    """A new generation. The one before it has failed for certain, or somebody has given it up."""
+    if before is None or before.args_digest != event.args_digest:
+        return
+    named = _named(event.step_key, event.generation)
+    if before.status in {CallStatus.SUCCEEDED, CallStatus.SKIPPED}:
+        detail = f"{named} is sent at event {fact.seq}, after the result at event {before.seq}"
+        yield Finding("I10", fact.seq, detail)
+    elif before.status not in SETTLED:
+        detail = f"{named} is sent at event {fact.seq} while {before.named} is {before.status}"
+        yield Finding("I12", fact.seq, detail)
+
+
+def _told(
+    call: _Call, fact: Fact, event: e.ToolReturned | e.ToolFailed | e.ToolUncertain | e.ToolReconciled
+) -> Findings:
+    status = DECIDED.get(event.decision) if isinstance(event, e.ToolReconciled) else _TOLD[type(event)]
+    if status is None:
+        return  # no decision that there is: the grammar's matter
+    if call.status in SETTLED:
+        detail = f"{call.named} has an outcome at event {fact.seq}, after its result at event {call.seq}"
+        yield Finding("I10", fact.seq, detail)
+        return
+    evidence = isinstance(event, e.ToolReconciled) or (isinstance(event, e.ToolReturned) and event.adopted)
+    if call.status is CallStatus.UNCERTAIN and not evidence:
+        detail = (
+            f"{call.named} is uncertain and becomes {status} at event {fact.seq} without a word or evidence"
+        )
+        yield Finding("I13", fact.seq, detail)
+    call.status, call.seq = status, fact.seq
+
+
+# ── reads and models ──────────────────────────────────────────────────────────────────────────────
+
+
+def _reads(facts: Facts) -> Findings:
+    """A step has one result per generation, and one that succeeded per arguments."""
+    finished: dict[Place, int] = {}
+    succeeded: dict[tuple[str, str], int] = {}
+    for fact in facts:
+        event = fact.event
+        if not isinstance(event, e.StepFinished):
+            continue
+        named = _named(event.step_key, event.generation).replace("call", "step", 1)
+        place, question = (event.step_key, event.generation), (event.step_key, event.args_digest)
+        first = finished.setdefault(place, fact.seq)
+        if first == fact.seq:
+            first = succeeded.get(question, fact.seq)
+        if first != fact.seq:
+            yield Finding("I10", fact.seq, f"{named} finished at event {first} and again at event {fact.seq}")
+        if event.outcome == "succeeded":
+            succeeded.setdefault(question, fact.seq)
+
+
+def _replies(facts: Facts) -> Findings:
+    """A model's reply answers an attempt that was made, once."""
+    asked: dict[str, set[int]] = {}
+    answered: dict[str, int] = {}
+    for fact in facts:
+        event = fact.event
+        if isinstance(event, e.LlmRequested):
+            if event.step_key in answered:
+                detail = f"model call {event.step_key} is made again at event {fact.seq} after its reply"
+                yield Finding("I16", fact.seq, detail)
+            asked.setdefault(event.step_key, set()).add(event.attempt)
+        elif isinstance(event, e.LlmResponded):
+            if event.attempt not in asked.get(event.step_key, ()):
+                detail = f"the reply {event.step_key} at event {fact.seq} is of attempt {event.attempt}, never made"
+                yield Finding("I16", fact.seq, detail)
+            elif event.step_key in answered:
+                detail = f"model call {event.step_key} has a second reply at event {fact.seq}"
+                yield Finding("I16", fact.seq, detail)
+            answered.setdefault(event.step_key, fact.seq)
+
+
+# ── approvals ─────────────────────────────────────────────────────────────────────────────────────
+
+
+class _Approval(msgspec.Struct):
+    step_key: str
+    args_digest: str
+    expires_at: int | None
+    decisions: list[e.ApprovalDecided] = msgspec.field(default_factory=list)
+    too_late: bool = False
+    used_by: Place | None = None
+
+
+def _approvals(facts: Facts, sent_at: Mapping[int, int]) -> Findings:
+    known: dict[str, _Approval] = {}
+    for fact in facts:
+        match fact.event:
+            case e.ApprovalRequested() as asked:
+                if asked.approval_id in known:
+                    detail = f"approval {asked.approval_id} is asked for twice, again at event {fact.seq}"
+                    yield Finding("I15", fact.seq, detail)
+                known[asked.approval_id] = _Approval(asked.step_key, asked.args_digest, asked.expires_at)
+            case e.ApprovalDecided() as decided:
+                approval = known.get(decided.approval_id)
+                if approval is None:
+                    detail = (
+                        f"approval {decided.approval_id} is decided at event {fact.seq} and was not asked for"
+                    )
+                    yield Finding("I15", fact.seq, detail)
+                    continue
+                approval.decisions.append(decided)
+                said_at = sent_at.get(decided.mail_seq, fact.at)
+                approval.too_late = approval.expires_at is not None and said_at > approval.expires_at
+            case e.ToolCalled(approval_id=str() as approval_id) as called:
+                wrong = _misused(known.get(approval_id), called)
+                if wrong is not None:
+                    named = _named(called.step_key, called.generation)
+                    detail = f"{named} is sent at event {fact.seq} under approval {approval_id}, {wrong}"
+                    yield Finding("I15", fact.seq, detail)
+
+
+def _misused(approval: _Approval | None, called: e.ToolCalled) -> str | None:
+    """Why this call may not be made under this approval. It is used up by the first call that names it."""
+    if approval is None:
+        return "which was never asked for"
+    place = (called.step_key, called.generation)
+    used_by, approval.used_by = approval.used_by, approval.used_by or place
+    if (approval.step_key, approval.args_digest) != (called.step_key, called.args_digest):
+        return f"which is for {approval.step_key} with arguments {approval.args_digest}"
+    if [decided.decision for decided in approval.decisions] != [APPROVED]:
+        said = ", ".join(decided.decision for decided in approval.decisions) or "nothing"
+        return f"of which was said: {said}"
+    if approval.too_late:
+        return "which had expired when it was given"
+    if used_by is not None and used_by != place:
+        return f"which was used by {_named(*used_by)}"
+    return None

@@ -1,0 +1,124 @@
+"""Rules about a job's life as its journal tells it: who held it, what ended it, and what may not come after.
+
+I1    fences never fall
+I2    a claim raises the fence
+I3    nothing is written under a fence that was given back
+I26   a dead letter says what it died of
+I27   an end is the end: nothing is sent after it
+I28   after a cancel nothing is sent, and the end is `cancelled`
+I29   a letter becomes at most one fact
+I7    whatever else cannot follow from what was said before: the fold is the automaton
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from holdfast.engine.verify.facts import Facts, Finding, Findings
+from holdfast.model import events as e
+from holdfast.model import fold
+from holdfast.model.states import MOVES, TERMINAL, MailKind, Status
+
+_ENDS: Final = frozenset(type_ for type_, table in MOVES.items() if TERMINAL & set(table.values()))
+_GIVES_BACK: Final = (
+    frozenset(type_ for type_, table in MOVES.items() if Status.RUNNING in table)
+    - {e.JobClaimed.type}
+    - _ENDS
+)
+"""What ends a hold and not the job: after it, the holder's fence writes nothing more."""
+
+_SENDS: Final = (e.ToolCalled, e.LlmRequested, e.ChildStarted)
+_FROM_MAIL: Final = {
+    e.SignalReceived: MailKind.SIGNAL,
+    e.CancelRequested: MailKind.CANCEL,
+    e.ApprovalDecided: MailKind.APPROVAL,
+    e.ToolReconciled: MailKind.RECONCILE,
+    e.ChildFinished: MailKind.CHILD,
+    e.JobRequeued: MailKind.RESUME,
+}
+
+
+def by_life(facts: Facts, letters: Mapping[int, str] | None) -> Findings:
+    """What is wrong with the life that one journal tells. `letters`: the kind of each of the job's letters."""
+    yield from _fences(facts)
+    yield from _ends(facts)
+    yield from _deaths(facts)
+    yield from _mail(facts, letters)
+
+
+def told(facts: Facts) -> fold.Job | Finding:
+    """The job, or the event at which the journal stops making sense."""
+    job = fold.Job()
+    for fact in facts:
+        try:
+            fold.step(job, fact.seq, fact.fence, fact.event)
+        except fold.Ungrammatical as error:
+            return Finding("I7", fact.seq, str(error))
+    return job
+
+
+def _fences(facts: Facts) -> Findings:
+    highest, driven, given_back = 0, 0, 0
+    for fact in facts:
+        if fact.fence < highest:
+            yield Finding("I1", fact.seq, f"fence fell from {highest} to {fact.fence} at event {fact.seq}")
+        if isinstance(fact.event, e.JobClaimed):
+            if fact.fence == highest:
+                detail = f"the claim at event {fact.seq} did not raise the fence {fact.fence}"
+                yield Finding("I2", fact.seq, detail)
+            driven = fact.fence
+        elif fact.fence == given_back and fact.fence == driven:
+            detail = f"event {fact.seq} ({fact.event.type}) is written under fence {fact.fence}, which was given back"
+            yield Finding("I3", fact.seq, detail)
+        if fact.event.type in _GIVES_BACK:
+            given_back = fact.fence
+        highest = max(highest, fact.fence)
+
+
+def _ends(facts: Facts) -> Findings:
+    cancelled: int | None = None
+    over: int | None = None
+    for fact in facts:
+        event = fact.event
+        if over is not None:
+            detail = f"event {fact.seq} ({event.type}) comes after the end at event {over}"
+            yield Finding("I27" if isinstance(event, _SENDS) else "I7", fact.seq, detail)
+        elif cancelled is not None and isinstance(event, e.ToolCalled):
+            detail = (
+                f"call {event.step_key} is sent at event {fact.seq}, after the cancel at event {cancelled}"
+            )
+            yield Finding("I28", fact.seq, detail)
+        elif cancelled is not None and isinstance(event, e.JobCompleted | e.JobFailed):
+            detail = (
+                f"the job ends as {event.type} at event {fact.seq}, after the cancel at event {cancelled}"
+            )
+            yield Finding("I28", fact.seq, detail)
+        if isinstance(event, e.CancelRequested) and cancelled is None:
+            cancelled = fact.seq
+        if event.type in _ENDS and over is None:
+            over = fact.seq
+
+
+def _deaths(facts: Facts) -> Findings:
+    for fact in facts:
+        if isinstance(fact.event, e.JobDeadLettered) and not fact.event.causes:
+            yield Finding("I26", fact.seq, f"the dead letter at event {fact.seq} says no cause")
+
+
+def _mail(facts: Facts, letters: Mapping[int, str] | None) -> Findings:
+    seen: dict[int, int] = {}
+    for fact in facts:
+        event = fact.event
+        if type(event) not in _FROM_MAIL:
+            continue
+        number: int = getattr(event, "mail_seq")  # noqa: B009 - every event in the table has one
+        if number == 0:
+            continue  # said by the engine itself, not by a letter
+        if seen.setdefault(number, fact.seq) != fact.seq:
+            detail = f"letter {number} is a fact at event {seen[number]} and again at event {fact.seq}"
+            yield Finding("I29", fact.seq, detail)
+        kind = None if letters is None else letters.get(number)
+        if letters is not None and kind != _FROM_MAIL[type(event)]:
+            detail = f"event {fact.seq} ({event.type}) is of letter {number}, which is {kind or 'not there'}"
+            yield Finding("I29", fact.seq, detail)

@@ -1,0 +1,268 @@
+"""What a fork takes over: the outcomes that a journal had recorded before a point, as the beginning of another journal.
+
+A fork is a new job of the same kind. Its journal begins
+
+    job_created (forked_from, forked_at_seq) · job_claimed · the outcomes taken over · job_released
+
+and is written in one commit, so nobody ever claims half of it. From there on it is a job like any other: its function
+runs from the top, gets back what was taken over without calling anything, and does the rest itself, under keys made of
+its own id.
+
+What is taken over is settled: a result, a failure, a call that the code gave up, a person's word. An attempt of the
+original that failed is one of the fork's past, too: which failures count no more is part of the record. The effects
+were made by the original, once. The fork's ledger names them as well, because a ledger is the fold of its journal, but
+under keys of the fork that no receiver has ever seen; the receipts stay where they are.
+
+What is not settled at the point cannot be shared. A read or a sleep that was going on is simply done again. An effect
+that was under way is refused: nobody could say to which of the two jobs its outcome belongs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from holdfast.errors import InvalidMove, NotFound
+from holdfast.model import events as e
+from holdfast.model.effects import DECIDED, CallStatus, Effect
+from holdfast.model.ledger import CallRow, call_id, idempotency_key
+from holdfast.model.states import MOVES
+
+HOLDER: Final = "fork"
+"""Who held the job while its past was written down."""
+
+_CREATED_SEQ: Final = 1
+
+_LEFT_BEHIND: Final = frozenset(MOVES) | {
+    "cancel_requested",
+    "budget_reached",
+    "store_restored",
+    "approval_requested",
+    "approval_decided",
+    "inputs_claimed",
+}
+"""What is the original's alone: how it was held and ended, what was said to it, what it was allowed."""
+
+
+class Fact(msgspec.Struct, frozen=True):
+    seq: int
+    at: int
+    event: e.Event
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """The past of a fork: hold by hold, the last of which gives it back; and the ledger rows that belong to it."""
+
+    holds: tuple[tuple[e.Event, ...], ...]
+    rows: tuple[CallRow, ...]
+
+
+class _Call(msgspec.Struct):
+    """Everything that was said about one step key and generation before the point."""
+
+    step_key: str
+    generation: int
+    begun: Fact | None = None
+    ended: Fact | None = None
+    given_up: Fact | None = None
+    uncertain: bool = False
+
+    @property
+    def is_effect(self) -> bool:
+        return self.begun is not None and isinstance(self.begun.event, e.ToolCalled)
+
+
+def fork_point(facts: Sequence[Fact], at: str | int) -> int:
+    """The first event that is not taken over: the first that tells of the step `at`, or number `at` itself."""
+    if isinstance(at, int):
+        if not 2 <= at <= facts[-1].seq + 1:
+            msg = f"there is no event {at} to fork at; the journal has events 1 to {facts[-1].seq}"
+            raise NotFound(msg, hint="Name an event after the first, or a step key that the trace shows.")
+        return at
+    for fact in facts:
+        if getattr(fact.event, "step_key", None) == at:
+            return fact.seq
+    msg = f"the journal tells of no step {at!r}"
+    raise NotFound(msg, hint="Name a step key that the trace shows, or the number of an event.")
+
+
+def taken_over(facts: Sequence[Fact], before: int, *, job_id: str, namespace: str) -> Taken:
+    """What a fork named `job_id` takes over from the facts before this event. Raises InvalidMove for what cannot be."""
+    prefix = _Prefix()
+    for fact in facts:
+        if fact.seq < before:
+            prefix.take(fact)
+    past: list[tuple[e.Event, int]] = [(e.JobClaimed(HOLDER), 0)]
+    for fact, generation in prefix.settled(facts):
+        past.append((_renamed(fact.event, generation, job_id, namespace), fact.at))
+        if isinstance(fact.event, e.JobRequeued):
+            past.append((e.JobClaimed(HOLDER), 0))
+    past.append((e.JobReleased(why="forked"), 0))
+    return Taken(_holds([event for event, _ in past]), tuple(_rows(past, job_id)))
+
+
+def _holds(past: Sequence[e.Event]) -> tuple[tuple[e.Event, ...], ...]:
+    """The past, cut where the job was given back."""
+    holds: list[list[e.Event]] = []
+    for event in past:
+        if isinstance(event, e.JobClaimed):
+            holds.append([])
+        holds[-1].append(event)
+    return tuple(tuple(hold) for hold in holds)
+
+
+class _Prefix:
+    """The journal up to the point, as far as a fork is concerned: calls since the last commit, and the rest."""
+
+    def __init__(self) -> None:
+        self._calls: dict[tuple[str, int], _Call] = {}
+        self._others: list[Fact] = []
+        self._requeues: list[Fact] = []
+
+    def take(self, fact: Fact) -> None:
+        match fact.event:
+            case e.CheckpointSaved():
+                self._forget_signals()
+                self._calls, self._requeues = {}, []  # what led to this state is in the state
+                self._others.append(fact)
+            case e.TurnCommitted():
+                raise InvalidMove("a turn of a session cannot be forked", hint="Start a new session.")
+            case e.JobRequeued():
+                self._requeues += [fact] if fact.event.rerun else []
+            case e.ToolCalled() | e.TimerSet() | e.LlmRequested() | e.NodeStarted() | e.ChildStarted():
+                call = self._call(fact.event)
+                call.begun = fact if call.begun is None else Fact(call.begun.seq, call.begun.at, fact.event)
+            case (
+                e.StepFinished()
+                | e.ToolReturned()
+                | e.ToolFailed()
+                | e.TimerFired()
+                | e.LlmResponded()
+                | e.NodeFinished()
+                | e.ChildFinished()
+                | e.SignalTaken()
+            ):
+                self._call(fact.event).ended = fact
+            case e.ToolUncertain():
+                self._call(fact.event).uncertain = True
+            case e.ToolReconciled(decision=decision):
+                call = self._call(fact.event)
+                if DECIDED[decision] is CallStatus.ABANDONED:
+                    del self._calls[call.step_key, call.generation]
+                else:
+                    call.ended = fact
+            case e.CallCancelled():
+                self._call(fact.event).given_up = fact
+            case event if event.type not in _LEFT_BEHIND:
+                self._others.append(fact)
+            case _:
+                pass
+
+    def _forget_signals(self) -> None:
+        """Signals that a wait has taken are in the state as well."""
+        ended = [call.ended.event for call in self._calls.values() if call.ended is not None]
+        taken = {event.mail_seq for event in ended if isinstance(event, e.SignalTaken)}
+        self._others = [
+            fact
+            for fact in self._others
+            if not (isinstance(fact.event, e.SignalReceived) and fact.event.mail_seq in taken)
+        ]
+
+    def _call(self, event: e.Event) -> _Call:
+        if isinstance(event, e.NodeStarted | e.NodeFinished):
+            key = f"{event.plan_id}\0{event.node}"
+        else:
+            key = getattr(event, "step_key")  # noqa: B009 - every event that comes here has one
+        generation = getattr(event, "generation", 0)
+        return self._calls.setdefault((key, generation), _Call(key, generation))
+
+    def settled(self, facts: Sequence[Fact]) -> list[tuple[Fact, int]]:
+        """The facts in their order, each with the generation it has in the fork: from 0, without gaps."""
+        chosen = [(fact, 0) for fact in self._others + self._requeues]
+        generations: dict[str, int] = {}
+        for (key, _), call in sorted(self._calls.items()):
+            if call.is_effect and call.ended is None:
+                raise _under_way(call, facts)
+            if call.begun is not None and isinstance(call.begun.event, e.ChildStarted) and call.ended is None:
+                raise _open_child(call.begun.event)
+            kept = [fact for fact in (call.begun, call.ended, call.given_up) if fact is not None]
+            if call.ended is None and call.given_up is None:
+                continue  # a read or a sleep that was going on: it is done again
+            generation = generations.get(key, 0)
+            generations[key] = generation + 1
+            chosen += [(fact, generation) for fact in kept]
+        return sorted(chosen, key=lambda one: one[0].seq)
+
+
+def _under_way(call: _Call, facts: Sequence[Fact]) -> InvalidMove:
+    assert call.begun is not None
+    what = "is uncertain" if call.uncertain else "was under way"
+    if call.given_up is not None:
+        what = "had been given up, and nobody knows what came of it,"
+    later = [
+        fact.seq
+        for fact in facts
+        if isinstance(fact.event, e.ToolReturned | e.ToolFailed | e.ToolReconciled)
+        and (fact.event.step_key, fact.event.generation) == (call.step_key, call.generation)
+    ]
+    hint = f"Fork before event {call.begun.seq}"
+    hint += f", or after event {later[-1]}, where it was settled." if later else "; or settle the call first."
+    return InvalidMove(f"the effect {call.step_key} {what} at the point of the fork", hint=hint)
+
+
+def _open_child(started: e.ChildStarted) -> InvalidMove:
+    msg = f"child {started.child_job_id} was not over at the point of the fork, and has one parent only"
+    return InvalidMove(msg, hint="Fork before it was started, or after it had finished.")
+
+
+def _renamed(event: e.Event, generation: int, job_id: str, namespace: str) -> e.Event:
+    """The fact as the fork tells it: its own key, its own generation, and nobody's mail."""
+    changes: dict[str, object] = {}
+    if isinstance(event, e.ToolCalled):
+        key = idempotency_key(namespace, job_id, event.step_key, generation)
+        changes = {"key": key, "approval_id": None, "start_by": None}
+    if hasattr(event, "generation"):
+        changes["generation"] = generation
+    if getattr(event, "mail_seq", None) is not None:
+        changes["mail_seq"] = 0
+    return msgspec.structs.replace(event, **changes) if changes else event
+
+
+def _rows(past: Sequence[tuple[e.Event, int]], job_id: str) -> Iterable[CallRow]:
+    """The ledger beside these events. The times are those of the original: that is when it happened."""
+    begun: dict[tuple[str, int], CallRow] = {}
+    for seq, (event, at) in enumerate(past, _CREATED_SEQ + 1):
+        if isinstance(event, e.ToolCalled):
+            place = (event.step_key, event.generation)
+            begun[place] = _row(event, job_id, seq, at)
+            yield begun[place]
+        elif isinstance(event, e.ToolReturned | e.ToolFailed | e.ToolReconciled):
+            place = (event.step_key, event.generation)
+            yield msgspec.structs.replace(begun[place], status=_status(event), result_seq=seq, settled_at=at)
+
+
+def _row(event: e.ToolCalled, job_id: str, seq: int, at: int) -> CallRow:
+    return CallRow(
+        tool_call_id=call_id(job_id, event.step_key, event.generation),
+        job_id=job_id,
+        step_key=event.step_key,
+        generation=event.generation,
+        tool_name=event.tool,
+        raw_tool_name=event.tool,
+        side_effect_class=Effect(event.effect),
+        status=CallStatus.PREPARED,
+        idempotency_key=event.key,
+        args_digest=event.args_digest,
+        attempt=event.attempt,
+        intent_seq=seq,
+        prepared_at=at,
+        longest_call_us=event.longest_call_us,
+    )
+
+
+def _status(event: e.ToolReturned | e.ToolFailed | e.ToolReconciled) -> CallStatus:
+    if isinstance(event, e.ToolReconciled):
+        return DECIDED[event.decision]
+    return CallStatus.SUCCEEDED if isinstance(event, e.ToolReturned) else CallStatus.FAILED

@@ -1,0 +1,129 @@
+"""Retention: what is erased, removed, and remembered."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import msgspec
+
+from holdfast.model import canonical
+from holdfast.model.effects import CallStatus
+from holdfast.model.retention import ERASABLE, How, Policy, Pruned, Standing, Tombstone, kept_because
+from holdfast.model.states import TERMINAL
+from holdfast.store.memory.blobs import loose
+from holdfast.store.memory.state import JobRow, State, Tables, TombRow, Work
+from holdfast.store.ports.retention import Freed
+
+
+class MemoryRetention:
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    async def over(self, policy: Policy, *, after: str = "", limit: int = 100) -> list[str]:
+        tables, now = self._state.tables, self._state.clock.wall_us()
+        found = [
+            job_id
+            for job_id, row in sorted(tables.jobs.items())
+            if job_id > after
+            and row.head.status in TERMINAL
+            and row.events[-1].at <= now - policy.older_than_us
+            and _pruned(tables, job_id) is not policy.how
+        ]
+        return found[:limit]
+
+    async def prune(self, job_ids: Sequence[str], policy: Policy, *, dry_run: bool = False) -> list[Pruned]:
+        with self._state.transaction() as work:
+            rows = [work.tables.jobs[job_id] for job_id in sorted(set(job_ids)) if job_id in work.tables.jobs]
+            pruned = [_judged(work, row, policy) for row in rows]
+            for row, one in zip(rows, pruned, strict=True):
+                if one.kept is None and not dry_run:
+                    _carry_out(work, row, policy.how)
+            return pruned
+
+    async def find_tombstone(self, job_id: str) -> Tombstone | None:
+        tomb = self._state.tables.tombs.get(job_id)
+        return None if tomb is None else tomb.stone
+
+    async def collect(self, *, grace_us: int, batch: int, dry_run: bool = False) -> Freed:
+        with self._state.transaction() as work:
+            old = [
+                (namespace, digest, len(row.body))
+                for namespace in sorted(work.tables.namespaces)
+                for digest, row in loose(work.tables, namespace)
+                if row.created_at + grace_us <= work.wall
+            ]
+            for namespace, digest, _ in () if dry_run else old:
+                del work.tables.blobs[namespace, digest]
+            return Freed(len(old), sum(size for _, _, size in old))
+
+
+def _pruned(tables: Tables, job_id: str) -> How | None:
+    tomb = tables.tombs.get(job_id)
+    return None if tomb is None else tomb.stone.how
+
+
+def _judged(work: Work, row: JobRow, policy: Policy) -> Pruned:
+    job_id = row.head.job_id
+    kept = kept_because(_standing(work.tables, row), policy, now=work.wall)
+    if kept is not None:
+        return Pruned(job_id=job_id, kept=kept)
+    gone = [
+        len(event.body or b"")
+        for event in row.events
+        if policy.how is How.REMOVE or (event.type in ERASABLE and event.body is not None)
+    ]
+    return Pruned(job_id=job_id, events=len(gone), size=sum(gone))
+
+
+def _standing(tables: Tables, row: JobRow) -> Standing:
+    head = row.head
+    parent = None if row.parent_job_id is None else tables.jobs.get(row.parent_job_id)
+    unknown = {CallStatus.PREPARED, CallStatus.UNCERTAIN}
+    return Standing(
+        job_id=head.job_id,
+        namespace=head.namespace,
+        kind=head.kind,
+        status=head.status,
+        head_seq=head.head_seq,
+        head_hash=head.head_hash,
+        created_at=row.created_at,
+        ended_at=row.events[-1].at,
+        request_key=row.request_key,
+        request_digest=row.request_digest,
+        parent_status=None if parent is None else parent.head.status,
+        children=sum(other.parent_job_id == head.job_id for other in tables.jobs.values()),
+        calls=len(row.calls),
+        open_calls=sum(call.status in unknown for call in row.calls.values()),
+        pruned=_pruned(tables, head.job_id),
+    )
+
+
+def _carry_out(work: Work, row: JobRow, how: How) -> None:
+    tables, head = work.tables, row.head
+    if how is How.ERASE:
+        events = tuple(
+            msgspec.structs.replace(event, body=None) if event.type in ERASABLE else event
+            for event in row.events
+        )
+        letters = tuple(
+            msgspec.structs.replace(letter, body=canonical.encode(None)) for letter in row.letters
+        )
+        tables.jobs[head.job_id] = dataclasses.replace(row, events=events, letters=letters)
+    else:
+        for call in row.calls.values():
+            del tables.keys[call.idempotency_key]
+        del tables.jobs[head.job_id]
+    stone = Tombstone(
+        job_id=head.job_id,
+        namespace=head.namespace,
+        kind=head.kind,
+        status=head.status,
+        head_seq=head.head_seq,
+        head_hash=head.head_hash,
+        created_at=row.created_at,
+        ended_at=row.events[-1].at,
+        pruned_at=work.wall,
+        how=how,
+    )
+    tables.tombs[head.job_id] = TombRow(stone, row.request_key, row.request_digest)

@@ -1,0 +1,102 @@
+-- Retention. An erased body is an empty one: no body is empty when it is written, and one that is NULL lies in a blob.
+
+-- name: jobs_over
+-- Jobs that have been over for long enough and are not pruned this way yet.
+SELECT h.job_id
+FROM job_heads h
+JOIN events e ON e.job_id = h.job_id AND e.seq = h.head_seq
+LEFT JOIN tombstones t ON t.job_id = h.job_id
+WHERE h.job_id > :after AND h.status IN ('completed', 'failed', 'cancelled') AND e.at <= {now} - :older_than_us
+  AND (t.how IS NULL OR t.how <> :how)
+ORDER BY h.job_id LIMIT :limit;
+
+-- name: standing
+-- A job as the rule of retention looks at it.
+SELECT h.job_id, h.namespace, h.kind, h.status, h.head_seq, h.head_hash, j.created_at, e.at, j.request_key,
+       j.request_digest, p.status,
+       (SELECT CAST(count(*) AS {int}) FROM jobs c WHERE c.parent_job_id = h.job_id),
+       (SELECT CAST(count(*) AS {int}) FROM tool_calls c WHERE c.job_id = h.job_id),
+       (SELECT CAST(count(*) AS {int}) FROM tool_calls c
+        WHERE c.job_id = h.job_id AND c.status IN ('prepared', 'uncertain')),
+       t.how
+FROM job_heads h
+JOIN jobs j ON j.job_id = h.job_id
+JOIN events e ON e.job_id = h.job_id AND e.seq = h.head_seq
+LEFT JOIN job_heads p ON p.job_id = j.parent_job_id
+LEFT JOIN tombstones t ON t.job_id = h.job_id
+WHERE h.job_id = :job_id;
+
+-- name: bodies_to_erase
+-- How many bodies there are to erase, and how many bytes.
+SELECT CAST(count(*) AS {int}), coalesce(CAST(sum(coalesce(length(e.body), length(b.body))) AS {int}), 0)
+FROM events e JOIN job_heads h ON h.job_id = e.job_id
+LEFT JOIN blobs b ON e.body IS NULL AND b.namespace = h.namespace AND b.digest = e.body_digest
+WHERE e.job_id = :job_id AND e.type {any:types} AND (e.body IS NULL OR length(e.body) > 0);
+
+-- name: bodies_to_remove
+-- How many facts a job has, and how many bytes of bodies.
+SELECT CAST(count(*) AS {int}), coalesce(CAST(sum(coalesce(length(e.body), length(b.body))) AS {int}), 0)
+FROM events e JOIN job_heads h ON h.job_id = e.job_id
+LEFT JOIN blobs b ON e.body IS NULL AND b.namespace = h.namespace AND b.digest = e.body_digest
+WHERE e.job_id = :job_id;
+
+-- name: open_gate
+-- The journal can be changed until the gate is closed, by this transaction only.
+INSERT INTO retention_gate (opened_by) VALUES ('retention');
+
+-- name: close_gate
+-- The journal is append-only again.
+DELETE FROM retention_gate;
+
+-- name: erase_events
+-- What these events said is gone; that they said it, and its digest, stay.
+UPDATE events SET body = :nothing WHERE job_id = :job_id AND type {any:types};
+
+-- name: erase_mail
+-- What the letters said is gone; that they came, from whom and when, stays.
+UPDATE mail SET body = :nothing WHERE job_id = :job_id;
+
+-- name: remove_events
+-- The journal is gone.
+DELETE FROM events WHERE job_id = :job_id;
+
+-- name: remove_mail
+-- The letters are gone.
+DELETE FROM mail WHERE job_id = :job_id;
+
+-- name: remove_calls
+-- The ledger of this job is gone.
+DELETE FROM tool_calls WHERE job_id = :job_id;
+
+-- name: remove_head
+-- The job has no head.
+DELETE FROM job_heads WHERE job_id = :job_id;
+
+-- name: remove_job
+-- The job is gone.
+DELETE FROM jobs WHERE job_id = :job_id;
+
+-- name: put_tombstone
+-- It is known that the job was, and what was done with it.
+INSERT INTO tombstones (job_id, namespace, kind, status, head_seq, head_hash, created_at, ended_at, pruned_at, how,
+                        request_key, request_digest)
+VALUES (:job_id, :namespace, :kind, :status, :head_seq, :head_hash, :created_at, :ended_at, {now}, :how, :request_key,
+        :request_digest)
+ON CONFLICT (job_id) DO UPDATE SET how = excluded.how, pruned_at = excluded.pruned_at;
+
+-- name: find_tombstone
+-- What is kept of a job.
+SELECT job_id, namespace, kind, status, head_seq, head_hash, created_at, ended_at, pruned_at, how
+FROM tombstones WHERE job_id = :job_id;
+
+-- name: model_requests
+-- Requests to models, whose bodies name messages by their digests.
+SELECT CASE WHEN e.body IS NOT NULL THEN e.body
+            ELSE (SELECT b.body FROM blobs b WHERE b.namespace = h.namespace AND b.digest = e.body_digest) END
+FROM events e JOIN job_heads h ON h.job_id = e.job_id
+WHERE e.type = 'llm_requested' AND h.namespace = :namespace;
+
+-- name: forget_blob
+-- The bytes are gone, unless somebody has stored them again in the meantime.
+DELETE FROM blobs WHERE namespace = :namespace AND digest = :digest AND created_at <= :before
+RETURNING CAST(length(body) AS {int});

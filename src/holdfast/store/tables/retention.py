@@ -1,0 +1,178 @@
+"""Retention over SQL.
+
+The journal's triggers let a change through only while the gate is open, and the gate is open only inside the
+transaction that opened it: a row that nobody else ever sees.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Final
+
+from holdfast.errors import NotFound
+from holdfast.model.retention import ERASABLE, How, Policy, Pruned, Standing, Tombstone, kept_because
+from holdfast.model.states import Status
+from holdfast.store.executor import Executor, Row, Transaction
+from holdfast.store.ports.retention import Freed
+from holdfast.store.tables.blobs import named_elsewhere
+from holdfast.store.tables.bodies import word
+from holdfast.store.tables.heads import lock_head
+
+NOTHING: Final = b""
+SAID_NOTHING: Final = b"null"
+"""A letter is not chained: one that was erased says null."""
+
+TYPES: Final = sorted(ERASABLE)
+
+
+class SqlRetention:
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+
+    async def over(self, policy: Policy, *, after: str = "", limit: int = 100) -> list[str]:
+        async def work(tx: Transaction) -> list[str]:
+            rows = await tx.rows(
+                "jobs_over", after=after, older_than_us=policy.older_than_us, how=policy.how, limit=limit
+            )
+            return [row[0] for row in rows]
+
+        return await self._executor.read(work)
+
+    async def prune(self, job_ids: Sequence[str], policy: Policy, *, dry_run: bool = False) -> list[Pruned]:
+        ordered = sorted(set(job_ids))  # the one order in which everybody locks heads
+
+        async def look(tx: Transaction) -> list[Pruned]:
+            return [await _judged(tx, job, policy) for job in await _standings(tx, ordered)]
+
+        async def work(tx: Transaction) -> list[Pruned]:
+            locked = [job_id for job_id in ordered if await _is_there(tx, job_id)]
+            jobs = {job.job_id: job for job in await _standings(tx, locked)}
+            pruned = [await _judged(tx, job, policy) for job in jobs.values()]
+            await tx.run("open_gate")
+            for one in pruned:
+                if one.kept is None:
+                    await _carry_out(tx, jobs[one.job_id], policy.how)
+            await tx.run("close_gate")
+            return pruned
+
+        return await (self._executor.read(look) if dry_run else self._executor.write(work))
+
+    async def find_tombstone(self, job_id: str) -> Tombstone | None:
+        async def work(tx: Transaction) -> Row | None:
+            return await tx.row("find_tombstone", job_id=job_id)
+
+        row = await self._executor.read(work, brief=True)
+        if row is None:
+            return None
+        values = dict(zip(Tombstone.__struct_fields__, row, strict=True))
+        return Tombstone(**values | {"status": word(Status, row[3]), "how": word(How, row[9])})
+
+    async def collect(self, *, grace_us: int, batch: int, dry_run: bool = False) -> Freed:
+        """What is loose is found without a lock; what somebody stores meanwhile is young again, and stays."""
+        loose, before = await self._executor.read(functools.partial(_loose, grace_us=grace_us), snapshot=True)
+        sizes: list[int] = []
+        for start in range(0, len(loose), batch):
+            some = loose[start : start + batch]
+            if dry_run:
+                sizes += await self._executor.read(functools.partial(_sizes, places=some))
+            else:
+                sizes += await self._executor.write(functools.partial(_forget, places=some, before=before))
+        return Freed(len(sizes), sum(sizes))
+
+
+async def _is_there(tx: Transaction, job_id: str) -> bool:
+    """Whether the job exists; if it does, nobody changes it until the transaction ends."""
+    try:
+        await lock_head(tx, job_id)
+    except NotFound:
+        return False
+    return True
+
+
+async def _standings(tx: Transaction, job_ids: Sequence[str]) -> list[Standing]:
+    rows = [await tx.row("standing", job_id=job_id) for job_id in job_ids]
+    return [_standing(row) for row in rows if row is not None]
+
+
+def _standing(row: Row) -> Standing:
+    values = dict(zip(Standing.__struct_fields__, row, strict=True))
+    values["status"] = word(Status, values["status"])
+    if values["parent_status"] is not None:
+        values["parent_status"] = word(Status, values["parent_status"])
+    if values["pruned"] is not None:
+        values["pruned"] = word(How, values["pruned"])
+    return Standing(**values)
+
+
+async def _judged(tx: Transaction, job: Standing, policy: Policy) -> Pruned:
+    """What is to be done with the job, and how much of it there is."""
+    now = await tx.row("wall_clock")
+    assert now is not None
+    kept = kept_because(job, policy, now=now[0])
+    if kept is not None:
+        return Pruned(job_id=job.job_id, kept=kept)
+    if policy.how is How.ERASE:
+        counted = await tx.row("bodies_to_erase", job_id=job.job_id, types=TYPES)
+    else:
+        counted = await tx.row("bodies_to_remove", job_id=job.job_id)
+    assert counted is not None
+    return Pruned(job_id=job.job_id, events=counted[0], size=counted[1])
+
+
+async def _carry_out(tx: Transaction, job: Standing, how: How) -> None:
+    if how is How.ERASE:
+        await tx.run("erase_events", job_id=job.job_id, types=TYPES, nothing=NOTHING)
+        await tx.run("erase_mail", job_id=job.job_id, nothing=SAID_NOTHING)
+    else:
+        await tx.run("remove_events", job_id=job.job_id)
+        await tx.run("remove_mail", job_id=job.job_id)
+        await tx.run("remove_calls", job_id=job.job_id)
+        await tx.run("forget_timers", job_id=job.job_id)
+        await tx.run("remove_head", job_id=job.job_id)
+        await tx.run("remove_job", job_id=job.job_id)
+    await tx.run(
+        "put_tombstone",
+        job_id=job.job_id,
+        namespace=job.namespace,
+        kind=job.kind,
+        status=job.status,
+        head_seq=job.head_seq,
+        head_hash=job.head_hash,
+        created_at=job.created_at,
+        ended_at=job.ended_at,
+        how=how,
+        request_key=job.request_key,
+        request_digest=job.request_digest,
+    )
+
+
+Blob = tuple[str, bytes]
+
+
+async def _loose(tx: Transaction, grace_us: int) -> tuple[list[Blob], int]:
+    """The blobs that nothing names, and the instant before which they were stored."""
+    now = await tx.row("wall_clock")
+    assert now is not None
+    before = now[0] - grace_us
+    found: list[Blob] = []
+    for namespace, _ in await tx.rows("list_namespaces"):
+        named = await named_elsewhere(tx, namespace)
+        for digest, created_at in await tx.rows("unreferenced_blobs", namespace=namespace):
+            if bytes(digest) not in named and created_at <= before:
+                found.append((namespace, bytes(digest)))
+    return found, before
+
+
+async def _sizes(tx: Transaction, places: Sequence[Blob]) -> list[int]:
+    rows = [await tx.row("get_blob", namespace=namespace, digest=digest) for namespace, digest in places]
+    return [len(row[0]) for row in rows if row is not None]
+
+
+async def _forget(tx: Transaction, places: Sequence[Blob], before: int) -> list[int]:
+    """The sizes of those that are gone."""
+    rows = [
+        await tx.row("forget_blob", namespace=namespace, digest=digest, before=before)
+        for namespace, digest in places
+    ]
+    return [row[0] for row in rows if row is not None]
