@@ -9,12 +9,14 @@ import pytest
 from tests.acceptance.seeds import SEEDS
 from tests.tidy.source import ROOT
 
-CHECKS = SEEDS[0].checks
+SEED_004 = next(seed for seed in SEEDS if seed.number == "004")
+CHECKS = SEED_004.checks
 
 
 @pytest.fixture
-def suite(pytester: pytest.Pytester) -> pytest.Pytester:
-    """An empty suite with this project's plugins."""
+def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """An empty suite with this project's plugins, to which one seed is all there is."""
+    monkeypatch.setattr("tests.plugins.acceptance.SEEDS", (SEED_004,))
     pytester.makeconftest('pytest_plugins = ["tests.plugins.tally", "tests.plugins.acceptance"]')
     pytester.makeini(f"[pytest]\npythonpath = {ROOT}\nmarkers =\n  seed\n  store\n")
     return pytester
