@@ -7,8 +7,13 @@ from typing import Final
 
 from bench.arena import Arena
 from bench.report import Findings
-from bench.suites import append, session
+from bench.suites import append, seed, session, sweep
 
 Suite = Callable[[Arena, Findings], Awaitable[None]]
 
-SUITES: Final[Mapping[str, Suite]] = {"append": append.run, "session": session.run}
+SUITES: Final[Mapping[str, Suite]] = {
+    "append": append.run,
+    "session": session.run,
+    "seed": seed.run,
+    "sweep": sweep.run,
+}

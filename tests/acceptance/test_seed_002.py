@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from statistics import median
 from time import monotonic, perf_counter
 from typing import Any
 
@@ -309,18 +310,28 @@ async def test_full_e2e_with_recovery(database: str, tmp_path: Path) -> None:
 
 
 def timed(name: str, times: int, call: Callable[[int], object], *, average: float, p95: float) -> None:
-    """The calls stay within the seed's limits; what they took is printed."""
+    """The calls stay within the seed's limits; what they took is printed.
+
+    Three rounds of the seed's length, and the middle one counts: what a neighbour does to the disk for a moment is not
+    what a call takes.
+    """
     call(-1)
+    rounds = [_round(times, call) for _ in range(3)]
+    found = median(one for one, _ in rounds), median(one for _, one in rounds)
+    print(f"{name}: average {found[0]:.2f} ms (limit {average}), p95 {found[1]:.2f} ms (limit {p95})")
+    assert found[0] < average
+    assert found[1] < p95
+
+
+def _round(times: int, call: Callable[[int], object]) -> tuple[float, float]:
+    """Average and 95th percentile, in milliseconds."""
     took = []
     for number in range(times):
         began = perf_counter()
         call(number)
         took.append((perf_counter() - began) * 1000)
     took.sort()
-    found = sum(took) / times, took[int(times * 0.95)]
-    print(f"{name}: average {found[0]:.2f} ms (limit {average}), p95 {found[1]:.2f} ms (limit {p95})")
-    assert found[0] < average
-    assert found[1] < p95
+    return sum(took) / times, took[int(times * 0.95)]
 
 
 def proof(tmp_path: Path) -> EvidencePack:

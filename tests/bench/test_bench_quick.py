@@ -40,6 +40,25 @@ def test_the_quick_form_writes_a_well_formed_report(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [out.parent], "the databases are gone"
 
 
+@pytest.mark.store("sqlite")
+def test_the_seed_and_the_sweep_are_measured(tmp_path: Path) -> None:
+    """One round of each on SQLite: a goal for each of the seed's five figures, beside them, and one sweep."""
+    out = tmp_path / "deep" / "bench.json"
+    command = ["seed", "sweep", "--quick", "--rounds", "1", "--store", "sqlite", "--out", str(out)]
+    result = CliRunner().invoke(main, [*command, "--folder", str(tmp_path)], catch_exceptions=False)
+    assert result.exit_code == 0
+    report = json.loads(out.read_bytes())
+    figures = "create verify cache replay whole".split()
+    assert [each["name"] for each in report["goals"]] == [*(f"seed {name}" for name in figures), "sweep 1000"]
+    assert all(math.isfinite(each["value"]) and each["value"] > 0 for each in report["goals"])
+    shown = {(row["contest"], row["contestant"]): row["value"] for row in report["rows"]}
+    for name in figures:
+        for measure in ("average", "p95"):
+            assert shown[f"{name} {measure}", "holdfast kit"] > 0
+            assert shown[f"{name} {measure}", "seed 002, as published"] >= 1
+    assert list(tmp_path.iterdir()) == [out.parent], "the databases are gone"
+
+
 @pytest.mark.parametrize(
     "side, value, met",
     [("at most", 1.9, True), ("at most", 2.1, False), ("at least", 2.1, True), ("at least", 1.9, False)],

@@ -368,6 +368,12 @@ def test_without_arguments_the_environment_decides(
     assert (volatile_folder / "env.db").exists()
 
 
+async def test_async_code_may_call_too(db: Database) -> None:
+    """It blocks its loop meanwhile, which is its own business; the answer is right."""
+    assert ToolLedger(db).execute_or_replay("run", "it", dict, "t") == {"replayed": False}
+    assert ToolLedger(db).execute_or_replay("run", "it", dict, "t") == {"replayed": True}
+
+
 def test_another_librarys_connection_is_refused(volatile_folder: Path) -> None:
     theirs = sqlite3.connect(volatile_folder / "other.db")
     try:

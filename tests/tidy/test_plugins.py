@@ -9,19 +9,14 @@ import pytest
 from tests.acceptance.seeds import SEEDS
 from tests.tidy.source import ROOT
 
-CHECKS = next(seed.checks for seed in SEEDS if seed.number == "004")
-OTHERS = [
-    (seed.number, check, lane)
-    for seed in SEEDS
-    if seed.number != "004"
-    for check in seed.checks
-    for lane in seed.lanes
-]
+SEED_004 = next(seed for seed in SEEDS if seed.number == "004")
+CHECKS = SEED_004.checks
 
 
 @pytest.fixture
-def suite(pytester: pytest.Pytester) -> pytest.Pytester:
-    """An empty suite with this project's plugins."""
+def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """An empty suite with this project's plugins, to which one seed is all there is."""
+    monkeypatch.setattr("tests.plugins.acceptance.SEEDS", (SEED_004,))
     pytester.makeconftest('pytest_plugins = ["tests.plugins.tally", "tests.plugins.acceptance"]')
     pytester.makeini(f"[pytest]\npythonpath = {ROOT}\nmarkers =\n  seed\n  store\n")
     return pytester
@@ -36,12 +31,6 @@ import pytest
 @pytest.mark.parametrize("check", {checks!r})
 def test_conformance(check, store):
     {body}
-
-for number, check, lane in {OTHERS!r}:
-    @pytest.mark.seed(number, check=check, lane=lane)
-    def test_another():
-        pass
-    globals()[f"test_{{number}}_{{check}}_{{lane}}"] = test_another
 """
 
 

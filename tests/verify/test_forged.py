@@ -359,6 +359,8 @@ async def _fail_twice(tx: Transaction) -> None:
             head_hash=head.head_hash,
             fence=head.fence,
             failed=1,
+            anew=0,
+            taken_over=0,
             status="pending",
             wait_reason=None,
             wake_at=None,

@@ -58,6 +58,7 @@ from holdfast.model.instants import SECOND
 from holdfast.model.jobs import JobHead
 from holdfast.model.ledger import CallRow, call_id
 from holdfast.store.ports.journal import Ruling
+from holdfast.store.ports.ledger import Receipt
 
 MONTH_S: Final = 30 * 24 * 3600
 ARGS_SHOWN_BYTES: Final = 64 * 1024
@@ -101,9 +102,9 @@ class ToolLedger:
         `Refused`, or the call is declared harmless, the call is then uncertain. `force_execute` is a new call.
         """
         call = self._call(tool_name, command, task_id, work_item_id, effect)
-        row = None if force_execute else self._newest(call)
-        if row is not None and self._counts(call, row):
-            return self._replay(call, row)
+        known = None if force_execute else self._receipt(call)
+        if known is not None and self._counts(call, known.call):
+            return self._replay(call, known)
         place = (call.job_id, call.step_key)
         self._flights.enter(place)
         try:
@@ -130,10 +131,11 @@ class ToolLedger:
         call = self._call(tool_name, command, task_id, work_item_id, None)
         packed = pack(self.db, call.job_id, result)
         while True:
-            seen, row = self._seen(call)
-            if row is None or row.status in SETTLED:
+            seen, known = self._seen(call)
+            if known is None or known.call.status in SETTLED:
                 msg = f"{tool_name} has no open call with this command"
                 raise Misuse(msg, hint="get_execution_history shows what there is.")
+            row = known.call
             fact = ToolReconciled(call.step_key, decision, by or self.db.me, why, row.generation, packed)
             if self._write(call, row, (fact,), DECIDED[decision], seen):
                 return
@@ -172,10 +174,10 @@ class ToolLedger:
         else:
             self._tasks.ensure_job(call.job_id)
         while True:
-            head, row = self._seen(call)
-            if row is not None and self._counts(call, row) and not force:
-                return self._replay(call, row)
-            intent = self._begin(call, row, head, probe)
+            head, known = self._seen(call)
+            if known is not None and self._counts(call, known.call) and not force:
+                return self._replay(call, known)
+            intent = self._begin(call, None if known is None else known.call, head, probe)
             if intent is not None:
                 return self._execute(call, intent, execute_fn)
 
@@ -355,10 +357,9 @@ class ToolLedger:
 
     # ── reading ───────────────────────────────────────────────────────────────────────────────────
 
-    def _replay(self, call: Call, row: CallRow) -> dict[str, Any]:
-        assert row.result_seq is not None, "a settled call has a result"
-        reading = self.db.store.journal.read(call.job_id, after=row.result_seq - 1, limit=1)
-        fact = unseal(self.db.look(reading)[0])
+    def _replay(self, call: Call, known: Receipt) -> dict[str, Any]:
+        assert known.result is not None, "a call that counts has a result"
+        fact = unseal(known.result)
         assert isinstance(fact, ToolReturned | ToolReconciled)
         with self._lock:
             self._replays += 1
@@ -366,13 +367,13 @@ class ToolLedger:
             raise unstorable(call, fact.result)
         return shown(unpack(self.db, fact.result), replayed=True)
 
-    def _seen(self, call: Call) -> tuple[Head, CallRow | None]:
+    def _seen(self, call: Call) -> tuple[Head, Receipt | None]:
         """The journal's head, and then the call: if that head is still the one when we write, nobody came between."""
         head = self.db.look(self.db.store.jobs.head(call.job_id)).head
-        return head, self._newest(call)
+        return head, self._receipt(call)
 
-    def _newest(self, call: Call) -> CallRow | None:
-        return self.db.look(self.db.store.ledger.newest(call.job_id, call.step_key))
+    def _receipt(self, call: Call) -> Receipt | None:
+        return self.db.look(self.db.store.ledger.receipt(call.job_id, call.step_key))
 
     def _counts(self, call: Call, row: CallRow) -> bool:
         """Whether the record stands for the call. It expires only outside of tasks: a task that goes on may still be

@@ -1,11 +1,12 @@
 """Blocking calls on an async store: the one place where the two meet.
 
-A store lives on an event loop. Whoever has a loop of their own, in ordinary blocking code, gets one thread with an
-event loop per open store, and hands it their calls from any thread. Appends that come together from many threads share
-a commit, as tasks do.
+A store lives on an event loop. Whoever has a loop of their own, in ordinary blocking code, gets a thread with an event
+loop per open store, and may call from any thread.
 
-A short read needs no other thread. On SQLite and in memory such a read never waits for anything, so it runs right where
-it is asked for; a look into the ledger then costs what the database costs.
+A SQLite file takes calls from many loops, and a change of thread costs as much as a commit does on a busy machine. So
+there each calling thread has a small loop of its own that runs while it waits; commits that come together from many
+threads are still one. A brief read needs no loop at all: it never waits for anything, so it runs right where it is
+asked for, and a look into the ledger costs what the database costs.
 """
 
 from __future__ import annotations
@@ -30,7 +31,18 @@ from holdfast.store.contract import Store, Tier
 T = TypeVar("T")
 
 VARIABLE: Final = "HOLDFAST_STORE"
-_AT_ONCE: Final = frozenset({Tier.MEMORY, Tier.SQLITE, Tier.SQLITE_RELAXED})
+_IN_PLACE: Final = frozenset({Tier.SQLITE, Tier.SQLITE_RELAXED})
+_AT_ONCE: Final = _IN_PLACE | {Tier.MEMORY}
+
+
+class _Loop:
+    """A thread's event loop, closed when the thread ends and nobody holds it any more."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+
+    def __del__(self) -> None:
+        self.loop.close()
 
 
 class Database:
@@ -57,6 +69,8 @@ class Database:
             self._stop()
             raise
         self._at_once = self.store.tier in _AT_ONCE
+        self._in_place = self.store.tier in _IN_PLACE
+        self._own = threading.local()
         self.on_server = not self._at_once and clock is None
         """Whether leases go by a server's clock, which is a wall clock."""
         self._me = self._name()
@@ -71,9 +85,14 @@ class Database:
         return self.clock.wall_us() if self.on_server else self.clock.tick_us()
 
     def run(self, call: Coroutine[Any, Any, T]) -> T:
-        """What the call gives, from the store's own loop. Blocks; any thread may do so but the loop's."""
+        """What the call gives. Blocks; any thread may do so but the store's own."""
         self._must_be_open(call)
-        return self._call(call)
+        if not self._in_place or _in_a_loop():
+            return self._call(call)
+        own: _Loop | None = getattr(self._own, "loop", None)
+        if own is None:
+            own = self._own.loop = _Loop()
+        return own.loop.run_until_complete(call)
 
     def look(self, call: Coroutine[Any, Any, T]) -> T:
         """What a brief read gives. It must be one: a point lookup through a port that says so."""
@@ -129,6 +148,15 @@ class Database:
     def _name(self) -> str:
         here = self.processes.here()
         return self.ids.new("worker") if here is None else worker_name("kit", here)
+
+
+def _in_a_loop() -> bool:
+    """Whether this thread is inside an event loop: somebody calls from async code, and means to wait."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 # ── one per address ───────────────────────────────────────────────────────────────────────────────

@@ -11,6 +11,7 @@ from holdfast.errors import InvalidMove, KeyReused
 from holdfast.model.effects import CALL_MOVES, CallStatus
 from holdfast.model.ledger import CallRow
 from holdfast.store.memory.state import State, Work
+from holdfast.store.ports.ledger import Receipt
 
 
 class MemoryLedger:
@@ -21,10 +22,14 @@ class MemoryLedger:
         job = self._state.tables.jobs.get(job_id)
         return None if job is None else job.calls.get((step_key, generation))
 
-    async def newest(self, job_id: str, step_key: str) -> CallRow | None:
+    async def receipt(self, job_id: str, step_key: str) -> Receipt | None:
         job = self._state.tables.jobs.get(job_id)
         rows = [] if job is None else [row for row in job.calls.values() if row.step_key == step_key]
-        return max(rows, key=lambda row: row.generation, default=None)
+        if job is None or not rows:
+            return None
+        newest = max(rows, key=lambda row: row.generation)
+        found = (event for event in job.events if event.seq == newest.result_seq)
+        return Receipt(newest, next(found, None))
 
     async def find_by_key(self, idempotency_key: str) -> CallRow | None:
         place = self._state.tables.keys.get(idempotency_key)

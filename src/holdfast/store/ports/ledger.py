@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from typing import Protocol
 
+import msgspec
+
+from holdfast.model.chain import SealedEvent
 from holdfast.model.effects import CallStatus
 from holdfast.model.ledger import CallRow
+
+
+class Receipt(msgspec.Struct, frozen=True):
+    """A call, and the event that `result_seq` names."""
+
+    call: CallRow
+    result: SealedEvent | None
 
 
 class Ledger(Protocol):
@@ -17,8 +27,8 @@ class Ledger(Protocol):
 
     async def find(self, job_id: str, step_key: str, generation: int = 0) -> CallRow | None: ...
 
-    async def newest(self, job_id: str, step_key: str) -> CallRow | None:
-        """The call's latest generation."""
+    async def receipt(self, job_id: str, step_key: str) -> Receipt | None:
+        """The call's latest generation (they count from 0) and the event with its result, if it has one."""
         ...
 
     async def find_by_key(self, idempotency_key: str) -> CallRow | None: ...

@@ -258,7 +258,14 @@ async def _hold_write(
         **move_values(move),
     )
     await _write_events(tx, head.namespace, head.job_id, sealed)
-    place = Place(head.job_id, head.namespace, head.queue, head.session_id, head.session_slot)
-    await settle_move(tx, place, move)
+    if not _stays(head, move):
+        place = Place(head.job_id, head.namespace, head.queue, head.session_id, head.session_slot)
+        await settle_move(tx, place, move)
     if extras:
         await _write_extras(tx, head.namespace, head.job_id, extras, over=move.over)
+
+
+def _stays(head: JobHead, move: Move) -> bool:
+    """Whether a pending job is left where it was: nobody need look for it."""
+    pending = head.status is Status.PENDING and move.status is Status.PENDING
+    return pending and move.ready_at == head.ready_at

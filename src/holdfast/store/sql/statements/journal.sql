@@ -56,6 +56,15 @@ WHERE e.job_id = :job_id AND e.seq > :after
 ORDER BY e.seq
 LIMIT :limit;
 
+-- name: event_at
+-- One fact, by its place; a large body comes from its blob.
+SELECT e.seq, e.type, e.version, e.fence, e.at,
+       CASE WHEN e.body IS NOT NULL THEN e.body
+            ELSE (SELECT b.body FROM job_heads h JOIN blobs b ON b.namespace = h.namespace AND b.digest = e.body_digest
+                  WHERE h.job_id = e.job_id) END,
+       e.body_digest, e.hash
+FROM events e WHERE e.job_id = :job_id AND e.seq = :seq;
+
 -- name: forget_timers
 -- A job that is over waits for nothing.
 DELETE FROM timers WHERE job_id = :job_id;

@@ -7,13 +7,6 @@ SELECT tool_call_id, job_id, step_key, generation, tool_name, raw_tool_name, sid
        prepared_at, settled_at
 FROM tool_calls WHERE job_id = :job_id AND step_key = :step_key AND generation = :generation;
 
--- name: newest_call
--- The latest generation of one step's call.
-SELECT tool_call_id, job_id, step_key, generation, tool_name, raw_tool_name, side_effect_class, status,
-       idempotency_key, args_digest, attempt, fence, intent_seq, result_seq, start_by, longest_call_us, approval_id,
-       prepared_at, settled_at
-FROM tool_calls WHERE job_id = :job_id AND step_key = :step_key ORDER BY generation DESC LIMIT 1;
-
 -- name: call_by_key
 -- The call that a receiver knows by this key.
 SELECT tool_call_id, job_id, step_key, generation, tool_name, raw_tool_name, side_effect_class, status,

@@ -8,9 +8,12 @@ import msgspec
 
 from holdfast.errors import InvalidMove, KeyReused, Misuse
 from holdfast.model.append import Extras
+from holdfast.model.chain import unseal
 from holdfast.model.effects import CALL_MOVES, CallStatus
+from holdfast.model.events import ToolReturned
 from holdfast.model.ledger import CallRow
-from holdfast.testing.conformance.bench import Bench
+from holdfast.store.ports.ledger import Receipt
+from holdfast.testing.conformance.bench import Bench, present
 from holdfast.testing.conformance.drafts import call_row, intent_of, outcome_of, settled_row
 from holdfast.testing.conformance.driver import Driver
 
@@ -133,6 +136,27 @@ async def calls_are_counted_by_name_class_and_status(bench: Bench) -> None:
     counts = await bench.store.ledger.counts("default")
     assert counts == {("mailer", "idempotent", "prepared"): 2, ("mailer", "idempotent", "failed"): 1}
     assert await bench.store.ledger.counts("elsewhere") == {("mailer", "idempotent", "prepared"): 1}
+
+
+async def a_receipt_is_the_latest_call_with_its_result(bench: Bench) -> None:
+    driver, ledger = await bench.driving(), bench.store.ledger
+    assert await ledger.receipt(driver.job_id, "1/mail#1") is None
+    row = await _intend(driver, "1/mail#1")
+    assert await ledger.receipt(driver.job_id, "1/mail#1") == Receipt(row, None)
+    row = await _settle(driver, row, CallStatus.ABANDONED)
+    last = (await bench.store.journal.read(driver.job_id))[-1]
+    assert await ledger.receipt(driver.job_id, "1/mail#1") == Receipt(row, last)
+    second = call_row(driver, "1/mail#1", generation=1)
+    await driver.write(intent_of(second), extras=Extras(calls=(second,)))
+    await _intend(driver, "1/mail#2")
+    assert await ledger.receipt(driver.job_id, "1/mail#1") == Receipt(second, None), "the latest generation"
+    second = settled_row(driver, second, CallStatus.SUCCEEDED)
+    large = ToolReturned(second.step_key, 1, result="x" * 20_000)
+    await driver.write(large, extras=Extras(calls=(second,)))
+    found = present(await ledger.receipt(driver.job_id, "1/mail#1"), "the receipt")
+    assert found.call == second
+    assert unseal(present(found.result, "its result")) == large, "a large result, too"
+    assert await ledger.receipt("job_unknown", "1/mail#1") is None
 
 
 async def the_ledger_survives_a_new_handle(bench: Bench) -> None:
