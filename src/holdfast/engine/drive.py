@@ -220,13 +220,19 @@ class Drive:
         self, asked: Asked, place: Place, step_key: str, key: str = ""
     ) -> tuple[Any, Exception | None]:
         """The call's own code has run. Its value is what a replay will give, from the first time on."""
-        self._running += 1
         try:
-            with place.within(step_key):
+            with self.busy(), place.within(step_key):
                 value = await asked.run(key)
             return canonical.decode_stored(canonical.encode(value)), None
         except Exception as error:
             return None, error
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """Something is under way that the job must stay awake for: a call, its intent on the way to the disk, a probe."""
+        self._running += 1
+        try:
+            yield
         finally:
             self._running -= 1
 

@@ -169,7 +169,8 @@ class _Call:
             last_tick = clock.tick_us() + START_WITHIN_US
             self._points(Point.BEFORE_INTENT, self._asked.name)
             self._intend()
-            await self._drive.recorder.durable()
+            with self._drive.busy():  # asleep now, the job would wake up with an intent that nobody can explain
+                await self._drive.recorder.durable()
             self._points(Point.AFTER_INTENT, self._asked.name)
             # Whichever clock went further counts: one may have been set back, the other may have slept.
             late_us = max(clock.wall_us() - self._start_by, clock.tick_us() - last_tick)
@@ -239,7 +240,7 @@ class _Call:
     async def _ask_receiver(self) -> Probed:
         """What the receiver says. A probe that fails has not said anything."""
         assert self._terms.probe is not None
-        with self._place.within(self._step_key):
+        with self._drive.busy(), self._place.within(self._step_key):
             try:
                 return await self._terms.probe(self.key, self._asked.args)
             except Exception:

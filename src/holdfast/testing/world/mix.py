@@ -1,0 +1,125 @@
+"""What one seed is made of: sizes, faults, and the errands of the jobs.
+
+Not every fault is in every world (a swarm): where kills are rare, jobs get far enough to meet the rarer things, and
+where there is only one kind of fault, what breaks is easy to see.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any, Final
+
+import msgspec
+
+FAULT_PHASE_S: Final = 90.0
+
+
+class Mix(msgspec.Struct, frozen=True, kw_only=True):
+    """Shares are per call of the store, per point of the engine, or per request; periods are in seconds, 0 for never."""
+
+    workers: int
+    concurrency: int
+    errands: tuple[Any, ...]
+    # the store
+    refused: float
+    lost: float
+    dies: float
+    freezes: float
+    outage_every_s: float
+    # processes
+    dies_at_point: float
+    kill_every_s: float
+    freeze_every_s: float
+    drain_every_s: float
+    jump_every_s: float
+    # the outside
+    request_lost: float
+    reply_lost: float
+    late: float
+    doubled: float
+    refusal: float
+    probe_fails: float
+    # people
+    cancels: float
+    signal_every_s: float
+    nonsense: float
+    odd_words: float
+    takeovers_max: int
+
+
+def mix_of(seed: int) -> Mix:
+    """The same for the same seed, for ever: reproductions depend on it."""
+    chance = random.Random(seed)
+
+    def sometimes(largest: float) -> float:
+        return chance.choice((0.0, 0.0, 0.3, 1.0)) * largest
+
+    def every(least: float, most: float) -> float:
+        return chance.choice((0.0, 1.0)) * chance.uniform(least, most)
+
+    return Mix(
+        workers=chance.randint(3, 5),
+        concurrency=chance.randint(1, 4),
+        errands=tuple(errand_of(chance) for _ in range(chance.choice((5, 6, 6, 7, 8, 10, 12, 20)))),
+        refused=sometimes(0.05),
+        lost=sometimes(0.05),
+        dies=sometimes(0.01),
+        freezes=sometimes(0.004),
+        outage_every_s=every(20, 60),
+        dies_at_point=sometimes(0.08),
+        kill_every_s=every(6, 30),
+        freeze_every_s=every(10, 40),
+        drain_every_s=chance.choice((0.0, 0.0, 25.0)),
+        jump_every_s=every(15, 60),
+        request_lost=sometimes(0.1),
+        reply_lost=sometimes(0.2),
+        late=sometimes(0.3),
+        doubled=sometimes(0.2),
+        refusal=sometimes(0.1),
+        probe_fails=sometimes(0.2),
+        cancels=chance.choice((0.0, 0.1, 0.3)),
+        signal_every_s=every(10, 30),
+        nonsense=chance.choice((0.0, 0.1)),
+        odd_words=chance.choice((0.0, 0.0, 0.2)),
+        takeovers_max=chance.choice((3, 1000)),
+    )
+
+
+KINDS: Final = ("look", "pay", "mail", "post", "draft", "file")
+
+
+def errand_of(chance: random.Random) -> list[Any]:
+    """What a job does: a list of moves, each with a label that is its own."""
+    labels = iter(range(1000))
+
+    def moves(most: int, depth: int) -> list[Any]:
+        return [move(depth) for _ in range(chance.randint(1, most))]
+
+    def move(depth: int) -> list[Any]:
+        draw = chance.random()
+        label = f"{next(labels)}"
+        if draw < 0.6:
+            return [chance.choice(KINDS), label]
+        if draw < 0.7:
+            return ["sleep", label, chance.choice((1, 5, 20))]
+        if draw < 0.78:
+            return ["give_up", label, chance.choice((0.01, 0.3, 3.0))]
+        if draw < 0.84:
+            return ["flaky", label, chance.choice((1, 1, 1, 2, 5))]
+        if draw < 0.88:
+            return ["caught", label]
+        if depth == 0:
+            return ["both", label, moves(2, 1), moves(2, 1)]
+        return ["look", label]
+
+    return moves(5, 0)
+
+
+def labels_in(moves: list[Any]) -> dict[str, str]:
+    """Label → what is done under it, inner branches included."""
+    found: dict[str, str] = {}
+    for move in moves:
+        found[move[1]] = move[0]
+        if move[0] == "both":
+            found |= labels_in(move[2]) | labels_in(move[3])
+    return found
