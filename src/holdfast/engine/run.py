@@ -121,10 +121,10 @@ class JobRun:
 
     async def go(self) -> str:
         """How it ended: a status, or `lost`. Nothing of the run is left behind."""
-        job, history, given = await self._load()
-        self._history = history
-        self._pen.mail_seen = job.mail_seq
         try:
+            job, history, given = await self._load()
+            self._history = history
+            self._pen.mail_seen = job.mail_seq
             return await self._go(job, history, given)
         except (Lost, HoldfastError):
             if self._pen.lost is None:
@@ -168,6 +168,10 @@ class JobRun:
         """What the journal says; it must be whole, and end where the claim left it."""
         grant = self.grant
         sealed = await self.desk.store.journal.read(grant.job_id)
+        if len(sealed) > grant.head_seq and sealed[-1].fence > grant.fence:
+            # It took us so long to come here that the lease was over, and somebody else has the job.
+            self.lose(Fenced(f"job {grant.job_id} was taken over before it was read"))
+            raise Lost
         head = Head(sealed[-1].seq, sealed[-1].hash) if sealed else EMPTY
         if head != Head(grant.head_seq, grant.head_hash) or first_break(grant.job_id, sealed) is not None:
             msg = f"the journal of job {grant.job_id} does not lead to its head"
