@@ -109,6 +109,7 @@ class _Call:
         self._attempt = recorded.attempt if recorded else 0
         self._start_by = recorded.start_by if recorded else None
         self._answer: Probed | None = None
+        self._unexplained = False
 
     async def outcome(self) -> Any:
         if self._recorded is None:
@@ -117,6 +118,8 @@ class _Call:
         while True:
             match recover(self._cut_off(self._recorded)):
                 case Recovery.RESEND:
+                    # A receiver that refuses the second request has said nothing about the first.
+                    self._unexplained = self._answer is None
                     return await self._fire()
                 case Recovery.WAIT:
                     await self._drive.until(self._step_key, self._quiet_at(self._recorded))
@@ -177,7 +180,7 @@ class _Call:
         self._drive.must_be_covered()
         value, error = await self._drive.perform(self._asked, self._place, self._step_key, self.key)
         self._points(Point.AFTER_SUCCESS, self._asked.name)
-        if error is None or isinstance(error, Refused):
+        if error is None or (isinstance(error, Refused) and not self._unexplained):
             return await self._settle(value, error)
         return await self._ambiguous(error)
 
