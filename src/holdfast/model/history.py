@@ -38,6 +38,7 @@ class Recorded(msgspec.Struct):
     start_by: int | None = None
     longest_call_us: int | None = None
     retired: bool = False
+    decided: bool = False
 
     @property
     def settled(self) -> bool:
@@ -139,6 +140,8 @@ class History:
         What the code gave up after the first of them, it gave up because of it. And an effect that came after it (in a
         `finally`) need not be asked for before others fire: this time the code may come to it later, or not at all.
         """
+        # What a person declared failed may have happened: it stays failed, whatever becomes of the attempt.
+        step_keys = tuple(key for key in step_keys if not self._calls[key][-1].decided)
         first = min((self._calls[key][-1].seq or 0 for key in step_keys), default=None)
         for key in step_keys:
             self._calls[key][-1].retired = True
@@ -189,6 +192,7 @@ class History:
     def _decide(self, seq: int, event: e.ToolReconciled) -> None:
         recorded = self._newest(event.step_key, event.generation)
         recorded.status = DECIDED[event.decision]
+        recorded.decided = True
         if recorded.status is not CallStatus.ABANDONED:
             recorded.seq, recorded.result = seq, event.result
             recorded.error = {"type": "CallFailed", "message": event.why}
