@@ -67,11 +67,14 @@ class Committer:
             return [broken] * len(appends)
 
     def _told(self, pen: Pen, outcome: Head | HoldfastError) -> None:
-        if pen.settle(outcome):
-            self._ready[pen] = None
+        more = pen.settle(outcome)
         if not isinstance(outcome, Unavailable):
             self._failures.pop(pen, None)
+            if more:
+                self._ready[pen] = None
             return
+        # What came meanwhile waits behind what was sent: at once again would be a loop as tight as the store is quick
+        # to refuse.
         nth = self._failures[pen] = self._failures.get(pen, 0) + 1
         wait_s = AGAIN_S[min(nth, len(AGAIN_S)) - 1]
         asyncio.get_running_loop().call_later(wait_s, self.wake, pen)
