@@ -84,10 +84,14 @@ class Drive:
         strict: bool = False,
         points: Points = nothing,
         covered: Callable[[], bool] = lambda: True,
+        host_clock: Clock | None = None,
+        unsure_us: int = 0,
     ) -> None:
         self.history = history
         self.recorder = recorder
         self.clock = clock
+        self.host_clock = clock if host_clock is None else host_clock
+        self._unsure_us = unsure_us
         self._acts = Acts(self, owner, points)
         self._strict = strict
         self._covered = covered
@@ -293,7 +297,7 @@ class Drive:
             await self._past(recorded)
             return
         if recorded is None or recorded.due_at is None:
-            due_at = self.clock.wall_us() + us
+            due_at = self.latest_us() + us
             self.recorder.record(TimerSet(key, due_at), extras=Extras(timers=(Timer(key, due_at),)))
         else:
             due_at = recorded.due_at
@@ -301,6 +305,11 @@ class Drive:
         with self.noting_cancel(key, "", 0, over):
             await self.until(key, due_at)
             await self.handed_over(self.recorder.record(TimerFired(key), extras=over, progress=True))
+
+    def latest_us(self) -> int:
+        """The time is not later than this: what may not be over too early is counted from here, and compared with the
+        clock."""
+        return self.clock.wall_us() + self._unsure_us
 
     async def until(self, key: str, due_at: int) -> None:
         """The instant has come, and the run is still on. If nothing else goes on, the run ends here instead."""

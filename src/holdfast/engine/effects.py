@@ -164,19 +164,19 @@ class _Call:
 
     async def _fire(self) -> Any:
         """The intent is on disk, then the call is made: in this order, or not at all."""
-        clock = self._drive.clock
+        host = self._drive.host_clock
         late_us = 0
         while late_us >= 0:
             self._attempt += 1
-            self._start_by = clock.wall_us() + START_WITHIN_US
-            last_tick = clock.tick_us() + START_WITHIN_US
+            self._start_by = self._drive.latest_us() + START_WITHIN_US
+            last_wall, last_tick = host.wall_us() + START_WITHIN_US, host.tick_us() + START_WITHIN_US
             self._points(Point.BEFORE_INTENT, self._asked.name)
             self._intend()
             with self._drive.busy():  # asleep now, the job would wake up with an intent that nobody can explain
                 await self._drive.recorder.durable()
             self._points(Point.AFTER_INTENT, self._asked.name)
             # Whichever clock went further counts: one may have been set back, the other may have slept.
-            late_us = max(clock.wall_us() - self._start_by, clock.tick_us() - last_tick)
+            late_us = max(host.wall_us() - last_wall, host.tick_us() - last_tick)
         self._drive.must_be_covered()
         value, error = await self._drive.perform(self._asked, self._place, self._step_key, self.key)
         self._points(Point.AFTER_SUCCESS, self._asked.name)

@@ -80,6 +80,28 @@ class Desk(msgspec.Struct, frozen=True):
     points: Points = nothing
 
 
+class StoreTime:
+    """The store's time, kept by this host's ticks since the claim. What one run writes down another compares: when to
+    wake up, when nobody can be sending any more, how old a key is. Hosts differ about the time; there is one store.
+
+    It counts from when the claim was answered, so it is never ahead; it is behind by at most as long as the claim took.
+    """
+
+    def __init__(self, clock: Clock, claimed_at: int, tick: int) -> None:
+        self._clock = clock
+        self._claimed_at = claimed_at
+        self._tick = tick
+
+    def wall_us(self) -> int:
+        return self._claimed_at + self._clock.tick_us() - self._tick
+
+    def tick_us(self) -> int:
+        return self._clock.tick_us()
+
+    def boot(self) -> str:
+        return self._clock.boot()
+
+
 class Word(msgspec.Struct, frozen=True):
     """What a person says about an uncertain call."""
 
@@ -106,13 +128,21 @@ class JobRun:
     """One claim of one job."""
 
     def __init__(
-        self, desk: Desk, grant: Grant, *, covers: Callable[[str], bool] = lambda _job_id: True
+        self,
+        desk: Desk,
+        grant: Grant,
+        *,
+        covers: Callable[[str], bool] = lambda _job_id: True,
+        asked_at: int | None = None,
     ) -> None:
         self.desk = desk
         self.grant = grant
         self.held = Held(grant.job_id, grant.fence, grant.lease_token)
         self._covers = covers
         self._pen = self._open()
+        self._clock: Clock = desk.clock
+        self._granted_tick = desk.clock.tick_us()
+        self._asked_tick = self._granted_tick if asked_at is None else asked_at
         self._drive: Drive | None = None
         self._reading: asyncio.Task[None] | None = None
         self._cancelled = False
@@ -176,6 +206,7 @@ class JobRun:
         if head != Head(grant.head_seq, grant.head_hash) or first_break(grant.job_id, sealed) is not None:
             msg = f"the journal of job {grant.job_id} does not lead to its head"
             raise Broken(msg)
+        self._clock = StoreTime(self.desk.clock, sealed[-1].at, self._granted_tick)
         job, history, given = fold.Job(), History(), None
         for one in sealed:
             event = unseal(one)
@@ -193,11 +224,13 @@ class JobRun:
         drive = self._drive = Drive(
             history,
             self._pen,
-            self.desk.clock,
+            self._clock,
             Owner(self.grant.namespace, self.grant.job_id, self.grant.fence),
             strict=self.desk.strict,
             points=self.desk.points,
             covered=lambda: self._covers(self.grant.job_id),
+            host_clock=self.desk.clock,
+            unsure_us=self._granted_tick - self._asked_tick,
         )
         if self._pen.lost is not None:
             raise self._pen.lost
@@ -260,7 +293,7 @@ class JobRun:
         if attempt >= self.desk.retry.attempts:
             return await self._dead(told["message"], told)
         wait_us = delay(self.desk.retry, attempt, CHANCE)
-        move = Move(status=Status.PENDING, ready_at=self.desk.clock.wall_us() + wait_us, failed=True)
+        move = Move(status=Status.PENDING, ready_at=self._clock.wall_us() + wait_us, failed=True)
         return await self._end(JobRequeued(why="failed", error=told, rerun=failed.rerun), move)
 
     async def _dead(self, why: str, error: Any) -> str:

@@ -51,6 +51,7 @@ class Worker:
         self._tasks: set[asyncio.Task[None]] = set()
         self._claims = 0
         self._token: str | None = None
+        self._asked_at = 0
         self._draining = asyncio.Event()
         self._changed = asyncio.Event()
         self._room = asyncio.Event()
@@ -85,8 +86,9 @@ class Worker:
         if free <= 0:
             self._room.clear()
             return False
-        self._token = self._token or self._new_token()
-        asked_at = self._desk.clock.tick_us()
+        if self._token is None:
+            # Kept with the token: after a lost reply the store gives what it gave the first time.
+            self._token, self._asked_at = self._new_token(), self._desk.clock.tick_us()
         ask = ClaimAsk(
             worker=self.name,
             token=self._token,
@@ -104,8 +106,8 @@ class Worker:
         self._token = None
         self._claims += 1
         for grant in grants:
-            run = JobRun(self._desk, grant, covers=self._keeper.covers)
-            self._keeper.keep(run, asked_at)
+            run = JobRun(self._desk, grant, covers=self._keeper.covers, asked_at=self._asked_at)
+            self._keeper.keep(run, self._asked_at)
             self._runs[grant.job_id] = run
             task = asyncio.create_task(self._drive(run), name=f"holdfast-job-{grant.job_id}")
             self._tasks.add(task)
