@@ -268,8 +268,13 @@ class Drive:
 
     async def handed_over(self, seq: int) -> None:
         if self._strict:
-            await self.recorder.durable()
+            await self.on_disk(seq)
         await self._turn(seq)
+
+    async def on_disk(self, seq: int) -> None:
+        """The result is durable, and no later one has been handed over meanwhile."""
+        with self._conductor.expecting(seq):
+            await self.recorder.durable()
 
     async def _turn(self, seq: int) -> None:
         """A lone task is always next: nothing else of its job could run before it."""

@@ -211,7 +211,7 @@ class _Call:
         order = self._drive.recorder.record(event, row=self._row(status), progress=True)
         self._points(Point.BEFORE_LEDGER, self._asked.name)
         if self._points is not nothing:
-            await self._drive.recorder.durable()
+            await self._drive.on_disk(order)
             self._points(Point.AFTER_LEDGER, self._asked.name)
         await self._drive.handed_over(order)
         return self._drive.delivered(value, error, self._asked, self._step_key)
