@@ -139,6 +139,7 @@ class FaultyStore(WrappedStore):
             case Kind.SLOW:
                 await rest(fate.seconds)
             case Kind.REFUSED:
+                await rest(fate.seconds)
                 raise StoreUnavailable(f"{point}: the store does not answer")
             case Kind.LOST:
                 raise OutcomeUnknown(f"{point}: the reply was lost")

@@ -24,7 +24,8 @@ import itertools
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from holdfast.testing.simloop import SimLoop
+from holdfast.engine import places
+from holdfast.testing.simloop import Deadlock, SimLoop
 
 _PROCESS: Final[contextvars.ContextVar[Process | None]] = contextvars.ContextVar(
     "holdfast_process", default=None
@@ -134,16 +135,21 @@ class _Task(asyncio.Task[Any]):
 
 
 class ProcessLoop(SimLoop):
-    """A SimLoop whose callbacks belong to processes. `root` is the world itself: it never dies."""
+    """A SimLoop whose callbacks belong to processes. `root` is the world itself: it never dies.
 
-    def __init__(self) -> None:
+    `passes_max`: so often the loop may turn; more is a `Deadlock` too, of those who are busy with nothing.
+    """
+
+    def __init__(self, passes_max: int | None = None) -> None:
+        self._passes = 0
+        self._passes_max = passes_max
         self._numbers = itertools.count(1)
         self._all_tasks: list[asyncio.Task[Any]] = []
         self._over = False
         self.complaints: list[str] = []
         self.root = Process(self, "root")
         self.running = self.root
-        super().__init__()
+        super().__init__(sockets=False)
         self.set_task_factory(self._make_task)
         self.set_exception_handler(lambda _loop, about: self._complain(about))
 
@@ -188,6 +194,14 @@ class ProcessLoop(SimLoop):
         self._all_tasks.append(task)
         return task
 
+    def _run_once(self) -> None:
+        self._passes += 1
+        if self._passes_max is not None and self._passes > self._passes_max:
+            self._passes_max = None
+            msg = f"somebody turns in circles: {self._passes:,} passes, {self.time():.3f} s on the clock"
+            raise Deadlock(msg)
+        super()._run_once()
+
     # ── the end ───────────────────────────────────────────────────────────────────────────────────
 
     def _complain(self, about: dict[str, Any]) -> None:
@@ -203,6 +217,8 @@ class ProcessLoop(SimLoop):
     async def _bury(self) -> None:
         self._over = True
         for task in self._all_tasks:
+            # A task of a run that never ends is held by its own place, for ever.
+            places._PLACES.pop(task, None)  # noqa: SLF001 - nothing but a dead process needs it
             if task.done() or task is asyncio.current_task():
                 continue
             task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - it is meant to be pending

@@ -38,7 +38,7 @@ async def findings(
             continue
         sealed = await store.journal.read(job_id)
         found += _journal(job_id, head, sealed, takeovers_max)
-        found += _ends(job_id, head)
+        found += _ends(job_id, head, "renamed" in labels_in(given["moves"]).values())
         events = [unseal(one) for one in sealed]
         created = events[0]
         if not isinstance(created, e.JobCreated) or created.input != given:
@@ -58,12 +58,13 @@ def _fires(witness: Witness) -> Iterator[str]:
             yield f"I12: unsafe {fire.label} of {fire.job_id} was fired twice under one authority"
         intended = any(
             intent.order < fire.order
-            and intent.job_id == fire.job_id
-            and witness.grants.get((intent.job_id, intent.fence)) == fire.process
+            and (intent.job_id, intent.fence) == (fire.job_id, fire.fence)
             for intent in witness.intents.get(fire.key, ())
         )
         if not intended:
-            yield f"I11: {fire.kind} {fire.label} of {fire.job_id} fired by {fire.process} without an intent of its own"
+            yield f"I11: {fire.kind} {fire.label} of {fire.job_id} fired without an intent under fence {fire.fence}"
+        if witness.grants.get((fire.job_id, fire.fence)) != fire.process:
+            yield f"I2: {fire.process} fired for {fire.job_id} under fence {fire.fence}, which is not its own"
     happened = Counter((one.job_id, one.label, one.kind) for one in witness.landings if one.effect)
     for (job_id, label, kind), times in happened.items():
         if times > 1:
@@ -71,10 +72,11 @@ def _fires(witness: Witness) -> Iterator[str]:
 
 
 def _looks(witness: Witness) -> Iterator[str]:
-    for order, job_id, label in witness.looks:
-        finished = witness.steps.get((job_id, label))
-        if finished is not None and order > finished:
-            yield f"I10: look {label} of {job_id} ran again after its result was durable"
+    """A run that could read the result does not look again; one that slept through it may."""
+    for look in witness.looks:
+        finished, fence = witness.steps.get((look.job_id, look.label), (look.order, look.fence))
+        if look.order > finished and look.fence >= fence:
+            yield f"I10: look {look.label} of {look.job_id} ran again after its result was durable"
 
 
 def _naps(witness: Witness) -> Iterator[str]:
@@ -154,7 +156,6 @@ def _tries(job_id: str, events: list[e.Event], takeovers_max: int) -> Iterator[s
             return
         elif isinstance(event, e.JobRequeued):
             failures += event.why == "failed"
-            takeovers = 0
         elif isinstance(event, e.JobDeadLettered):
             failed = event.causes[0]["error"] is not None
             if takeovers < takeovers_max and failures + failed < 3:
@@ -163,9 +164,11 @@ def _tries(job_id: str, events: list[e.Event], takeovers_max: int) -> Iterator[s
             takeovers = 0
 
 
-def _ends(job_id: str, head: JobHead) -> Iterator[str]:
-    """L1: nothing is left but what a person has to look at."""
+def _ends(job_id: str, head: JobHead, renamed: bool) -> Iterator[str]:
+    """L1: nothing is left but what a person has to look at. Parked is only what has new code."""
     if head.status in TERMINAL or head.wait_reason is WaitReason.DEAD_LETTER:
+        return
+    if head.wait_reason is WaitReason.DRIFT and renamed:
         return
     yield f"L1: {job_id} is {head.status} for {head.wait_reason} long after the last fault"
 

@@ -45,6 +45,7 @@ class Mix(msgspec.Struct, frozen=True, kw_only=True):
     nonsense: float
     odd_words: float
     takeovers_max: int
+    deployed_at_s: float
 
 
 def mix_of(seed: int) -> Mix:
@@ -78,10 +79,11 @@ def mix_of(seed: int) -> Mix:
         refusal=sometimes(0.1),
         probe_fails=sometimes(0.2),
         cancels=chance.choice((0.0, 0.1, 0.3)),
-        signal_every_s=every(10, 30),
+        signal_every_s=every(0.5, 10),
         nonsense=chance.choice((0.0, 0.1)),
         odd_words=chance.choice((0.0, 0.0, 0.2)),
         takeovers_max=chance.choice((3, 1000)),
+        deployed_at_s=chance.choice((0.0, 20.0, 45.0)),
     )
 
 
@@ -108,6 +110,8 @@ def errand_of(chance: random.Random) -> list[Any]:
             return ["flaky", label, chance.choice((1, 1, 1, 2, 5))]
         if draw < 0.88:
             return ["caught", label]
+        if draw < 0.90:
+            return ["renamed", label]
         if depth == 0:
             return ["both", label, moves(2, 1), moves(2, 1)]
         return ["look", label]

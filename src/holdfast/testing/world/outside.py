@@ -28,7 +28,7 @@ from holdfast.model.effects import Answer, Effect
 from holdfast.model.instants import HOUR, SECOND
 from holdfast.testing.process import Process
 from holdfast.testing.world.mix import Mix
-from holdfast.testing.world.witness import Witness
+from holdfast.testing.world.witness import Request, Witness
 
 LONGEST_S: Final = 20.0
 INDEXING_S: Final = 2.0
@@ -66,7 +66,7 @@ class Outside:
     def in_flight(self, key: str) -> bool:
         return self._in_flight.get(key, 0) > 0
 
-    def launch(self, request: tuple[str, str, str, str], answer: Callable[[int], None] | None) -> None:
+    def launch(self, request: Request, answer: Callable[[int], None] | None) -> None:
         """The request is on its way: it lands, once or not at all or twice, and maybe somebody is told."""
         key = request[3]
         if self.strikes(self.mix.request_lost):
@@ -86,7 +86,7 @@ class Outside:
             self._in_flight[key] += 1
             self._root.call_later(delay + self.chance.uniform(0.0, 40.0), self._land, request, None)
 
-    def _land(self, request: tuple[str, str, str, str], answer: Callable[[int], None] | None) -> None:
+    def _land(self, request: Request, answer: Callable[[int], None] | None) -> None:
         job_id, label, kind, key = request
         self._in_flight[key] -= 1
         place = (job_id, label) if kind in {"draft", "file"} else (kind, key)
@@ -115,7 +115,7 @@ class Line:
         self._outside = outside
         self._process = process
 
-    async def send(self, job_id: str, label: str, kind: str, key: str) -> dict[str, Any]:
+    async def send(self, request: Request, fence: int) -> dict[str, Any]:
         """The receiver's receipt; or a time-out, after which nobody knows."""
         outside, process = self._outside, self._process
         if process.dead:  # nothing leaves a dead process
@@ -124,22 +124,22 @@ class Line:
             outside.witness.counts["refused"] += 1
             await rest(0.01)
             raise Refused("the receiver does not want it")
-        outside.witness.fired(job_id, label, kind, key, process.name)
+        outside.witness.fired(request, fence, process.name)
         answered: asyncio.Future[int] = process.loop.create_future()
 
         def answer(receipt: int) -> None:
             if not answered.done():
                 answered.set_result(receipt)
 
-        outside.launch((job_id, label, kind, key), answer)
+        outside.launch(request, answer)
         async with asyncio.timeout(LONGEST_S):
             return {"receipt": await answered}
 
-    async def look(self, job_id: str, label: str, seconds: float | None = None) -> int:
+    async def look(self, job_id: str, label: str, fence: int, seconds: float | None = None) -> int:
         """An answer that is new every time: only the recorded one can be seen twice."""
         if self._process.dead:
             await self._process.must_live()
-        self._outside.witness.looked(job_id, label)
+        self._outside.witness.looked(job_id, label, fence)
         number = len(self._outside.witness.looks)
         await rest(self._outside.chance.uniform(0.001, 0.3) if seconds is None else seconds)
         return number

@@ -28,6 +28,10 @@ CALM_S: Final = 600.0
 """So long after the last fault everything must have come to its end."""
 
 
+PASSES_MAX: Final = 100_000
+"""A world takes a few thousand; whoever asks again at once, for ever, is caught here."""
+
+
 class Verdict(msgspec.Struct, frozen=True):
     """What came of a seed. `digest` names the whole history."""
 
@@ -92,7 +96,7 @@ def run(seed: int, mix: Mix | None = None) -> Verdict:
     """The world of this seed, from its first second to its judgement."""
     heard = _Heard()
     log = logging.getLogger("holdfast.worker")
-    with ProcessLoop() as loop, heard.listening(log):
+    with ProcessLoop(PASSES_MAX) as loop, heard.listening(log):
         world = World(seed, mix or mix_of(seed), loop)
         found: list[str] = []
         try:

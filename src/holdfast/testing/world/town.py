@@ -94,7 +94,7 @@ class Host:
             store,
             Committer(store.journal),
             self.clock,
-            {"errand": program(line, town.witness, room)},
+            {"errand": program(line, town.witness, room, town.is_deployed)},
             takeovers_max=town.mix.takeovers_max,
             points=lambda point, tool: town.at_point(self.process, point, tool),
         )
@@ -156,6 +156,10 @@ class Town:
             elif host.process.thaws_at is not None:
                 host.process.go_on()
 
+    def is_deployed(self) -> bool:
+        """Whether programs that start now are of the new version, in which a call has another name."""
+        return 0 < self.mix.deployed_at_s < self.loop.time()
+
     # ── strikes ───────────────────────────────────────────────────────────────────────────────────
 
     async def _strikes(self, every_s: float, until_s: float, strike: object) -> None:
@@ -209,7 +213,7 @@ class Town:
             return Fate(Kind.SLOW, draw * 0.01) if before else GO
         if self.loop.time() < self._away_until:
             self.witness.counts["away"] += 1
-            return Fate(Kind.REFUSED) if before else Fate(Kind.LOST)
+            return Fate(Kind.REFUSED, 0.001) if before else Fate(Kind.LOST)
         mix = self.mix
         if draw < mix.dies:
             self.witness.counts["kills"] += 1
@@ -221,7 +225,7 @@ class Town:
         draw -= mix.freezes
         if before and draw < mix.refused:
             self.witness.counts["refused by the store"] += 1
-            return Fate(Kind.REFUSED)
+            return Fate(Kind.REFUSED, 0.001)
         if not before and draw < mix.lost:
             self.witness.counts["store reply lost"] += 1
             return Fate(Kind.LOST)

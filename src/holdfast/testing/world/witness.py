@@ -13,15 +13,15 @@ from typing import Any
 
 import msgspec
 
+from holdfast.errors import Broken
 from holdfast.model.append import Append
 from holdfast.model.chain import Head, unseal
-from holdfast.model.events import StepFinished, TimerFired, ToolCalled, ToolReturned
-from holdfast.model.jobs import JobDraft
-from holdfast.model.lease import Grant
+from holdfast.model.events import StepFinished, TimerFired, ToolCalled
+from holdfast.model.lease import LEASE_TTL_US, Grant
 from holdfast.model.mail import MailDraft, Sent
 from holdfast.model.states import MailKind
 from holdfast.store.contract import Store
-from holdfast.store.ports.leases import ClaimAsk
+from holdfast.store.ports.leases import ClaimAsk, Held
 from holdfast.testing.faults import Call, WrappedStore
 
 
@@ -41,6 +41,7 @@ class Fire(msgspec.Struct, frozen=True):
     label: str
     kind: str
     key: str
+    fence: int
     process: str
 
 
@@ -56,6 +57,19 @@ class Landing(msgspec.Struct, frozen=True):
     receipt: int
 
 
+class Look(msgspec.Struct, frozen=True):
+    """A read was made for real."""
+
+    order: int
+    job_id: str
+    label: str
+    fence: int
+
+
+Request = tuple[str, str, str, str]
+"""Job, label, kind, key."""
+
+
 class Witness:
     """Notes. `counts` is what the floors of a batch are measured by."""
 
@@ -68,13 +82,14 @@ class Witness:
         self.landings: list[Landing] = []
         self.grants: dict[tuple[str, int], str] = {}
         self.cancels: dict[str, int] = {}
-        self.submitted: dict[str, Any] = {}
-        self.steps: dict[tuple[str, str], int] = {}
-        self.returns: dict[str, int] = {}
-        self.looks: list[tuple[int, str, str]] = []
+        self.steps: dict[tuple[str, str], tuple[int, int]] = {}
+        self.looks: list[Look] = []
         self.naps: dict[tuple[str, str], float] = {}
         self.rung: dict[tuple[str, str], float] = {}
         self.wrong: list[str] = []
+        self._held: dict[tuple[str, int], None] = {}
+        self._held_until: dict[str, float] = {}
+        self._fence: dict[str, int] = {}
 
     def order(self) -> int:
         return next(self._orders)
@@ -94,6 +109,8 @@ class Witness:
     def _journal_append_many(self, appends: list[Append], outcomes: list[Any]) -> None:
         for append, outcome in zip(appends, outcomes, strict=True):
             self.counts[f"append {type(outcome).__name__}"] += 1
+            if isinstance(outcome, Broken):
+                self.wrong.append(f"I5: the holder of {append.job_id} lost track of its own writes: {outcome}")
             if isinstance(outcome, Head):
                 self._written(append)
 
@@ -115,14 +132,14 @@ class Witness:
                 step = unseal(sealed)
                 assert isinstance(step, StepFinished)
                 if step.outcome == "succeeded":
-                    self.steps.setdefault((append.job_id, _label(step.step_key)), self.order())
+                    self.steps.setdefault(
+                        (append.job_id, _label(step.step_key)), (self.order(), append.fence)
+                    )
             elif sealed.type == TimerFired.type:
                 timer = unseal(sealed)
                 assert isinstance(timer, TimerFired)
                 nap = timer.step_key.rpartition("/")[0]
                 self.rung.setdefault((append.job_id, _label(nap)), self._loop.time())
-            elif sealed.type == ToolReturned.type:
-                self.counts["tool returned"] += 1
 
     def _leases_claim(self, ask: ClaimAsk, grants: list[Grant]) -> None:
         for grant in grants:
@@ -130,32 +147,45 @@ class Witness:
             before = self.grants.setdefault(place, ask.worker)
             if before != ask.worker:
                 self.wrong.append(f"I2: fence {grant.fence} of {grant.job_id} was given to two workers")
-            self.counts["claims"] += 1
-            self.counts["takeovers"] += grant.takeover
+            now = self._loop.time()
+            if grant.takeover and now < self._held_until.get(grant.job_id, 0.0) and place not in self._held:
+                self.wrong.append(f"I1: {grant.job_id} was taken over before its lease was over")
+            if place not in self._held:
+                self.counts["claims"] += 1
+                self.counts["takeovers"] += grant.takeover
+                self._held_until[grant.job_id] = now + ask.ttl_us / 1_000_000
+            self._held[place] = None
+            self._fence[grant.job_id] = grant.fence
+
+    def _leases_renew(self, held: list[Held], kept: set[str]) -> None:
+        for one in held:
+            if one.job_id not in kept:
+                continue
+            self._held_until[one.job_id] = self._loop.time() + LEASE_TTL_US / 1_000_000
+            if self._fence.get(one.job_id) != one.fence:
+                self.wrong.append(f"I2: a lease of {one.job_id} that was lost was renewed")
 
     def _post_send(self, letter: MailDraft, sent: Sent) -> None:
         if letter.kind is MailKind.CANCEL and sent.accepted:
             self.cancels.setdefault(letter.job_id, self.order())
 
-    def _jobs_submit(self, draft: JobDraft, _submitted: Any) -> None:
-        self.counts["submissions"] += 1
-
     # ── what the others tell it ───────────────────────────────────────────────────────────────────
 
-    def fired(self, job_id: str, label: str, kind: str, key: str, process: str) -> None:
-        self.fires.append(Fire(self.order(), job_id, label, kind, key, process))
+    def fired(self, request: Request, fence: int, process: str) -> None:
+        job_id, label, kind, key = request
+        self.fires.append(Fire(self.order(), job_id, label, kind, key, fence, process))
         self.counts[f"fire {kind}"] += 1
 
-    def landed(self, fire: tuple[str, str, str, str], *, effect: bool, receipt: int) -> None:
-        job_id, label, kind, key = fire
+    def landed(self, request: Request, *, effect: bool, receipt: int) -> None:
+        job_id, label, kind, key = request
         self.landings.append(Landing(self.order(), job_id, label, kind, key, effect, receipt))
 
-    def looked(self, job_id: str, label: str) -> None:
-        self.looks.append((self.order(), job_id, label))
+    def looked(self, job_id: str, label: str, fence: int) -> None:
+        self.looks.append(Look(self.order(), job_id, label, fence))
         self.counts["looks"] += 1
 
     def times_looked(self, job_id: str, label: str) -> int:
-        return sum(1 for _, job, other in self.looks if (job, other) == (job_id, label))
+        return sum(1 for look in self.looks if (look.job_id, look.label) == (job_id, label))
 
     def napped(self, job_id: str, label: str, us: int) -> None:
         """Code of the job came to a sleep, for the first time or again: it may be over this much later."""
