@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Protocol
 
 import msgspec
@@ -27,13 +27,7 @@ from holdfast.engine.points import Points, nothing
 from holdfast.model import canonical
 from holdfast.model.append import NOTHING, Extras, Timer
 from holdfast.model.effects import CallStatus, Effect
-from holdfast.model.events import (
-    CallCancelled,
-    Event,
-    StepFinished,
-    TimerFired,
-    TimerSet,
-)
+from holdfast.model.events import CallCancelled, Event, StepFinished, TimerFired, TimerSet
 from holdfast.model.history import History, Recorded
 from holdfast.model.ledger import CallRow
 from holdfast.model.naming import Scope
@@ -209,7 +203,7 @@ class Drive:
         return recorded.result
 
     async def _read(self, asked: Asked, place: Place, key: str, digest: str, generation: int) -> Any:
-        with self.noting_cancel(key, digest, generation):
+        async with self.noting_cancel(key, digest, generation):
             value, error = await self.perform(asked, place, key)
             outcome = "succeeded" if error is None else "failed"
             told = None if error is None else failures.told(error)
@@ -233,7 +227,7 @@ class Drive:
 
     @contextmanager
     def busy(self) -> Iterator[None]:
-        """Something is under way that the job must stay awake for: a call, its intent on the way to the disk, a probe."""
+        """Something is under way that the job stays awake for: a call, its intent on the way to the disk, a probe."""
         self._running += 1
         try:
             yield
@@ -250,21 +244,23 @@ class Drive:
         self._raised.append((error, key))
         return error
 
-    @contextmanager
-    def noting_cancel(
+    @asynccontextmanager
+    async def noting_cancel(
         self, key: str, digest: str, generation: int, extras: Extras = NOTHING
-    ) -> Iterator[None]:
+    ) -> AsyncIterator[None]:
         """That the code gave the call up is a fact, unless it is we who stop the code."""
         try:
             yield
         except asyncio.CancelledError:
-            self.given_up(key, digest, generation, extras)
+            await self.given_up(key, digest, generation, extras)
             raise
 
-    def given_up(self, key: str, digest: str, generation: int, extras: Extras = NOTHING) -> None:
+    async def given_up(self, key: str, digest: str, generation: int, extras: Extras = NOTHING) -> None:
+        """The code hears of it in its turn: results that were there before come first, now and in replay."""
         if not self._stopping:
-            self.recorder.record(CallCancelled(key, digest, generation=generation), extras=extras)
+            seq = self.recorder.record(CallCancelled(key, digest, generation=generation), extras=extras)
             self._conductor.look()
+            await self._turn(seq)
 
     async def handed_over(self, seq: int) -> None:
         if self._strict:
@@ -307,13 +303,12 @@ class Drive:
         else:
             due_at = recorded.due_at
         over = Extras(timers=(Timer(key, None),))
-        with self.noting_cancel(key, "", 0, over):
+        async with self.noting_cancel(key, "", 0, over):
             await self.until(key, due_at)
             await self.handed_over(self.recorder.record(TimerFired(key), extras=over, progress=True))
 
     def latest_us(self) -> int:
-        """The time is not later than this: what may not be over too early is counted from here, and compared with the
-        clock."""
+        """It is not later than this: what may not be over too early is counted from here."""
         return self.clock.wall_us() + self._unsure_us
 
     async def until(self, key: str, due_at: int) -> None:

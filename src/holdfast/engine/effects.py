@@ -84,7 +84,7 @@ class Acts:
         try:
             return await call.outcome()
         except asyncio.CancelledError:
-            self.drive.given_up(key, digest, call.generation)
+            await self.drive.given_up(key, digest, call.generation)
             raise
 
 
@@ -172,7 +172,7 @@ class _Call:
             last_wall, last_tick = host.wall_us() + START_WITHIN_US, host.tick_us() + START_WITHIN_US
             self._points(Point.BEFORE_INTENT, self._asked.name)
             self._intend()
-            with self._drive.busy():  # asleep now, the job would wake up with an intent that nobody can explain
+            with self._drive.busy():  # if it slept now, it would wake up with an intent and no call
                 await self._drive.recorder.durable()
             self._points(Point.AFTER_INTENT, self._asked.name)
             # Whichever clock went further counts: one may have been set back, the other may have slept.
