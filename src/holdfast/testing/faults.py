@@ -2,10 +2,10 @@
 
     store = FaultyStore(MemoryStore(clock, ids), decide, process)
 
-Every call passes two points, `journal.append_many:before` and `journal.append_many:after`. At each of them `decide` says
-what happens: nothing, a delay, an error before anything was done, a reply that is lost after everything was done, or
-the end (or a long pause) of the process that called. The engine has points of its own, around each effect; together
-they are the crash points, and `crash_points` lists them all.
+Every call passes two points, `journal.append_many:before` and `journal.append_many:after`. At each `decide` says what
+happens: nothing, a delay, an error before anything was done, a reply that is lost after everything was done, or the
+end (or a long pause) of the process that called. The engine has points of its own, around each effect; together they
+are the crash points, and `crash_points` lists them all.
 """
 
 from __future__ import annotations

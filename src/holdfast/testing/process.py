@@ -1,4 +1,4 @@
-"""Simulated processes: many of them on one loop with virtual time, each of which can be killed or frozen at any instant.
+"""Simulated processes: many on one loop with virtual time, each of which can be killed or frozen at any instant.
 
     with ProcessLoop() as loop:
         worker = loop.process("worker-1")
@@ -21,6 +21,7 @@ import contextlib
 import contextvars
 import heapq
 import itertools
+from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
@@ -101,11 +102,11 @@ class _Handle(asyncio.Handle):
     process: Process
 
     def _run(self) -> None:
-        if not self.process.holds_back(self):
-            loop: Any = self._loop
-            before, loop.running = loop.running, self.process
+        process = self.process
+        if not process.holds_back(self):
+            before, process.loop.running = process.loop.running, process
             super()._run()
-            loop.running = before
+            process.loop.running = before
 
 
 class _Timer(asyncio.TimerHandle):
@@ -113,11 +114,11 @@ class _Timer(asyncio.TimerHandle):
     process: Process
 
     def _run(self) -> None:
-        if not self.process.holds_back(self):
-            loop: Any = self._loop
-            before, loop.running = loop.running, self.process
+        process = self.process
+        if not process.holds_back(self):
+            before, process.loop.running = process.loop.running, process
             super()._run()
-            loop.running = before
+            process.loop.running = before
 
 
 class _Task(asyncio.Task[Any]):
@@ -150,11 +151,16 @@ class ProcessLoop(SimLoop):
         self.root = Process(self, "root")
         self.running = self.root
         super().__init__(sockets=False)
-        self.set_task_factory(self._make_task)
+        make_task: Any = self._make_task
+        self.set_task_factory(make_task)
         self.set_exception_handler(lambda _loop, about: self._complain(about))
 
     def process(self, name: str) -> Process:
         return Process(self, name)
+
+    # The queues of asyncio's own loops, which the conductor of a job reads too.
+    _ready: deque[asyncio.Handle]
+    _scheduled: list[asyncio.TimerHandle]
 
     def bring_back(self, handles: list[asyncio.Handle]) -> None:
         self._ready.extend(handles)
@@ -174,14 +180,14 @@ class ProcessLoop(SimLoop):
             self._ready.append(handle)
         return handle
 
-    def call_at(
+    def call_at(  # type: ignore[override]  # the same, in plainer types
         self, when: float, callback: Callable[..., object], *args: Any, context: Any = None
     ) -> _Timer:
         timer = _Timer(when, callback, args, self, context)
         timer.process = self._owner(context)
         if not (timer.process.dead or self._over):
             heapq.heappush(self._scheduled, timer)
-            timer._scheduled = True  # noqa: SLF001 - the loop's own bookkeeping
+            timer._scheduled = True  # type: ignore[attr-defined]  # noqa: SLF001 - the loop's own bookkeeping
         return timer
 
     def _make_task(
@@ -200,7 +206,7 @@ class ProcessLoop(SimLoop):
             self._passes_max = None
             msg = f"somebody turns in circles: {self._passes:,} passes, {self.time():.3f} s on the clock"
             raise Deadlock(msg)
-        super()._run_once()
+        super()._run_once()  # type: ignore[misc]  # asyncio's own, not in its stubs
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────────
 

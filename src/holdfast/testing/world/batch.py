@@ -54,14 +54,16 @@ class Batch(msgspec.Struct, frozen=True):
     def thin(self) -> list[str]:
         """What happened too rarely to have been tested."""
         return [
-            f"{what}: {self.counts.get(what, 0)} times in {self.worlds} worlds, at least {floor * self.worlds:.0f} wanted"
+            f"{what}: {self.counts.get(what, 0)} in {self.worlds} worlds, at least {floor * self.worlds:.0f} wanted"
             for what, floor in FLOORS.items()
             if self.counts.get(what, 0) < floor * self.worlds
         ]
 
     def __str__(self) -> str:
         told = ", ".join(f"{what} {times:,}" for what, times in sorted(self.counts.items()))
-        return "\n".join([*map(str, self.failed), f"{self.worlds:,} worlds, {len(self.failed)} failed: {told}"])
+        return "\n".join(
+            [*map(str, self.failed), f"{self.worlds:,} worlds, {len(self.failed)} failed: {told}"]
+        )
 
 
 def run_many(seeds: Iterable[int], stop_after: int = 5) -> Batch:

@@ -57,8 +57,7 @@ def _fires(witness: Witness) -> Iterator[str]:
         if fire.kind == "mail" and fired[fire.key] > 1:
             yield f"I12: unsafe {fire.label} of {fire.job_id} was fired twice under one authority"
         intended = any(
-            intent.order < fire.order
-            and (intent.job_id, intent.fence) == (fire.job_id, fire.fence)
+            intent.order < fire.order and (intent.job_id, intent.fence) == (fire.job_id, fire.fence)
             for intent in witness.intents.get(fire.key, ())
         )
         if not intended:
@@ -94,9 +93,7 @@ def _effects(
     if not isinstance(last, e.JobCompleted):
         return
     receipts = {
-        (one.label, one.kind): one.receipt
-        for one in witness.landings
-        if one.job_id == job_id and one.effect
+        (one.label, one.kind): one.receipt for one in witness.landings if one.job_id == job_id and one.effect
     }
     for label, kind in labels_in(moves).items():
         if kind not in ONCE or (job_id, label) in odd:
@@ -114,9 +111,7 @@ def _effects(
 # ── the store ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _journal(
-    job_id: str, head: JobHead, sealed: list[SealedEvent], takeovers_max: int
-) -> Iterator[str]:
+def _journal(job_id: str, head: JobHead, sealed: list[SealedEvent], takeovers_max: int) -> Iterator[str]:
     end = Head(sealed[-1].seq, sealed[-1].hash) if sealed else EMPTY
     if end != head.head:
         yield f"I5: the journal of {job_id} does not lead to its head"

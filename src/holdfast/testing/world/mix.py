@@ -15,7 +15,7 @@ FAULT_PHASE_S: Final = 90.0
 
 
 class Mix(msgspec.Struct, frozen=True, kw_only=True):
-    """Shares are per call of the store, per point of the engine, or per request; periods are in seconds, 0 for never."""
+    """Shares are per call of the store, point of the engine, or request; periods are in seconds, 0 for never."""
 
     workers: int
     concurrency: int
@@ -25,6 +25,7 @@ class Mix(msgspec.Struct, frozen=True, kw_only=True):
     lost: float
     dies: float
     freezes: float
+    freezes_at_intent: float
     outage_every_s: float
     # processes
     dies_at_point: float
@@ -41,11 +42,16 @@ class Mix(msgspec.Struct, frozen=True, kw_only=True):
     probe_fails: float
     # people
     cancels: float
+    cancel_after_s: float
+    person_every_s: float
     signal_every_s: float
     nonsense: float
     odd_words: float
     takeovers_max: int
     deployed_at_s: float
+    deaf: bool
+    latency_s: float
+    fond_of: str | None
 
 
 def mix_of(seed: int) -> Mix:
@@ -58,40 +64,48 @@ def mix_of(seed: int) -> Mix:
     def every(least: float, most: float) -> float:
         return chance.choice((0.0, 1.0)) * chance.uniform(least, most)
 
-    return Mix(
+    mix = Mix(
+        errands=(),
         workers=chance.randint(3, 5),
         concurrency=chance.randint(1, 4),
-        errands=tuple(errand_of(chance) for _ in range(chance.choice((5, 6, 6, 7, 8, 10, 12, 20)))),
         refused=sometimes(0.05),
         lost=sometimes(0.05),
         dies=sometimes(0.01),
-        freezes=sometimes(0.004),
+        freezes=sometimes(0.02),
+        freezes_at_intent=sometimes(0.15),
         outage_every_s=every(20, 60),
         dies_at_point=sometimes(0.08),
         kill_every_s=every(6, 30),
         freeze_every_s=every(10, 40),
         drain_every_s=chance.choice((0.0, 0.0, 25.0)),
         jump_every_s=every(15, 60),
-        request_lost=sometimes(0.1),
-        reply_lost=sometimes(0.2),
-        late=sometimes(0.3),
+        request_lost=sometimes(0.2),
+        reply_lost=sometimes(0.4),
+        late=sometimes(0.6),
         doubled=sometimes(0.2),
         refusal=sometimes(0.1),
-        probe_fails=sometimes(0.2),
-        cancels=chance.choice((0.0, 0.1, 0.3)),
+        probe_fails=sometimes(0.5),
+        cancels=chance.choice((0.0, 0.2, 0.6)),
+        person_every_s=chance.choice((10.0, 10.0, 60.0)),
+        cancel_after_s=chance.choice((0.3, 1.0, 8.0)),
+        deaf=chance.random() < 0.4,
+        latency_s=chance.choice((0.01, 0.01, 0.1, 0.5)),
+        fond_of=chance.choice((None, "both", "both", "mail", "post", "pay", "renamed")),
         signal_every_s=every(0.5, 10),
         nonsense=chance.choice((0.0, 0.1)),
-        odd_words=chance.choice((0.0, 0.0, 0.2)),
+        odd_words=chance.choice((0.0, 0.0, 0.5)),
         takeovers_max=chance.choice((3, 1000)),
         deployed_at_s=chance.choice((0.0, 20.0, 45.0)),
     )
+    jobs = chance.choice((5, 6, 6, 7, 8, 10, 12, 20))
+    return msgspec.structs.replace(mix, errands=tuple(errand_of(chance, mix.fond_of) for _ in range(jobs)))
 
 
 KINDS: Final = ("look", "pay", "mail", "post", "draft", "file")
 
 
-def errand_of(chance: random.Random) -> list[Any]:
-    """What a job does: a list of moves, each with a label that is its own."""
+def errand_of(chance: random.Random, fond_of: str | None) -> list[Any]:
+    """What a job does: a list of moves, each under its own label; many are of the kind the world is fond of."""
     labels = iter(range(1000))
 
     def moves(most: int, depth: int) -> list[Any]:
@@ -100,6 +114,10 @@ def errand_of(chance: random.Random) -> list[Any]:
     def move(depth: int) -> list[Any]:
         draw = chance.random()
         label = f"{next(labels)}"
+        if fond_of and chance.random() < 0.4 and (fond_of != "both" or depth == 0):
+            draw = 1.0
+            if fond_of != "both":
+                return [fond_of, label]
         if draw < 0.6:
             return [chance.choice(KINDS), label]
         if draw < 0.7:

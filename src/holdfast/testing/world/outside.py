@@ -66,27 +66,31 @@ class Outside:
     def in_flight(self, key: str) -> bool:
         return self._in_flight.get(key, 0) > 0
 
-    def launch(self, request: Request, answer: Callable[[int], None] | None) -> None:
-        """The request is on its way: it lands, once or not at all or twice, and maybe somebody is told."""
+    def launch(self, request: Request, answer: Callable[[int | None], None]) -> None:
+        """The request is on its way: it lands, once or not at all or twice. The sender hears of it, or that the line
+        broke (None): soon, or when it had given up hope, and maybe before the request has landed."""
         key = request[3]
+        told: Callable[[int | None], None] | None = answer
         if self.strikes(self.mix.request_lost):
             self.witness.counts["request lost"] += 1
+            self._root.call_later(self.chance.choice((0.05, 1.0, LONGEST_S)), answer, None)
             return
         if self.strikes(self.mix.reply_lost):
             self.witness.counts["reply lost"] += 1
-            answer = None
+            self._root.call_later(self.chance.choice((0.05, 1.0, LONGEST_S)), answer, None)
+            told = None
         delay = self.chance.uniform(0.001, 0.2)
         if self.strikes(self.mix.late):
             self.witness.counts["late"] += 1
             delay = self.chance.uniform(1.0, LONGEST_S - 1.0)
         self._in_flight[key] = self._in_flight.get(key, 0) + 1
-        self._root.call_later(delay, self._land, request, answer)
+        self._root.call_later(delay, self._land, request, told)
         if request[2] in {"pay", "draft", "file"} and self.strikes(self.mix.doubled):
             self.witness.counts["doubled"] += 1
             self._in_flight[key] += 1
             self._root.call_later(delay + self.chance.uniform(0.0, 40.0), self._land, request, None)
 
-    def _land(self, request: Request, answer: Callable[[int], None] | None) -> None:
+    def _land(self, request: Request, answer: Callable[[int | None], None] | None) -> None:
         job_id, label, kind, key = request
         self._in_flight[key] -= 1
         place = (job_id, label) if kind in {"draft", "file"} else (kind, key)
@@ -116,7 +120,7 @@ class Line:
         self._process = process
 
     async def send(self, request: Request, fence: int) -> dict[str, Any]:
-        """The receiver's receipt; or a time-out, after which nobody knows."""
+        """The receiver's receipt; or an error after which nobody knows."""
         outside, process = self._outside, self._process
         if process.dead:  # nothing leaves a dead process
             await process.must_live()
@@ -127,13 +131,16 @@ class Line:
         outside.witness.fired(request, fence, process.name)
         answered: asyncio.Future[int] = process.loop.create_future()
 
-        def answer(receipt: int) -> None:
-            if not answered.done():
+        def answer(receipt: int | None) -> None:
+            if answered.done():
+                return
+            if receipt is None:
+                answered.set_exception(ConnectionError("the line broke"))
+            else:
                 answered.set_result(receipt)
 
         outside.launch(request, answer)
-        async with asyncio.timeout(LONGEST_S):
-            return {"receipt": await answered}
+        return {"receipt": await answered}
 
     async def look(self, job_id: str, label: str, fence: int, seconds: float | None = None) -> int:
         """An answer that is new every time: only the recorded one can be seen twice."""

@@ -59,7 +59,9 @@ class People:
             await self._submit(JobDraft(kind="errand", input=given, job_id=job_id, request_key=job_id))
             self.acknowledged[job_id] = given
             if self._chance.random() < self._mix.cancels:
-                self._loop.root.start(self._cancel(job_id, self._chance.expovariate(1 / 8)))
+                self._loop.root.start(
+                    self._cancel(job_id, self._chance.expovariate(1 / self._mix.cancel_after_s))
+                )
             await rest(self._chance.uniform(0, 2 * pause_s))
 
     async def _submit(self, draft: JobDraft) -> None:
@@ -106,7 +108,7 @@ class People:
     async def look_after(self) -> None:
         """Now and then somebody looks at the jobs that wait for a word, and says what is true. Never ends."""
         while True:
-            await rest(self._chance.uniform(3, 20) if not self.calm else 5.0)
+            await rest(self._chance.uniform(0.3, 1.7) * self._mix.person_every_s if not self.calm else 5.0)
             for job_id in list(self.acknowledged):
                 head = await self._truth.jobs.head(job_id)
                 if head.status not in TERMINAL and head.wait_reason is WaitReason.RECONCILE:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import logging
 import random
 from collections import Counter
 from typing import Final
@@ -12,12 +11,12 @@ from typing import Final
 import msgspec
 
 from holdfast.engine.rest import rest
-from holdfast.errors import Unavailable
 from holdfast.model.ids import SequentialIds
 from holdfast.store.memory.store import MemoryStore
 from holdfast.testing.process import ProcessLoop
 from holdfast.testing.simloop import Deadlock, LoopClock
 from holdfast.testing.world import judge
+from holdfast.testing.world.heard import Heard
 from holdfast.testing.world.mix import FAULT_PHASE_S, Mix, mix_of
 from holdfast.testing.world.outside import Outside
 from holdfast.testing.world.people import People
@@ -28,7 +27,7 @@ CALM_S: Final = 600.0
 """So long after the last fault everything must have come to its end."""
 
 
-PASSES_MAX: Final = 100_000
+PASSES_MAX: Final = 50_000
 """A world takes a few thousand; whoever asks again at once, for ever, is caught here."""
 
 
@@ -94,9 +93,8 @@ class World:
 
 def run(seed: int, mix: Mix | None = None) -> Verdict:
     """The world of this seed, from its first second to its judgement."""
-    heard = _Heard()
-    log = logging.getLogger("holdfast.worker")
-    with ProcessLoop(PASSES_MAX) as loop, heard.listening(log):
+    heard = Heard()
+    with ProcessLoop(PASSES_MAX) as loop, heard.listening():
         world = World(seed, mix or mix_of(seed), loop)
         found: list[str] = []
         try:
@@ -117,33 +115,3 @@ def run(seed: int, mix: Mix | None = None) -> Verdict:
             head = loop.run_until_complete(world.store.inner.jobs.head(job_id))
             counts[f"jobs {head.wait_reason or head.status}"] += 1
         return Verdict(seed, tuple(found), digest, dict(counts), loop.time())
-
-
-class _Heard(logging.Handler):
-    """Errors that workers only log. That a store was away is none."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.errors: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        error = record.exc_info[1] if record.exc_info else None
-        if error is not None and not isinstance(error, Unavailable):
-            self.errors.append(f"{record.getMessage()} {error!r}")
-
-    def listening(self, log: logging.Logger) -> _Listening:
-        return _Listening(self, log)
-
-
-class _Listening:
-    def __init__(self, heard: _Heard, log: logging.Logger) -> None:
-        self._heard = heard
-        self._log = log
-
-    def __enter__(self) -> None:
-        self._propagated, self._log.propagate = self._log.propagate, False
-        self._log.addHandler(self._heard)
-
-    def __exit__(self, *_: object) -> None:
-        self._log.removeHandler(self._heard)
-        self._log.propagate = self._propagated

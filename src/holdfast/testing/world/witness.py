@@ -87,6 +87,8 @@ class Witness:
         self.naps: dict[tuple[str, str], float] = {}
         self.rung: dict[tuple[str, str], float] = {}
         self.wrong: list[str] = []
+        self.intended_last = False
+        self._appends: set[bytes] = set()
         self._held: dict[tuple[str, int], None] = {}
         self._held_until: dict[str, float] = {}
         self._fence: dict[str, int] = {}
@@ -107,11 +109,15 @@ class Witness:
     # ── what the store made durable ───────────────────────────────────────────────────────────────
 
     def _journal_append_many(self, appends: list[Append], outcomes: list[Any]) -> None:
+        self.intended_last = any(sealed.type == ToolCalled.type for one in appends for sealed in one.events)
         for append, outcome in zip(appends, outcomes, strict=True):
             self.counts[f"append {type(outcome).__name__}"] += 1
             if isinstance(outcome, Broken):
-                self.wrong.append(f"I5: the holder of {append.job_id} lost track of its own writes: {outcome}")
-            if isinstance(outcome, Head):
+                self.wrong.append(
+                    f"I5: the holder of {append.job_id} lost track of its own writes: {outcome}"
+                )
+            if isinstance(outcome, Head) and append.head.hash not in self._appends:
+                self._appends.add(append.head.hash)  # the same again, after a lost reply, is no second write
                 self._written(append)
 
     def _written(self, append: Append) -> None:
@@ -119,9 +125,7 @@ class Witness:
             if sealed.type == ToolCalled.type:
                 event = unseal(sealed)
                 assert isinstance(event, ToolCalled)
-                intent = Intent(
-                    self.order(), self._loop.time(), append.job_id, event.key, append.fence
-                )
+                intent = Intent(self.order(), self._loop.time(), append.job_id, event.key, append.fence)
                 if not any(known.fence == intent.fence for known in self.intents[event.key]):
                     self.counts[f"intent {event.effect}"] += 1
                 self.intents[event.key].append(intent)
