@@ -26,6 +26,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from holdfast.engine import places
+from holdfast.engine.rest import rest
 from holdfast.testing.simloop import Deadlock, SimLoop
 
 _PROCESS: Final[contextvars.ContextVar[Process | None]] = contextvars.ContextVar(
@@ -92,9 +93,7 @@ class Process:
         if self.dead:
             await self.loop.create_future()
         if self.thaws_at is not None:
-            over = self.loop.create_future()
-            self.loop.call_soon(over.set_result, None)  # kept back until it thaws
-            await over
+            await rest(0.0)  # kept back until it thaws
 
 
 class _Handle(asyncio.Handle):
