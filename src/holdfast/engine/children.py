@@ -39,7 +39,7 @@ async def spawn(drive: Drive, draft: JobDraft) -> Any:
     if not recorded.settled:
         assert recorded.child_job_id is not None
         given_up = Extras(letters=cancels(drive.owner.job_id, [recorded.child_job_id]))
-        with drive.noting_cancel(key, digest, recorded.generation, given_up):
+        async with drive.noting_cancel(key, digest, recorded.generation, given_up):
             while recorded.seq is None:
                 await drive.waits.look_again(WaitReason.CHILD, key)
             return await drive.again(recorded, asked)

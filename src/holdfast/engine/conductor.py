@@ -29,7 +29,8 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 JOB: Final[contextvars.ContextVar[object]] = contextvars.ContextVar("holdfast_job", default=None)
@@ -72,6 +73,16 @@ class Conductor:
         self._waiting[seq] = None
         try:
             await self._loop.create_future()
+        finally:
+            del self._waiting[seq]
+            self.look()
+
+    @contextmanager
+    def expecting(self, seq: int) -> Iterator[None]:
+        """This result has its place but waits for the disk; nothing later passes it."""
+        self._waiting[seq] = None
+        try:
+            yield
         finally:
             del self._waiting[seq]
             self.look()

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from holdfast.engine import failures, places
@@ -234,7 +234,7 @@ class Drive:
         raise self._noted(error, recorded.step_key)
 
     async def _read(self, asked: Asked, place: Place, key: str, digest: str, generation: int) -> Any:
-        with self.noting_cancel(key, digest, generation):
+        async with self.noting_cancel(key, digest, generation):
             value, error = await self.perform(asked, place, key)
             if error is None:
                 value, error = kept(value)
@@ -277,26 +277,33 @@ class Drive:
         self._raised.append((error, key))
         return error
 
-    @contextmanager
-    def noting_cancel(
+    @asynccontextmanager
+    async def noting_cancel(
         self, key: str, digest: str, generation: int, extras: Extras = NOTHING
-    ) -> Iterator[None]:
+    ) -> AsyncIterator[None]:
         """That the code gave the call up is a fact, unless it is we who stop the code."""
         try:
             yield
         except asyncio.CancelledError:
-            self.given_up(key, digest, generation, extras)
+            await self.given_up(key, digest, generation, extras)
             raise
 
-    def given_up(self, key: str, digest: str, generation: int, extras: Extras = NOTHING) -> None:
+    async def given_up(self, key: str, digest: str, generation: int, extras: Extras = NOTHING) -> None:
+        """The code hears of it in its turn: results that were there before come first, now and in replay."""
         if not self.stopping:
-            self.recorder.record(CallCancelled(key, digest, generation=generation), extras=extras)
+            seq = self.recorder.record(CallCancelled(key, digest, generation=generation), extras=extras)
             self.look()
+            await self.turn(seq)
 
     async def handed_over(self, seq: int) -> None:
         if self._strict:
-            await self.recorder.durable()
+            await self.on_disk(seq)
         await self.turn(seq)
+
+    async def on_disk(self, seq: int) -> None:
+        """The result is durable, and no later one has been handed over meanwhile."""
+        with self._conductor.expecting(seq):
+            await self.recorder.durable()
 
     async def turn(self, seq: int) -> None:
         """A lone task is always next: nothing else of its job could run before it."""

@@ -67,7 +67,7 @@ class Acts:
             with self.drive.recovering(key):
                 return await call.outcome()
         except asyncio.CancelledError:
-            self.drive.given_up(key, digest, call.generation)
+            await self.drive.given_up(key, digest, call.generation)
             raise
 
 
@@ -171,9 +171,7 @@ class _Call:
             last_wall, last_tick = host.wall_us() + START_WITHIN_US, host.tick_us() + START_WITHIN_US
             self._points(Point.BEFORE_INTENT, self._asked.name)
             self._intend()
-            with (
-                self._drive.busy()
-            ):  # asleep now, the job would wake up with an intent that nobody can explain
+            with self._drive.busy():  # if it slept now, it would wake up with an intent and no call
                 await self._drive.recorder.durable()
             self._points(Point.AFTER_INTENT, self._asked.name)
             # Whichever clock went further counts: one may have been set back, the other may have slept.
@@ -226,7 +224,7 @@ class _Call:
         order = self._drive.recorder.record(event, row=self._row(status), progress=True)
         self._points(Point.BEFORE_LEDGER, self._asked.name)
         if self._points is not nothing:
-            await self._drive.recorder.durable()
+            await self._drive.on_disk(order)
             self._points(Point.AFTER_LEDGER, self._asked.name)
         await self._drive.handed_over(order)
 

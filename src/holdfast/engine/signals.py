@@ -24,7 +24,7 @@ async def wait(drive: Drive, name: str, timeout_us: int | None = None) -> Any:
         return _told(drive, key)
     due_at = None if timeout_us is None else set_once(drive, key, timeout_us, recorded)
     over = NOTHING if due_at is None else Extras(timers=(Timer(key, None),))
-    with drive.noting_cancel(key, "", 0, over):
+    async with drive.noting_cancel(key, "", 0, over):
         signal, in_time = drive.history.next_signal(name), True
         while signal is None and in_time:
             in_time = await drive.waits.look_again(WaitReason.SIGNAL, topic(name), due_at)

@@ -17,7 +17,7 @@ async def sleep(drive: Drive, us: int) -> None:
         return
     due_at = set_once(drive, key, us, recorded)
     over = Extras(timers=(Timer(key, None),))
-    with drive.noting_cancel(key, "", 0, over):
+    async with drive.noting_cancel(key, "", 0, over):
         await drive.waits.until(due_at)
         await drive.handed_over(drive.recorder.record(TimerFired(key), extras=over, progress=True))
 

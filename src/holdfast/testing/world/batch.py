@@ -1,0 +1,82 @@
+"""Many seeds, and whether they tested anything.
+
+A batch in which nobody died and nothing was lost shows nothing, however clean it is. So what happened is counted, and
+each count has a floor.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from holdfast.testing.world.run import Verdict, run
+
+FLOORS: Final = {
+    "kills": 2.0,
+    "freezes": 1.0,
+    "takeovers": 1.0,
+    "drains": 0.3,
+    "jumps": 0.5,
+    "outages": 0.5,
+    "store reply lost": 0.5,
+    "refused by the store": 0.5,
+    "request lost": 0.2,
+    "reply lost": 0.4,
+    "late": 0.5,
+    "doubled": 0.2,
+    "probes": 0.2,
+    "cancels": 0.3,
+    "append Fenced": 0.02,
+    "append MailWaiting": 0.02,
+    "said happened": 0.05,
+    "said not_happened": 0.05,
+    "fire mail": 2.0,
+    "fire pay": 2.0,
+    "fire post": 2.0,
+    "fire draft": 2.0,
+    "fire file": 2.0,
+    "jobs completed": 2.0,
+    "jobs cancelled": 0.2,
+    "jobs dead_letter": 0.05,
+    "jobs drift": 0.005,
+}
+"""How often each must have happened, on average per world."""
+
+
+class Batch(msgspec.Struct, frozen=True):
+    worlds: int
+    failed: tuple[Verdict, ...]
+    counts: dict[str, int]
+
+    def thin(self) -> list[str]:
+        """What happened too rarely to have been tested."""
+        return [
+            f"{what}: {self.counts.get(what, 0)} in {self.worlds} worlds, at least {floor * self.worlds:.0f} wanted"
+            for what, floor in FLOORS.items()
+            if self.counts.get(what, 0) < floor * self.worlds
+        ]
+
+    def __str__(self) -> str:
+        told = ", ".join(f"{what} {times:,}" for what, times in sorted(self.counts.items()))
+        return "\n".join(
+            [*map(str, self.failed), f"{self.worlds:,} worlds, {len(self.failed)} failed: {told}"]
+        )
+
+
+def run_many(seeds: Iterable[int], stop_after: int = 5) -> Batch:
+    """The verdicts of these seeds, up to so many failures."""
+    failed: list[Verdict] = []
+    counts: Counter[str] = Counter()
+    worlds = 0
+    for seed in seeds:
+        verdict = run(seed)
+        worlds += 1
+        counts.update(verdict.counts)
+        if verdict.findings:
+            failed.append(verdict)
+            if len(failed) >= stop_after:
+                break
+    return Batch(worlds, tuple(failed), dict(counts))

@@ -1,0 +1,172 @@
+"""The rules, applied to what happened. Each finding begins with the name of the rule it breaks (RELIABILITY §2.2)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from holdfast.model import events as e
+from holdfast.model import fold
+from holdfast.model.chain import EMPTY, Head, SealedEvent, first_break, unseal
+from holdfast.model.jobs import JobHead
+from holdfast.model.states import TERMINAL, Status, WaitReason
+from holdfast.store.contract import Store
+from holdfast.testing.world.mix import labels_in
+from holdfast.testing.world.witness import Witness
+
+EARLY_S = 0.2
+"""Clocks run up to half a percent wrong; no sleep here is longer than twenty seconds."""
+
+ONCE = {"pay", "mail", "post", "draft", "file"}
+
+
+async def findings(
+    store: Store,
+    witness: Witness,
+    acknowledged: dict[str, Any],
+    odd: set[tuple[str, str]],
+    takeovers_max: int,
+) -> list[str]:
+    """What is wrong with this history; nothing, if all is well."""
+    found = [*witness.wrong, *_fires(witness), *_looks(witness), *_naps(witness)]
+    for job_id, given in acknowledged.items():
+        try:
+            head = await store.jobs.head(job_id)
+        except Exception:  # whatever the reason: it was acknowledged
+            found.append(f"I39: {job_id} was acknowledged and is not there")
+            continue
+        sealed = await store.journal.read(job_id)
+        found += _journal(job_id, head, sealed, takeovers_max)
+        found += _ends(job_id, head, "renamed" in labels_in(given["moves"]).values())
+        events = [unseal(one) for one in sealed]
+        created = events[0]
+        if not isinstance(created, e.JobCreated) or created.input != given:
+            found.append(f"I39: {job_id} is not what was submitted")
+        found += _effects(job_id, given["moves"], events, witness, odd)
+    return found
+
+
+# ── the outside ───────────────────────────────────────────────────────────────────────────────────
+
+
+def _fires(witness: Witness) -> Iterator[str]:
+    fired: Counter[str] = Counter()
+    for fire in witness.fires:
+        fired[fire.key] += 1
+        if fire.kind == "mail" and fired[fire.key] > 1:
+            yield f"I12: unsafe {fire.label} of {fire.job_id} was fired twice under one authority"
+        intended = any(
+            intent.order < fire.order and (intent.job_id, intent.fence) == (fire.job_id, fire.fence)
+            for intent in witness.intents.get(fire.key, ())
+        )
+        if not intended:
+            yield f"I11: {fire.kind} {fire.label} of {fire.job_id} fired without an intent under fence {fire.fence}"
+        if witness.grants.get((fire.job_id, fire.fence)) != fire.process:
+            yield f"I2: {fire.process} fired for {fire.job_id} under fence {fire.fence}, which is not its own"
+    happened = Counter((one.job_id, one.label, one.kind) for one in witness.landings if one.effect)
+    for (job_id, label, kind), times in happened.items():
+        if times > 1:
+            yield f"I12: {kind} {label} of {job_id} happened {times} times"
+
+
+def _looks(witness: Witness) -> Iterator[str]:
+    """A run that could read the result does not look again; one that slept through it may."""
+    for look in witness.looks:
+        finished, fence = witness.steps.get((look.job_id, look.label), (look.order, look.fence))
+        if look.order > finished and look.fence >= fence:
+            yield f"I10: look {look.label} of {look.job_id} ran again after its result was durable"
+
+
+def _naps(witness: Witness) -> Iterator[str]:
+    for place, rung_at in witness.rung.items():
+        due_at = witness.naps.get(place)
+        if due_at is None or rung_at < due_at - EARLY_S:
+            yield f"timers: nap {place} was over at {rung_at:.2f}, due at {due_at}"
+
+
+def _effects(
+    job_id: str, moves: list[Any], events: list[e.Event], witness: Witness, odd: set[tuple[str, str]]
+) -> Iterator[str]:
+    """A job that completed did everything it was to do, once, and knows the receipts."""
+    last = events[-1]
+    if not isinstance(last, e.JobCompleted):
+        return
+    receipts = {
+        (one.label, one.kind): one.receipt for one in witness.landings if one.job_id == job_id and one.effect
+    }
+    for label, kind in labels_in(moves).items():
+        if kind not in ONCE or (job_id, label) in odd:
+            continue
+        result = last.output[label]
+        if result == "refused":
+            if (label, kind) in receipts:
+                yield f"I12: {kind} {label} of {job_id} was refused and happened"
+        elif (label, kind) not in receipts:
+            yield f"lost: {kind} {label} of {job_id} is done and never happened"
+        elif result != {"receipt": receipts[label, kind]}:
+            yield f"I10: {kind} {label} of {job_id} has {result}, its receiver {receipts[label, kind]}"
+
+
+# ── the store ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def _journal(job_id: str, head: JobHead, sealed: list[SealedEvent], takeovers_max: int) -> Iterator[str]:
+    end = Head(sealed[-1].seq, sealed[-1].hash) if sealed else EMPTY
+    if end != head.head:
+        yield f"I5: the journal of {job_id} does not lead to its head"
+    broken = first_break(job_id, sealed)
+    if broken is not None:
+        yield f"I6: the chain of {job_id} breaks: {broken}"
+        return
+    facts = [(one.seq, one.fence, unseal(one)) for one in sealed]
+    try:
+        job = fold.fold(facts)
+    except fold.Ungrammatical as wrong:
+        yield f"I7: {job_id}: {wrong}"
+        return
+    if job.status is not head.status and head.mail_seq <= job.mail_seq:
+        yield f"I8: {job_id} is {head.status} and its journal says {job.status}"
+    if head.status is not Status.RUNNING and (head.lease_token or head.lease_owner or head.lease_expires_at):
+        yield f"I27: {job_id} is {head.status} and holds a lease"
+    if head.fence < job.fence:
+        yield f"I1: {job_id} is at fence {head.fence}; its journal has seen {job.fence}"
+    if job.cancel_requested and head.status in TERMINAL and head.status is not Status.CANCELLED:
+        yield f"I28: {job_id} was cancelled and is {head.status}"
+    yield from _tries(job_id, [event for _, _, event in facts], takeovers_max)
+
+
+PROGRESS = (e.StepFinished, e.ToolReturned, e.ToolFailed, e.TimerFired)
+WORK = (*PROGRESS, e.ToolCalled, e.TimerSet)
+
+
+def _tries(job_id: str, events: list[e.Event], takeovers_max: int) -> Iterator[str]:
+    """A job that kills its workers is held after so many, and no other."""
+    takeovers = failures = 0
+    for event in events:
+        if isinstance(event, e.JobClaimed):
+            takeovers += event.takeover
+        elif isinstance(event, WORK) and takeovers >= takeovers_max:
+            yield f"I26: {job_id} was driven on after {takeovers} takeovers without progress"
+            return
+        elif isinstance(event, e.JobRequeued):
+            failures += event.why == "failed"
+        elif isinstance(event, e.JobDeadLettered):
+            failed = event.causes[0]["error"] is not None
+            if takeovers < takeovers_max and failures + failed < 3:
+                yield f"I26: {job_id} is held after {takeovers} takeovers and {failures} failures"
+        if isinstance(event, PROGRESS):
+            takeovers = 0
+
+
+def _ends(job_id: str, head: JobHead, renamed: bool) -> Iterator[str]:
+    """L1: nothing is left but what a person has to look at. Parked is only what has new code."""
+    if head.status in TERMINAL or head.wait_reason is WaitReason.DEAD_LETTER:
+        return
+    if head.wait_reason is WaitReason.DRIFT and renamed:
+        return
+    yield f"L1: {job_id} is {head.status} for {head.wait_reason} long after the last fault"
+
+
+def is_settled(head: JobHead) -> bool:
+    return head.status in TERMINAL or head.wait_reason in {WaitReason.DEAD_LETTER, WaitReason.DRIFT}

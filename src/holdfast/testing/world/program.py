@@ -1,0 +1,138 @@
+"""What the jobs do: an errand is a list of moves, and this reads it aloud."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from holdfast.engine.asked import READS, Asked, Terms
+from holdfast.engine.drive import Drive
+from holdfast.engine.run import Program
+from holdfast.engine.timers import sleep
+from holdfast.errors import Refused
+from holdfast.model.instants import SECOND
+from holdfast.testing.world.outside import KEYED, NATURAL, PLAIN, Line
+from holdfast.testing.world.witness import Witness
+
+
+class Room:
+    """How many jobs run in one process at this moment, and whether there were ever too many."""
+
+    def __init__(self, limit: int, witness: Witness, process: str) -> None:
+        self._limit = limit
+        self._witness = witness
+        self._process = process
+        self._inside = 0
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        self._inside += 1
+        if self._inside > self._limit:
+            self._witness.wrong.append(f"I30: {self._inside} jobs in {self._process}, allowed {self._limit}")
+        try:
+            yield
+        finally:
+            self._inside -= 1
+
+
+class Errand:
+    """One run of one job's code."""
+
+    def __init__(self, drive: Drive, line: Line, witness: Witness, job_id: str, *, is_new: bool) -> None:
+        self._drive = drive
+        self._line = line
+        self._witness = witness
+        self._job_id = job_id
+        self._is_new = is_new
+        self._fence = drive.owner.fence  # what this run writes under; the judge compares it
+        self._seen: Any = None
+        self.results: dict[str, Any] = {}
+
+    async def do(self, moves: list[Any]) -> None:
+        for move in moves:
+            self.results[move[1]] = await getattr(self, "_" + move[0])(*move[1:])
+
+    async def _effect(self, kind: str, label: str, terms: Terms, name: str | None = None) -> Any:
+        async def run(key: str) -> Any:
+            return await self._line.send((self._job_id, label, kind, key), self._fence)
+
+        try:
+            return await self._drive.call(Asked(f"{name or kind}-{label}", [label, self._seen], run, terms))
+        except Refused:
+            return "refused"
+
+    async def _look(self, label: str, seconds: float | None = None) -> Any:
+        async def run(_key: str) -> Any:
+            return await self._line.look(self._job_id, label, self._fence, seconds)
+
+        self._seen = await self._drive.call(Asked(f"look-{label}", [label], run, READS))
+        return self._seen
+
+    async def _pay(self, label: str) -> Any:
+        return await self._effect("pay", label, KEYED)
+
+    async def _mail(self, label: str) -> Any:
+        return await self._effect("mail", label, PLAIN)
+
+    async def _renamed(self, label: str) -> Any:
+        """The same mail under another name, once the new version is there."""
+        return await self._effect("mail", label, PLAIN, "letter" if self._is_new else "mail")
+
+    async def _post(self, label: str) -> Any:
+        return await self._effect("post", label, self._line.verifiable)
+
+    async def _draft(self, label: str) -> Any:
+        return await self._effect("draft", label, KEYED)
+
+    async def _file(self, label: str) -> Any:
+        return await self._effect("file", label, NATURAL)
+
+    async def _sleep(self, label: str, seconds: int) -> Any:
+        with self._drive.scope(f"nap-{label}"):
+            self._witness.napped(self._job_id, label, seconds * SECOND)
+            await sleep(self._drive, seconds * SECOND)
+
+    async def _give_up(self, label: str, seconds: float) -> Any:
+        try:
+            return await asyncio.wait_for(self._look(label, 0.3), seconds)
+        except TimeoutError:
+            return "given up"
+
+    async def _flaky(self, label: str, times: int) -> Any:
+        async def run(_key: str) -> Any:
+            number = await self._line.look(self._job_id, label, self._fence)
+            if self._witness.times_looked(self._job_id, label) <= times:
+                raise LookupError("not yet")
+            return number
+
+        return await self._drive.call(Asked(f"look-{label}", [label], run, READS))
+
+    async def _caught(self, label: str) -> Any:
+        async def run(_key: str) -> Any:
+            await self._line.look(self._job_id, label, self._fence)
+            raise LookupError("never")
+
+        try:
+            return await self._drive.call(Asked(f"look-{label}", [label], run, READS))
+        except LookupError:
+            return "caught"
+
+    async def _both(self, _label: str, one: list[Any], other: list[Any]) -> Any:
+        async def branch(moves: list[Any]) -> None:
+            await self.do(moves)
+
+        await asyncio.gather(branch(one), branch(other))
+
+
+def program(line: Line, witness: Witness, room: Room, is_deployed: Callable[[], bool]) -> Program:
+    """The code of every job; its input names the job and its moves."""
+
+    async def errand(drive: Drive, given: Any) -> Any:
+        with room.taken():
+            run = Errand(drive, line, witness, given["job"], is_new=is_deployed())
+            await run.do(given["moves"])
+            return run.results
+
+    return errand

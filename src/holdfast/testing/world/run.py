@@ -1,0 +1,117 @@
+"""One seed, lived through and judged."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import random
+from collections import Counter
+from typing import Final
+
+import msgspec
+
+from holdfast.engine.rest import rest
+from holdfast.model.ids import SequentialIds
+from holdfast.store.memory.store import MemoryStore
+from holdfast.testing.process import ProcessLoop
+from holdfast.testing.simloop import Deadlock, LoopClock
+from holdfast.testing.world import judge
+from holdfast.testing.world.heard import Heard
+from holdfast.testing.world.mix import FAULT_PHASE_S, Mix, mix_of
+from holdfast.testing.world.outside import Outside
+from holdfast.testing.world.people import People
+from holdfast.testing.world.town import START_US, Town
+from holdfast.testing.world.witness import Witness
+
+CALM_S: Final = 600.0
+"""So long after the last fault everything must have come to its end."""
+
+
+PASSES_MAX: Final = 50_000
+"""A world takes a few thousand; whoever asks again at once, for ever, is caught here."""
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What came of a seed. `digest` names the whole history."""
+
+    seed: int
+    findings: tuple[str, ...]
+    digest: str
+    counts: dict[str, int]
+    seconds: float
+
+    @property
+    def again(self) -> str:
+        return f"python -m holdfast.testing.world --seed {self.seed}"
+
+    def __str__(self) -> str:
+        return "\n".join([f"seed {self.seed}: {len(self.findings)} findings", *self.findings, self.again])
+
+
+class World:
+    def __init__(self, seed: int, mix: Mix, loop: ProcessLoop) -> None:
+        self.seed = seed
+        self.loop = loop
+        chance = random.Random(f"holdfast {seed}")
+        self.witness = Witness(loop)
+        self.mix = mix
+        self.store = self.witness.watched(MemoryStore(LoopClock(loop, START_US), SequentialIds(seed)))
+        self.outside = Outside(mix, chance, self.witness, loop.root)
+        self.town = Town(mix, chance, loop, self.store, self.witness, self.outside)
+        self.people = People(mix, chance, loop, self.store, self.town.milder_fate, self.witness, self.outside)
+
+    async def live(self) -> None:
+        """Faults, then calm."""
+        looking = asyncio.ensure_future(self.people.look_after())
+        await asyncio.gather(
+            self.people.submit(FAULT_PHASE_S),
+            self.people.signal(FAULT_PHASE_S),
+            self.town.live(FAULT_PHASE_S),
+        )
+        await rest(max(0.0, FAULT_PHASE_S - self.loop.time()))
+        self.town.come_to_rest()
+        self.people.calm = True
+        calm_from = self.loop.time()
+        while self.loop.time() < calm_from + CALM_S and not await self._settled():
+            await rest(5.0)
+        looking.cancel()
+
+    async def _settled(self) -> bool:
+        heads = [await self.store.inner.jobs.head(job_id) for job_id in self.people.acknowledged]
+        return all(judge.is_settled(head) for head in heads)
+
+    async def digest(self) -> str:
+        """A name for everything that happened: journals, the outside's log, and the order of both."""
+        parts = hashlib.sha256()
+        for job_id in self.people.acknowledged:
+            for sealed in await self.store.inner.journal.read(job_id):
+                parts.update(sealed.hash)
+        parts.update(repr((self.witness.fires, self.witness.landings, self.witness.looks)).encode())
+        parts.update(repr(sorted(self.witness.counts.items())).encode())
+        return parts.hexdigest()[:16]
+
+
+def run(seed: int, mix: Mix | None = None) -> Verdict:
+    """The world of this seed, from its first second to its judgement."""
+    heard = Heard()
+    with ProcessLoop(PASSES_MAX) as loop, heard.listening():
+        world = World(seed, mix or mix_of(seed), loop)
+        found: list[str] = []
+        try:
+            loop.run_until_complete(world.live())
+        except Deadlock as stuck:
+            found.append(f"L3: {stuck}")
+        people = world.people
+        found += loop.run_until_complete(
+            judge.findings(
+                world.store.inner, world.witness, people.acknowledged, people.odd, world.mix.takeovers_max
+            )
+        )
+        found += [f"a worker could not go on: {text}" for text in heard.errors]
+        found += [f"unheard: {text}" for text in loop.complaints]
+        digest = loop.run_until_complete(world.digest())
+        counts = Counter(world.witness.counts)
+        for job_id in people.acknowledged:
+            head = loop.run_until_complete(world.store.inner.jobs.head(job_id))
+            counts[f"jobs {head.wait_reason or head.status}"] += 1
+        return Verdict(seed, tuple(found), digest, dict(counts), loop.time())

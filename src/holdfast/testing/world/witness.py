@@ -1,0 +1,201 @@
+"""Everything that happened, in one order: what the store made durable, and what reached the outside.
+
+It sits between the faults and the store, where nobody lies: what it notes as durable is durable, whether or not anybody
+heard. Rules of the kind "never before", "never after" are judged from its order alone; no clock takes part.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import Counter, defaultdict
+from typing import Any
+
+import msgspec
+
+from holdfast.errors import Broken
+from holdfast.model.append import Append
+from holdfast.model.chain import Head, unseal
+from holdfast.model.events import StepFinished, TimerFired, ToolCalled
+from holdfast.model.lease import LEASE_TTL_US, Grant
+from holdfast.model.mail import MailDraft, Sent
+from holdfast.model.states import MailKind
+from holdfast.store.contract import Store
+from holdfast.store.ports.leases import ClaimAsk, Held
+from holdfast.testing.faults import Call, WrappedStore
+
+
+class Intent(msgspec.Struct, frozen=True):
+    order: int
+    at: float
+    job_id: str
+    key: str
+    fence: int
+
+
+class Fire(msgspec.Struct, frozen=True):
+    """The first byte of a request left a process."""
+
+    order: int
+    job_id: str
+    label: str
+    kind: str
+    key: str
+    fence: int
+    process: str
+
+
+class Landing(msgspec.Struct, frozen=True):
+    """A request reached its receiver; `effect` says whether it did anything there."""
+
+    order: int
+    job_id: str
+    label: str
+    kind: str
+    key: str
+    effect: bool
+    receipt: int
+
+
+class Look(msgspec.Struct, frozen=True):
+    """A read was made for real."""
+
+    order: int
+    job_id: str
+    label: str
+    fence: int
+
+
+Request = tuple[str, str, str, str]
+"""Job, label, kind, key."""
+
+
+class Witness:
+    """Notes. `counts` is what the floors of a batch are measured by."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._orders = itertools.count(1)
+        self.counts: Counter[str] = Counter()
+        self.intents: dict[str, list[Intent]] = defaultdict(list)
+        self.fires: list[Fire] = []
+        self.landings: list[Landing] = []
+        self.grants: dict[tuple[str, int], str] = {}
+        self.cancels: dict[str, int] = {}
+        self.steps: dict[tuple[str, str], tuple[int, int]] = {}
+        self.looks: list[Look] = []
+        self.naps: dict[tuple[str, str], float] = {}
+        self.rung: dict[tuple[str, str], float] = {}
+        self.wrong: list[str] = []
+        self.intended_last = False
+        self._appends: set[bytes] = set()
+        self._held: dict[tuple[str, int], None] = {}
+        self._held_until: dict[str, float] = {}
+        self._fence: dict[str, int] = {}
+
+    def order(self) -> int:
+        return next(self._orders)
+
+    def watched(self, store: Store) -> WrappedStore:
+        return WrappedStore(store, self._noted)
+
+    async def _noted(self, name: str, call: Call, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        result = await call(*args, **options)
+        note = getattr(self, "_" + name.replace(".", "_"), None)
+        if note is not None:
+            note(args[0], result)
+        return result
+
+    # ── what the store made durable ───────────────────────────────────────────────────────────────
+
+    def _journal_append_many(self, appends: list[Append], outcomes: list[Any]) -> None:
+        self.intended_last = any(sealed.type == ToolCalled.type for one in appends for sealed in one.events)
+        for append, outcome in zip(appends, outcomes, strict=True):
+            self.counts[f"append {type(outcome).__name__}"] += 1
+            if isinstance(outcome, Broken):
+                self.wrong.append(
+                    f"I5: the holder of {append.job_id} lost track of its own writes: {outcome}"
+                )
+            if isinstance(outcome, Head) and append.head.hash not in self._appends:
+                self._appends.add(append.head.hash)  # the same again, after a lost reply, is no second write
+                self._written(append)
+
+    def _written(self, append: Append) -> None:
+        for sealed in append.events:
+            if sealed.type == ToolCalled.type:
+                event = unseal(sealed)
+                assert isinstance(event, ToolCalled)
+                intent = Intent(self.order(), self._loop.time(), append.job_id, event.key, append.fence)
+                if not any(known.fence == intent.fence for known in self.intents[event.key]):
+                    self.counts[f"intent {event.effect}"] += 1
+                self.intents[event.key].append(intent)
+                cancelled = self.cancels.get(append.job_id)
+                if cancelled is not None:
+                    self.wrong.append(f"I28: an intent of {append.job_id} follows its accepted cancel")
+            elif sealed.type == StepFinished.type:
+                step = unseal(sealed)
+                assert isinstance(step, StepFinished)
+                if step.outcome == "succeeded":
+                    self.steps.setdefault(
+                        (append.job_id, _label(step.step_key)), (self.order(), append.fence)
+                    )
+            elif sealed.type == TimerFired.type:
+                timer = unseal(sealed)
+                assert isinstance(timer, TimerFired)
+                nap = timer.step_key.rpartition("/")[0]
+                self.rung.setdefault((append.job_id, _label(nap)), self._loop.time())
+
+    def _leases_claim(self, ask: ClaimAsk, grants: list[Grant]) -> None:
+        for grant in grants:
+            place = (grant.job_id, grant.fence)
+            before = self.grants.setdefault(place, ask.worker)
+            if before != ask.worker:
+                self.wrong.append(f"I2: fence {grant.fence} of {grant.job_id} was given to two workers")
+            now = self._loop.time()
+            if grant.takeover and now < self._held_until.get(grant.job_id, 0.0) and place not in self._held:
+                self.wrong.append(f"I1: {grant.job_id} was taken over before its lease was over")
+            if place not in self._held:
+                self.counts["claims"] += 1
+                self.counts["takeovers"] += grant.takeover
+                self._held_until[grant.job_id] = now + ask.ttl_us / 1_000_000
+            self._held[place] = None
+            self._fence[grant.job_id] = grant.fence
+
+    def _leases_renew(self, held: list[Held], kept: set[str]) -> None:
+        for one in held:
+            if one.job_id not in kept:
+                continue
+            self._held_until[one.job_id] = self._loop.time() + LEASE_TTL_US / 1_000_000
+            if self._fence.get(one.job_id) != one.fence:
+                self.wrong.append(f"I2: a lease of {one.job_id} that was lost was renewed")
+
+    def _post_send(self, letter: MailDraft, sent: Sent) -> None:
+        if letter.kind is MailKind.CANCEL and sent.accepted:
+            self.cancels.setdefault(letter.job_id, self.order())
+
+    # ── what the others tell it ───────────────────────────────────────────────────────────────────
+
+    def fired(self, request: Request, fence: int, process: str) -> None:
+        job_id, label, kind, key = request
+        self.fires.append(Fire(self.order(), job_id, label, kind, key, fence, process))
+        self.counts[f"fire {kind}"] += 1
+
+    def landed(self, request: Request, *, effect: bool, receipt: int) -> None:
+        job_id, label, kind, key = request
+        self.landings.append(Landing(self.order(), job_id, label, kind, key, effect, receipt))
+
+    def looked(self, job_id: str, label: str, fence: int) -> None:
+        self.looks.append(Look(self.order(), job_id, label, fence))
+        self.counts["looks"] += 1
+
+    def times_looked(self, job_id: str, label: str) -> int:
+        return sum(1 for look in self.looks if (look.job_id, look.label) == (job_id, label))
+
+    def napped(self, job_id: str, label: str, us: int) -> None:
+        """Code of the job came to a sleep, for the first time or again: it may be over this much later."""
+        self.naps.setdefault((job_id, label), self._loop.time() + us / 1_000_000)
+
+
+def _label(step_key: str) -> str:
+    """`0/branch#1/look-17#1` is the look under the label 17."""
+    return step_key.rpartition("/")[2].partition("#")[0].rpartition("-")[2]

@@ -1,0 +1,42 @@
+"""The museum: every planted bug is noticed, or the world is blind."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.model import effects as rules
+from holdfast.testing.crash import CameOutWrong, Way, cuts, play
+from holdfast.testing.world.run import run
+from tests.crash.scenarios import Mail
+from tests.simulation.museum import MUSEUM, SEEDS
+
+
+@pytest.mark.store("memory")
+@pytest.mark.parametrize("name", MUSEUM)
+def test_a_planted_bug_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    MUSEUM[name](monkeypatch)
+    for seed in range(SEEDS):
+        verdict = run(seed)
+        if verdict.findings:
+            print(f"{name}: seed {seed}: {verdict.findings[0]}")
+            return
+    pytest.fail(f"{SEEDS} worlds lived happily with this bug: {name}")
+
+
+@pytest.mark.store("memory")
+def test_a_key_that_is_trusted_for_ever_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No world lasts a day; the enumeration of crash points does."""
+    points = play(Mail("keyed")).passed[0]
+    monkeypatch.setattr(rules, "_key_is_remembered", lambda _: True)
+    wrong = 0
+    for cut in cuts(points):
+        try:
+            play(Mail("keyed", may_ask=True), [cut], Way.LATE)
+        except CameOutWrong as error:
+            assert "happened 2 times" in str(error)  # noqa: PT017 - which wrong it is matters
+            wrong += 1
+    assert wrong > 0
+
+
+def test_the_museum_is_full() -> None:
+    assert len(MUSEUM) >= 25
