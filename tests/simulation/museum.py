@@ -16,7 +16,9 @@ from holdfast.engine import conductor, drive, effects, pen, run, storetime
 from holdfast.engine.committer import Committer
 from holdfast.errors import Unavailable
 from holdfast.model import history, lease
+from holdfast.model.append import NOTHING
 from holdfast.model.effects import Answer, CallStatus, CutOff, Effect, Recovery, recover
+from holdfast.model.events import CallCancelled
 from holdfast.model.instants import SECOND
 from holdfast.store.memory import jobs as memory_jobs
 from holdfast.store.memory import journal as memory_journal
@@ -27,6 +29,13 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 MUSEUM: dict[str, Plant] = {}
 SEEDS = 150
 """So many worlds may live with a planted bug before one notices."""
+
+FOUND_BY = {
+    "a_refusal_speaks_for_earlier_requests_too": 106,
+    "a_store_that_is_away_is_asked_at_once": 50,
+    "a_timeout_is_heard_out_of_turn": 1272,
+}
+"""Bugs that take long to meet, and a seed that meets them: asked first, to save time."""
 
 
 def bug(plant: Plant) -> Plant:
@@ -231,6 +240,16 @@ def a_result_on_its_way_to_the_disk_is_passed(patch: pytest.MonkeyPatch) -> None
         await self.recorder.durable()
 
     patch.setattr(drive.Drive, "on_disk", on_disk)
+
+
+@bug
+def a_timeout_is_heard_out_of_turn(patch: pytest.MonkeyPatch) -> None:
+    async def given_up(self: Any, key: str, digest: str, generation: int, extras: Any = NOTHING) -> None:
+        if not self._stopping:
+            self.recorder.record(CallCancelled(key, digest, generation=generation), extras=extras)
+            self._conductor.look()
+
+    patch.setattr(drive.Drive, "given_up", given_up)
 
 
 @bug

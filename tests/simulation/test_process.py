@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
+from holdfast.engine.crash_points import crash_points, store_calls
 from holdfast.engine.points import Point
 from holdfast.engine.rest import rest
 from holdfast.errors import OutcomeUnknown, StoreUnavailable
 from holdfast.model.ids import SequentialIds
 from holdfast.model.jobs import JobDraft
 from holdfast.store.memory.store import MemoryStore
-from holdfast.testing.faults import GO, Fate, FaultyStore, Kind, crash_points, store_calls
+from holdfast.testing.faults import GO, Fate, FaultyStore, Kind
 from holdfast.testing.process import ProcessLoop
 from holdfast.testing.simloop import Deadlock, LoopClock
 

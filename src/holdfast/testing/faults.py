@@ -5,19 +5,18 @@
 Every call passes two points, `journal.append_many:before` and `journal.append_many:after`. At each `decide` says what
 happens: nothing, a delay, an error before anything was done, a reply that is lost after everything was done, or the
 end (or a long pause) of the process that called. The engine has points of its own, around each effect; together they
-are the crash points, and `crash_points` lists them all.
+are the crash points, and `engine.crash_points` lists them all.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from enum import StrEnum
-from typing import Any, Final, Protocol, cast, get_type_hints
+from typing import Any, Final, Protocol, cast
 
 import msgspec
 
-from holdfast.engine.points import MEANING
 from holdfast.engine.rest import rest
 from holdfast.errors import OutcomeUnknown, StoreUnavailable
 from holdfast.store.contract import Store, StoreInfo
@@ -153,41 +152,3 @@ class FaultyStore(WrappedStore):
             case Kind.FREEZES:
                 self._process.freeze(fate.seconds)
                 await self._process.must_live()
-
-
-# ── the list ──────────────────────────────────────────────────────────────────────────────────────
-
-
-def crash_points() -> dict[str, str]:
-    """Every named place at which a process may die, with what is true there."""
-    points = {str(point): meaning for point, meaning in MEANING.items()}
-    for call in store_calls():
-        points[f"{call}:before"] = "the store is about to be asked; nothing of it has happened"
-        points[f"{call}:after"] = "the store has done it; nobody has heard yet"
-    return points
-
-
-def store_calls() -> Iterator[str]:
-    """`noun.verb` of every call that a store answers."""
-    for noun in WRAPPED:
-        port = get_type_hints(getattr(Store, noun).fget)["return"]
-        for verb, function in vars(port).items():
-            if inspect.iscoroutinefunction(function):
-                yield f"{noun}.{verb}"
-
-
-WRAPPED: Final = (
-    "jobs",
-    "journal",
-    "leases",
-    "ledger",
-    "post",
-    "sessions",
-    "inbox",
-    "attachments",
-    "blobs",
-    "namespaces",
-    "wakeups",
-    "cache",
-    "retention",
-)
