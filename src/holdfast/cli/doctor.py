@@ -14,7 +14,7 @@ from holdfast.cli.db import survives
 from holdfast.cli.opened import existing
 from holdfast.cli.options import json_option, store_option
 from holdfast.cli.talk import table, wait_for
-from holdfast.engine.points import MEANING
+from holdfast.engine.crash_points import crash_points as every_crash_point
 from holdfast.errors import HoldfastError
 from holdfast.store import address
 from holdfast.store.contract import Tier
@@ -48,7 +48,7 @@ def doctor(where: str, *, crash_points: bool, as_json: bool) -> None:
     Example: holdfast doctor --store postgresql://app@db/holdfast
     """
     if crash_points:
-        points = [(str(point), meaning) for point, meaning in MEANING.items()]
+        points = list(every_crash_point().items())
         table(("point", "what is true there"), points, as_json=as_json)
         return
     findings = [*_machine(), *_place(where)]

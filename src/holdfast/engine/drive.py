@@ -116,12 +116,18 @@ class Drive:
         try:
             # Not awaited itself: whoever cancels this run ends the code, and that is not a decision of the code.
             await asyncio.wait([root])
-        finally:
-            self._end_tasks()
-            while self._tasks:
-                await asyncio.wait(self._tasks, timeout=CANCEL_AGAIN_S)
-                self._end_tasks()  # code that caught its end and went on is ended again
+        except asyncio.CancelledError:
+            await self._all_ended()
+            raise
+        await self._all_ended()
         return self._output(root)
+
+    async def _all_ended(self) -> None:
+        """None of the code runs any more. What caught its end and went on is ended again."""
+        self._end_tasks()
+        while self._tasks:
+            await asyncio.wait(self._tasks, timeout=CANCEL_AGAIN_S)
+            self._end_tasks()
 
     def _output(self, root: asyncio.Task[Any]) -> Any:
         """How the function ended, unless the run was ended before."""
