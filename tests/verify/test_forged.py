@@ -235,6 +235,12 @@ BROKEN = (
         (*HELD, *at(1, called(), UNCERTAIN, NOT_HAPPENED, e.JobWaiting("reconcile"))),
         {"I29"},
     ),
+    Case(
+        "a sleep over a call that is under way",
+        (*HELD, *at(1, e.TimerSet("0/sleep#1", START), called(), e.JobWaiting("timer", START))),
+        {"I13"},
+        5,
+    ),
     Case("a fact of no letter", (*HELD, *at(1, SIGNAL), *DONE), {"I29", "I8"}, 3),
     Case("a fact of another letter", (*HELD, *at(1, SIGNAL), *DONE), {"I29"}, 3, ("cancel",)),
 )
@@ -271,6 +277,11 @@ HEALTHY = {
         *at(2, e.LlmResponded("m", attempt=2), e.JobCompleted()),
     ),
     "a dead letter with its causes": (*HELD, *at(1, e.JobDeadLettered(("it failed",)))),
+    "a sleep after a call was given up": (
+        *HELD,
+        *at(1, called(), e.CallCancelled("0/send#1", "d")),
+        *at(1, e.TimerSet("0/sleep#1", START), e.JobWaiting("timer", START)),
+    ),
     "a sleep": (*HELD, *at(1, e.TimerSet("0/sleep#1", START), e.JobWaiting("timer", START))),
     "a cancel that is obeyed": (*HELD, *at(1, e.CancelRequested(), e.JobCancelled())),
     "a cancel while a call is out": (

@@ -4,7 +4,8 @@ Our own database cannot see what a receiver did. It can see every order that wou
 
     I10   a result, and then the same call again
     I12   an effect sent again while nobody knew what had come of it
-    I13   `uncertain` that ended without a person's word or the receiver's
+    I13   `uncertain` that ended without a person's word or the receiver's; or that nobody was told of, because the job
+          went to sleep over an unsafe call that was under way
     I14   one key for two calls, or a key that changed its arguments
     I15   a call under an approval that was not given, not for these arguments, too late, or used before
     I16   a model's reply that nobody asked for, or a second one
@@ -12,7 +13,7 @@ Our own database cannot see what a receiver did. It can see every order that wou
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -74,6 +75,18 @@ def _effects(facts: Facts) -> Findings:
             call = calls.get((event.step_key, event.generation))
             if call is not None:  # an outcome without an intent is the grammar's matter
                 yield from _told(call, fact, event)
+        elif isinstance(event, e.CallCancelled):
+            calls.pop((event.step_key, event.generation), None)
+        elif isinstance(event, e.JobWaiting):
+            yield from _slept_over(calls.values(), fact)
+
+
+def _slept_over(calls: Iterable[_Call], fact: Fact) -> Findings:
+    for call in calls:
+        under_way = call.status is CallStatus.PREPARED and call.fence == fact.fence
+        if under_way and call.effect == Effect.UNSAFE:
+            detail = f"the job goes to sleep at event {fact.seq} while unsafe {call.named} is under way"
+            yield Finding("I13", fact.seq, detail)
 
 
 def _intended(calls: dict[Place, _Call], keys: dict[str, Place], fact: Fact, event: e.ToolCalled) -> Findings:

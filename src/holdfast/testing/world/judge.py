@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from holdfast.engine.verify.journals import judge_alone
 from holdfast.model import events as e
 from holdfast.model import fold
 from holdfast.model.chain import EMPTY, Head, SealedEvent, first_break, unseal
@@ -133,6 +134,7 @@ def _journal(job_id: str, head: JobHead, sealed: list[SealedEvent], takeovers_ma
         yield f"I1: {job_id} is at fence {head.fence}; its journal has seen {job.fence}"
     if job.cancel_requested and head.status in TERMINAL and head.status is not Status.CANCELLED:
         yield f"I28: {job_id} was cancelled and is {head.status}"
+    yield from (f"{one.invariant}: {job_id}: {one.detail}" for one in judge_alone(head, sealed))
     yield from _tries(job_id, [event for _, _, event in facts], takeovers_max)
 
 
