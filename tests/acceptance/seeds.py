@@ -24,6 +24,20 @@ class Seed:
 
 SEEDS = (
     Seed(
+        number="001",
+        title="the kill matrix: jobs that survive any crash, effects that never repeat by accident",
+        lanes=("sqlite", "postgres"),
+        checks=(
+            "kill_during_subagent_task",
+            "kill_after_pdf_render_before_upload",
+            "kill_after_upload_before_email",
+            "kill_after_email_before_ledger_mark",
+            "kill_after_email_before_receipt",
+            "kill_during_read_only_step",
+            "database_checks_as_written",
+        ),
+    ),
+    Seed(
         number="002",
         title="the kit: checkpoints with evidence, leases, the sweep, the cache and the ledger",
         lanes=("sqlite",),

@@ -316,6 +316,35 @@ async def test_a_job_that_fails_too_often_is_held_and_says_how_to_go_on(app: hf.
     assert f"holdfast dead requeue {job.id}" in caught.value.hint
 
 
+async def test_resume_is_another_word_for_the_task(app: hf.App) -> None:
+    """Goal: a sub-agent that is asked to resume is the same call (seed 001's normalisation). Method: the code asks
+    for it plainly, and after the sleep, replayed, with `resume`: the recorded outcome is used."""
+    asked: list[dict[str, Any]] = []
+
+    @app.tool(name="Task", on_resume="relaunch")
+    async def task(prompt: str, task_key: str = "") -> str:
+        asked.append({"prompt": prompt, "task_key": task_key})
+        return f"findings on {prompt}"
+
+    runs = 0
+
+    @app.agent
+    async def program() -> list[str]:
+        nonlocal runs
+        runs += 1
+        again: dict[str, Any] = {} if runs == 1 else {"resume": "task-7"}
+        first = await task("kelp", **again)
+        await hf.sleep("1ms")
+        return [first, await task("tides", resume="task-8")]  # type: ignore[call-arg]
+
+    async with working(app):
+        assert await program() == ["findings on kelp", "findings on tides"]
+    assert asked == [
+        {"prompt": "kelp", "task_key": ""},
+        {"prompt": "tides", "task_key": "task-8"},
+    ]
+
+
 # ── misuse ────────────────────────────────────────────────────────────────────────────────────────
 
 

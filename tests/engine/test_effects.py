@@ -335,3 +335,42 @@ async def test_what_a_letter_brings_has_the_place_in_which_the_code_saw_it(backe
         output = (await shop.job(job_id)).output
         assert sorted(output) == ["look", "mail"]
         assert all(output[: len(order)] == order for order in seen), "as far as each run came"
+
+
+async def test_nothing_new_fires_beside_a_recovery(backend: Backend) -> None:
+    """Goal: until the calls that were cut off are settled, nothing else goes out (seed 001). Method: one branch is
+    killed in the middle of its mail; on resume the other branch is ready to send a new one, and a person is slow."""
+    async with opened(backend) as shop:
+        sent: list[str] = []
+        runs: list[JobRun] = []
+
+        async def cut_off(drive: Drive) -> Any:
+            async def send(_key: str) -> Any:
+                sent.append("first")
+                runs[0].lose(Fenced("this process was killed"))
+
+            return await drive.call(Asked("send_first", [], send))
+
+        async def new(drive: Drive) -> Any:
+            async def send(_key: str) -> Any:
+                sent.append("second")
+
+            await shop.look(drive, "before", lambda: "seen" if len(runs) > 1 else hanging)
+            return await drive.call(Asked("send_second", [], send))
+
+        async def both(drive: Drive, _: Any) -> Any:
+            await asyncio.gather(cut_off(drive), new(drive))
+
+        hanging = asyncio.get_running_loop().create_future()
+        job_id = await shop.submit(both)
+        runs.append(await shop.claim(worker="one"))
+        assert await runs[0].go() == "lost"
+        shop.clock.advance(31 * SECOND)
+        runs.append(await shop.claim(worker="two"))
+        assert await runs[1].go() == "waiting"
+        assert (await shop.store.jobs.head(job_id)).wait_reason is WaitReason.RECONCILE
+        assert sent == ["first"], "the second mail waits for the word on the first"
+        body = {"step_key": "0/cut_off#1/send_first#1", "decision": "happened", "why": "I looked"}
+        await shop.tell(job_id, MailKind.RECONCILE, body)
+        assert await shop.drive_all() == ["completed"]
+        assert sent == ["first", "second"]

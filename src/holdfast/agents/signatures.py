@@ -86,8 +86,8 @@ class Signature:
         return typed(value, kind, f"argument {name!r} of {self.name}")
 
     def result(self, stored: Any) -> Any:
-        """The result as the function's hint says it is."""
-        return typed(stored, self._result, f"the result of {self.name}")
+        """The result as the function's hint says it is. A person who settled the call may have said nothing: None."""
+        return None if stored is None else typed(stored, self._result, f"the result of {self.name}")
 
 
 def plain(value: Any, what: str) -> Any:

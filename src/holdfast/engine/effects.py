@@ -43,6 +43,9 @@ START_WITHIN_US: Final = 20 * SECOND
 """How long after its intent a call may start: well inside the lease that covers it."""
 
 
+STAY_AWAKE_US: Final = 10 * SECOND
+
+
 class Owner(msgspec.Struct, frozen=True):
     """Whose calls these are: what keys are made of, and the fence they are written under."""
 
@@ -106,7 +109,7 @@ class _Call:
                     self._unexplained = self._answer is None
                     return await self._fire()
                 case Recovery.WAIT:
-                    await self._drive.waits.until(self._quiet_at(self._recorded))
+                    await self._until_quiet(self._quiet_at(self._recorded))
                 case Recovery.PROBE:
                     self._answer = await self._ask_receiver()
                 case Recovery.ADOPT:
@@ -150,6 +153,15 @@ class _Call:
         if self._drive.gone(recorded.worker):
             start_by = min(start_by, self._drive.began)  # it has not sent anything since this run began
         return quiet_at(start_by, longest, self._terms.receiver_delay_us)
+
+    async def _until_quiet(self, quiet_at: int) -> None:
+        """Nobody can be sending any more. For a short while the job stays awake: what this run knows about the dead,
+        the next would have to find out again."""
+        if quiet_at - self._drive.clock.wall_us() > STAY_AWAKE_US:
+            await self._drive.waits.until(quiet_at)
+            return
+        with self._drive.busy():
+            await self._drive.waits.until(quiet_at)
 
     # ── doing it ──────────────────────────────────────────────────────────────────────────────────
 
