@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import datetime as dt
 import enum
+import hashlib
 import threading
 import time
 from collections import Counter
@@ -30,6 +31,7 @@ from holdfast.errors import (
 )
 from holdfast.model.chain import unseal
 from holdfast.model.events import ApprovalRequested, ToolCalled
+from holdfast.model.evidence import FileSha256
 from holdfast.model.mail import MailDraft
 from holdfast.model.states import MailKind
 from holdfast.runtime.process import Process
@@ -314,6 +316,37 @@ async def test_a_job_that_fails_too_often_is_held_and_says_how_to_go_on(app: hf.
         with pytest.raises(JobHeld, match="LookupError no such page") as caught:
             await job.result()
     assert f"holdfast dead requeue {job.id}" in caught.value.hint
+
+
+async def test_a_checkpoint_with_evidence_that_is_really_looked_at(app: hf.App, tmp_path: Path) -> None:
+    """Goal: a job resumes from a state only while its proof is there. Method: a file is written and proven; after the
+    sleep it is still there, or gone: then the job is held with the reason."""
+
+    @app.tool(effect="read_only")
+    async def write(name: str) -> str:
+        (tmp_path / name).write_bytes(b"report")
+        return hashlib.sha256(b"report").hexdigest()
+
+    @app.agent
+    async def program(name: str) -> str:
+        done = await hf.restored("")
+        if not done:
+            proof = FileSha256(str(tmp_path / name), await write(name))
+            await hf.checkpoint("written", evidence=[proof])
+        await hf.wait("go on")
+        return await hf.restored("nothing")
+
+    async with working(app) as process:
+        kept, gone = await program.start("kept.pdf"), await program.start("gone.pdf")
+        for job in (kept, gone):
+            while (await process.store.jobs.head(job.id)).wait_reason != "signal":
+                await process.store.wakeups.wait(frozenset({f"job:{job.id}"}), 0.05)
+        (tmp_path / "gone.pdf").unlink()
+        for job in (kept, gone):
+            await job.signal("go on")
+        assert await kept.result() == "written"
+        with pytest.raises(JobHeld, match="evidence of checkpoint 1 no longer holds"):
+            await gone.result()
 
 
 async def test_resume_is_another_word_for_the_task(app: hf.App) -> None:

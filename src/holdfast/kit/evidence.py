@@ -1,39 +1,23 @@
-"""Evidence, and looking whether it is true.
-
-What can be claimed, and how findings add up, is `holdfast.model.evidence`; here are the classes that people write with,
-and the looking: files are opened and read, hashes computed, exit codes compared, rows fetched. A finding is one of
-
-    verified    looked, and it is so
-    failed      looked, and it is not so
-    pending     there is nothing to look at yet: an exit code that nobody noted, a check that is not registered
-"""
+"""Evidence, as people with a loop of their own write it; the looking is `holdfast.engine.evidence`."""
 
 from __future__ import annotations
 
-import hashlib
-import re
-import sqlite3
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-import apsw
 import msgspec
 
-from holdfast.errors import HoldfastError, InvalidPayload
+from holdfast.engine.evidence import Check as Check
+from holdfast.engine.evidence import Looker
+from holdfast.errors import InvalidPayload
 from holdfast.model import evidence as model
 from holdfast.model.evidence import Result, Verdict
-from holdfast.store.sqlite.connection import connect
 
-CHUNK_BYTES: Final = 1 << 20
-_IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _NOTED: Final = ("observed", "actual_exit_code", "actual", "exit_code", "returncode")
 """Where people note the code that a command really ended with."""
-
-Check = Callable[[Any], bool]
-"""A check of one's own: gets what was expected, says whether it is so."""
 
 
 class EvidenceType(StrEnum):
@@ -166,13 +150,20 @@ class EvidenceVerifier:
         checks: Mapping[str, Check] | None = None,
         own_file: Path | None = None,
     ) -> None:
-        self.base_path = Path.cwd() if base_path is None else Path(base_path)
-        self.checks: dict[str, Check] = dict(checks or {})
-        self._own_file = own_file
+        base = Path.cwd() if base_path is None else Path(base_path)
+        self._looker = Looker(base, checks=checks, own_file=own_file)
+
+    @property
+    def base_path(self) -> Path:
+        return self._looker.base_path
+
+    @property
+    def checks(self) -> dict[str, Check]:
+        return self._looker.checks
 
     def verify(self, evidence: Evidence) -> bool:
         """Whether it is so; the evidence itself says why, if it is not."""
-        result = self._look(evidence.claim())
+        result = self._looker.look(evidence.claim())
         evidence.verification_status = VerificationStatus(result.finding)
         evidence.verification_error = result.reason or None
         return evidence.is_verified
@@ -184,89 +175,3 @@ class EvidenceVerifier:
         for evidence in pack.evidence_list:
             self.verify(evidence)
         return pack.verdict()
-
-    def _look(self, claim: model.Evidence) -> Result:
-        try:
-            match claim:
-                case model.ArtifactExists():
-                    return self._artifact(claim)
-                case model.FileSha256():
-                    return self._hash(claim)
-                case model.CommandExit():
-                    return _exit(claim)
-                case model.DbRow():
-                    return self._row(claim)
-                case model.Custom():
-                    return self._custom(claim)
-        except (OSError, sqlite3.Error, apsw.Error, HoldfastError) as error:
-            return Result("failed", str(error))
-
-    def _artifact(self, claim: model.ArtifactExists) -> Result:
-        path = self.base_path / claim.path
-        is_there = {"file": path.is_file, "directory": path.is_dir, "any": path.exists}[claim.kind]
-        what = "file or directory" if claim.kind == "any" else claim.kind
-        return Result("verified") if is_there() else Result("failed", f"there is no {what} {path}")
-
-    def _hash(self, claim: model.FileSha256) -> Result:
-        found = hashlib.sha256()
-        with (self.base_path / claim.path).open("rb") as file:
-            while chunk := file.read(CHUNK_BYTES):
-                found.update(chunk)
-        if found.hexdigest() == claim.sha256.lower():
-            return Result("verified")
-        return Result("failed", f"{claim.path} has the SHA-256 {found.hexdigest()}, not {claim.sha256}")
-
-    def _custom(self, claim: model.Custom) -> Result:
-        check = self.checks.get(claim.name)
-        if check is None:
-            return Result("pending", f"no check is registered as {claim.name!r}")
-        try:
-            so = check(claim.expected)
-        except Exception as error:  # whatever somebody's check raises, it did not say yes
-            return Result("failed", f"{type(error).__qualname__}: {error}")
-        return Result("verified") if so is True else Result("failed", f"the check {claim.name!r} says no")
-
-    def _row(self, claim: model.DbRow) -> Result:
-        bad = [name for name in (claim.table, *claim.where, *claim.values) if not _IDENTIFIER.fullmatch(name)]
-        if bad:
-            return Result("failed", f"{bad[0]!r} is not a plain name of a table or column")
-        file = self._own_file if claim.db_path is None else self.base_path / claim.db_path
-        if file is None:
-            return Result("pending", "name the database in metadata, as db_path")
-        if not file.is_file():
-            return Result("failed", f"there is no database {file}")
-        for row in self._rows(file.resolve(), claim):
-            if all(row[name] == value for name, value in claim.values.items()):
-                return Result("verified")
-        return Result("failed", f"no row of {claim.table} has {claim.where} and {claim.values}")
-
-    def _rows(self, file: Path, claim: model.DbRow) -> Iterable[dict[str, Any]]:
-        """The rows that the condition finds. Names were checked, values are bound."""
-        columns = list(dict.fromkeys([*claim.values, *claim.where]))
-        # In brackets a name is never anything else; in quotes SQLite takes an unknown one for a text.
-        chosen = ", ".join(f"[{name}]" for name in columns)
-        condition = " AND ".join(f"[{name}] IS ?" for name in claim.where)
-        statement = f"SELECT {chosen} FROM [{claim.table}] WHERE {condition}"
-        values = list(claim.where.values())
-        if self._own_file is not None and file == self._own_file.resolve():
-            # Our own file only through our own library: another one in this process would drop its locks.
-            own = connect(file, read_only=True)
-            try:
-                found: list[Any] = own.execute(statement, values).fetchall()
-            finally:
-                own.close()
-        else:
-            other = sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)
-            try:
-                found = other.execute(statement, values).fetchall()
-            finally:
-                other.close()
-        return [dict(zip(columns, row, strict=True)) for row in found]
-
-
-def _exit(claim: model.CommandExit) -> Result:
-    if claim.observed is None:
-        return Result("pending", "nobody noted how the command ended: metadata={'exit_code': …}")
-    if claim.observed == claim.exit_code:
-        return Result("verified")
-    return Result("failed", f"the command ended with {claim.observed}, not {claim.exit_code}")

@@ -8,10 +8,13 @@ import os
 import random
 import socket
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from holdfast.agents.threads import in_thread
 from holdfast.engine import results
 from holdfast.engine.committer import Committer
+from holdfast.engine.evidence import Looker
 from holdfast.engine.processes import HostProcesses, Processes
 from holdfast.engine.recover import prove_dead
 from holdfast.engine.run import Desk, Program
@@ -23,6 +26,7 @@ from holdfast.model.mail import MailDraft
 from holdfast.model.states import MailKind
 from holdfast.runtime.crashes import points_of
 from holdfast.runtime.stores import open_store
+from holdfast.store.address import parse
 from holdfast.store.clock import SystemClock
 from holdfast.store.contract import Store
 from holdfast.worker.worker import Worker
@@ -85,6 +89,7 @@ async def opened(
     store = await open_store(address)
     ids, clock = RandomIds(), SystemClock()
     neighbours = Neighbours(HostProcesses(clock.boot()))
+    looker = Looker(Path.cwd(), own_file=_own_file(address))
     desk = Desk(
         store,
         Committer(store.journal),
@@ -93,6 +98,7 @@ async def opened(
         chance=random.random,
         points=points_of(os.environ),
         gone=neighbours.is_dead,
+        inspect=lambda pack: in_thread(lambda: looker.look_at_all(pack)),
     )
     await neighbours.bury(store)
     worker = Worker(
@@ -103,6 +109,12 @@ async def opened(
         now_and_then=lambda: neighbours.bury(store),
     )
     return Process(store, worker)
+
+
+def _own_file(address: str) -> Path | None:
+    """The store's file, if it is one: nobody opens it but through our own library."""
+    place = parse(address)
+    return place.path if place.kind == "sqlite" else None
 
 
 class Neighbours:
