@@ -13,6 +13,7 @@ from holdfast.cli.options import json_option, store_option
 from holdfast.cli.talk import to_json, wait_for
 from holdfast.client.records import Checked, JobView, Need
 from holdfast.errors import InvalidPayload
+from holdfast.model.identity import short
 from holdfast.model.jobs import JobFilter, JobRecord
 from holdfast.model.page import Page
 from holdfast.model.states import Status, WaitReason, parse_status
@@ -161,7 +162,7 @@ def job(job_id: str, where: str, *, as_json: bool) -> None:
         _show_need(console, need)
     console.print()
     if found.worker:
-        console.print(screens.text(f"{found.worker} is at work on it."))
+        console.print(screens.text(f"{short(found.worker)} is at work on it."))
     elif found.status is Status.PENDING:
         console.print(screens.text("Any worker that has code for it takes it next."))
     console.print(_line("its life", f"holdfast trace {found.job_id}", "cyan"), soft_wrap=True)
@@ -199,7 +200,7 @@ def _facts(job: JobView, width: int) -> list[tuple[str, object]]:
     done = f"{_count(job.steps, 'read')}, effects: {effects or 'none'}"
     rows.append(("done", f"{done}; {_count(job.events, 'event')}"))
     if job.claims:
-        tries = f"{_count(job.claims, 'claim')}, last by {job.last_worker}"
+        tries = f"{_count(job.claims, 'claim')}, last by {short(job.last_worker or 'nobody')}"
         used = f"; used up: {_count(job.attempts, 'attempt')}, {_count(job.takeovers, 'takeover')}"
         rows.append(("workers", tries + (used if job.attempts or job.takeovers else "")))
     if job.cancel_requested:

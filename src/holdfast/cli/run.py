@@ -98,6 +98,9 @@ def _read(path: Path) -> Spec:
     except FileNotFoundError:
         msg = f"there is no file {path}"
         raise NotFound(msg, hint='Write one: {"agent": "report", "input": {"topic": "kelp"}}') from None
+    except InvalidPayload as error:
+        msg = f"{path}: {error}"
+        raise InvalidPayload(msg, hint=error.hint) from None
     try:
         return msgspec.convert(value, Spec)
     except msgspec.ValidationError as error:

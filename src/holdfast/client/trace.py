@@ -17,6 +17,7 @@ from holdfast.errors import HoldfastError
 from holdfast.model import events as e
 from holdfast.model.chain import SealedEvent, unseal
 from holdfast.model.effects import Effect
+from holdfast.model.identity import short
 from holdfast.model.jobs import JobHead
 from holdfast.model.states import TERMINAL
 
@@ -231,11 +232,16 @@ class _Reader:
                 self._workers[at.fence] = event.worker
                 self._claimed_at = at.at
                 if not event.takeover:
-                    self.seam(at, SeamKind.CLAIMED, f"{event.worker} took the job", event.worker)
+                    self.seam(at, SeamKind.CLAIMED, f"{short(event.worker)} took the job", event.worker)
                     return
-                self.seam(at, SeamKind.TAKEOVER, f"{event.worker} took over from {before}", event.worker)
+                self.seam(
+                    at,
+                    SeamKind.TAKEOVER,
+                    f"{short(event.worker)} took over from {short(before)}",
+                    event.worker,
+                )
                 used = f"{_outcomes(self._results)} used instead of calling again"
-                why = f"{event.worker} took over because the lease of {before} had run out"
+                why = f"{short(event.worker)} took over because the lease of {short(before)} had run out"
                 self._note(at, f"{why}; {used}." if self._results else f"{why}; nothing had been recorded.")
             case e.JobReleased():
                 self.seam(at, SeamKind.RELEASED, f"given back ({event.why})")

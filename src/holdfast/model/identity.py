@@ -58,6 +58,12 @@ def identity_in(name: str) -> Identity | None:
     return Identity(found["boot"], int(found["space"]), int(found["pid"]), int(found["began"]))
 
 
+def short(name: str) -> str:
+    """The name as people read it: the label and the pid. The rest is for proofs."""
+    found = _NAME.fullmatch(name)
+    return name if found is None else f"{found['label']}:{found['pid']}"
+
+
 def is_neighbour(who: Identity, here: Identity) -> bool:
     """Whether this process can see that one: the same boot of the same host, the same pids."""
     return (who.boot, who.space) == (here.boot, here.space)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import InvalidName
-from holdfast.model.identity import Identity, Sight, identity_in, is_dead, worker_name
+from holdfast.model.identity import Identity, Sight, identity_in, is_dead, short, worker_name
 
 HERE = Identity("0f3c-boot", 4026531836, 100, 5000)
 DEAD = Identity("0f3c-boot", 4026531836, 4711, 88123)
@@ -67,3 +67,8 @@ def test_a_name_that_is_too_long_is_refused() -> None:
 )
 def test_only_a_neighbour_is_proven_dead(here: Identity, seen: int | Sight, dead: bool) -> None:
     assert is_dead(DEAD, here, seen) is dead
+
+
+def test_people_read_the_label_and_the_pid() -> None:
+    assert short(worker_name("mail-crew", Identity("boot-1", 4026531836, 4711, 88123))) == "mail-crew:4711"
+    assert short("chosen freely") == "chosen freely"
