@@ -33,8 +33,8 @@ help: ## list the targets
 setup: $(READY) ## make .venv from the hash-locked requirements
 	@echo 'setup: .venv is ready'
 
-demo: $(READY) ## see the store at work
-	@$(RUN) examples/store_at_work.py
+demo: $(READY) ## an agent is killed three times; see what becomes of it
+	@$(RUN) examples/demo.py
 
 up: ## API, worker and UI in one process (not built yet)
 	@echo 'make up: there is no service to start yet; it comes after the engine. `make demo` shows what works today.' >&2
