@@ -118,6 +118,7 @@ async def test_a_long_migration_of_somebody_else_is_waited_for(
         opened = asyncio.create_task(ground.open())
         while not opened.done() and not await holder.fetchval(_WAITED):
             pass
+        assert not opened.done(), "it waited, and was not ended by the limits"
         await holder.execute("SELECT pg_advisory_unlock($1)", LOCK)
         await (await opened).close()
 

@@ -81,6 +81,11 @@ class Committer:
 
     async def close(self) -> None:
         """What was on its way has arrived."""
+        if self._starting:
+            loop = asyncio.get_running_loop()
+            started = loop.create_future()
+            loop.call_soon(started.set_result, None)  # behind the start, which is in line already
+            await started
         if self._going is not None:
             await self._going
 

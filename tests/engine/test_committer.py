@@ -1,0 +1,30 @@
+"""The committer's ends: what was recorded a moment before it is closed arrives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from holdfast.engine.committer import Committer
+from holdfast.engine.drive import Drive
+from holdfast.model.events import StepFinished
+from holdfast.testing.conformance.bench import Backend
+from tests.engine.shop import opened
+from tests.fixtures.stores import STORES
+
+
+@pytest.mark.parametrize("backend", STORES, indirect=True)
+async def test_what_was_recorded_before_the_close_arrives(backend: Backend) -> None:
+    """Method: record a fact and close in the same pass of the loop, before the committer has begun."""
+    async with opened(backend) as shop:
+
+        async def program(_drive: Drive, _: Any) -> Any: ...
+
+        job_id = await shop.submit(program)
+        desk = shop.desk()
+        run = await shop.claim(desk=desk)
+        assert isinstance(desk.committer, Committer)
+        run._pen.record(StepFinished("0/look#1", "d"))
+        await desk.committer.close()
+        assert any(isinstance(event, StepFinished) for event in await shop.events(job_id))
