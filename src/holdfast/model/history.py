@@ -32,6 +32,7 @@ class Recorded(msgspec.Struct):
     intent_seq: int | None = None
     seq: int | None = None
     cancelled_seq: int | None = None
+    cancelled_by: str = ""
     status: CallStatus | None = None
     result: Any = None
     error: Any = None
@@ -325,7 +326,8 @@ class History:
         known = self._calls.get(event.step_key, ())
         if not known or known[-1].generation != event.generation:
             self.add(Recorded(event.step_key, event.args_digest, generation=event.generation))
-        self._newest(event.step_key, event.generation).cancelled_seq = seq
+        newest = self._newest(event.step_key, event.generation)
+        newest.cancelled_seq, newest.cancelled_by = seq, event.by
 
     def _newest(self, step_key: str, generation: int) -> Recorded:
         recorded = self._calls[step_key][-1]
