@@ -97,6 +97,26 @@ async def test_a_yes_to_something_else_is_no_yes(backend: Backend) -> None:
         assert refunds.paid == []
 
 
+async def test_leave_for_other_arguments_is_none(backend: Backend) -> None:
+    """Goal: a yes is for what was asked. Method: the code changes its mind about the amount after the yes was given."""
+    async with opened(backend) as shop:
+        refunds = Refunds()
+        job_id, (asked,) = await asked_for(shop, refunds, 51)
+        await shop.tell(job_id, MailKind.APPROVAL, {"approval_id": asked.approval_id, "decision": "approved"})
+
+        async def dearer(drive: Drive, _: Any) -> Any:
+            return await refunds.program(drive, 5100)
+
+        shop.programs["program"] = dearer
+        assert await shop.drive_all() == ["waiting"]
+        assert refunds.paid == []
+        _, other = await questions(shop, job_id)
+        assert (other.args, other.step_key) == (["order-1", 5100], asked.step_key)
+        await shop.tell(job_id, MailKind.APPROVAL, {"approval_id": other.approval_id, "decision": "approved"})
+        assert await shop.drive_all() == ["completed"]
+        assert refunds.paid == [5100]
+
+
 async def test_nobody_answers_in_time(backend: Backend) -> None:
     async with opened(backend) as shop:
         refunds = Refunds()

@@ -104,6 +104,25 @@ async def test_a_cancel_reaches_the_children(backend: Backend) -> None:
         assert list((await children(shop)).values()) == [Status.CANCELLED]
 
 
+async def test_a_child_that_was_never_started_is_not_cancelled(backend: Backend) -> None:
+    """Goal: a cancel that comes before the child does ends the parent at once. Method: the letter arrives while the
+    parent runs; its append with the child in it meets the letter and is withdrawn."""
+    async with opened(backend) as shop:
+        research(shop)
+        letters: list[str] = []
+
+        async def parent(drive: Drive, _: Any) -> Any:
+            await shop.look(drive, "first", lambda: asyncio.ensure_future(cancelled()))
+            return await spawn(drive, JobDraft(kind="research", input="waits"))
+
+        async def cancelled() -> None:
+            await shop.tell(letters[0], MailKind.CANCEL, name="enough")
+
+        letters.append(await shop.submit(parent))
+        assert await (await shop.claim()).go() == "cancelled"
+        assert await children(shop) == {}
+
+
 async def test_code_that_gives_up_waiting_cancels_the_child(backend: Backend) -> None:
     """Method: a sibling fails, and `TaskGroup` cancels the wait for the child."""
     async with opened(backend) as shop:

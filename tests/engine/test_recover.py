@@ -18,7 +18,8 @@ from holdfast.model.events import JobDeadLettered, JobRequeued
 from holdfast.model.identity import Identity, Sight, identity_in, worker_name
 from holdfast.model.instants import MINUTE, SECOND
 from holdfast.model.jobs import JobDraft
-from holdfast.model.states import Status, WaitReason
+from holdfast.model.mail import MailDraft
+from holdfast.model.states import MailKind, Status, WaitReason
 from holdfast.store.clock import SystemClock
 from holdfast.store.ports.leases import ClaimAsk
 from holdfast.testing.conformance import Backend, bench_on
@@ -78,6 +79,23 @@ async def test_two_recoveries_then_a_dead_letter(backend: Backend) -> None:
             "attempts": 0,
         }
         assert await bench.claimable(queues=("lost",)) == []
+
+
+@on_every_store
+async def test_a_job_with_mail_is_not_buried(backend: Backend) -> None:
+    """Goal: no resume is lost. Method: the worker that claimed a resumed dead letter dies before it has read why; the
+    sweep gives the job back, and the next claim finds the letter."""
+    async with bench_on(backend) as bench:
+        (job_id,) = await lose(bench, 1)
+        await sweep(bench.store, bench.clock, Rules(takeovers_max=1))
+        assert (await bench.store.jobs.head(job_id)).wait_reason is WaitReason.DEAD_LETTER
+        letter = MailDraft(job_id=job_id, kind=MailKind.RESUME, operation_id="again", sender="grace")
+        assert (await bench.store.post.send(letter)).woke
+        await bench.grants("gone", queues=("lost",), ttl_us=SECOND)
+        bench.clock.advance(2 * SECOND)
+        stats = await sweep(bench.store, bench.clock, Rules(takeovers_max=1))
+        assert (stats.recovered, stats.failed) == (1, 0)
+        assert (await bench.store.jobs.head(job_id)).status is Status.PENDING
 
 
 @on_every_store

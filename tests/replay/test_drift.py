@@ -10,7 +10,7 @@ import pytest
 from holdfast.engine.asked import READS, Asked
 from holdfast.engine.endings import Failed, Parked
 from holdfast.errors import CallFailed, InvalidMove
-from holdfast.model.events import StepFinished, ToolCalled, ToolReturned
+from holdfast.model.events import JobParked, JobRequeued, StepFinished, ToolCalled, ToolReturned
 from tests.replay.stage import Played, World, play
 
 
@@ -116,6 +116,41 @@ def test_a_read_with_other_arguments_runs_again_and_both_answers_are_kept() -> N
     for program, output in ((before, "page:1"), (after, "page:2")):
         again = play(program, seed=3, journal=resumed.journal)
         assert (again.output, again.live) == (output, [])
+
+
+def test_what_was_accepted_is_not_done_again() -> None:
+    """Goal: a person who accepts a report sends no mail twice. Method: the first of three mails has another name; the
+    report names all three, because none has been asked for; once it is accepted only the renamed one is new."""
+
+    async def before(world: World) -> Any:
+        return [await world.act(name, "hello") for name in ("one", "two", "three")]
+
+    async def after(world: World) -> Any:
+        return [await world.act(name, "hello") for name in ("uno", "two", "three")]
+
+    first = play(before, seed=1)
+    parked = play(after, seed=2, journal=first.journal)
+    assert isinstance(parked.output, Parked)
+    named = [one["name"] for one in parked.output.report["recorded"]]
+    assert (named, parked.live) == (["one", "two", "three"], [])
+    accepted = [*first.journal, JobParked(parked.output.report), JobRequeued(by="ada", accepted=True)]
+    resumed = play(after, seed=3, journal=accepted)
+    assert (resumed.output, resumed.live) == (["uno:hello", "two:hello", "three:hello"], ["uno"])
+
+
+def test_what_was_accepted_may_be_asked_for_otherwise() -> None:
+    async def before(world: World) -> Any:
+        return await world.act("send_mail", "hello")
+
+    async def after(world: World) -> Any:
+        return await world.act("send_mail", "good day")
+
+    first = play(before, seed=1)
+    parked = play(after, seed=2, journal=first.journal)
+    assert isinstance(parked.output, Parked)
+    accepted = [*first.journal, JobParked(parked.output.report), JobRequeued(by="ada", accepted=True)]
+    resumed = play(after, seed=3, journal=accepted)
+    assert (resumed.output, resumed.live) == ("send_mail:good day", ["send_mail"])
 
 
 def test_a_read_that_is_gone_is_only_forgotten() -> None:

@@ -8,6 +8,7 @@ from holdfast.model import effects as rules
 from holdfast.testing.crash import CameOutWrong, Way, cuts, play
 from holdfast.testing.world.run import run
 from tests.crash.scenarios import Mail
+from tests.simulation import museum_of_words
 from tests.simulation.museum import FOUND_BY, MUSEUM, SEEDS
 
 
@@ -39,4 +40,5 @@ def test_a_key_that_is_trusted_for_ever_is_noticed(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_museum_is_full() -> None:
-    assert len(MUSEUM) >= 25
+    assert len(MUSEUM) >= 42
+    assert MUSEUM["a_signal_is_taken_twice"] is museum_of_words.a_signal_is_taken_twice

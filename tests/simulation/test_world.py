@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -62,11 +64,16 @@ def test_a_batch_that_tested_nothing_is_thin() -> None:
 def test_every_label_is_its_own() -> None:
     for seed in range(50):
         for moves in mix_of(seed).errands:
-            labels = labels_in(moves)
+            labels = list(_labels(moves))
             assert labels
-            assert len(labels) == _count(moves)
+            assert len(labels) == len(set(labels))
+            assert labels_in(moves).keys() <= set(labels)
 
 
-def _count(moves: list[list[object]]) -> int:
-    inner = [part for move in moves for part in move[2:] if isinstance(part, list)]
-    return len(moves) + sum(_count(part) for part in inner)
+def _labels(moves: list[Any]) -> Iterator[str]:
+    """Those of branches and of children, too."""
+    for move in moves:
+        yield move[1]
+        for part in move[2:]:
+            if isinstance(part, list):
+                yield from _labels(part)

@@ -30,7 +30,7 @@ async def agreed(drive: Drive, asked: Asked, step_key: str, digest: str, generat
     if asked.terms.approve is None or not asked.terms.approve(asked.args):
         return None
     for nth in itertools.count():
-        approval_id = _id(drive, step_key, generation, nth)
+        approval_id = _id(drive, step_key, digest, generation, nth)
         approval = drive.history.approvals.get(approval_id)
         if approval is None:
             approval = _ask(drive, asked, approval_id, step_key, digest, generation)
@@ -67,8 +67,10 @@ def _decide(drive: Drive, event: ApprovalDecided) -> None:
     drive.history.take(drive.recorder.record(event), event)
 
 
-def _id(drive: Drive, step_key: str, generation: int, nth: int) -> str:
-    place = "\0".join((drive.owner.namespace, drive.owner.job_id, step_key, str(generation), str(nth)))
+def _id(drive: Drive, step_key: str, digest: str, generation: int, nth: int) -> str:
+    """The arguments are part of it: code that changed while nobody had answered yet asks another question."""
+    owner = drive.owner
+    place = "\0".join((owner.namespace, owner.job_id, step_key, digest, str(generation), str(nth)))
     return "apr_" + hashlib.sha256(place.encode("utf-8", "surrogatepass")).hexdigest()[:26]
 
 

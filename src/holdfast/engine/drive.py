@@ -16,9 +16,9 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from holdfast.engine import failures, places
+from holdfast.engine import failures, places, timeouts
 from holdfast.engine.asked import Asked, kept
-from holdfast.engine.conductor import JOB, Conductor
+from holdfast.engine.conductor import JOB, Conductor, Timer
 from holdfast.engine.effects import Acts, Owner
 from holdfast.engine.endings import Failed, Parked, Stopped, Uncovered
 from holdfast.engine.places import Place
@@ -107,6 +107,7 @@ class Drive:
     async def run(self, body: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         """What the job's function returned; or Failed, Parked, Asleep, or whatever `stop` was called with."""
         loop = asyncio.get_running_loop()
+        timeouts.watch(loop)
         places.watch(loop)
         self._conductor = Conductor(loop, self, self._at_rest)
         context = contextvars.copy_context()
@@ -185,6 +186,9 @@ class Drive:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    def timer(self, timer: Timer) -> Callable[[], None]:
+        return self._conductor.timer(timer)
+
     def look(self) -> None:
         """Something has changed: once the code has come to rest, it is seen what comes next."""
         self._conductor.look()
@@ -225,7 +229,7 @@ class Drive:
     async def past(self, recorded: Recorded) -> None:
         """What the code waited for the first time has come, in its turn; or has not, if the code gave it up."""
         if recorded.cancelled_seq is not None:
-            await self._conductor.never(recorded.cancelled_seq)
+            await self._conductor.never(recorded.cancelled_seq, recorded.cancelled_by)
         assert recorded.seq is not None
         await self.turn(recorded.seq)
 
@@ -297,7 +301,8 @@ class Drive:
     async def given_up(self, key: str, digest: str, generation: int, extras: Extras = NOTHING) -> None:
         """The code hears of it in its turn: results that were there before come first, now and in replay."""
         if not self.stopping:
-            seq = self.recorder.record(CallCancelled(key, digest, generation=generation), extras=extras)
+            event = CallCancelled(key, digest, generation=generation, by=self._conductor.struck)
+            seq = self.recorder.record(event, extras=extras)
             self.look()
             await self.turn(seq)
 

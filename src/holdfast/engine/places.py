@@ -13,10 +13,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import weakref
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Final, Protocol
 
-from holdfast.engine.conductor import JOB
+from holdfast.engine.conductor import JOB, Timer
 from holdfast.errors import InvalidMove
 from holdfast.model.naming import Scope
 
@@ -26,6 +26,10 @@ class Driven(Protocol):
 
     def joined(self, task: asyncio.Task[Any]) -> None:
         """One more task runs the job's code."""
+        ...
+
+    def timer(self, timer: Timer) -> Callable[[], None]:
+        """The job's code has set a timer; what is given back says that its time has come."""
         ...
 
 

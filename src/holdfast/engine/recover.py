@@ -91,9 +91,13 @@ async def sweep_jobs(store: Store, clock: Clock, rules: Rules = DEFAULT) -> tupl
 
 
 def ruling(rules: Rules, head: JobHead) -> Ruling:
-    """What becomes of a job whose lease ran out: its place in the queue again, or a dead letter."""
+    """What becomes of a job whose lease ran out: its place in the queue again, or a dead letter.
+
+    A job that anybody ever wrote to is not buried here: its holder may have died with a resume that it had not read.
+    """
     takeovers = head.takeovers + 1
-    if is_poison(
+    # Mail may say that the job begins again. A worker reads it first, and then judges the same.
+    if not head.mail_seq and is_poison(
         takeovers=takeovers,
         failed_attempts=head.attempts,
         takeovers_max=rules.takeovers_max,

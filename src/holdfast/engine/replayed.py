@@ -11,8 +11,8 @@ written, either. So a replay may be run against a live store, by anybody, any nu
 A job that completed must return again what it returned. One that was cancelled, or failed, was ended from outside
 somewhere: its replay must come to the end of the record, and no further is asked of it.
 
-Time that the code waits for in ways that are not durable (`asyncio.timeout`, `asyncio.sleep`) passes in a replay as it
-did before. A loop with virtual time makes it pass at once.
+A timeout of the code that is recorded strikes at once. A bare `asyncio.sleep` takes as long as it did before; a loop
+with virtual time makes it pass at once.
 """
 
 from __future__ import annotations

@@ -39,6 +39,7 @@ from holdfast.model import fold, lease
 from holdfast.model.append import NOTHING, Extras, Holder, Move
 from holdfast.model.chain import EMPTY, Head, first_break, unseal
 from holdfast.model.events import (
+    ChildStarted,
     Event,
     JobCancelled,
     JobCompleted,
@@ -361,7 +362,12 @@ class JobRun:
         learnt is still written."""
         if self._news and isinstance(entry.event, JobWaiting):
             return False
-        return not (self._letterbox.cancelled and entry.guarded and not isinstance(entry.event, JobCancelled))
+        holds = not (
+            self._letterbox.cancelled and entry.guarded and not isinstance(entry.event, JobCancelled)
+        )
+        if not holds and isinstance(entry.event, ChildStarted):
+            self._history.children.pop(entry.event.child_job_id, None)  # it never was: nobody can cancel it
+        return holds
 
     def _lost(self, error: HoldfastError) -> None:
         if self._drive is not None:

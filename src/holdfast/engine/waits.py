@@ -16,6 +16,7 @@ from typing import Final
 
 import msgspec
 
+from holdfast.engine.conductor import UNMARKED
 from holdfast.engine.endings import Asleep
 from holdfast.model.states import WaitReason
 from holdfast.store.clock import Clock
@@ -58,7 +59,9 @@ class Waits:
             return False
         loop = asyncio.get_running_loop()
         wait = _Wait(reason, topic, due_at, loop.create_future())
-        timer = None if left_us is None else loop.call_later(left_us / 1_000_000, _ring, wait.rung, False)
+        timer = None
+        if left_us is not None:
+            timer = loop.call_later(left_us / 1_000_000, _ring, wait.rung, False, context=UNMARKED)
         self._open[wait] = None
         self._changed()
         try:

@@ -139,12 +139,16 @@ class StepFinished(Event, frozen=True):
 
 
 class CallCancelled(Event, frozen=True):
-    """The code stopped waiting for a call: a timeout, a sibling that failed. A result before it was never seen."""
+    """The code stopped waiting for a call: a timeout, a sibling that failed. A result before it was never seen.
+
+    `by`: the timer of the code that had struck last.
+    """
 
     type = "call_cancelled"
     step_key: str
     args_digest: str
     generation: int = 0
+    by: str = ""
 
 
 class LlmRequested(Event, frozen=True):

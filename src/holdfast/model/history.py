@@ -32,6 +32,7 @@ class Recorded(msgspec.Struct):
     intent_seq: int | None = None
     seq: int | None = None
     cancelled_seq: int | None = None
+    cancelled_by: str = ""
     status: CallStatus | None = None
     result: Any = None
     error: Any = None
@@ -44,6 +45,7 @@ class Recorded(msgspec.Struct):
     approval_id: str | None = None
     worker: str = ""
     retired: bool = False
+    accepted: bool = False
     final: bool = False
     """Its outcome is somebody's last word: the call is not made again because of it."""
 
@@ -98,9 +100,9 @@ class History:
     def drifted(self, step_key: str, args_digest: str) -> Recorded | None:
         """The newest record under this key that was made with other arguments."""
         known = self._calls.get(step_key, ())
-        if not known or known[-1].retired or known[-1].args_digest == args_digest:
+        if not known or known[-1].args_digest == args_digest:
             return None
-        return known[-1]
+        return None if known[-1].retired or known[-1].accepted else known[-1]
 
     def begin(self, recorded: Recorded) -> None:
         """A call that this run has just intended: known from now on, and asked for already."""
@@ -220,10 +222,11 @@ class History:
                 self._unclaimed.pop(key, None)
 
     def _accept(self) -> None:
-        """What the report named is over and done with: the code need not ask for it, and may ask otherwise."""
+        """What the report named the code need not ask for, and may ask for otherwise. If it asks for the very same, it
+        gets what is recorded: the report names all that had not been asked for yet, and most of it is still to come."""
         for key in self._parked:
             for recorded in self._calls.get(key, ()):
-                recorded.retired = True
+                recorded.accepted = True
             self._unclaimed.pop(key, None)
 
     def _take_signal(self, seq: int, event: e.SignalTaken) -> None:
@@ -325,7 +328,8 @@ class History:
         known = self._calls.get(event.step_key, ())
         if not known or known[-1].generation != event.generation:
             self.add(Recorded(event.step_key, event.args_digest, generation=event.generation))
-        self._newest(event.step_key, event.generation).cancelled_seq = seq
+        newest = self._newest(event.step_key, event.generation)
+        newest.cancelled_seq, newest.cancelled_by = seq, event.by
 
     def _newest(self, step_key: str, generation: int) -> Recorded:
         recorded = self._calls[step_key][-1]

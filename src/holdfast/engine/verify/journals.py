@@ -21,6 +21,7 @@ from holdfast.errors import HoldfastError
 from holdfast.model import fold
 from holdfast.model.chain import SealedEvent, first_break
 from holdfast.model.jobs import JobHead
+from holdfast.model.mail import Mail
 from holdfast.model.states import TERMINAL, Status, move
 from holdfast.store.executor import Row, Transaction
 from holdfast.store.tables.heads import head_of
@@ -77,13 +78,21 @@ async def _beside(tx: Transaction, head: JobHead) -> Beside:
     )
 
 
-def judge_alone(head: JobHead, events: list[SealedEvent]) -> Iterator[Violation]:
-    """What is wrong with one journal by itself, without the rows beside it."""
-    return judge(head, events, None, Limits(), [])
+def judge_alone(
+    head: JobHead, events: list[SealedEvent], letters: Sequence[Mail] = ()
+) -> Iterator[Violation]:
+    """What is wrong with one journal by itself, without the rows beside it; `letters` say when what was said."""
+    sent_at = {letter.mail_seq: letter.sent_at for letter in letters}
+    return judge(head, events, None, Limits(), [], sent_at)
 
 
 def judge(
-    head: JobHead, events: list[SealedEvent], beside: Beside | None, limits: Limits, holds: list[Hold]
+    head: JobHead,
+    events: list[SealedEvent],
+    beside: Beside | None,
+    limits: Limits,
+    holds: list[Hold],
+    sent_at: Mapping[int, int] = {},
 ) -> Iterator[Violation]:
     """What is wrong with one journal and the rows beside it. Who held the job goes into `holds`."""
     broken = first_break(head.job_id, events)
@@ -100,7 +109,7 @@ def judge(
         return
     holds += holds_of(head.job_id, facts)
     job = told(facts)
-    for finding in _against(facts, job, beside):
+    for finding in _against(facts, job, beside, sent_at):
         yield Violation(finding.invariant, head.job_id, finding.detail)
     if isinstance(job, fold.Job) and facts:
         yield from by_head(head, job, facts)
@@ -111,11 +120,13 @@ def judge(
             yield from by_ledger(head, job, facts, beside.calls)
 
 
-def _against(facts: Facts, job: fold.Job | Finding, beside: Beside | None) -> list[Finding]:
+def _against(
+    facts: Facts, job: fold.Job | Finding, beside: Beside | None, sent_at: Mapping[int, int]
+) -> list[Finding]:
     """Every rule that the journal breaks. What the automaton stumbles over has its own name, if a rule knows it."""
     mail = () if beside is None else beside.mail
     letters = None if beside is None else {number: kind for number, kind, _ in mail}
-    sent_at = {number: at for number, _, at in mail}
+    sent_at = sent_at or {number: at for number, _, at in mail}
     found = [*by_life(facts, letters), *by_calls(facts, sent_at)]
     if isinstance(job, Finding) and job.seq not in {finding.seq for finding in found}:
         found.append(job)

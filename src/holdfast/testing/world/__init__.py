@@ -11,8 +11,9 @@ to an end within a bounded time: a system that does nothing breaks no rule, and 
     outside     receivers, their logs, and the lines that lead to them
     program     what the jobs do
     witness     everything that happened, in one order
-    people      who submits, cancels, says a word
+    people      who submits, cancels, signals, approves, resumes, says a word
     town        the worker processes and what strikes them
     judge       the rules
+    promises    more of them: signals, children, approvals, checkpoints, recoveries
     run         all of it together
 """

@@ -11,9 +11,12 @@ from holdfast.model import events as e
 from holdfast.model import fold
 from holdfast.model.chain import EMPTY, Head, SealedEvent, first_break, unseal
 from holdfast.model.jobs import JobHead
-from holdfast.model.states import TERMINAL, Status, WaitReason
+from holdfast.model.mail import Mail
+from holdfast.model.states import TERMINAL, Status
 from holdfast.store.contract import Store
+from holdfast.testing.world import promises
 from holdfast.testing.world.mix import labels_in
+from holdfast.testing.world.people import People
 from holdfast.testing.world.witness import Witness
 
 EARLY_S = 0.2
@@ -25,37 +28,43 @@ ONCE = {"pay", "mail", "post", "draft", "file"}
 async def findings(
     store: Store,
     witness: Witness,
-    acknowledged: dict[str, Any],
-    odd: set[tuple[str, str]],
+    people: People,
     takeovers_max: int,
 ) -> list[str]:
     """What is wrong with this history; nothing, if all is well."""
-    found = [*witness.wrong, *_fires(witness), *_looks(witness), *_naps(witness)]
-    for job_id, given in acknowledged.items():
+    found = [*witness.wrong, *_fires(witness, people.accepted), *_looks(witness), *_naps(witness)]
+    found += promises.looks_after_checkpoints(witness)
+    heads: dict[str, JobHead] = {}
+    jobs = people.jobs()
+    for job_id in jobs:
         try:
-            head = await store.jobs.head(job_id)
-        except Exception:  # whatever the reason: it was acknowledged
+            heads[job_id] = await store.jobs.head(job_id)
+        except Exception:  # whatever the reason: it was acknowledged, or its parent has started it
             found.append(f"I39: {job_id} was acknowledged and is not there")
-            continue
+    for job_id, head in heads.items():
+        given = jobs[job_id]
         sealed = await store.journal.read(job_id)
-        found += _journal(job_id, head, sealed, takeovers_max)
-        found += _ends(job_id, head, "renamed" in labels_in(given["moves"]).values())
+        found += _journal(job_id, head, sealed, await store.post.read(job_id), takeovers_max)
+        found += promises.resumed(head, sealed, witness)
+        if not promises.may_stay(job_id, heads, witness, given["moves"]):
+            found.append(f"L1: {job_id} is {head.status} for {head.wait_reason} long after the last fault")
         events = [unseal(one) for one in sealed]
         created = events[0]
         if not isinstance(created, e.JobCreated) or created.input != given:
             found.append(f"I39: {job_id} is not what was submitted")
-        found += _effects(job_id, given["moves"], events, witness, odd)
+        found += _effects(job_id, given["moves"], events, witness, people.odd)
+    found += promises.families(witness, heads)
     return found
 
 
 # ── the outside ───────────────────────────────────────────────────────────────────────────────────
 
 
-def _fires(witness: Witness) -> Iterator[str]:
+def _fires(witness: Witness, accepted: set[tuple[str, str]]) -> Iterator[str]:
     fired: Counter[str] = Counter()
     for fire in witness.fires:
         fired[fire.key] += 1
-        if fire.kind == "mail" and fired[fire.key] > 1:
+        if fire.kind in {"mail", "box"} and fired[fire.key] > 1:
             yield f"I12: unsafe {fire.label} of {fire.job_id} was fired twice under one authority"
         intended = any(
             intent.order < fire.order and (intent.job_id, intent.fence) == (fire.job_id, fire.fence)
@@ -67,7 +76,8 @@ def _fires(witness: Witness) -> Iterator[str]:
             yield f"I2: {fire.process} fired for {fire.job_id} under fence {fire.fence}, which is not its own"
     happened = Counter((one.job_id, one.label, one.kind) for one in witness.landings if one.effect)
     for (job_id, label, kind), times in happened.items():
-        if times > 1:
+        # A box is made anew under a new key; what a person accepted may be done again under its new name.
+        if times > 1 and kind != "box" and (job_id, label) not in accepted:
             yield f"I12: {kind} {label} of {job_id} happened {times} times"
 
 
@@ -96,23 +106,49 @@ def _effects(
     receipts = {
         (one.label, one.kind): one.receipt for one in witness.landings if one.job_id == job_id and one.effect
     }
+    boxes = {one.receipt for one in witness.landings if one.job_id == job_id and one.kind == "box"}
+    taken: dict[str, str] = {}
     for label, kind in labels_in(moves).items():
-        if kind not in ONCE or (job_id, label) in odd:
+        if kind not in {*ONCE, "box", "child", "wait"} or (job_id, label) in odd:
             continue
         result = last.output[label]
-        if result == "refused":
+        if kind == "child":
+            yield from _child(job_id, label, result, witness)
+        elif kind == "wait":
+            if result != "too late" and taken.setdefault(repr(result), label) != label:
+                yield f"I29: {job_id} took signal {result} under {label} and {taken[repr(result)]}"
+        elif kind == "box":
+            if (
+                result not in {"refused", "denied"}
+                if isinstance(result, str)
+                else result["receipt"] not in boxes
+            ):
+                yield f"I10: box {label} of {job_id} has {result}, its receiver never said so"
+        elif result in ("refused", "denied"):
             if (label, kind) in receipts:
-                yield f"I12: {kind} {label} of {job_id} was refused and happened"
+                yield f"I12: {kind} {label} of {job_id} was {result} and happened"
         elif (label, kind) not in receipts:
             yield f"lost: {kind} {label} of {job_id} is done and never happened"
         elif result != {"receipt": receipts[label, kind]}:
             yield f"I10: {kind} {label} of {job_id} has {result}, its receiver {receipts[label, kind]}"
 
 
+def _child(job_id: str, label: str, result: Any, witness: Witness) -> Iterator[str]:
+    """What a parent has from its child is what that child returned."""
+    if result in ("given up", "not completed"):
+        return
+    name = f"{job_id}/{label}"
+    ended = [witness.over.get(one) for one, child in witness.children.items() if child.given["job"] == name]
+    if [(status, output) for _, status, output in filter(None, ended)] != [("completed", result)]:
+        yield f"children: {job_id} has {result} from its child {label}, which ended as {ended}"
+
+
 # ── the store ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _journal(job_id: str, head: JobHead, sealed: list[SealedEvent], takeovers_max: int) -> Iterator[str]:
+def _journal(
+    job_id: str, head: JobHead, sealed: list[SealedEvent], letters: list[Mail], takeovers_max: int
+) -> Iterator[str]:
     end = Head(sealed[-1].seq, sealed[-1].hash) if sealed else EMPTY
     if end != head.head:
         yield f"I5: the journal of {job_id} does not lead to its head"
@@ -134,12 +170,16 @@ def _journal(job_id: str, head: JobHead, sealed: list[SealedEvent], takeovers_ma
         yield f"I1: {job_id} is at fence {head.fence}; its journal has seen {job.fence}"
     if job.cancel_requested and head.status in TERMINAL and head.status is not Status.CANCELLED:
         yield f"I28: {job_id} was cancelled and is {head.status}"
-    yield from (f"{one.invariant}: {job_id}: {one.detail}" for one in judge_alone(head, sealed))
+    yield from (f"{one.invariant}: {job_id}: {one.detail}" for one in judge_alone(head, sealed, letters))
+    yield from promises.broken(job_id, facts)
     yield from _tries(job_id, [event for _, _, event in facts], takeovers_max)
 
 
-PROGRESS = (e.StepFinished, e.ToolReturned, e.ToolFailed, e.TimerFired)
-WORK = (*PROGRESS, e.ToolCalled, e.TimerSet)
+PROGRESS = (
+    *(e.StepFinished, e.ToolReturned, e.ToolFailed, e.TimerFired),
+    *(e.SignalTaken, e.ChildStarted, e.CheckpointSaved),
+)
+WORK = (*PROGRESS, e.ToolCalled, e.TimerSet, e.ApprovalRequested)
 
 
 def _tries(job_id: str, events: list[e.Event], takeovers_max: int) -> Iterator[str]:
@@ -153,22 +193,13 @@ def _tries(job_id: str, events: list[e.Event], takeovers_max: int) -> Iterator[s
             return
         elif isinstance(event, e.JobRequeued):
             failures += event.why == "failed"
+            takeovers += event.takeover
+            if event.mail_seq:  # a person has decided to begin again
+                takeovers = failures = 0
         elif isinstance(event, e.JobDeadLettered):
-            failed = event.causes[0]["error"] is not None
+            failed = event.causes[0].get("error") is not None
+            takeovers += "holder" in event.causes[0]  # swept, and held in the same breath
             if takeovers < takeovers_max and failures + failed < 3:
                 yield f"I26: {job_id} is held after {takeovers} takeovers and {failures} failures"
         if isinstance(event, PROGRESS):
             takeovers = 0
-
-
-def _ends(job_id: str, head: JobHead, renamed: bool) -> Iterator[str]:
-    """L1: nothing is left but what a person has to look at. Parked is only what has new code."""
-    if head.status in TERMINAL or head.wait_reason is WaitReason.DEAD_LETTER:
-        return
-    if head.wait_reason is WaitReason.DRIFT and renamed:
-        return
-    yield f"L1: {job_id} is {head.status} for {head.wait_reason} long after the last fault"
-
-
-def is_settled(head: JobHead) -> bool:
-    return head.status in TERMINAL or head.wait_reason in {WaitReason.DEAD_LETTER, WaitReason.DRIFT}

@@ -8,6 +8,7 @@ answer. It can be lost, late, doubled, or done with its answer lost.
     post    does whatever it is told, and can be asked afterwards (verifiable)
     draft   drafts are made by key; each can be sent once (idempotent, a handle that is used up)
     file    the same bytes at the same place (idempotent by nature)
+    box     does its work anew for every key, and leaves its output where it can be found (relaunched when cut off)
 
 The bytes leave in the same breath as the sender's last look at the clock: no freeze falls between the two. A process
 that stands still exactly there is the hole that RELIABILITY §1.6 leaves open for `verifiable`; so is a request that the
@@ -162,6 +163,10 @@ class Line:
                 return Probed(Answer.CANNOT_TELL)
             raise ConnectionError("nobody answers the probe")
         return outside.probe(key)
+
+    @property
+    def relaunched(self) -> Terms:
+        return Terms(relaunch=True, probe=self.probe, longest_call_us=int(LONGEST_S) * SECOND)
 
     @property
     def verifiable(self) -> Terms:

@@ -7,12 +7,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import msgspec
+
 from holdfast.engine.asked import READS, Asked, Terms
+from holdfast.engine.checkpoints import checkpoint, restored
+from holdfast.engine.children import spawn
 from holdfast.engine.drive import Drive
 from holdfast.engine.run import Program
+from holdfast.engine.signals import wait
 from holdfast.engine.timers import sleep
-from holdfast.errors import Refused
+from holdfast.errors import CallFailed, Denied, Refused
 from holdfast.model.instants import SECOND
+from holdfast.model.jobs import JobDraft
 from holdfast.testing.world.outside import KEYED, NATURAL, PLAIN, Line
 from holdfast.testing.world.witness import Witness
 
@@ -47,21 +53,40 @@ class Errand:
         self._job_id = job_id
         self._is_new = is_new
         self._fence = drive.owner.fence  # what this run writes under; the judge compares it
-        self._seen: Any = None
+        self._seen: Any = (
+            None  # by any branch: what the code heard last is in the arguments of its next effect
+        )
         self.results: dict[str, Any] = {}
+
+    async def all_of(self, moves: list[Any]) -> Any:
+        """What came of all moves; those before the last checkpoint are known from there."""
+        known = restored(self._drive, {"next": 0, "results": {}, "seen": None})
+        self.results, self._seen = known["results"], known["seen"]
+        for number, move in enumerate(moves[known["next"] :], known["next"] + 1):
+            if move[0] == "checkpoint":
+                state = {"next": number, "results": self.results, "seen": self._seen}
+                await checkpoint(self._drive, state)
+            else:
+                await self.do([move])
+        return self.results
 
     async def do(self, moves: list[Any]) -> None:
         for move in moves:
             self.results[move[1]] = await getattr(self, "_" + move[0])(*move[1:])
 
-    async def _effect(self, kind: str, label: str, terms: Terms, name: str | None = None) -> Any:
+    async def _effect(
+        self, kind: str, label: str, terms: Terms, name: str | None = None, more: list[Any] | None = None
+    ) -> Any:
         async def run(key: str) -> Any:
             return await self._line.send((self._job_id, label, kind, key), self._fence)
 
         try:
-            return await self._drive.call(Asked(f"{name or kind}-{label}", [label, self._seen], run, terms))
+            args = [label, self._seen, *(more or [])]
+            return await self._drive.call(Asked(f"{name or kind}-{label}", args, run, terms))
         except Refused:
             return "refused"
+        except Denied:
+            return "denied"
 
     async def _look(self, label: str, seconds: float | None = None) -> Any:
         async def run(_key: str) -> Any:
@@ -88,6 +113,39 @@ class Errand:
 
     async def _file(self, label: str) -> Any:
         return await self._effect("file", label, NATURAL)
+
+    async def _box(self, label: str) -> Any:
+        return await self._effect("box", label, self._line.relaunched)
+
+    async def _asked(self, label: str, kind: str, seconds: int) -> Any:
+        """With a person's leave, which lasts only so long."""
+        return await self._effect(kind, label, _with_leave(KEYED if kind == "pay" else PLAIN, seconds))
+
+    async def _reworded(self, label: str) -> Any:
+        """The new version asks for something else: leave for the old is none for the new."""
+        version = ["new"] if self._is_new else []
+        return await self._effect("mail", label, _with_leave(PLAIN, 3600), more=version)
+
+    async def _wait(self, label: str, name: str, seconds: int | None) -> Any:
+        with self._drive.scope(f"wait-{label}"):
+            if seconds is not None:
+                self._witness.napped(self._job_id, label, seconds * SECOND)
+            try:
+                self._seen = await wait(self._drive, name, None if seconds is None else seconds * SECOND)
+            except TimeoutError:
+                self._seen = "too late"
+            return self._seen
+
+    async def _child(self, label: str, moves: list[Any], seconds: float | None) -> Any:
+        draft = JobDraft(kind="errand", input={"job": f"{self._job_id}/{label}", "moves": moves})
+        try:
+            async with asyncio.timeout(seconds):
+                self._seen = await spawn(self._drive, draft)
+        except TimeoutError:
+            self._seen = "given up"
+        except CallFailed:
+            self._seen = "not completed"
+        return self._seen
 
     async def _sleep(self, label: str, seconds: int) -> Any:
         with self._drive.scope(f"nap-{label}"):
@@ -126,13 +184,16 @@ class Errand:
         await asyncio.gather(branch(one), branch(other))
 
 
+def _with_leave(terms: Terms, seconds: int) -> Terms:
+    return msgspec.structs.replace(terms, approve=lambda _args: True, approval_lifetime_us=seconds * SECOND)
+
+
 def program(line: Line, witness: Witness, room: Room, is_deployed: Callable[[], bool]) -> Program:
     """The code of every job; its input names the job and its moves."""
 
     async def errand(drive: Drive, given: Any) -> Any:
         with room.taken():
-            run = Errand(drive, line, witness, given["job"], is_new=is_deployed())
-            await run.do(given["moves"])
-            return run.results
+            run = Errand(drive, line, witness, drive.owner.job_id, is_new=is_deployed())
+            return await run.all_of(given["moves"])
 
     return errand

@@ -15,7 +15,7 @@ from holdfast.model.ids import SequentialIds
 from holdfast.store.memory.store import MemoryStore
 from holdfast.testing.process import ProcessLoop
 from holdfast.testing.simloop import Deadlock, LoopClock
-from holdfast.testing.world import judge
+from holdfast.testing.world import judge, promises
 from holdfast.testing.world.heard import Heard
 from holdfast.testing.world.mix import FAULT_PHASE_S, Mix, mix_of
 from holdfast.testing.world.outside import Outside
@@ -62,7 +62,7 @@ class World:
 
     async def live(self) -> None:
         """Faults, then calm."""
-        looking = asyncio.ensure_future(self.people.look_after())
+        beside = [asyncio.ensure_future(self.people.look_after()), asyncio.ensure_future(self.town.sweep())]
         await asyncio.gather(
             self.people.submit(FAULT_PHASE_S),
             self.people.signal(FAULT_PHASE_S),
@@ -74,16 +74,22 @@ class World:
         calm_from = self.loop.time()
         while self.loop.time() < calm_from + CALM_S and not await self._settled():
             await rest(5.0)
-        looking.cancel()
+        for task in beside:
+            task.cancel()
 
     async def _settled(self) -> bool:
-        heads = [await self.store.inner.jobs.head(job_id) for job_id in self.people.acknowledged]
-        return all(judge.is_settled(head) for head in heads)
+        jobs = self.people.jobs()
+        heads = {job_id: await self.store.inner.jobs.head(job_id) for job_id in jobs}
+        return all(
+            promises.may_stay(job_id, heads, self.witness, given["moves"])
+            and not self.people.may_resume(heads[job_id])
+            for job_id, given in jobs.items()
+        )
 
     async def digest(self) -> str:
         """A name for everything that happened: journals, the outside's log, and the order of both."""
         parts = hashlib.sha256()
-        for job_id in self.people.acknowledged:
+        for job_id in self.people.jobs():
             for sealed in await self.store.inner.journal.read(job_id):
                 parts.update(sealed.hash)
         parts.update(repr((self.witness.fires, self.witness.landings, self.witness.looks)).encode())
@@ -103,15 +109,13 @@ def run(seed: int, mix: Mix | None = None) -> Verdict:
             found.append(f"L3: {stuck}")
         people = world.people
         found += loop.run_until_complete(
-            judge.findings(
-                world.store.inner, world.witness, people.acknowledged, people.odd, world.mix.takeovers_max
-            )
+            judge.findings(world.store.inner, world.witness, people, world.mix.takeovers_max)
         )
         found += [f"a worker could not go on: {text}" for text in heard.errors]
         found += [f"unheard: {text}" for text in loop.complaints]
         digest = loop.run_until_complete(world.digest())
         counts = Counter(world.witness.counts)
-        for job_id in people.acknowledged:
+        for job_id in people.jobs():
             head = loop.run_until_complete(world.store.inner.jobs.head(job_id))
             counts[f"jobs {head.wait_reason or head.status}"] += 1
         return Verdict(seed, tuple(found), digest, dict(counts), loop.time())

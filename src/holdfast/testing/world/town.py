@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from typing import Final
 
 from holdfast.engine.committer import Committer
 from holdfast.engine.points import Point
+from holdfast.engine.recover import Rules, sweep
 from holdfast.engine.rest import rest
 from holdfast.engine.run import Desk
+from holdfast.errors import Unavailable
 from holdfast.model.ids import SequentialIds
 from holdfast.model.instants import HOUR
 from holdfast.store.contract import Store
 from holdfast.store.ports.wakeups import Wakeups
 from holdfast.testing.faults import GO, Decide, Fate, FaultyStore, Kind
 from holdfast.testing.process import Process, ProcessLoop
+from holdfast.testing.simloop import LoopClock
 from holdfast.testing.world.mix import Mix
 from holdfast.testing.world.outside import Line, Outside
 from holdfast.testing.world.program import Room, program
@@ -90,6 +94,7 @@ class Host:
         town = self._town
         self._starts += 1
         self.process = process = town.loop.process(f"{self._name}.{self._starts}")
+        town.processes[process.name] = process
         store = FaultyStore(town.store, town.fates, process)
         store.wakeups = RarePolls(town.store.wakeups, deaf=town.mix.deaf)
         line = Line(town.outside, process)
@@ -100,6 +105,7 @@ class Host:
             self.clock,
             {"errand": program(line, town.witness, room, town.is_deployed)},
             takeovers_max=town.mix.takeovers_max,
+            gone=town.is_gone,
             points=lambda point, tool: town.at_point(self.process, point, tool),
         )
         self.worker = Worker(
@@ -134,6 +140,8 @@ class Town:
         self.calm = False
         self._away_until = 0.0
         self.fates: Decide = self._fate
+        self.processes: dict[str, Process] = {}
+        self._sweeper = FaultyStore(store, self.milder_fate, loop.process("sweeper"))
         self.hosts = [Host(self, f"host-{n}") for n in range(mix.workers)]
 
     async def live(self, until_s: float) -> None:
@@ -159,6 +167,20 @@ class Town:
                 host.boot()
             elif host.process.thaws_at is not None:
                 host.process.go_on()
+
+    def is_gone(self, worker: str) -> bool:
+        """Whether it can be proven that this process is dead."""
+        return self.mix.proves_death and worker in self.processes and self.processes[worker].dead
+
+    async def sweep(self) -> None:
+        """What is owed to the jobs of the dead, now and then, beside the workers. Never ends."""
+        rules = Rules(takeovers_max=self.mix.takeovers_max, by=None)
+        while self.mix.sweep_every_s:
+            await rest(self.chance.uniform(0.3, 1.7) * self.mix.sweep_every_s)
+            for name in filter(self.is_gone, list(self.processes)):
+                with contextlib.suppress(Unavailable):
+                    self.witness.counts["proven dead"] += await self._sweeper.leases.expire(name)
+            await sweep(self._sweeper, LoopClock(self.loop, START_US), rules)
 
     def is_deployed(self) -> bool:
         """Whether programs that start now are of the new version, in which a call has another name."""

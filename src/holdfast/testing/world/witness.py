@@ -9,18 +9,20 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter, defaultdict
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-from holdfast.errors import Broken
+from holdfast.errors import Fenced, MailWaiting, Unavailable
+from holdfast.model import events as e
 from holdfast.model.append import Append
 from holdfast.model.chain import Head, unseal
-from holdfast.model.events import StepFinished, TimerFired, ToolCalled
+from holdfast.model.jobs import JobHead
 from holdfast.model.lease import LEASE_TTL_US, Grant
 from holdfast.model.mail import MailDraft, Sent
 from holdfast.model.states import MailKind
 from holdfast.store.contract import Store
+from holdfast.store.ports.journal import Ruling
 from holdfast.store.ports.leases import ClaimAsk, Held
 from holdfast.testing.faults import Call, WrappedStore
 
@@ -66,6 +68,29 @@ class Look(msgspec.Struct, frozen=True):
     fence: int
 
 
+class Child(msgspec.Struct, frozen=True):
+    """A job that a job started."""
+
+    parent: str
+    given: Any
+
+
+class Checkpoint(msgspec.Struct, frozen=True):
+    """From here on a job knows what came of these labels."""
+
+    order: int
+    fence: int
+    labels: frozenset[str]
+
+
+_NOTED: Final = frozenset(
+    one.type
+    for one in (
+        *(e.ToolCalled, e.StepFinished, e.TimerFired, e.SignalTaken, e.ApprovalRequested, e.CheckpointSaved),
+        *(e.ChildFinished, e.JobCompleted, e.JobCancelled),
+    )
+)
+
 Request = tuple[str, str, str, str]
 """Job, label, kind, key."""
 
@@ -87,6 +112,11 @@ class Witness:
         self.naps: dict[tuple[str, str], float] = {}
         self.rung: dict[tuple[str, str], float] = {}
         self.wrong: list[str] = []
+        self.children: dict[str, Child] = {}
+        self.resumed: dict[str, int] = {}
+        self.over: dict[str, tuple[int, str, Any]] = {}
+        self.questions: dict[str, tuple[str, e.ApprovalRequested]] = {}
+        self.checkpoints: dict[str, list[Checkpoint]] = defaultdict(list)
         self.intended_last = False
         self._appends: set[bytes] = set()
         self._held: dict[tuple[str, int], None] = {}
@@ -109,12 +139,12 @@ class Witness:
     # ── what the store made durable ───────────────────────────────────────────────────────────────
 
     def _journal_append_many(self, appends: list[Append], outcomes: list[Any]) -> None:
-        self.intended_last = any(sealed.type == ToolCalled.type for one in appends for sealed in one.events)
+        self.intended_last = any(sealed.type == e.ToolCalled.type for one in appends for sealed in one.events)
         for append, outcome in zip(appends, outcomes, strict=True):
             self.counts[f"append {type(outcome).__name__}"] += 1
-            if isinstance(outcome, Broken):
+            if not isinstance(outcome, Head | Fenced | MailWaiting | Unavailable):
                 self.wrong.append(
-                    f"I5: the holder of {append.job_id} lost track of its own writes: {outcome}"
+                    f"I5: the holder of {append.job_id} wrote what cannot be written: {outcome!r}"
                 )
             if isinstance(outcome, Head) and append.head.hash not in self._appends:
                 self._appends.add(append.head.hash)  # the same again, after a lost reply, is no second write
@@ -122,28 +152,72 @@ class Witness:
 
     def _written(self, append: Append) -> None:
         for sealed in append.events:
-            if sealed.type == ToolCalled.type:
-                event = unseal(sealed)
-                assert isinstance(event, ToolCalled)
-                intent = Intent(self.order(), self._loop.time(), append.job_id, event.key, append.fence)
-                if not any(known.fence == intent.fence for known in self.intents[event.key]):
+            if sealed.type in _NOTED:
+                self._fact(append.job_id, append.fence, unseal(sealed))
+        for child in append.extras.children:
+            assert child.job_id is not None
+            self.counts["children"] += 1
+            self.children[child.job_id] = Child(append.job_id, child.input)
+        for letter in append.extras.letters:
+            if letter.kind is MailKind.CANCEL:
+                self.counts["children cancelled"] += 1
+                self.cancels.setdefault(letter.job_id, self.order())
+
+    def _fact(self, job_id: str, fence: int, event: e.Event) -> None:
+        match event:
+            case e.ToolCalled():
+                intent = Intent(self.order(), self._loop.time(), job_id, event.key, fence)
+                if not any(known.fence == fence for known in self.intents[event.key]):
                     self.counts[f"intent {event.effect}"] += 1
+                    self.counts["intents with leave"] += event.approval_id is not None
                 self.intents[event.key].append(intent)
-                cancelled = self.cancels.get(append.job_id)
-                if cancelled is not None:
-                    self.wrong.append(f"I28: an intent of {append.job_id} follows its accepted cancel")
-            elif sealed.type == StepFinished.type:
-                step = unseal(sealed)
-                assert isinstance(step, StepFinished)
-                if step.outcome == "succeeded":
-                    self.steps.setdefault(
-                        (append.job_id, _label(step.step_key)), (self.order(), append.fence)
-                    )
-            elif sealed.type == TimerFired.type:
-                timer = unseal(sealed)
-                assert isinstance(timer, TimerFired)
-                nap = timer.step_key.rpartition("/")[0]
-                self.rung.setdefault((append.job_id, _label(nap)), self._loop.time())
+                if job_id in self.cancels:
+                    self.wrong.append(f"I28: an intent of {job_id} follows its accepted cancel")
+            case e.StepFinished(outcome="succeeded"):
+                self.steps.setdefault((job_id, _label(event.step_key)), (self.order(), fence))
+            case e.TimerFired():
+                self._over_now(job_id, event.step_key)
+            case e.SignalTaken():
+                self.counts["signals taken" if event.mail_seq is not None else "waits too late"] += 1
+                if event.mail_seq is None:
+                    self._over_now(job_id, event.step_key)
+            case e.ApprovalRequested():
+                self.questions[event.approval_id] = (job_id, event)
+            case e.CheckpointSaved():
+                self.counts["checkpoints"] += 1
+                known = frozenset(event.state["results"])
+                self.checkpoints[job_id].append(Checkpoint(self.order(), fence, known))
+            case e.ChildFinished():
+                self._child_heard(event)
+            case e.JobCompleted() | e.JobCancelled():
+                output = event.output if isinstance(event, e.JobCompleted) else None
+                self.over[job_id] = (self.order(), event.type.removeprefix("job_"), output)
+            case _:
+                pass
+
+    def _over_now(self, job_id: str, step_key: str) -> None:
+        """A sleep or a wait, each in a scope of its own, is over because its time was."""
+        self.rung.setdefault((job_id, _label(step_key.rpartition("/")[0])), self._loop.time())
+
+    def _child_heard(self, event: e.ChildFinished) -> None:
+        self.counts[f"children heard {event.status}"] += 1
+        _, status, output = self.over.get(event.child_job_id, (0, "not over", None))
+        if (status, output) != (event.status, event.result):
+            self.wrong.append(
+                f"children: {event.child_job_id} is {status}, and its parent hears that it is {event.status}"
+            )
+
+    def _journal_hold_expired(self, _decide: Any, held: list[tuple[JobHead, Ruling]]) -> None:
+        for head, _ in held:
+            self.counts["swept"] += 1
+            if self._loop.time() < self._held_until.get(head.job_id, 0.0):
+                self.wrong.append(f"I1: {head.job_id} was swept before its lease was over")
+            self._fence[head.job_id] = head.fence + 1
+
+    def _leases_expire(self, worker: str, _count: int) -> None:
+        for (job_id, fence), owner in self.grants.items():
+            if owner == worker and self._fence.get(job_id) == fence:
+                self._held_until[job_id] = 0.0
 
     def _leases_claim(self, ask: ClaimAsk, grants: list[Grant]) -> None:
         for grant in grants:
@@ -172,6 +246,8 @@ class Witness:
     def _post_send(self, letter: MailDraft, sent: Sent) -> None:
         if letter.kind is MailKind.CANCEL and sent.accepted:
             self.cancels.setdefault(letter.job_id, self.order())
+        if letter.kind is MailKind.RESUME and sent.woke:
+            self.resumed[letter.job_id] = sent.mail_seq
 
     # ── what the others tell it ───────────────────────────────────────────────────────────────────
 
