@@ -63,6 +63,7 @@ Program = Callable[[Drive, Any], Coroutine[Any, Any, Any]]
 """A kind's code: it gets its run and the job's input."""
 
 AGAIN_S: Final = 0.2
+LOST: Final = "lost"
 
 
 class Desk(msgspec.Struct, frozen=True):
@@ -123,6 +124,7 @@ class JobRun:
             grant.namespace, grant.job_id, grant.fence, self._history, self._pen.reserve
         )
         self._ending = False
+        self._leaving = False
         self._news = False
         self.wakes_at: int | None = None
         """When a job that went to sleep wants to be driven again, in the store's time."""
@@ -134,7 +136,7 @@ class JobRun:
         except (Lost, HoldfastError):
             if self._pen.lost is None:
                 raise
-            return "lost"
+            return LOST
         finally:
             if self._reading is not None:
                 self._reading.cancel()
@@ -217,6 +219,8 @@ class JobRun:
         report = await unproven(self.desk.inspect, self._history)
         if report is not None:
             return await self._end(JobParked(report), Move(status=Status.WAITING, reason=WaitReason.DRIFT))
+        if self._leaving:
+            return await self._end(JobReleased(), Move(status=Status.PENDING))
         given = None if self._created is None else self._created.input
         drive = self._drive = Drive(
             self._history,
@@ -258,10 +262,26 @@ class JobRun:
         if self._drive is not None and self._pen.hold_for_mail():
             self._mail_waits()
 
+    def wind_down(self) -> None:
+        """The job is given back as soon as the calls that are under way have ended, or ends before."""
+        self._leaving = True
+        if self._drive is not None:
+            self._drive.wind_down(Drained())
+
     def release(self) -> None:
         """The job is given back where it stands."""
+        self._leaving = True
         if self._drive is not None:
             self._drive.stop(Drained())
+
+    @property
+    def why_lost(self) -> HoldfastError | None:
+        return self._pen.lost
+
+    @property
+    def is_delicate(self) -> bool:
+        """Whether to stop now would leave a call of which nobody knows whether it happened."""
+        return self._drive is not None and self._drive.acts.unsafe > 0
 
     def lose(self, error: Fenced) -> None:
         """The lease is somebody else's: nothing more is written, and the code is ended."""

@@ -22,7 +22,7 @@ from holdfast.model.mail import MailDraft, Sent
 from holdfast.model.states import MailKind
 from holdfast.store.contract import Store
 from holdfast.store.ports.leases import ClaimAsk, Held
-from holdfast.testing.faults import Call, WrappedStore
+from holdfast.store.wrapped import Call, WrappedStore
 
 
 class Intent(msgspec.Struct, frozen=True):
