@@ -1,0 +1,5 @@
+"""The databases that zombies haunt."""
+
+from tests.fixtures.stores import postgres_template
+
+__all__ = ["postgres_template"]
