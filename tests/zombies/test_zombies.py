@@ -37,13 +37,6 @@ ASKED = {
 """A person's word is needed where nobody else can know, and nowhere else."""
 
 
-@pytest.fixture
-def where(store: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if store == "sqlite":
-        return f"sqlite:///{tmp_path / 'store.db'}"
-    return str(request.getfixturevalue("postgres_database"))
-
-
 async def haunted(where: str, folder: Path, wake: str) -> dict[str, Any]:
     """What the crew told, once every zombie has woken and every job is over."""
     store = await open_store(where)
@@ -87,11 +80,11 @@ async def judged(where: str, folder: Path) -> dict[str, Counter[str]]:
 @BOTH
 @pytest.mark.parametrize("wake", ["taken", "finished"])
 async def test_a_worker_that_slept_over_its_lease_does_nothing_twice(
-    where: str, tmp_path: Path, wake: str
+    where: str, volatile_folder: Path, wake: str
 ) -> None:
     """Goal: no stale write is accepted and no second mail goes out. Method: every zombie is woken after its job was
     taken over; in one play when the next worker has only begun, in the other when it is done."""
-    told = await haunted(where, tmp_path, wake)
+    told = await haunted(where, volatile_folder, wake)
     refused = 0
     for kind, said in told["said"].items():
         assert said["lost"], f"{kind}: it knows that its job is somebody else's"
@@ -99,18 +92,18 @@ async def test_a_worker_that_slept_over_its_lease_does_nothing_twice(
         refused += len(said["writes"])
     assert refused >= len(CASES) // 2, "most of them tried to write"
     assert max(told["before"].values()) == 1, "no second mail before anybody said a word"
-    counted = await judged(where, tmp_path)
+    counted = await judged(where, volatile_folder)
     assert all(told["takeovers"] == 1 for told in counted.values())
     assert {kind for kind, told in counted.items() if told["uncertain"]} == ASKED
     print(f"{len(CASES)} zombies woken when {wake}: {refused} stale writes refused")
 
 
 @BOTH
-async def test_a_nap_within_the_lease_costs_nothing(where: str, tmp_path: Path) -> None:
+async def test_a_nap_within_the_lease_costs_nothing(where: str, volatile_folder: Path) -> None:
     """Goal: who wakes up in time goes on. Method: the same zombies with long leases, woken at once."""
-    told = await haunted(where, tmp_path, "nap")
+    told = await haunted(where, volatile_folder, "nap")
     for kind, said in told["said"].items():
         assert said["lost"] is None, f"{kind}: {said}"
         assert set(said["writes"]) == {"accepted"}
-    counted = await judged(where, tmp_path)
+    counted = await judged(where, volatile_folder)
     assert not any(told["takeovers"] or told["uncertain"] for told in counted.values())

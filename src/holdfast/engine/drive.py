@@ -82,6 +82,7 @@ class Drive:
         gone: Callable[[str], bool] = lambda _worker: False,
         host_clock: Clock | None = None,
         unsure_us: int = 0,
+        dead: dict[str, int] | None = None,
     ) -> None:
         self.history = history
         self.recorder = recorder
@@ -90,8 +91,8 @@ class Drive:
         self._unsure_us = unsure_us
         self.owner = owner
         self.inspect = inspect
-        self.gone = gone
-        self.began = clock.wall_us() + unsure_us
+        self._gone = gone
+        self._dead = {} if dead is None else dead
         self.acts = Acts(self, points)
         self._strict = strict
         self._covered = covered
@@ -323,6 +324,12 @@ class Drive:
         """The time is not later than this: what may not be over too early is counted from here, and compared with the
         clock."""
         return self.clock.wall_us() + self._unsure_us
+
+    def dead_at(self, worker: str) -> int | None:
+        """By when this worker was certainly dead: when this process first found it so. None: nothing is proven."""
+        if worker not in self._dead and self._gone(worker):
+            self._dead[worker] = self.latest_us()
+        return self._dead.get(worker)
 
     def fail(self, error: Exception) -> None:
         """The attempt has failed, whatever the code would make of the error."""

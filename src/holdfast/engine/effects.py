@@ -146,8 +146,9 @@ class _Call:
         """From here on nobody who held the job before can still be sending."""
         longest = recorded.longest_call_us or self._terms.longest_call_us
         start_by = recorded.start_by or 0
-        if self._drive.gone(recorded.worker):
-            start_by = min(start_by, self._drive.began)  # it has not sent anything since this run began
+        dead_at = self._drive.dead_at(recorded.worker)
+        if dead_at is not None:
+            start_by = min(start_by, dead_at)  # it has not sent anything since
         return quiet_at(start_by, longest, self._terms.receiver_delay_us, self._terms.quiet_margin_us)
 
     # ── doing it ──────────────────────────────────────────────────────────────────────────────────

@@ -83,6 +83,9 @@ class Desk(msgspec.Struct, frozen=True):
     """Who looks whether evidence holds."""
     gone: Callable[[str], bool] = lambda _worker: False
     """Whether a worker of this name is proven dead."""
+    dead: dict[str, int] = msgspec.field(default_factory=dict)
+    """When this process first found each of them so, in the store's time: a job that slept meanwhile does not begin to
+    wait anew."""
 
 
 class Cancelled(Exception):
@@ -232,6 +235,7 @@ class JobRun:
             covered=lambda: self._covers(self.grant.job_id),
             inspect=self.desk.inspect,
             gone=self.desk.gone,
+            dead=self.desk.dead,
             host_clock=self.desk.clock,
             unsure_us=self._granted_tick - self._asked_tick,
         )
