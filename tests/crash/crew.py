@@ -2,7 +2,7 @@
 
     python -m tests.crash.crew STORE FOLDER
 
-A warm parent forks, and never opens the store. For each case one process with the orders of the case in its environment
+A warm parent forks, and holds no store open. For each case one process with the orders of the case in its environment
 drives the case's job until it dies, and then another without orders drives it to its end; whatever waits for a person
 gets the word of somebody who looked into the receiver's log. The parent prints one line of JSON: for each case how the
 first process ended, and what the second one found.
@@ -10,6 +10,7 @@ first process ended, and what the second one found.
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import os
@@ -32,7 +33,7 @@ from holdfast.model.mail import MailDraft
 from holdfast.model.states import TERMINAL, MailKind, WaitReason
 from holdfast.runtime.process import Process, opened
 from tests.fixtures.filed import ADAPTERS, FiledMail
-from tests.kill.crew import forked
+from tests.kill.crew import forked, warmed_up
 
 AT_ONCE: Final = 6
 """Processes at a time: enough that one works while another waits."""
@@ -177,6 +178,7 @@ def main(store_address: str, folder_name: str) -> None:
     folder = Path(folder_name)
     mail = FiledMail(folder / "mail.log")
     told: dict[str, dict[str, Any]] = {}
+    asyncio.run(warmed_up(store_address))
     cases = list(CASES.values())
     for some in (cases[n : n + AT_ONCE] for n in range(0, len(cases), AT_ONCE)):
         plays = [Play(case, store_address, mail, folder) for case in some]

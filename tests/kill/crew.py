@@ -152,6 +152,13 @@ async def all_jobs(store: Store) -> list[JobRecord]:
             return jobs
 
 
+async def warmed_up(store_address: str) -> None:
+    """What children need is imported and prepared before the first of them is forked; nothing is left open."""
+    store = await open_store(store_address)
+    await store.jobs.list(JobFilter(), limit=1)
+    await store.close()
+
+
 def forked(run: Callable[[], Coroutine[Any, Any, None]]) -> int:
     pid = os.fork()
     if pid == 0:

@@ -9,7 +9,7 @@ all are stopped another worker starts, and takes over. The zombies are continued
     taken       when their jobs belong to somebody else, who may be waiting for them to be surely quiet
     finished    when everything is done that can be done without a person
 
-Then somebody says of every uncertain call what its receiver knows. The parent, which never opens the store, prints one
+Then somebody says of every uncertain call what its receiver knows. The parent, which holds no store open, prints one
 line of JSON: what each zombie said of itself, and how many mails had gone out before anybody said a word.
 """
 
@@ -47,7 +47,7 @@ from holdfast.store.contract import Store
 from holdfast.store.wrapped import Call, WrappedStore
 from holdfast.worker.worker import Worker
 from tests.fixtures.filed import FiledMail
-from tests.kill.crew import all_jobs, forked, settle
+from tests.kill.crew import all_jobs, forked, settle, warmed_up
 from tests.races.children import freeze, is_free
 from tests.races.stores import Place
 
@@ -195,6 +195,7 @@ def ended(pid: int) -> bool:
 def main(store_address: str, folder: str, wake: str) -> None:
     mail, said = FiledMail(Path(folder) / "mail.log"), Path(folder) / "said.log"
     programs = {kind: program(effect, mail, START_WITHIN_US[wake]) for kind, (effect, _) in CASES.items()}
+    asyncio.run(warmed_up(store_address))
     ttl_us = LEASE_TTL_US if wake == "nap" else SHORT_TTL_US
 
     async def zombie(kind: str) -> None:
