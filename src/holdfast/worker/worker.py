@@ -98,6 +98,7 @@ class Worker:
         if at_once or self._draining.is_set():
             self._hurry.set()
         self._draining.set()
+        self._give_back()
         self._room.set()
         self._look.set()
 
@@ -212,18 +213,21 @@ class Worker:
         """Every run has ended or given its job back: at a boundary, or after a while, or at once in a hurry."""
         hurried = asyncio.ensure_future(self._hurry.wait())
         ending = asyncio.ensure_future(self._all_over())
-        for run in list(self._runs.values()):
-            run.wind_down()
+        self._give_back()  # and those that were granted meanwhile
         await asyncio.wait([hurried, ending], timeout=self._drain_s, return_when=asyncio.FIRST_COMPLETED)
         for run in list(self._runs.values()):
             if self._hurry.is_set() or not run.is_delicate:
                 log.info("job %s is given back where it stands", run.grant.job_id)
                 run.release()
         await asyncio.wait([hurried, ending], return_when=asyncio.FIRST_COMPLETED)
-        for run in list(self._runs.values()):
-            run.release()
+        self._give_back()
         await ending
         hurried.cancel()
+
+    def _give_back(self) -> None:
+        """Every run is on its way out: at the next boundary, or in a hurry at once."""
+        for run in list(self._runs.values()):
+            run.release() if self._hurry.is_set() else run.wind_down()
 
     async def _all_over(self) -> None:
         while self._tasks:
