@@ -157,6 +157,23 @@ async def test_a_frozen_worker_does_not_send_after_its_deadline(backend: Backend
         assert len(scenario.mail.log) == 1
 
 
+async def test_a_proven_death_is_waited_for_once(backend: Backend) -> None:
+    """Goal: a call whose worker is proven dead is looked up after its longest time and the margin, counted from when
+    the death was found. Method: the job sleeps over that wait, and its next run finds that the time has come."""
+    async with opened(backend) as shop:
+        scenario = Scenario("probe")
+        await crashed(shop, scenario, Point.AFTER_SUCCESS)
+        shop.clock.advance(1 * SECOND)
+        await shop.store.leases.expire("one")
+        desk = msgspec.structs.replace(shop.desk(), gone=lambda worker: worker == "one")
+        assert await (await shop.claim(worker="two", desk=desk)).go() == "waiting"
+        shop.clock.advance(65 * SECOND - 1)
+        assert not await shop.claim_all(worker="two", desk=desk), "not a moment earlier"
+        shop.clock.advance(1)
+        assert await (await shop.claim(worker="two", desk=desk)).go() == "completed"
+        assert len(scenario.mail.log) == 1
+
+
 class Freezing:
     """A journal whose process is stopped after the first commit that holds an intent."""
 

@@ -112,7 +112,7 @@ async def work(store_address: str, world: World) -> None:
     await store.close()
 
 
-async def settle(store_address: str, world: World) -> None:
+async def settle(store_address: str, has: Callable[[str], bool]) -> None:
     """Whatever waits for a person's word gets it, from somebody who looked. Ends when every job is over."""
     store = await open_store(store_address)
     ids = RandomIds()
@@ -124,7 +124,7 @@ async def settle(store_address: str, world: World) -> None:
             if job.wait_reason is not WaitReason.RECONCILE:
                 continue
             for row in await store.ledger.list(job.job_id, status=CallStatus.UNCERTAIN):
-                happened = world.has(row.idempotency_key)
+                happened = has(row.idempotency_key)
                 body = {
                     "step_key": row.step_key,
                     "generation": row.generation,
@@ -150,6 +150,13 @@ async def all_jobs(store: Store) -> list[JobRecord]:
         cursor = page.next
         if cursor is None:
             return jobs
+
+
+async def warmed_up(store_address: str) -> None:
+    """What children need is imported and prepared before the first of them is forked; nothing is left open."""
+    store = await open_store(store_address)
+    await store.jobs.list(JobFilter(), limit=1)
+    await store.close()
 
 
 def forked(run: Callable[[], Coroutine[Any, Any, None]]) -> int:
@@ -187,7 +194,7 @@ def main(store_address: str, world_path: str, kills: int, seed: int) -> None:
         os.kill(workers[place], signal.SIGKILL)
         os.waitpid(workers[place], 0)
         workers[place] = forked(lambda: work(store_address, world))
-    settler = forked(lambda: settle(store_address, world))
+    settler = forked(lambda: settle(store_address, world.has))
     _, status = os.waitpid(settler, 0)
     for pid in workers:
         os.kill(pid, signal.SIGTERM)

@@ -10,13 +10,15 @@ from typing import Any
 
 import pytest
 
+from holdfast.engine.asked import Asked
 from holdfast.engine.drive import Drive
 from holdfast.engine.timers import sleep
+from holdfast.model.effects import CallStatus
 from holdfast.model.instants import HOUR
 from holdfast.model.mail import MailDraft
 from holdfast.model.states import MailKind, Status
 from holdfast.testing.conformance.bench import Backend
-from holdfast.worker.worker import Worker
+from holdfast.worker.worker import DRAIN_S, Worker
 from tests.engine.shop import Shop, opened
 from tests.fixtures.stores import STORES
 
@@ -26,9 +28,10 @@ _tokens = itertools.count(1)
 
 
 @asynccontextmanager
-async def working(shop: Shop, *, concurrency: int = 16) -> AsyncIterator[Worker]:
+async def working(shop: Shop, *, concurrency: int = 16, drain_s: float = DRAIN_S) -> AsyncIterator[Worker]:
     desk = shop.desk()
-    worker = Worker(desk, "worker-1", lambda: f"claim-{next(_tokens)}", concurrency=concurrency)
+    token = lambda: f"claim-{next(_tokens)}"  # noqa: E731
+    worker = Worker(desk, "worker-1", token, concurrency=concurrency, drain_s=drain_s)
     task = asyncio.create_task(worker.work())
     try:
         yield worker
@@ -110,3 +113,56 @@ async def test_a_drained_worker_holds_nothing(backend: Backend) -> None:
                 await shop.store.wakeups.wait(frozenset({f"job:{job_id}"}), 0.02)
         head = await shop.store.jobs.head(job_id)
         assert (head.lease_token, head.lease_owner) == ("", "")
+
+
+async def test_a_drained_worker_begins_no_new_call(backend: Backend) -> None:
+    """What is under way comes to its end and is kept; the job is given back before the next call."""
+    async with opened(backend) as shop:
+        answers = {name: asyncio.get_running_loop().create_future() for name in ("left", "right")}
+
+        async def both(drive: Drive, _: Any) -> Any:
+            async def side(name: str) -> Any:
+                await shop.look(drive, name, lambda: answers[name])
+                return await shop.look(drive, f"more {name}")
+
+            return await asyncio.gather(side("left"), side("right"))
+
+        job_id = await shop.submit(both)
+        async with working(shop):
+            await shop.until("left")
+            await shop.until("right")
+            for name, answer in answers.items():  # once it has been told to stop
+                asyncio.get_running_loop().call_soon(answer.set_result, name.upper())
+        assert dict(shop.done) == {"left": 1, "right": 1}
+        assert (await shop.events(job_id))[-1].type == "job_released"
+        assert await shop.drive_all() == ["completed"]
+        assert dict(shop.done) == {"left": 1, "right": 1, "more left": 1, "more right": 1}
+        assert (await shop.job(job_id)).output == ["MORE LEFT", "MORE RIGHT"]
+
+
+async def test_a_drain_has_an_end_but_not_in_the_middle_of_an_unsafe_call(backend: Backend) -> None:
+    """A read that does not come back is cut off; a payment is waited for, since cut off it would need a person."""
+    async with opened(backend) as shop:
+        never, paid = (asyncio.get_running_loop().create_future() for _ in range(2))
+        paying = asyncio.Event()
+
+        async def stuck(drive: Drive, _: Any) -> Any:
+            return await shop.look(drive, "stuck", lambda: never)
+
+        async def buys(drive: Drive, _: Any) -> Any:
+            async def pay(_key: str) -> Any:
+                paying.set()
+                return await paid
+
+            await drive.call(Asked("pay", [], pay))
+            return await shop.look(drive, "receipt")
+
+        stuck_id, buys_id = await shop.submit(stuck), await shop.submit(buys)
+        never.add_done_callback(lambda _: paid.set_result("paid"))
+        async with working(shop, drain_s=0.01):
+            await shop.until("stuck")
+            await paying.wait()
+        assert never.cancelled()
+        assert (await shop.events(stuck_id))[-1].type == "job_released"
+        assert [event.type for event in await shop.events(buys_id)][-2:] == ["tool_returned", "job_released"]
+        assert await shop.store.ledger.list(buys_id, status=CallStatus.UNCERTAIN) == []

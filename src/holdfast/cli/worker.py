@@ -10,7 +10,7 @@ import click
 from holdfast.cli.options import store_option
 from holdfast.cli.talk import wait_for
 from holdfast.runtime.loading import load
-from holdfast.runtime.process import opened
+from holdfast.runtime.process import Process, opened
 
 
 @click.command()
@@ -21,8 +21,8 @@ from holdfast.runtime.process import opened
 def worker(app_at: str, concurrency: int, name: str | None, where: str) -> None:
     """Drive the jobs of an application: app.py, or a module.
 
-    SIGTERM or Ctrl-C: it claims nothing more and lets what runs come to its end for a while, then gives it back. Twice:
-    it gives everything back at once.
+    SIGTERM or Ctrl-C: it claims nothing more, lets the calls that run come to their end for a while, and gives its jobs
+    back between two calls. Twice: it gives everything back at once.
 
     Example: holdfast worker app.py --store sqlite:///holdfast.db
     """
@@ -34,8 +34,13 @@ async def _work(app_at: str, concurrency: int, name: str | None, where: str) -> 
     process = await opened(app.programs(), where, concurrency=concurrency, name=name)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, process.drain)
+        loop.add_signal_handler(number, _stop, process)
     kinds = ", ".join(sorted(app.agents)) or "nothing: it declares no agents"
     click.echo(f"working on {kinds}; stop with Ctrl-C", err=True)
     await process.done()
     await process.close()
+
+
+def _stop(process: Process) -> None:
+    process.drain()
+    click.echo("stopping: what runs is finished or given back; once more to give it back at once", err=True)

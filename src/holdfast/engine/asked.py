@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.errors import HoldfastError
 from holdfast.model import canonical
-from holdfast.model.effects import Answer, Effect
+from holdfast.model.effects import QUIET_MARGIN_US, START_WITHIN_US, Answer, Effect
 from holdfast.model.instants import DAY, MINUTE
 
 
@@ -24,7 +24,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """What the author declared about a call.
 
     `relaunch`: a call that was cut off is given up and made anew, unless `probe` finds its output. `approve` says of
-    the arguments whether a person must agree first.
+    the arguments whether a person must agree first. `start_within_us` is how long after its intent the call may start,
+    `quiet_margin_us` what is added to its longest time before anybody asks the receiver.
     """
 
     effect: Effect = Effect.UNSAFE
@@ -32,6 +33,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     probe: Callable[[str, Any], Awaitable[Probed]] | None = None
     longest_call_us: int = 1 * MINUTE
     receiver_delay_us: int = 0
+    start_within_us: int = START_WITHIN_US
+    quiet_margin_us: int = QUIET_MARGIN_US
     relaunch: bool = False
     approve: Callable[[Any], bool] | None = None
     approval_lifetime_us: int = 7 * DAY

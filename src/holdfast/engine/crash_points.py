@@ -1,6 +1,7 @@
 """Every named place at which a process may die: around each effect, and before and after each call of the store.
 
-`holdfast.testing.faults` strikes there; `holdfast doctor --crash-points` is to print the list.
+`holdfast.testing.faults` strikes there, HOLDFAST_TEST_CRASH_AT ends a real process there, and
+`holdfast doctor --crash-points` prints the list.
 """
 
 from __future__ import annotations

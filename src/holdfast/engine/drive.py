@@ -82,6 +82,7 @@ class Drive:
         gone: Callable[[str], bool] = lambda _worker: False,
         host_clock: Clock | None = None,
         unsure_us: int = 0,
+        dead: dict[str, int] | None = None,
     ) -> None:
         self.history = history
         self.recorder = recorder
@@ -90,15 +91,16 @@ class Drive:
         self._unsure_us = unsure_us
         self.owner = owner
         self.inspect = inspect
-        self.gone = gone
-        self.began = clock.wall_us() + unsure_us
-        self._acts = Acts(self, points)
+        self._gone = gone
+        self._dead = {} if dead is None else dead
+        self.acts = Acts(self, points)
         self._strict = strict
         self._covered = covered
         self._tasks: set[asyncio.Task[Any]] = set()
         self._running = 0
         self._held: list[tuple[Asked, str, asyncio.Future[None]]] = []
         self._ending: Exception | None = None
+        self._winding_down: Exception | None = None
         self.stopping = False
         self._recovering: set[str] = set()
         self.waits = Waits(clock, self.look)
@@ -141,7 +143,7 @@ class Drive:
             gave_up = CallFailed("the job's function cancelled itself", error_type="CancelledError")
             raise Failed(gave_up, ()) from error
         except Exception as error:
-            raise Failed(error, self._causes(error)) from error
+            raise Failed(error, failures.causes(error, self._raised)) from error
 
     def stop(self, ending: Exception) -> None:
         """The code is ended where it stands; `run` raises this, whatever the code says."""
@@ -149,26 +151,15 @@ class Drive:
             self._ending = ending
         self._end_tasks()
 
+    def wind_down(self, ending: Exception) -> None:
+        """What runs comes to its end, nothing new is begun, and at that boundary the run ends as by `stop`."""
+        self._winding_down = ending
+        self.look()
+
     def _end_tasks(self) -> None:
         self.stopping = True
         for task in list(self._tasks):
             task.cancel()
-
-    def _causes(self, error: BaseException) -> tuple[str, ...]:
-        """The calls whose failure this is, also when it was wrapped on its way up."""
-        found: dict[str, None] = {}
-        left: list[BaseException | None] = [error]
-        seen: set[int] = set()
-        while left:
-            one = left.pop()
-            if one is None or id(one) in seen:
-                continue
-            seen.add(id(one))
-            found.update(dict.fromkeys(key for raised, key in self._raised if raised is one))
-            left += [one.__cause__, one.__context__]
-            if isinstance(one, BaseExceptionGroup):
-                left += one.exceptions
-        return tuple(found)
 
     def must_go_on(self) -> None:
         """The run is not being ended; or Stopped. Asked right before a first byte, because ending takes a moment."""
@@ -213,9 +204,12 @@ class Drive:
         recorded = await self.known(asked, key, digest)
         if recorded is not None and recorded.settled:
             return await self.again(recorded, asked)
+        if self._winding_down is not None:
+            self.look()
+            await asyncio.get_running_loop().create_future()
         if asked.terms.effect is Effect.READ_ONLY and recorded is None:
             return await self._read(asked, place, key, digest, self.history.next_generation(key))
-        return await self._acts.act(asked, place, key, digest, recorded)
+        return await self.acts.act(asked, place, key, digest, recorded)
 
     async def known(self, asked: Asked, key: str, digest: str) -> Recorded | None:
         """What is recorded of this very call. If it is recorded as an effect with other arguments, the job parks."""
@@ -336,6 +330,12 @@ class Drive:
         clock."""
         return self.clock.wall_us() + self._unsure_us
 
+    def dead_at(self, worker: str) -> int | None:
+        """By when this worker was certainly dead: when this process first found it so. None: nothing is proven."""
+        if worker not in self._dead and self._gone(worker):
+            self._dead[worker] = self.latest_us()
+        return self._dead.get(worker)
+
     def fail(self, error: Exception) -> None:
         """The attempt has failed, whatever the code would make of the error."""
         self.stop(Failed(error, ()))
@@ -370,6 +370,9 @@ class Drive:
     def _at_rest(self) -> None:
         """Every task waits, and nothing can be handed over."""
         if self._running:
+            return
+        if self._winding_down is not None:
+            self.stop(self._winding_down)
             return
         if not self._held or self._recovering:
             asleep = self.waits.asleep()

@@ -30,7 +30,6 @@ from holdfast.errors import Refused
 from holdfast.model.effects import Answer, CallStatus, CutOff, Effect, Recovery, quiet_at, recover
 from holdfast.model.events import ToolCalled, ToolFailed, ToolReconciled, ToolReturned, ToolUncertain
 from holdfast.model.history import Recorded
-from holdfast.model.instants import SECOND
 from holdfast.model.ledger import CallRow, call_id, idempotency_key
 from holdfast.model.states import WaitReason
 
@@ -38,9 +37,6 @@ if TYPE_CHECKING:
     from holdfast.engine.asked import Asked
     from holdfast.engine.drive import Drive
     from holdfast.engine.places import Place
-
-START_WITHIN_US: Final = 20 * SECOND
-"""How long after its intent a call may start: well inside the lease that covers it."""
 
 
 STAY_AWAKE_US: Final = 10 * SECOND
@@ -60,6 +56,8 @@ class Acts:
     def __init__(self, drive: Drive, points: Points) -> None:
         self.drive = drive
         self.points = points
+        self.unsafe = 0
+        """How many calls are under way that nobody could explain if they were cut off now."""
 
     async def act(self, asked: Asked, place: Place, key: str, digest: str, recorded: Recorded | None) -> Any:
         """The call's outcome, made sure of by its class."""
@@ -80,6 +78,7 @@ class _Call:
     def __init__(
         self, acts: Acts, asked: Asked, place: Place, step_key: str, digest: str, recorded: Recorded | None
     ) -> None:
+        self._acts = acts
         self._drive = acts.drive
         self._owner = acts.drive.owner
         self._points = acts.points
@@ -138,7 +137,7 @@ class _Call:
         return CutOff(
             effect=self._effect,
             status=recorded.status or CallStatus.PREPARED,
-            key_age_us=0 if born is None else now - (born - START_WITHIN_US),
+            key_age_us=0 if born is None else now - (born - self._terms.start_within_us),
             key_lifetime_us=self._terms.key_lifetime_us,
             has_probe=self._terms.probe is not None,
             relaunch=self._terms.relaunch,
@@ -150,9 +149,10 @@ class _Call:
         """From here on nobody who held the job before can still be sending."""
         longest = recorded.longest_call_us or self._terms.longest_call_us
         start_by = recorded.start_by or 0
-        if self._drive.gone(recorded.worker):
-            start_by = min(start_by, self._drive.began)  # it has not sent anything since this run began
-        return quiet_at(start_by, longest, self._terms.receiver_delay_us)
+        dead_at = self._drive.dead_at(recorded.worker)
+        if dead_at is not None:
+            start_by = min(start_by, dead_at)  # it has not sent anything since
+        return quiet_at(start_by, longest, self._terms.receiver_delay_us, self._terms.quiet_margin_us)
 
     async def _until_quiet(self, quiet_at: int) -> None:
         """Nobody can be sending any more. For a short while the job stays awake: what this run knows about the dead,
@@ -175,12 +175,12 @@ class _Call:
 
     async def _fire(self) -> Any:
         """The intent is on disk, then the call is made: in this order, or not at all."""
-        host = self._drive.host_clock
+        host, within_us = self._drive.host_clock, self._terms.start_within_us
         late_us = 0
         while late_us >= 0:
             self._attempt += 1
-            self._start_by = self._drive.latest_us() + START_WITHIN_US
-            last_wall, last_tick = host.wall_us() + START_WITHIN_US, host.tick_us() + START_WITHIN_US
+            self._start_by = self._drive.latest_us() + within_us
+            last_wall, last_tick = host.wall_us() + within_us, host.tick_us() + within_us
             self._points(Point.BEFORE_INTENT, self._asked.name)
             self._intend()
             with self._drive.busy():  # if it slept now, it would wake up with an intent and no call
@@ -189,9 +189,14 @@ class _Call:
             # Whichever clock went further counts: one may have been set back, the other may have slept.
             late_us = max(host.wall_us() - last_wall, host.tick_us() - last_tick)
         self._drive.must_be_covered()
-        value, error = await self._drive.perform(
-            self._asked, self._place, self._step_key, self.key, self._terms.longest_call_us
-        )
+        is_unsafe = self._effect is Effect.UNSAFE
+        self._acts.unsafe += is_unsafe
+        try:
+            value, error = await self._drive.perform(
+                self._asked, self._place, self._step_key, self.key, self._terms.longest_call_us
+            )
+        finally:
+            self._acts.unsafe -= is_unsafe
         self._points(Point.AFTER_SUCCESS, self._asked.name)
         if error is None:
             return await self._happened(value)

@@ -10,7 +10,7 @@ cause.
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from holdfast.engine.asked import kept
@@ -79,3 +79,20 @@ def _class_named(name: str, declared: Iterable[type[Exception]]) -> type[Excepti
         if kind.__qualname__ == name:
             return kind
     return _KNOWN.get(name)
+
+
+def causes(error: BaseException, raised: Sequence[tuple[Exception, str]]) -> tuple[str, ...]:
+    """The calls whose failure this is, of those that raised; also when it was wrapped on its way up."""
+    found: dict[str, None] = {}
+    left: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while left:
+        one = left.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        found.update(dict.fromkeys(key for failure, key in raised if failure is one))
+        left += [one.__cause__, one.__context__]
+        if isinstance(one, BaseExceptionGroup):
+            left += one.exceptions
+    return tuple(found)

@@ -188,7 +188,7 @@ class _Replay(Drive):
     def __init__(self, told: _Record, clock: Clock, owner: Owner) -> None:
         super().__init__(told.history, _Refusing(self), clock, owner)
         self.attempted: Step | None = None
-        self._acts = _NoActs(self)  # type: ignore[assignment]
+        self.acts = _NoActs(self)  # type: ignore[assignment]
         self.waits = _NoWaits(self, clock)
 
     async def perform(

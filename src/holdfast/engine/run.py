@@ -64,6 +64,7 @@ Program = Callable[[Drive, Any], Coroutine[Any, Any, Any]]
 """A kind's code: it gets its run and the job's input."""
 
 AGAIN_S: Final = 0.2
+LOST: Final = "lost"
 
 
 class Desk(msgspec.Struct, frozen=True):
@@ -83,6 +84,9 @@ class Desk(msgspec.Struct, frozen=True):
     """Who looks whether evidence holds."""
     gone: Callable[[str], bool] = lambda _worker: False
     """Whether a worker of this name is proven dead."""
+    dead: dict[str, int] = msgspec.field(default_factory=dict)
+    """When this process first found each of them so, in the store's time: a job that slept meanwhile does not begin to
+    wait anew."""
 
 
 class Cancelled(Exception):
@@ -124,6 +128,7 @@ class JobRun:
             grant.namespace, grant.job_id, grant.fence, self._history, self._pen.reserve
         )
         self._ending = False
+        self._leaving = False
         self._news = False
         self.wakes_at: int | None = None
         """When a job that went to sleep wants to be driven again, in the store's time."""
@@ -135,7 +140,7 @@ class JobRun:
         except (Lost, HoldfastError):
             if self._pen.lost is None:
                 raise
-            return "lost"
+            return LOST
         finally:
             if self._reading is not None:
                 self._reading.cancel()
@@ -218,6 +223,8 @@ class JobRun:
         report = await unproven(self.desk.inspect, self._history)
         if report is not None:
             return await self._end(JobParked(report), Move(status=Status.WAITING, reason=WaitReason.DRIFT))
+        if self._leaving:
+            return await self._end(JobReleased(), Move(status=Status.PENDING))
         given = None if self._created is None else self._created.input
         drive = self._drive = Drive(
             self._history,
@@ -229,6 +236,7 @@ class JobRun:
             covered=lambda: self._covers(self.grant.job_id),
             inspect=self.desk.inspect,
             gone=self.desk.gone,
+            dead=self.desk.dead,
             host_clock=self.desk.clock,
             unsure_us=self._granted_tick - self._asked_tick,
         )
@@ -259,10 +267,26 @@ class JobRun:
         if self._drive is not None and self._pen.hold_for_mail():
             self._mail_waits()
 
+    def wind_down(self) -> None:
+        """The job is given back as soon as the calls that are under way have ended, or ends before."""
+        self._leaving = True
+        if self._drive is not None:
+            self._drive.wind_down(Drained())
+
     def release(self) -> None:
         """The job is given back where it stands."""
+        self._leaving = True
         if self._drive is not None:
             self._drive.stop(Drained())
+
+    @property
+    def why_lost(self) -> HoldfastError | None:
+        return self._pen.lost
+
+    @property
+    def is_delicate(self) -> bool:
+        """Whether to stop now would leave a call of which nobody knows whether it happened."""
+        return self._drive is not None and self._drive.acts.unsafe > 0
 
     def lose(self, error: Fenced) -> None:
         """The lease is somebody else's: nothing more is written, and the code is ended."""

@@ -113,15 +113,23 @@ DECIDED: Final = {
 KEY_LIFETIME_USED_PERCENT: Final = 80
 """A key is trusted for this part of the receiver's memory; the rest is margin for clocks and slow requests."""
 
+START_WITHIN_US: Final = 20 * SECOND
+"""How long after its intent a call may start: well inside the lease that covers it."""
+
 QUIET_MARGIN_US: Final = 5 * SECOND
 """What is added to the longest call, for a request that the network held back."""
 
 NAMES_ELSEWHERE: Final = {"external": Effect.UNSAFE, "local": Effect.VERIFIABLE, "memory": Effect.IDEMPOTENT}
 
 
-def quiet_at(start_by: int | None, longest_call_us: int | None, receiver_delay_us: int = 0) -> int:
+def quiet_at(
+    start_by: int | None,
+    longest_call_us: int | None,
+    receiver_delay_us: int = 0,
+    margin_us: int = QUIET_MARGIN_US,
+) -> int:
     """From here on nobody who held the job before can still be sending: only now "it did not happen" can be known."""
-    return (start_by or 0) + (longest_call_us or 0) + receiver_delay_us + QUIET_MARGIN_US
+    return (start_by or 0) + (longest_call_us or 0) + receiver_delay_us + margin_us
 
 
 class CutOff(msgspec.Struct, frozen=True, kw_only=True):

@@ -24,11 +24,12 @@ from holdfast.model.ids import RandomIds
 from holdfast.model.jobs import JobDraft
 from holdfast.model.mail import MailDraft
 from holdfast.model.states import MailKind
-from holdfast.runtime.crashes import points_of
+from holdfast.runtime.crashes import crashing, points_of
 from holdfast.runtime.stores import open_store
 from holdfast.store.address import parse
 from holdfast.store.clock import SystemClock
 from holdfast.store.contract import Store
+from holdfast.worker.watchdog import Watchdog
 from holdfast.worker.worker import Worker
 
 log = logging.getLogger("holdfast.process")
@@ -86,7 +87,8 @@ async def opened(
     programs: Mapping[str, Program], address: str, *, concurrency: int = 16, name: str | None = None
 ) -> Process:
     """A process at work on the store at this address. What its dead neighbours held is free at once."""
-    store = await open_store(address)
+    points = points_of(os.environ)
+    store = crashing(await open_store(address), os.environ)
     ids, clock = RandomIds(), SystemClock()
     neighbours = Neighbours(HostProcesses(clock.boot()))
     looker = Looker(Path.cwd(), own_file=_own_file(address))
@@ -96,7 +98,7 @@ async def opened(
         clock,
         programs,
         chance=random.random,
-        points=points_of(os.environ),
+        points=points,
         gone=neighbours.is_dead,
         inspect=lambda pack: in_thread(lambda: looker.look_at_all(pack)),
     )
@@ -107,6 +109,7 @@ async def opened(
         lambda: ids.new("claim"),
         concurrency=concurrency,
         now_and_then=lambda: neighbours.bury(store),
+        watchdog=Watchdog(),
     )
     return Process(store, worker)
 

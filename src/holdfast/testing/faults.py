@@ -10,33 +10,16 @@ are the crash points, and `engine.crash_points` lists them all.
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from enum import StrEnum
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from holdfast.engine.rest import rest
 from holdfast.errors import OutcomeUnknown, StoreUnavailable
-from holdfast.store.contract import Store, StoreInfo
-from holdfast.store.ports.attachments import Attachments
-from holdfast.store.ports.blobs import Blobs
-from holdfast.store.ports.cache import Cache
-from holdfast.store.ports.inbox import Inbox
-from holdfast.store.ports.jobs import Jobs
-from holdfast.store.ports.journal import Journal
-from holdfast.store.ports.leases import Leases
-from holdfast.store.ports.ledger import Ledger
-from holdfast.store.ports.mail import Post
-from holdfast.store.ports.namespaces import Namespaces
-from holdfast.store.ports.retention import Retention
-from holdfast.store.ports.sessions import Sessions
-from holdfast.store.ports.wakeups import Wakeups
-
-Call = Callable[..., Awaitable[Any]]
-Around = Callable[[str, Call, tuple[Any, ...], dict[str, Any]], Awaitable[Any]]
-"""What happens instead of a call: its name (`journal.append`), the call itself, its arguments."""
+from holdfast.store.contract import Store
+from holdfast.store.wrapped import Call, WrappedStore
 
 
 class Kind(StrEnum):
@@ -69,54 +52,6 @@ class Victim(Protocol):
     async def must_live(self) -> None:
         """The process is alive and goes on; a dead one never gets past this."""
         ...
-
-
-class _Port:
-    """One noun of a store, with every call of it led through `around`."""
-
-    def __init__(self, port: Any, noun: str, around: Around) -> None:
-        self._port = port
-        self._noun = noun
-        self._around = around
-
-    def __getattr__(self, verb: str) -> Any:
-        method = getattr(self._port, verb)
-        if not inspect.iscoroutinefunction(method):
-            return method
-        name, around = f"{self._noun}.{verb}", self._around
-
-        async def led(*args: Any, **options: Any) -> Any:
-            return await around(name, method, args, options)
-
-        self.__dict__[verb] = led
-        return led
-
-
-class WrappedStore:
-    """A store all of whose calls go through one function."""
-
-    def __init__(self, store: Store, around: Around) -> None:
-        self.inner = store
-        self.tier = store.tier
-        self.jobs = cast("Jobs", _Port(store.jobs, "jobs", around))
-        self.journal = cast("Journal", _Port(store.journal, "journal", around))
-        self.leases = cast("Leases", _Port(store.leases, "leases", around))
-        self.ledger = cast("Ledger", _Port(store.ledger, "ledger", around))
-        self.post = cast("Post", _Port(store.post, "post", around))
-        self.sessions = cast("Sessions", _Port(store.sessions, "sessions", around))
-        self.inbox = cast("Inbox", _Port(store.inbox, "inbox", around))
-        self.attachments = cast("Attachments", _Port(store.attachments, "attachments", around))
-        self.blobs = cast("Blobs", _Port(store.blobs, "blobs", around))
-        self.namespaces = cast("Namespaces", _Port(store.namespaces, "namespaces", around))
-        self.wakeups = cast("Wakeups", _Port(store.wakeups, "wakeups", around))
-        self.cache = cast("Cache", _Port(store.cache, "cache", around))
-        self.retention = cast("Retention", _Port(store.retention, "retention", around))
-
-    async def info(self) -> StoreInfo:
-        return await self.inner.info()
-
-    async def close(self) -> None:
-        await self.inner.close()
 
 
 class FaultyStore(WrappedStore):

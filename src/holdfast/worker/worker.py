@@ -6,8 +6,9 @@ Between claims it waits for a hint that something changed, or a second, whicheve
 second makes it right. It never holds more jobs than it has room for, takes only kinds it has code for, and goes by age
 now and then, so that nobody waits for ever behind those with more weight.
 
-Draining: no more claims; runs get a while to end by themselves, then give their job back where it stands, which costs
-the next worker a replay and nothing else.
+Draining: no more claims; each run finishes the calls that are under way and gives its job back at that boundary, which
+costs the next worker a replay and nothing else. Calls that take too long are cut off, all but those that are unsafe to
+repeat: cut off, they would need a person, so they get the time that they were declared to take.
 """
 
 from __future__ import annotations
@@ -19,15 +20,17 @@ from typing import Final
 
 from holdfast.engine.hold import Keeper
 from holdfast.engine.rest import rest
-from holdfast.engine.run import Desk, JobRun
+from holdfast.engine.run import LOST, Desk, JobRun
 from holdfast.errors import HoldfastError, Unavailable
 from holdfast.model.lease import by_age
 from holdfast.store.ports.leases import ClaimAsk
+from holdfast.worker.watchdog import Watchdog
 
 POLL_S: Final = 1.0
 MAIL_POLL_S: Final = 10.0
 SOON_S: Final = 0.001
 LOOK_AROUND_S: Final = 5.0
+DRAIN_S: Final = 30.0
 log = logging.getLogger("holdfast.worker")
 
 
@@ -44,6 +47,8 @@ class Worker:
         concurrency: int = 16,
         keeper: Keeper | None = None,
         now_and_then: Callable[[], Awaitable[None]] | None = None,
+        drain_s: float = DRAIN_S,
+        watchdog: Watchdog | None = None,
     ) -> None:
         self.name = name
         self._desk = desk
@@ -52,6 +57,8 @@ class Worker:
         self._concurrency = concurrency
         self._keeper = Keeper(desk.store.leases, desk.clock) if keeper is None else keeper
         self._now_and_then = now_and_then
+        self._drain_s = drain_s
+        self._watchdog = watchdog
         self._runs: dict[str, JobRun] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._claims = 0
@@ -70,6 +77,8 @@ class Worker:
         keeping = asyncio.create_task(self._keeper.keep_on(stopped), name="holdfast-keep")
         listening = asyncio.create_task(self._listen(), name="holdfast-listen")
         looking = asyncio.create_task(self._look_around(), name="holdfast-look-around")
+        if self._watchdog is not None:
+            self._watchdog.start(asyncio.get_running_loop(), self._keeper.ttl_us)
         try:
             while not self._draining.is_set():
                 if not await self._claim():
@@ -81,12 +90,15 @@ class Worker:
             stopped.set()
             await asyncio.wait([keeping, listening, looking])
             await self._desk.committer.close()
+            if self._watchdog is not None:
+                self._watchdog.stop()
 
     def drain(self, *, at_once: bool = False) -> None:
         """No more claims; what runs is finished or given back. `at_once`, or said twice: given back where it stands."""
         if at_once or self._draining.is_set():
             self._hurry.set()
         self._draining.set()
+        self._give_back()
         self._room.set()
         self._look.set()
 
@@ -135,7 +147,8 @@ class Worker:
 
     async def _drive(self, run: JobRun) -> None:
         try:
-            await run.go()
+            if await run.go() == LOST:
+                log.warning("job %s is somebody else's now: %s", run.grant.job_id, run.why_lost)
             self._remember(run)
         except HoldfastError as error:
             # Its lease runs out, somebody else tries; a job that does this again and again ends with the dead.
@@ -196,16 +209,25 @@ class Worker:
 
     # ── ending ────────────────────────────────────────────────────────────────────────────────────
 
-    async def _finish(self, grace_s: float = 10.0) -> None:
-        """Runs end by themselves within the grace, or give their jobs back."""
+    async def _finish(self) -> None:
+        """Every run has ended or given its job back: at a boundary, or after a while, or at once in a hurry."""
         hurried = asyncio.ensure_future(self._hurry.wait())
         ending = asyncio.ensure_future(self._all_over())
-        await asyncio.wait([hurried, ending], timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)
-        hurried.cancel()
-        ending.cancel()
+        self._give_back()  # and those that were granted meanwhile
+        await asyncio.wait([hurried, ending], timeout=self._drain_s, return_when=asyncio.FIRST_COMPLETED)
         for run in list(self._runs.values()):
-            run.release()
-        await self._all_over()
+            if self._hurry.is_set() or not run.is_delicate:
+                log.info("job %s is given back where it stands", run.grant.job_id)
+                run.release()
+        await asyncio.wait([hurried, ending], return_when=asyncio.FIRST_COMPLETED)
+        self._give_back()
+        await ending
+        hurried.cancel()
+
+    def _give_back(self) -> None:
+        """Every run is on its way out: at the next boundary, or in a hurry at once."""
+        for run in list(self._runs.values()):
+            run.release() if self._hurry.is_set() else run.wind_down()
 
     async def _all_over(self) -> None:
         while self._tasks:

@@ -24,7 +24,7 @@ from holdfast.model.states import MailKind
 from holdfast.store.contract import Store
 from holdfast.store.ports.journal import Ruling
 from holdfast.store.ports.leases import ClaimAsk, Held
-from holdfast.testing.faults import Call, WrappedStore
+from holdfast.store.wrapped import Call, WrappedStore
 
 
 class Intent(msgspec.Struct, frozen=True):
