@@ -23,6 +23,7 @@ from holdfast.engine.effects import Acts, Owner
 from holdfast.engine.endings import Failed, Parked, Stopped, Uncovered
 from holdfast.engine.places import Place
 from holdfast.engine.points import Points, nothing
+from holdfast.engine.voices import speaking
 from holdfast.engine.waits import Waits
 from holdfast.errors import CallFailed
 from holdfast.model import canonical
@@ -40,6 +41,7 @@ from holdfast.store.clock import Clock
 
 if TYPE_CHECKING:
     from holdfast.engine.checkpoints import Inspector
+    from holdfast.engine.streams import Outlet
 
 
 CANCEL_AGAIN_S: Final = 1.0
@@ -82,6 +84,7 @@ class Drive:
         gone: Callable[[str], bool] = lambda _worker: False,
         host_clock: Clock | None = None,
         unsure_us: int = 0,
+        outlet: Outlet | None = None,
     ) -> None:
         self.history = history
         self.recorder = recorder
@@ -90,6 +93,7 @@ class Drive:
         self._unsure_us = unsure_us
         self.owner = owner
         self.inspect = inspect
+        self._outlet = outlet
         self.gone = gone
         self.began = clock.wall_us() + unsure_us
         self._acts = Acts(self, points)
@@ -258,7 +262,7 @@ class Drive:
     ) -> tuple[Any, Exception | None]:
         """The call's own code has run, or was ended because it took too long."""
         try:
-            with self.busy(), place.within(step_key):
+            with self.busy(), place.within(step_key), speaking(self._outlet, step_key):
                 async with asyncio.timeout(None if longest_us is None else longest_us / 1_000_000):
                     return await asked.run(key), None
         except Exception as error:
