@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Any, Generic, Protocol, TypeVar
 
 from holdfast.agents.signatures import plain
@@ -29,7 +29,7 @@ class Host(Protocol):
 
     def stream(
         self, job_id: str, after: str | None, stream: str | None
-    ) -> AsyncIterator[Chunk | AttemptSuperseded]:
+    ) -> AsyncGenerator[Chunk | AttemptSuperseded, None]:
         """What the job says while it runs."""
         ...
 
@@ -56,7 +56,7 @@ class Job(Generic[R_co]):
 
     def stream(
         self, *, after: str | None = None, stream: str | None = None
-    ) -> AsyncIterator[Chunk | AttemptSuperseded]:
+    ) -> AsyncGenerator[Chunk | AttemptSuperseded, None]:
         """What the job's tools say with `hf.emit`, on this stream or on all, until the job is over.
 
         Each chunk has a `cursor`. Keep the last one, and `after=cursor` goes on from there, in any process, without

@@ -9,7 +9,7 @@ one, when its call is made again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from typing import Final
 
 from holdfast.engine.streams import Listener, Scribe
@@ -30,7 +30,7 @@ async def watch(
     after: str | None = None,
     stream: str | None = None,
     scribe: Scribe | None = None,
-) -> AsyncIterator[Heard]:
+) -> AsyncGenerator[Heard, None]:
     """What the job says behind the cursor, on this stream or on all; ends when the job is over."""
     listener = Listener(job_id) if scribe is None else scribe.listen(job_id)
     watcher = _Watcher(store, listener, parse_cursor(after))
@@ -67,7 +67,7 @@ class _Watcher:
         self.must_read = False
         """Something was heard that does not follow what is known: the store may know what lies between."""
 
-    async def stored(self) -> AsyncIterator[Heard]:
+    async def stored(self) -> AsyncGenerator[Heard, None]:
         self.must_read = False
         while True:
             passages = await self._store.streams.read(self._listener.job_id, after=self._cursor, limit=PAGE)

@@ -6,7 +6,7 @@ import asyncio
 import os
 import random
 import socket
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
 from holdfast.engine import results
@@ -66,7 +66,7 @@ class Process:
 
     def stream(
         self, job_id: str, after: str | None, stream: str | None
-    ) -> AsyncIterator[Chunk | AttemptSuperseded]:
+    ) -> AsyncGenerator[Chunk | AttemptSuperseded, None]:
         return watch(self.store, job_id, after=after, stream=stream, scribe=self._scribe)
 
     def drain(self) -> None:
