@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from holdfast.agents.agents import Agent, spawn
     from holdfast.agents.context import Context, context
     from holdfast.agents.jobs import Job
+    from holdfast.agents.processes import run_process
     from holdfast.agents.signatures import Key
     from holdfast.agents.tools import CannotTell, Happened, NotHappened, Tool
     from holdfast.agents.words import checkpoint, emit, now, random, restored, scope, sleep, uuid, wait
@@ -34,6 +35,7 @@ _WHERE: Final = {
     "holdfast.agents.agents": ("Agent", "spawn"),
     "holdfast.agents.context": ("Context", "context"),
     "holdfast.agents.jobs": ("Job",),
+    "holdfast.agents.processes": ("run_process",),
     "holdfast.agents.signatures": ("Key",),
     "holdfast.agents.tools": ("CannotTell", "Happened", "NotHappened", "Tool"),
     "holdfast.agents.words": (
@@ -76,6 +78,7 @@ __all__ = [
     "open_store",
     "random",
     "restored",
+    "run_process",
     "scope",
     "sleep",
     "spawn",
