@@ -140,6 +140,16 @@ async def test_what_a_program_leaves_behind_is_killed(tmp_path: Path) -> None:
     assert await gone([int(ended.stdout)])
 
 
+async def test_who_leaves_the_group_is_not_waited_for(tmp_path: Path) -> None:
+    """It leaves its group and holds the output open: the call is over all the same."""
+    script = "import subprocess as s; print(s.Popen(['sleep', '600'], start_new_session=True).pid)"
+    async with asyncio.timeout(PATIENCE_S):
+        ended = await hf.run_process([sys.executable, "-c", script], grace="100ms")
+    pid = int(ended.stdout)
+    assert (ended.status, here([pid])) == (0, True)
+    os.kill(pid, signal.SIGKILL)
+
+
 async def test_a_cancelled_job_ends_its_programs(tmp_path: Path) -> None:
     app = hf.App(store=f"sqlite:///{tmp_path / 'test.db'}")
 

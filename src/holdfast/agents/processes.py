@@ -189,8 +189,9 @@ class _Running:
         return Ended(status, talk.text(1), talk.text(2), talk.truncated[1], talk.truncated[2], timed_out)
 
     async def closed(self) -> None:
-        """The program has ended, and nobody prints any more."""
-        await asyncio.wait([self._talk.ended, self._talk.closed])
+        """The program has ended, and nobody prints any more; or who left its group has had time to."""
+        await asyncio.wait([self._talk.ended])
+        await asyncio.wait([self._talk.closed], timeout=self._grace_s)
         self._transport.close()
 
     def _feed(self, fed: bytes) -> None:
