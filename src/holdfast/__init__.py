@@ -22,10 +22,12 @@ if TYPE_CHECKING:
     from holdfast.agents.agents import Agent, spawn
     from holdfast.agents.context import Context, context
     from holdfast.agents.jobs import Job
+    from holdfast.agents.processes import run_process
     from holdfast.agents.signatures import Key
     from holdfast.agents.tools import CannotTell, Happened, NotHappened, Tool
-    from holdfast.agents.words import checkpoint, now, random, restored, scope, sleep, uuid, wait
+    from holdfast.agents.words import checkpoint, emit, now, random, restored, scope, sleep, uuid, wait
     from holdfast.errors import HoldfastError, Refused
+    from holdfast.model.streams import AttemptSuperseded, Chunk
     from holdfast.runtime.app import App, agent, step, tool
     from holdfast.runtime.stores import open_store
 
@@ -33,10 +35,22 @@ _WHERE: Final = {
     "holdfast.agents.agents": ("Agent", "spawn"),
     "holdfast.agents.context": ("Context", "context"),
     "holdfast.agents.jobs": ("Job",),
+    "holdfast.agents.processes": ("run_process",),
     "holdfast.agents.signatures": ("Key",),
     "holdfast.agents.tools": ("CannotTell", "Happened", "NotHappened", "Tool"),
-    "holdfast.agents.words": ("checkpoint", "now", "random", "restored", "scope", "sleep", "uuid", "wait"),
+    "holdfast.agents.words": (
+        "checkpoint",
+        "emit",
+        "now",
+        "random",
+        "restored",
+        "scope",
+        "sleep",
+        "uuid",
+        "wait",
+    ),
     "holdfast.errors": ("HoldfastError", "Refused"),
+    "holdfast.model.streams": ("AttemptSuperseded", "Chunk"),
     "holdfast.runtime.app": ("App", "agent", "step", "tool"),
     "holdfast.runtime.stores": ("open_store",),
 }
@@ -45,7 +59,9 @@ _MODULE_OF: Final = {name: module for module, names in _WHERE.items() for name i
 __all__ = [
     "Agent",
     "App",
+    "AttemptSuperseded",
     "CannotTell",
+    "Chunk",
     "Context",
     "Happened",
     "HoldfastError",
@@ -57,10 +73,12 @@ __all__ = [
     "agent",
     "checkpoint",
     "context",
+    "emit",
     "now",
     "open_store",
     "random",
     "restored",
+    "run_process",
     "scope",
     "sleep",
     "spawn",

@@ -12,9 +12,10 @@ import msgspec
 from holdfast.client.embedded import EmbeddedClient
 from holdfast.client.protocol import Client
 from holdfast.engine.asked import Asked, Terms
+from holdfast.engine.desk import Desk
 from holdfast.engine.drive import Drive
 from holdfast.engine.points import Point
-from holdfast.engine.run import Desk, JobRun
+from holdfast.engine.run import JobRun
 from holdfast.engine.timers import sleep
 from holdfast.errors import Fenced
 from holdfast.model.append import Move

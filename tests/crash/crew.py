@@ -22,9 +22,9 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.engine.asked import READS, Asked, Terms
+from holdfast.engine.desk import Program
 from holdfast.engine.drive import Drive
 from holdfast.engine.points import Point
-from holdfast.engine.run import Program
 from holdfast.model.effects import CallStatus, Effect
 from holdfast.model.ids import RandomIds
 from holdfast.model.instants import HOUR, MILLISECOND

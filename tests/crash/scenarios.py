@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from holdfast.engine.asked import READS, Asked, Probed, Terms
+from holdfast.engine.desk import Program
 from holdfast.engine.drive import Drive
-from holdfast.engine.run import Program
 from holdfast.model.effects import Answer, Effect
 from holdfast.model.instants import HOUR, SECOND
 from holdfast.testing.crash import Scenario

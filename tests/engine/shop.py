@@ -11,8 +11,9 @@ from typing import Any
 
 from holdfast.engine.asked import READS, Asked
 from holdfast.engine.committer import Committer
+from holdfast.engine.desk import Desk, Program
 from holdfast.engine.drive import Drive
-from holdfast.engine.run import Desk, JobRun, Program
+from holdfast.engine.run import JobRun
 from holdfast.engine.verify.verify import verify
 from holdfast.model import fold
 from holdfast.model.chain import unseal

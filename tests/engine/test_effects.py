@@ -10,9 +10,10 @@ import pytest
 
 from holdfast.engine.asked import READS, Asked, Terms
 from holdfast.engine.committer import Committer
+from holdfast.engine.desk import Desk
 from holdfast.engine.drive import Drive
 from holdfast.engine.points import Point
-from holdfast.engine.run import Desk, JobRun
+from holdfast.engine.run import JobRun
 from holdfast.engine.timers import sleep
 from holdfast.errors import CallFailed, Fenced
 from holdfast.model.effects import CallStatus, Effect

@@ -22,9 +22,9 @@ from typing import Any
 
 from holdfast.engine.asked import READS, Asked, Terms
 from holdfast.engine.committer import Committer
+from holdfast.engine.desk import Desk
 from holdfast.engine.drive import Drive
 from holdfast.engine.hold import Keeper
-from holdfast.engine.run import Desk
 from holdfast.engine.timers import sleep
 from holdfast.model.effects import CallStatus, Effect
 from holdfast.model.ids import RandomIds

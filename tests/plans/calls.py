@@ -109,6 +109,16 @@ HOT: Final = {
         {"job_id": _JOB, "after": 1, "limit": 100},
         {"events(job_id, seq)", "job_heads(job_id)", "blobs(namespace, digest)"},
     ),
+    "append_passage": Call(
+        {name: _APPEND[name] for name in ("job_id", "fence", "lease_token")}
+        | {"last": 1, "chunks": 1, "voices": "[]", "body": b"[]"},
+        {"job_heads(job_id)"},
+        may=frozenset({"holder()"}),
+    ),
+    "read_passages": Call(
+        {"job_id": _JOB, "fence": 2**32 + 1, "last": 7, "limit": 100},
+        {"stream_passages(job_id, fence, last)"},
+    ),
     "claimable_batches": Call(_SESSION, {"batches_queued(namespace, session_id)"}),
     "load_path": Call(
         _SESSION | {"leaf_node_id": "node-01999"},

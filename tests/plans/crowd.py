@@ -14,6 +14,7 @@ Row: TypeAlias = tuple[object, ...]
 
 JOBS: Final = 6_000
 EVENTS_EACH: Final = 3
+PASSAGES_EACH: Final = 3
 SESSIONS: Final = 200
 NODES_OF_THE_LONG: Final = 2_000
 NODES_EACH: Final = 50
@@ -52,6 +53,7 @@ def rows() -> Iterator[tuple[str, list[Row]]]:
     yield "job_heads", [_head(n) for n in range(JOBS)]
     yield "events", [_event(n, seq) for n in range(JOBS) for seq in range(1, EVENTS_EACH + 1)]
     yield "timers", [(job_id(n), "1/sleep#1", NOW + n) for n in range(JOBS) if _status(n) == "waiting"]
+    yield "stream_passages", [_passage(n, last) for n in range(JOBS) for last in range(1, PASSAGES_EACH + 1)]
     yield "tool_calls", [_call(n) for n in range(CALLS)]
     yield "sessions", [_session(n) for n in range(SESSIONS)]
     yield "session_nodes", [_node(n, seq) for n in range(SESSIONS) for seq in range(_nodes_of(n))]
@@ -117,6 +119,10 @@ def _head(n: int) -> Row:
 
 def _event(n: int, seq: int) -> Row:
     return (job_id(n), seq, "step_finished", 1, 2**32 + 1, NOW, b"{}", _digest("{}"), _digest(n, seq))
+
+
+def _passage(n: int, last: int) -> Row:
+    return (job_id(n), 2**32 + 1, last, 1, '[["1/say#1",1]]', NOW, b"[]")
 
 
 def _call(n: int) -> Row:

@@ -36,7 +36,7 @@ _STEP = re.compile(
     r"(?:SCAN|SEARCH) (?P<name>\w+)"
     r"(?: USING (?P<made>AUTOMATIC )?(?:(?:PARTIAL )?(?:COVERING )?INDEX (?P<index>\w*)"
     r"|(?P<key>(?:INTEGER )?PRIMARY KEY)))?"
-    r"(?: ?\((?P<columns>[^)]*)\))?"
+    r"(?: ?\((?P<columns>.*)\))?"
 )
 
 
@@ -71,7 +71,8 @@ def _part(number: int, parents: Mapping[int, tuple[int, str]]) -> str:
 
 def _sqlite_way(connection: apsw.Connection, step: re.Match[str], tables: Mapping[str, str]) -> str | None:
     table = tables.get(step["name"])
-    columns = ", ".join(dict.fromkeys(re.findall(r"(\w+)(?:=|<|>)", step["columns"] or "")))
+    compared = re.sub(r"\((\w+),(\w+)\)(?=[<>])", r"\1>\2", step["columns"] or "")
+    columns = ", ".join(dict.fromkeys(re.findall(r"(\w+)(?:=|<|>)", compared)))
     if step["made"]:
         return f"an index made on the spot for {step['name']}({columns})"
     if step["key"]:
@@ -131,9 +132,8 @@ class PostgresPlans:
                 plan.finds.add(f"every row of {node['Relation Name']}")
             if "Index Name" in node:
                 index = node["Index Name"]
-                columns = re.findall(
-                    r"\(?(?<![.$'\w])([a-z_]+) (?:=|<=?|>=?|IS) ", node.get("Index Cond", "")
-                )
+                condition = re.sub(r"ROW\((\w+), (\w+)\) > ", r"(\1 > (\2 > ", node.get("Index Cond", ""))
+                columns = re.findall(r"\(?(?<![.$'\w])([a-z_]+) (?:=|<=?|>=?|IS) ", condition)
                 # A bitmap's index step stands below the step that names the table.
                 plan.finds.add(f"{self._keys.get(index, index)}({', '.join(dict.fromkeys(columns))})")
             if kind in {"CTE Scan", "Function Scan"} and above == "Nested Loop, inner":

@@ -14,8 +14,8 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.engine.asked import READS, Asked, Terms
+from holdfast.engine.desk import Program
 from holdfast.engine.drive import Drive
-from holdfast.engine.run import Program
 from holdfast.engine.timers import sleep
 from holdfast.model.chain import SealedEvent
 from holdfast.model.effects import Effect

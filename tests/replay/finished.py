@@ -8,11 +8,12 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from holdfast.engine import run as engine
+from holdfast.engine import desk
 from holdfast.engine.committer import Committer
+from holdfast.engine.desk import Desk
 from holdfast.engine.drive import Drive
 from holdfast.engine.replayed import Replayed, replay
-from holdfast.engine.run import Desk, JobRun
+from holdfast.engine.run import JobRun
 from holdfast.model.ids import SequentialIds
 from holdfast.model.instants import SECOND
 from holdfast.model.jobs import DEFAULT_QUEUE, JobDraft
@@ -37,7 +38,7 @@ class Stage:
         self.clock = LoopClock(self.loop)
         self.store: Store = MemoryStore(self.clock, SequentialIds())
 
-    def program(self, body: Program, seed: int = 0) -> engine.Program:
+    def program(self, body: Program, seed: int = 0) -> desk.Program:
         """The program as a kind's code; when answers come is the seed's matter."""
         chance = random.Random(seed)
 
@@ -58,7 +59,7 @@ class Stage:
 
         return self.run(go)
 
-    async def drive(self, programs: dict[str, engine.Program]) -> str:
+    async def drive(self, programs: dict[str, desk.Program]) -> str:
         ask = ClaimAsk(worker="w", token="t", queues=(DEFAULT_QUEUE,), ttl_us=3600 * SECOND)
         (grant,) = await self.store.leases.claim(ask)
         return await JobRun(Desk(self.store, Committer(self.store.journal), self.clock, programs), grant).go()

@@ -53,6 +53,18 @@ PLANTED = (
         "I6",
     ),
     Planted(
+        "words of a removed job",
+        "INSERT INTO stream_passages SELECT 'ghost', 1, 1, 1, '[]', 0, request_digest FROM jobs "
+        "WHERE job_id = 'job-done'",
+        "I5",
+    ),
+    Planted(
+        "words under a fence that nobody has reached",
+        "INSERT INTO stream_passages SELECT job_id, fence + 1, 1, 1, '[]', 0, head_hash FROM job_heads "
+        "WHERE job_id = 'job-done'",
+        "I1",
+    ),
+    Planted(
         "a tombstone of one that is there",
         "INSERT INTO tombstones SELECT job_id, namespace, kind, 'completed', 1, request_digest, 0, 0, 0, 'remove', "
         "NULL, request_digest FROM jobs WHERE job_id = 'job-done'",

@@ -28,10 +28,10 @@ from typing import Any, Final
 
 from holdfast.engine.asked import READS, Asked, Terms
 from holdfast.engine.committer import Committer
+from holdfast.engine.desk import Desk, Program
 from holdfast.engine.drive import Drive
 from holdfast.engine.hold import Keeper
 from holdfast.engine.points import Point, Points, nothing
-from holdfast.engine.run import Desk, Program
 from holdfast.errors import HoldfastError, StoreUnavailable
 from holdfast.model.effects import Effect
 from holdfast.model.events import JobClaimed

@@ -25,6 +25,7 @@ from holdfast.engine.drive import Drive
 from holdfast.errors import InvalidSetting
 from holdfast.model.ids import check_name
 from holdfast.model.jobs import JobDraft
+from holdfast.model.pinning import HERE
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -82,7 +83,14 @@ class Agent(Generic[P, R]):
     def draft(self, given: dict[str, Any], *, job_id: str | None = None) -> JobDraft:
         """The request for a job with these arguments; they are checked against the hints first."""
         self.signature.call_with(given)
-        return JobDraft(kind=self.name, input=given, queue=self.queue, priority=self.priority, job_id=job_id)
+        return JobDraft(
+            kind=self.name,
+            input=given,
+            queue=self.queue,
+            priority=self.priority,
+            job_id=job_id,
+            python_version=HERE,
+        )
 
     async def program(self, drive: Drive, given: Any) -> Any:
         """What a worker runs for a job of this kind."""

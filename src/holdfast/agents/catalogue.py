@@ -9,7 +9,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar, overload
 from holdfast.agents.agents import Agent
 from holdfast.agents.jobs import Host
 from holdfast.agents.tools import Probe, Tool, terms_of
-from holdfast.engine.run import Program
+from holdfast.engine.desk import Program
 from holdfast.errors import InvalidSetting
 from holdfast.model.instants import Duration
 from holdfast.model.jobs import DEFAULT_QUEUE

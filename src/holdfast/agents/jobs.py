@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Any, Generic, Protocol, TypeVar
 
 from holdfast.agents.signatures import plain
 from holdfast.model.jobs import JobDraft
+from holdfast.model.streams import AttemptSuperseded, Chunk
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -25,6 +26,12 @@ class Host(Protocol):
     async def cancel(self, job_id: str, why: str) -> None: ...
 
     async def signal(self, job_id: str, name: str, body: Any) -> None: ...
+
+    def stream(
+        self, job_id: str, after: str | None, stream: str | None
+    ) -> AsyncGenerator[Chunk | AttemptSuperseded, None]:
+        """What the job says while it runs."""
+        ...
 
 
 class Job(Generic[R_co]):
@@ -46,6 +53,16 @@ class Job(Generic[R_co]):
     async def signal(self, name: str, body: Any = None) -> None:
         """The signal is kept for the job."""
         await self._host.signal(self.id, name, plain(body, "a signal's body"))
+
+    def stream(
+        self, *, after: str | None = None, stream: str | None = None
+    ) -> AsyncGenerator[Chunk | AttemptSuperseded, None]:
+        """What the job's tools say with `hf.emit`, on this stream or on all, until the job is over.
+
+        Each chunk has a `cursor`. Keep the last one, and `after=cursor` goes on from there, in any process, without
+        gaps and without repeats. `AttemptSuperseded` says that a call is made again: forget what you have of its step.
+        """
+        return self._host.stream(self.id, after, stream)
 
     def __repr__(self) -> str:
         return f"<job {self.id}>"

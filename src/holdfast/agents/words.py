@@ -11,8 +11,12 @@ from typing import Any, TypeVar, cast
 from holdfast.agents import context
 from holdfast.agents.signatures import plain, typed
 from holdfast.engine import checkpoints, notes, signals, timers
+from holdfast.engine.voices import VOICE, Room
+from holdfast.errors import InvalidMove
 from holdfast.model.evidence import Evidence, EvidencePack
+from holdfast.model.ids import check_name
 from holdfast.model.instants import Duration, parse_duration
+from holdfast.model.streams import DEFAULT_STREAM
 
 T = TypeVar("T")
 
@@ -71,3 +75,22 @@ def uuid() -> uuids.UUID:
 def random() -> float:
     """A number from 0 to 1 (1 excluded); in replay the same one again. Not for secrets."""
     return int.from_bytes(notes.drawn(context.drive("hf.random"), "random")[:7]) / 2**56
+
+
+def emit(said: Any, *, stream: str = DEFAULT_STREAM) -> Room:
+    """It is said to whoever watches the job: a token, a line of progress, any JSON. Say it inside a tool or step.
+
+    It is not recorded, and nothing may depend on it. It does not wait; `await hf.emit(…)` does while the store is far
+    behind, and so does a plain function. In a tool that is called outside a job nobody listens.
+    """
+    voice = VOICE.get()
+    if voice is None:
+        if context.find_drive() is None:
+            return Room()
+        msg = "hf.emit outside a call"
+        raise InvalidMove(
+            msg,
+            hint="Say it inside a tool or step; the agent's own code runs again whenever the job is resumed.",
+        )
+    check_name(stream, "stream")
+    return voice.say(said if isinstance(said, str) else plain(said, "what is said"), stream)

@@ -15,7 +15,9 @@ from holdfast.cli.opened import existing
 from holdfast.cli.options import json_option, store_option
 from holdfast.cli.talk import table, wait_for
 from holdfast.engine.crash_points import crash_points as every_crash_point
+from holdfast.engine.recover import LastSweep, find_last_sweep
 from holdfast.errors import HoldfastError
+from holdfast.model.instants import to_iso
 from holdfast.store import address
 from holdfast.store.contract import Tier
 from holdfast.store.sqlite.connection import check_library
@@ -106,9 +108,18 @@ async def _store(where: str) -> list[Finding]:
             Finding("warning" if reduced else "ok", "tier", f"{info.tier}: survives {survives(store)}")
         )
         found += [Finding("ok", name, value) for name, value in info.details.items()]
+        last = await find_last_sweep(store)
+        if last is not None:
+            found.append(_sweep(last))
     finally:
         await store.close()
     return found
+
+
+def _sweep(last: LastSweep) -> Finding:
+    stats = last.stats
+    told = f"{stats.recovered} jobs back in their queues, {stats.failed} held as dead letters"
+    return Finding("warning" if stats.failed else "ok", "last sweep", f"{to_iso(last.at)}: {told}")
 
 
 def _failed(check: str, error: HoldfastError) -> Finding:

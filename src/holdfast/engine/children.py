@@ -15,14 +15,15 @@ import msgspec
 
 from holdfast.engine.asked import Asked, Terms
 from holdfast.engine.drive import Drive
+from holdfast.engine.letters import News
 from holdfast.model import canonical
 from holdfast.model.append import Extras
 from holdfast.model.effects import Effect
-from holdfast.model.events import ChildStarted
+from holdfast.model.events import ChildStarted, Event, JobCancelled, JobCompleted, JobCreated, JobFailed
 from holdfast.model.history import Recorded
 from holdfast.model.jobs import JobDraft, check_draft
 from holdfast.model.mail import MailDraft
-from holdfast.model.states import MailKind, WaitReason
+from holdfast.model.states import MailKind, Status, WaitReason
 
 
 async def spawn(drive: Drive, draft: JobDraft) -> Any:
@@ -83,6 +84,31 @@ def cancels(parent_job_id: str, children: Iterable[str]) -> tuple[MailDraft, ...
         )
         for child in children
     )
+
+
+def farewell(
+    job_id: str, created: JobCreated | None, children: Iterable[str], fact: Event, status: Status
+) -> Extras:
+    """What a job that is over says to others: to its parent how it went, and to its children that it is over."""
+    letters = cancels(job_id, children) if isinstance(fact, JobCancelled) else ()
+    if created is None or created.parent_job_id is None or created.parent_step_key is None:
+        return Extras(letters=letters)
+    output = fact.output if isinstance(fact, JobCompleted) else None
+    error = None if isinstance(fact, JobCompleted) else _not_completed(status, fact)
+    told = MailDraft(
+        job_id=created.parent_job_id,
+        kind=MailKind.CHILD,
+        operation_id=f"end of {job_id}",
+        body=msgspec.to_builtins(News(created.parent_step_key, job_id, status, output, error)),
+        sender=job_id,
+    )
+    return Extras(letters=(*letters, told))
+
+
+def _not_completed(status: Status, fact: Event) -> dict[str, Any]:
+    """What a child's parent gets in place of a result."""
+    why = fact.error if isinstance(fact, JobFailed) else None
+    return {"type": "CallFailed", "message": f"the child job was {status}" if why is None else str(why)}
 
 
 async def _never(_key: str) -> Any:

@@ -14,7 +14,7 @@ import asyncio
 import contextvars
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.engine import failures, places, timeouts
 from holdfast.engine.asked import Asked, kept
@@ -23,6 +23,8 @@ from holdfast.engine.effects import Acts, Owner
 from holdfast.engine.endings import Failed, Parked, Stopped, Uncovered
 from holdfast.engine.places import Place
 from holdfast.engine.points import Points, nothing
+from holdfast.engine.recorder import Recorder
+from holdfast.engine.voices import speaking
 from holdfast.engine.waits import Waits
 from holdfast.errors import CallFailed
 from holdfast.model import canonical
@@ -30,39 +32,18 @@ from holdfast.model.append import NOTHING, Extras
 from holdfast.model.effects import CallStatus, Effect
 from holdfast.model.events import (
     CallCancelled,
-    Event,
     StepFinished,
 )
 from holdfast.model.history import History, Recorded
-from holdfast.model.ledger import CallRow
 from holdfast.model.naming import Scope
 from holdfast.store.clock import Clock
 
 if TYPE_CHECKING:
     from holdfast.engine.checkpoints import Inspector
+    from holdfast.engine.streams import Outlet
 
 
 CANCEL_AGAIN_S: Final = 1.0
-
-
-class Recorder(Protocol):
-    """Where a run's facts go. They are in order at once, and durable soon."""
-
-    def record(
-        self,
-        event: Event,
-        *,
-        row: CallRow | None = None,
-        extras: Extras = NOTHING,
-        guarded: bool = False,
-        progress: bool = False,
-    ) -> int:
-        """The event's place in the order of the job's events; it is in the journal or will be, after all before it."""
-        ...
-
-    async def durable(self) -> None:
-        """Everything recorded so far is on disk."""
-        ...
 
 
 class Drive:
@@ -83,6 +64,7 @@ class Drive:
         host_clock: Clock | None = None,
         unsure_us: int = 0,
         dead: dict[str, int] | None = None,
+        outlet: Outlet | None = None,
     ) -> None:
         self.history = history
         self.recorder = recorder
@@ -91,6 +73,7 @@ class Drive:
         self._unsure_us = unsure_us
         self.owner = owner
         self.inspect = inspect
+        self._outlet = outlet
         self._gone = gone
         self._dead = {} if dead is None else dead
         self.acts = Acts(self, points)
@@ -256,7 +239,7 @@ class Drive:
     ) -> tuple[Any, Exception | None]:
         """The call's own code has run, or was ended because it took too long."""
         try:
-            with self.busy(), place.within(step_key):
+            with self.busy(), place.within(step_key), speaking(self._outlet, step_key):
                 async with asyncio.timeout(None if longest_us is None else longest_us / 1_000_000):
                     return await asked.run(key), None
         except Exception as error:

@@ -39,9 +39,6 @@ if TYPE_CHECKING:
     from holdfast.engine.places import Place
 
 
-STAY_AWAKE_US: Final = 10 * SECOND
-
-
 class Owner(msgspec.Struct, frozen=True):
     """Whose calls these are: what keys are made of, and the fence they are written under."""
 
@@ -108,7 +105,7 @@ class _Call:
                     self._unexplained = self._answer is None
                     return await self._fire()
                 case Recovery.WAIT:
-                    await self._until_quiet(self._quiet_at(self._recorded))
+                    await self._drive.waits.until(self._quiet_at(self._recorded))
                 case Recovery.PROBE:
                     self._answer = await self._ask_receiver()
                 case Recovery.ADOPT:
@@ -153,15 +150,6 @@ class _Call:
         if dead_at is not None:
             start_by = min(start_by, dead_at)  # it has not sent anything since
         return quiet_at(start_by, longest, self._terms.receiver_delay_us, self._terms.quiet_margin_us)
-
-    async def _until_quiet(self, quiet_at: int) -> None:
-        """Nobody can be sending any more. For a short while the job stays awake: what this run knows about the dead,
-        the next would have to find out again."""
-        if quiet_at - self._drive.clock.wall_us() > STAY_AWAKE_US:
-            await self._drive.waits.until(quiet_at)
-            return
-        with self._drive.busy():
-            await self._drive.waits.until(quiet_at)
 
     # ── doing it ──────────────────────────────────────────────────────────────────────────────────
 

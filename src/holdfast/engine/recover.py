@@ -11,6 +11,7 @@ A lease normally runs out by itself. `prove_dead` shortens that for workers of t
 from __future__ import annotations
 
 import functools
+import hashlib
 from typing import Final
 
 import msgspec
@@ -20,6 +21,7 @@ from holdfast.errors import Unavailable
 from holdfast.model.append import Move
 from holdfast.model.events import JobDeadLettered, JobRequeued
 from holdfast.model.identity import identity_in, is_dead, is_neighbour
+from holdfast.model.instants import DAY
 from holdfast.model.jobs import JobHead
 from holdfast.model.lease import FAILED_ATTEMPTS_MAX, TAKEOVERS_MAX, is_poison
 from holdfast.model.states import Status, WaitReason
@@ -29,6 +31,9 @@ from holdfast.store.ports.journal import Ruling
 
 AT_ONCE: Final = 1000
 """Jobs in one transaction: enough to make it cheap, few enough that nobody waits long behind it."""
+
+REMEMBERED_US: Final = 30 * DAY
+_LAST: Final = hashlib.sha256(b"holdfast: the last sweep that found something").digest()
 
 LEASE_RAN_OUT: Final = "its lease ran out"
 _DEAD_LETTER: Final = Move(status=Status.WAITING, reason=WaitReason.DEAD_LETTER, takeover=True)
@@ -43,6 +48,14 @@ class SweepStats(msgspec.Struct):
     checkpoints_created: int = 0
     errors: int = 0
     scan_duration_ms: float = 0.0
+
+
+class LastSweep(msgspec.Struct, frozen=True):
+    """A sweep that is over: when, by whom, what it did."""
+
+    at: int
+    by: str
+    stats: SweepStats
 
 
 class Swept(msgspec.Struct, frozen=True):
@@ -88,6 +101,17 @@ async def sweep_jobs(store: Store, clock: Clock, rules: Rules = DEFAULT) -> tupl
     stats.recovered = stats.expired_found - stats.failed
     stats.scan_duration_ms = (clock.tick_us() - began) / 1000
     return stats, swept
+
+
+async def remember(store: Store, last: LastSweep) -> None:
+    """Whoever asks is told of this sweep."""
+    await store.cache.put(_LAST, msgspec.json.encode(last), ttl_us=REMEMBERED_US)
+
+
+async def find_last_sweep(store: Store) -> LastSweep | None:
+    """The last sweep of any process that found something; None, if that is long ago."""
+    cached = await store.cache.get(_LAST)
+    return None if cached is None else msgspec.json.decode(cached.body, type=LastSweep)
 
 
 def ruling(rules: Rules, head: JobHead) -> Ruling:

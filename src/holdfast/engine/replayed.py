@@ -25,11 +25,11 @@ import msgspec
 
 from holdfast.engine import approvals
 from holdfast.engine.asked import Asked
+from holdfast.engine.desk import Program
 from holdfast.engine.drive import Drive
 from holdfast.engine.effects import Owner
 from holdfast.engine.endings import Asleep, Failed
 from holdfast.engine.places import Place
-from holdfast.engine.run import Program
 from holdfast.engine.waits import Waits
 from holdfast.errors import Broken, InvalidMove, NotFound
 from holdfast.model import canonical, fold

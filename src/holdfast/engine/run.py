@@ -17,23 +17,21 @@ How a run can end, and what is written for it:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Final
-
-import msgspec
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
 
 from holdfast.engine import failures
-from holdfast.engine.checkpoints import Inspector, unproven
-from holdfast.engine.children import cancels
-from holdfast.engine.committer import Committer
+from holdfast.engine.checkpoints import unproven
+from holdfast.engine.children import farewell
+from holdfast.engine.desk import Desk
 from holdfast.engine.drive import Drive
 from holdfast.engine.effects import Owner
 from holdfast.engine.endings import Asleep, Failed, Parked, Uncovered
-from holdfast.engine.letters import Letterbox, News, rings
+from holdfast.engine.letters import Letterbox, rings
 from holdfast.engine.pen import Entry, Pen
-from holdfast.engine.points import Points, nothing
 from holdfast.engine.rest import rest
 from holdfast.engine.storetime import StoreTime
+from holdfast.engine.streams import Outlet, Scribe
 from holdfast.errors import Broken, Fenced, HoldfastError, InvalidSetting, Unavailable
 from holdfast.model import fold, lease
 from holdfast.model.append import NOTHING, Extras, Holder, Move
@@ -45,7 +43,6 @@ from holdfast.model.events import (
     JobCompleted,
     JobCreated,
     JobDeadLettered,
-    JobFailed,
     JobParked,
     JobReleased,
     JobRequeued,
@@ -53,40 +50,16 @@ from holdfast.model.events import (
 )
 from holdfast.model.history import History
 from holdfast.model.lease import Grant
-from holdfast.model.mail import Mail, MailDraft
-from holdfast.model.retry import RetryPolicy, delay
-from holdfast.model.states import MailKind, Status, WaitReason
+from holdfast.model.mail import Mail
+from holdfast.model.pinning import misfit
+from holdfast.model.retry import delay
+from holdfast.model.states import Status, WaitReason
 from holdfast.store.clock import Clock
-from holdfast.store.contract import Store
 from holdfast.store.ports.leases import Held
-
-Program = Callable[[Drive, Any], Coroutine[Any, Any, Any]]
-"""A kind's code: it gets its run and the job's input."""
 
 AGAIN_S: Final = 0.2
 LOST: Final = "lost"
-
-
-class Desk(msgspec.Struct, frozen=True):
-    """What a run needs from outside."""
-
-    store: Store
-    committer: Committer
-    clock: Clock
-    programs: Mapping[str, Program]
-    retry: RetryPolicy = RetryPolicy(attempts=lease.FAILED_ATTEMPTS_MAX)
-    takeovers_max: int = lease.TAKEOVERS_MAX
-    strict: bool = False
-    points: Points = nothing
-    chance: Callable[[], float] = lambda: 0.5
-    """Where in its span a retry falls, from 0 to 1."""
-    inspect: Inspector | None = None
-    """Who looks whether evidence holds."""
-    gone: Callable[[str], bool] = lambda _worker: False
-    """Whether a worker of this name is proven dead."""
-    dead: dict[str, int] = msgspec.field(default_factory=dict)
-    """When this process first found each of them so, in the store's time: a job that slept meanwhile does not begin to
-    wait anew."""
+T = TypeVar("T")
 
 
 class Cancelled(Exception):
@@ -124,6 +97,7 @@ class JobRun:
         self._reading: asyncio.Task[None] | None = None
         self._created: JobCreated | None = None
         self._history = History()
+        self._outlet: Outlet | None = None
         self._letterbox = Letterbox(
             grant.namespace, grant.job_id, grant.fence, self._history, self._pen.reserve
         )
@@ -144,6 +118,8 @@ class JobRun:
         finally:
             if self._reading is not None:
                 self._reading.cancel()
+            if self._outlet is not None:
+                self._outlet.close()
 
     def _open(self) -> Pen:
         return Pen(
@@ -220,12 +196,16 @@ class JobRun:
         if program is None:
             msg = f"no code for jobs of kind {self.grant.kind!r} here"
             raise InvalidSetting(msg, hint="Claim only kinds that this process has code for.")
-        report = await unproven(self.desk.inspect, self._history)
+        pinned = None if self._created is None else self._created.python_version
+        report = misfit(pinned, self.desk.python, self._history.pythons)
+        if report is None:
+            report = await unproven(self.desk.inspect, self._history)
         if report is not None:
             return await self._end(JobParked(report), Move(status=Status.WAITING, reason=WaitReason.DRIFT))
         if self._leaving:
             return await self._end(JobReleased(), Move(status=Status.PENDING))
         given = None if self._created is None else self._created.input
+        self._outlet = await self._open_outlet()
         drive = self._drive = Drive(
             self._history,
             self._pen,
@@ -239,6 +219,7 @@ class JobRun:
             dead=self.desk.dead,
             host_clock=self.desk.clock,
             unsure_us=self._granted_tick - self._asked_tick,
+            outlet=self._outlet,
         )
         if self._pen.lost is not None:
             raise self._pen.lost
@@ -261,6 +242,14 @@ class JobRun:
         except Cancelled:
             return await self._end(JobCancelled(), Move(status=Status.CANCELLED))
         return await self._end(JobCompleted(output), Move(status=Status.COMPLETED))
+
+    async def _open_outlet(self) -> Outlet:
+        """Where the code speaks. What was said before is known, so that a call that is made again can take it back."""
+        scribe = Scribe(self.desk.store.streams) if self.desk.scribe is None else self.desk.scribe
+        attempts: dict[str, int] = {}
+        if self._history.claims > 1:
+            attempts = await self._asked(lambda: self.desk.store.streams.attempts(self.grant.job_id))
+        return scribe.outlet(self.held, attempts)
 
     def poke(self) -> None:
         """There may be mail: it is read soon."""
@@ -302,6 +291,8 @@ class JobRun:
         if self._news and isinstance(fact, JobWaiting):
             # What it would sleep for may be what the letter says: the next run starts with it.
             fact, move = JobReleased(why="mail"), Move(status=Status.PENDING)
+        if self._outlet is not None:
+            await self._outlet.flush()
         try:
             self._pen.record(fact, move=move, extras=self._farewell(fact, move), guarded=True)
             await self._pen.durable()
@@ -319,24 +310,10 @@ class JobRun:
         return None if self.wakes_at is None else self.wakes_at - self._clock.wall_us()
 
     def _farewell(self, fact: Event, move: Move) -> Extras:
-        """What a job that is over says to others: to its parent how it went, and to its children that it is over."""
+        """What a job that is over says to others."""
         if not move.over:
             return NOTHING
-        letters = cancels(self.grant.job_id, self._history.children) if isinstance(fact, JobCancelled) else ()
-        created = self._created
-        if created is None or created.parent_job_id is None or created.parent_step_key is None:
-            return Extras(letters=letters)
-        output = fact.output if isinstance(fact, JobCompleted) else None
-        error = None if isinstance(fact, JobCompleted) else _not_completed(move.status, fact)
-        news = News(created.parent_step_key, self.grant.job_id, move.status, output, error)
-        told = MailDraft(
-            job_id=created.parent_job_id,
-            kind=MailKind.CHILD,
-            operation_id=f"end of {self.grant.job_id}",
-            body=msgspec.to_builtins(news),
-            sender=self.grant.job_id,
-        )
-        return Extras(letters=(*letters, told))
+        return farewell(self.grant.job_id, self._created, self._history.children, fact, move.status)
 
     async def _failed(self, failed: Failed) -> str:
         told = failures.told(failed.error)
@@ -374,10 +351,16 @@ class JobRun:
             self._drive.stop(Cancelled())
 
     async def _letters(self) -> list[Mail]:
-        """What has not been read yet, as soon as the store can be asked."""
+        """What has not been read yet."""
+        return await self._asked(
+            lambda: self.desk.store.post.read(self.grant.job_id, after=self._pen.mail_seen)
+        )
+
+    async def _asked(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """What the store says, as soon as it can be asked."""
         while True:
             try:
-                return await self.desk.store.post.read(self.grant.job_id, after=self._pen.mail_seen)
+                return await ask()
             except Unavailable:
                 await rest(AGAIN_S)
 
@@ -394,11 +377,7 @@ class JobRun:
         return holds
 
     def _lost(self, error: HoldfastError) -> None:
+        if self._outlet is not None:
+            self._outlet.close()
         if self._drive is not None:
             self._drive.stop(Lost(str(error)))
-
-
-def _not_completed(status: Status, fact: Event) -> dict[str, Any]:
-    """What a child's parent gets in place of a result."""
-    why = fact.error if isinstance(fact, JobFailed) else None
-    return {"type": "CallFailed", "message": f"the child job was {status}" if why is None else str(why)}

@@ -18,6 +18,7 @@ import msgspec
 
 from holdfast.model import events as e
 from holdfast.model.effects import DECIDED, CallStatus, Effect
+from holdfast.model.pinning import FOUND
 from holdfast.model.states import Status
 
 
@@ -84,10 +85,13 @@ class History:
         self.approvals: dict[str, Approval] = {}
         self.children: dict[str, str] = {}
         self.worker = ""
+        self.claims = 0
+        self.pythons: set[str] = set()
         self._calls: dict[str, list[Recorded]] = {}
         self._unclaimed: dict[str, None] = {}
         self._signals: dict[str, deque[Signal]] = defaultdict(deque)
         self._parked: tuple[str, ...] = ()
+        self._misfit: str | None = None
 
     def find(self, step_key: str, args_digest: str) -> Recorded | None:
         """The newest record of this very call. One with other arguments is not it: see `drifted`."""
@@ -154,9 +158,11 @@ class History:
                 if isinstance(event, e.CheckpointSaved):
                     self.state, self.evidence = event.state, event.evidence
             case e.JobClaimed():
-                self.worker = event.worker
+                self.worker, self.claims = event.worker, self.claims + 1
             case e.JobParked():
-                self._parked = tuple(one["step_key"] for one in (event.report or {}).get("recorded", ()))
+                report = event.report or {}
+                self._parked = tuple(one["step_key"] for one in report.get("recorded", ()))
+                self._misfit = report.get(FOUND)
             case e.JobRequeued():
                 self._rerun(event.rerun)
                 if event.accepted:
@@ -224,6 +230,8 @@ class History:
     def _accept(self) -> None:
         """What the report named the code need not ask for, and may ask for otherwise. If it asks for the very same, it
         gets what is recorded: the report names all that had not been asked for yet, and most of it is still to come."""
+        if self._misfit is not None:
+            self.pythons.add(self._misfit)
         for key in self._parked:
             for recorded in self._calls.get(key, ()):
                 recorded.accepted = True

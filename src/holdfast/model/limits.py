@@ -91,5 +91,15 @@ EVENTS_PER_PAGE_MAX: Final = 1_000
 ROWS_PER_PAGE_MAX: Final = 1_000
 ROWS_PER_PAGE_DEFAULT: Final = 100
 
+# One chunk that code says while it runs, and what is written of a stream in one row. A chunk is for people who watch;
+# what is larger than this is a result.
+CHUNK_BYTES_MAX: Final = 256 * KIB
+PASSAGE_BYTES_MAX: Final = 8 * MIB
+
+# What a job has said and nobody has stored yet. Beyond the first code that waits is made to wait; beyond the second the
+# oldest is let go, and readers are told.
+UNSAID_BYTES_FULL: Final = 1 * MIB
+UNSAID_BYTES_MAX: Final = 4 * MIB
+
 # Open event streams per API key. Each holds a connection and a cursor.
 STREAMS_PER_KEY_MAX: Final = 100

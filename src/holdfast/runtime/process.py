@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import random
 import socket
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
 from typing import Any
 
 from holdfast.agents.threads import in_thread
 from holdfast.engine import results
 from holdfast.engine.committer import Committer
+from holdfast.engine.desk import Desk, Program
 from holdfast.engine.evidence import Looker
-from holdfast.engine.processes import HostProcesses, Processes
-from holdfast.engine.recover import prove_dead
-from holdfast.engine.run import Desk, Program
-from holdfast.errors import Unavailable
-from holdfast.model.identity import identity_in, is_dead, worker_name
+from holdfast.engine.processes import HostProcesses
+from holdfast.engine.recover import Rules
+from holdfast.engine.streams import Scribe
+from holdfast.engine.watching import watch
 from holdfast.model.ids import RandomIds
 from holdfast.model.jobs import JobDraft
 from holdfast.model.mail import MailDraft
 from holdfast.model.states import MailKind
+from holdfast.model.streams import AttemptSuperseded, Chunk
 from holdfast.runtime.crashes import crashing, points_of
+from holdfast.runtime.rounds import Neighbours, Rounds
 from holdfast.runtime.stores import open_store
 from holdfast.store.address import parse
 from holdfast.store.clock import SystemClock
@@ -32,15 +33,15 @@ from holdfast.store.contract import Store
 from holdfast.worker.watchdog import Watchdog
 from holdfast.worker.worker import Worker
 
-log = logging.getLogger("holdfast.process")
-
 
 class Process:
     """A worker of this process, and the store it works on. Open one with `opened`, close it when done."""
 
-    def __init__(self, store: Store, worker: Worker) -> None:
+    def __init__(self, store: Store, worker: Worker, scribe: Scribe, rounds: Rounds) -> None:
         self.store = store
+        self.rounds = rounds
         self._worker = worker
+        self._scribe = scribe
         self._ids = RandomIds()
         self._working = asyncio.get_running_loop().create_task(worker.work(), name="holdfast-worker")
 
@@ -68,6 +69,11 @@ class Process:
             )
         )
 
+    def stream(
+        self, job_id: str, after: str | None, stream: str | None
+    ) -> AsyncGenerator[Chunk | AttemptSuperseded, None]:
+        return watch(self.store, job_id, after=after, stream=stream, scribe=self._scribe)
+
     def drain(self) -> None:
         """No more claims; what runs is finished or given back. Said twice: given back at once."""
         self._worker.drain()
@@ -92,6 +98,8 @@ async def opened(
     ids, clock = RandomIds(), SystemClock()
     neighbours = Neighbours(HostProcesses(clock.boot()))
     looker = Looker(Path.cwd(), own_file=_own_file(address))
+    named = name or neighbours.my_name(socket.gethostname())
+    scribe = Scribe(store.streams)
     desk = Desk(
         store,
         Committer(store.journal),
@@ -101,44 +109,25 @@ async def opened(
         points=points,
         gone=neighbours.is_dead,
         inspect=lambda pack: in_thread(lambda: looker.look_at_all(pack)),
+        scribe=scribe,
     )
-    await neighbours.bury(store)
+    rules = Rules(
+        takeovers_max=desk.takeovers_max, failed_attempts_max=desk.retry.attempts, by=f"sweep of {named}"
+    )
+    rounds = Rounds(store, clock, neighbours, rules)
+    await rounds.go()
     worker = Worker(
         desk,
-        name or neighbours.my_name(socket.gethostname()),
+        named,
         lambda: ids.new("claim"),
         concurrency=concurrency,
-        now_and_then=lambda: neighbours.bury(store),
+        now_and_then=rounds.go,
         watchdog=Watchdog(),
     )
-    return Process(store, worker)
+    return Process(store, worker, scribe, rounds)
 
 
 def _own_file(address: str) -> Path | None:
     """The store's file, if it is one: nobody opens it but through our own library."""
     place = parse(address)
     return place.path if place.kind == "sqlite" else None
-
-
-class Neighbours:
-    """The other processes of this host, as far as they can be proven dead."""
-
-    def __init__(self, processes: Processes) -> None:
-        self._processes = processes
-
-    def my_name(self, label: str) -> str:
-        here = self._processes.here()
-        return f"{label}-{os.getpid()}" if here is None else worker_name(label, here)
-
-    def is_dead(self, worker: str) -> bool:
-        here, who = self._processes.here(), identity_in(worker)
-        return here is not None and who is not None and is_dead(who, here, self._processes.seen(who.pid))
-
-    async def bury(self, store: Store) -> None:
-        """The leases of the dead are over; their jobs are there to be claimed."""
-        try:
-            dead = await prove_dead(store, self._processes)
-        except Unavailable:
-            return
-        for name in dead:
-            log.info("worker %s is dead; what it held is free", name)

@@ -19,6 +19,7 @@ from holdfast.store.ports.mail import Post
 from holdfast.store.ports.namespaces import Namespaces
 from holdfast.store.ports.retention import Retention
 from holdfast.store.ports.sessions import Sessions
+from holdfast.store.ports.streams import Streams
 from holdfast.store.ports.wakeups import Wakeups
 
 
@@ -92,6 +93,9 @@ class Store(Protocol):
 
     @property
     def retention(self) -> Retention: ...
+
+    @property
+    def streams(self) -> Streams: ...
 
     @property
     def wakeups(self) -> Wakeups: ...

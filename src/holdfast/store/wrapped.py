@@ -19,6 +19,7 @@ from holdfast.store.ports.mail import Post
 from holdfast.store.ports.namespaces import Namespaces
 from holdfast.store.ports.retention import Retention
 from holdfast.store.ports.sessions import Sessions
+from holdfast.store.ports.streams import Streams
 from holdfast.store.ports.wakeups import Wakeups
 
 Call = Callable[..., Awaitable[Any]]
@@ -66,6 +67,7 @@ class WrappedStore:
         self.wakeups = cast("Wakeups", _Port(store.wakeups, "wakeups", around))
         self.cache = cast("Cache", _Port(store.cache, "cache", around))
         self.retention = cast("Retention", _Port(store.retention, "retention", around))
+        self.streams = cast("Streams", _Port(store.streams, "streams", around))
 
     async def info(self) -> StoreInfo:
         return await self.inner.info()

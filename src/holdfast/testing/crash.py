@@ -19,8 +19,8 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from holdfast.engine.committer import Committer
+from holdfast.engine.desk import Desk, Program
 from holdfast.engine.rest import rest
-from holdfast.engine.run import Desk, Program
 from holdfast.model import fold
 from holdfast.model.chain import first_break, unseal
 from holdfast.model.effects import CallStatus

@@ -18,9 +18,10 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
+from holdfast.engine.desk import Desk
 from holdfast.engine.hold import Keeper
 from holdfast.engine.rest import rest
-from holdfast.engine.run import LOST, Desk, JobRun
+from holdfast.engine.run import LOST, JobRun
 from holdfast.errors import HoldfastError, Unavailable
 from holdfast.model.lease import by_age
 from holdfast.store.ports.leases import ClaimAsk

@@ -14,6 +14,7 @@ BY_QUERY: Final = {
     "verify_erased_by_retention": "I6",
     "verify_removed_are_gone": "I5",
     "verify_no_fence_from_the_future": "I1",
+    "verify_no_stray_passages": "I5",
     "verify_one_grant_per_fence": "I2",
     "verify_epochs": "I37",
     "verify_one_live_job_per_session": "I29",

@@ -25,6 +25,7 @@ TABLES: Final = (
     "attachments",
     "cache_entries",
     "tombstones",
+    "stream_passages",
 )
 """A test keeps this equal to the schema."""
 

@@ -170,6 +170,8 @@ def _check_move(head: JobHead, move: Move) -> None:
 def _write(work: Work, head: JobHead, events: tuple[SealedEvent, ...], extras: Extras) -> None:
     row = work.tables.jobs[head.job_id]
     over = head.status in TERMINAL
+    if over:
+        work.hint(f"job:{head.job_id}")
     for event in events:
         keep_large(work, head.namespace, event.body)
     work.tables.jobs[head.job_id] = dataclasses.replace(row, events=row.events + events)

@@ -109,7 +109,7 @@ def _carry_out(work: Work, row: JobRow, how: How) -> None:
         letters = tuple(
             msgspec.structs.replace(letter, body=canonical.encode(None)) for letter in row.letters
         )
-        tables.jobs[head.job_id] = dataclasses.replace(row, events=events, letters=letters)
+        tables.jobs[head.job_id] = dataclasses.replace(row, events=events, letters=letters, passages=())
     else:
         for call in row.calls.values():
             del tables.keys[call.idempotency_key]

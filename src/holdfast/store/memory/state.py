@@ -27,6 +27,7 @@ from holdfast.model.ledger import CallRow
 from holdfast.model.mail import Mail
 from holdfast.model.retention import Tombstone
 from holdfast.model.session import Checkpoint, Committed, Frame, Node, SessionMeta, Usage
+from holdfast.model.streams import Passage
 from holdfast.store.clock import Clock
 from holdfast.store.ports.attachments import AttachmentIntent
 from holdfast.store.ports.cache import Cached
@@ -50,6 +51,7 @@ class JobRow:
     letters: tuple[Mail, ...] = ()  # body packed
     timers: Mapping[str, int] = field(default_factory=dict)  # step key → due at
     calls: Mapping[tuple[str, int], CallRow] = field(default_factory=dict)  # (step key, generation) → row
+    passages: tuple[Passage, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

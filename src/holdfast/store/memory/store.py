@@ -18,6 +18,7 @@ from holdfast.store.memory.namespaces import MemoryNamespaces
 from holdfast.store.memory.retention import MemoryRetention
 from holdfast.store.memory.sessions import MemorySessions
 from holdfast.store.memory.state import State
+from holdfast.store.memory.streams import MemoryStreams
 from holdfast.store.memory.wakeups import MemoryWakeups
 from holdfast.store.ports.attachments import Attachments
 from holdfast.store.ports.blobs import Blobs
@@ -31,6 +32,7 @@ from holdfast.store.ports.mail import Post
 from holdfast.store.ports.namespaces import Namespaces
 from holdfast.store.ports.retention import Retention
 from holdfast.store.ports.sessions import Sessions
+from holdfast.store.ports.streams import Streams
 from holdfast.store.ports.wakeups import Wakeups
 
 
@@ -53,6 +55,7 @@ class MemoryStore:
         self.cache: Cache = MemoryCache(state)
         self.namespaces: Namespaces = MemoryNamespaces(state)
         self.retention: Retention = MemoryRetention(state)
+        self.streams: Streams = MemoryStreams(state)
         self.wakeups: Wakeups = wakeups
         self._release = wakeups.release
         self._info = StoreInfo(

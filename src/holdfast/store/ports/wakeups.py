@@ -13,8 +13,8 @@ class Wakeups(Protocol):
     async def wait(self, topics: frozenset[str], timeout_s: float) -> frozenset[str]:
         """Topics that were hinted at since the last call, as soon as there is one; none when the time is over.
 
-        Topics are `queue:NAME`, `job:ID` and `session:ID`. Hints that arrived while nobody waited are kept, so a hint
-        between two calls is not missed.
+        Topics are `queue:NAME`, `job:ID`, `session:ID` and `stream:ID` (of a job). Hints that arrived while nobody
+        waited are kept, so a hint between two calls is not missed.
         """
         ...
 

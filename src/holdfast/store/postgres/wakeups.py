@@ -88,14 +88,14 @@ class PostgresWakeups:
         while True:
             try:
                 connection = await self._connect()
-                broken = asyncio.Event()
-                connection.add_termination_listener(lambda _, broken=broken: broken.set())
-                await connection.add_listener(self._channel, self._heard)
-                if not first:
-                    self._board.wake_all()
-                first = False
-                ready.set()
                 try:
+                    broken = asyncio.Event()
+                    connection.add_termination_listener(lambda _, broken=broken: broken.set())
+                    await connection.add_listener(self._channel, self._heard)
+                    if not first:
+                        self._board.wake_all()
+                    first = False
+                    ready.set()
                     await self._until_broken(connection, broken)
                 finally:
                     with contextlib.suppress(Exception):

@@ -121,6 +121,7 @@ async def _judged(tx: Transaction, job: Standing, policy: Policy) -> Pruned:
 
 
 async def _carry_out(tx: Transaction, job: Standing, how: How) -> None:
+    await tx.run("remove_passages", job_id=job.job_id)
     if how is How.ERASE:
         await tx.run("erase_events", job_id=job.job_id, types=TYPES, nothing=NOTHING)
         await tx.run("erase_mail", job_id=job.job_id, nothing=SAID_NOTHING)

@@ -24,6 +24,7 @@ from holdfast.store.tables.mail import SqlPost
 from holdfast.store.tables.namespaces import SqlNamespaces
 from holdfast.store.tables.retention import SqlRetention
 from holdfast.store.tables.sessions import SqlSessions
+from holdfast.store.tables.streams import SqlStreams
 
 
 class SqlStore:
@@ -56,6 +57,7 @@ class SqlStore:
         self.cache = SqlCache(executor)
         self.namespaces = SqlNamespaces(executor)
         self.retention = SqlRetention(executor)
+        self.streams = SqlStreams(executor)
         self.inspection = SqlInspection(executor, integrity)
         self.wakeups = wakeups
         self._details = details

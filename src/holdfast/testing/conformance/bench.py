@@ -239,6 +239,7 @@ class Bench:
             shown[f"calls {job_id}"] = await store.ledger.list(job_id)
             shown[f"mail {job_id}"] = await store.post.read(job_id)
             shown[f"timers {job_id}"] = await store.post.timers(job_id)
+            shown[f"said {job_id}"] = await store.streams.read(job_id)
         return shown
 
 

@@ -12,8 +12,8 @@ import msgspec
 from holdfast.engine.asked import READS, Asked, Terms
 from holdfast.engine.checkpoints import checkpoint, restored
 from holdfast.engine.children import spawn
+from holdfast.engine.desk import Program
 from holdfast.engine.drive import Drive
-from holdfast.engine.run import Program
 from holdfast.engine.signals import wait
 from holdfast.engine.timers import sleep
 from holdfast.errors import CallFailed, Denied, Refused

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping
 
-from holdfast.engine.effects import START_WITHIN_US
 from holdfast.model import events as e
 from holdfast.model.chain import SealedEvent, unseal
+from holdfast.model.effects import START_WITHIN_US
 from holdfast.model.jobs import JobHead
 from holdfast.model.states import HELD, TERMINAL, Status, WaitReason
 from holdfast.testing.world.mix import CHANGED, labels_in

@@ -8,10 +8,10 @@ import random
 from typing import Final
 
 from holdfast.engine.committer import Committer
+from holdfast.engine.desk import Desk
 from holdfast.engine.points import Point
 from holdfast.engine.recover import Rules, sweep
 from holdfast.engine.rest import rest
-from holdfast.engine.run import Desk
 from holdfast.errors import Unavailable
 from holdfast.model.ids import SequentialIds
 from holdfast.model.instants import HOUR

@@ -30,12 +30,21 @@ FROM tombstones t
 WHERE t.how = 'remove'
   AND (EXISTS (SELECT 1 FROM jobs j WHERE j.job_id = t.job_id)
        OR EXISTS (SELECT 1 FROM events e WHERE e.job_id = t.job_id)
-       OR EXISTS (SELECT 1 FROM tool_calls c WHERE c.job_id = t.job_id));
+       OR EXISTS (SELECT 1 FROM tool_calls c WHERE c.job_id = t.job_id)
+       OR EXISTS (SELECT 1 FROM stream_passages p WHERE p.job_id = t.job_id));
 
 -- name: verify_no_fence_from_the_future
 -- I1: no event was written under a fence that the job has not reached.
 SELECT e.job_id, 'event ' || e.seq || ' carries fence ' || e.fence || ', the head ' || h.fence
-FROM events e JOIN job_heads h ON h.job_id = e.job_id WHERE e.fence > h.fence;
+FROM events e JOIN job_heads h ON h.job_id = e.job_id WHERE e.fence > h.fence
+UNION ALL
+SELECT p.job_id, 'what was said up to ' || p.last || ' carries fence ' || p.fence || ', the head ' || h.fence
+FROM stream_passages p JOIN job_heads h ON h.job_id = p.job_id WHERE p.fence > h.fence;
+
+-- name: verify_no_stray_passages
+-- I5: whatever was said, a job said it.
+SELECT p.job_id, 'what was said up to ' || p.last || ' belongs to no job'
+FROM stream_passages p LEFT JOIN job_heads h ON h.job_id = p.job_id WHERE h.job_id IS NULL;
 
 -- name: verify_one_grant_per_fence
 -- I2: a fence was granted once.

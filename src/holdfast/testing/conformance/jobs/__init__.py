@@ -19,6 +19,7 @@ from holdfast.testing.conformance.jobs import (
     payloads,
     refusals,
     shelves,
+    streams,
     submit,
     sweeps,
     together,
@@ -40,5 +41,6 @@ JOBS: Final[tuple[Check, ...]] = checks_in(
     refusals,
     shelves,
     caches,
+    streams,
     together,
 )

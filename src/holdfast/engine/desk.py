@@ -1,0 +1,48 @@
+"""What a run needs from outside, put together once for a process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+import msgspec
+
+from holdfast.engine.checkpoints import Inspector
+from holdfast.engine.committer import Committer
+from holdfast.engine.drive import Drive
+from holdfast.engine.points import Points, nothing
+from holdfast.engine.streams import Scribe
+from holdfast.model import lease
+from holdfast.model.pinning import HERE
+from holdfast.model.retry import RetryPolicy
+from holdfast.store.clock import Clock
+from holdfast.store.contract import Store
+
+Program = Callable[[Drive, Any], Coroutine[Any, Any, Any]]
+"""A kind's code: it gets its run and the job's input."""
+
+
+class Desk(msgspec.Struct, frozen=True):
+    """What a run needs from outside."""
+
+    store: Store
+    committer: Committer
+    clock: Clock
+    programs: Mapping[str, Program]
+    retry: RetryPolicy = RetryPolicy(attempts=lease.FAILED_ATTEMPTS_MAX)
+    takeovers_max: int = lease.TAKEOVERS_MAX
+    strict: bool = False
+    points: Points = nothing
+    chance: Callable[[], float] = lambda: 0.5
+    """Where in its span a retry falls, from 0 to 1."""
+    inspect: Inspector | None = None
+    """Who looks whether evidence holds."""
+    gone: Callable[[str], bool] = lambda _worker: False
+    """Whether a worker of this name is proven dead."""
+    dead: dict[str, int] = msgspec.field(default_factory=dict)
+    """When this process first found each of them so, in the store's time: a job that slept meanwhile does not begin to
+    wait anew."""
+    scribe: Scribe | None = None
+    """Who writes down what code says while it runs; None: each run its own."""
+    python: str = HERE
+    """The Python that code runs on here."""

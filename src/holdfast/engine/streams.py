@@ -1,0 +1,395 @@
+"""What running code says while it runs, on its way to the store.
+
+Code says a word at a time, and one commit per word would be a commit a millisecond. So what is said is gathered, from
+all jobs of the process, for a thirtieth of a second or until there is a good page of it, and written together; while
+one page is on its way the next one fills.
+
+    say ──▶ unsaid ──▶ one passage per job ──▶ the store
+     └──▶ whoever listens in this process, at once
+
+Saying never waits for the store, and a store that is slow does not fill the memory. When a job has a mebibyte that is
+not stored yet, `await hf.emit(…)` waits, and so does a plain function in its thread; code that does neither goes on,
+and beyond four mebibytes the oldest of what is not stored is let go. The numbers go on counting, so readers are told
+how much is missing.
+
+Every passage is written under the fence of its run. After a takeover the store refuses it, and the outlet is closed:
+what a worker says that has lost its job is heard by nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+import threading
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.engine.committer import AGAIN_S
+from holdfast.engine.voices import Voice
+from holdfast.errors import HoldfastError, Unavailable
+from holdfast.model.limits import UNSAID_BYTES_FULL, UNSAID_BYTES_MAX
+from holdfast.model.streams import AttemptSuperseded, Chunk, Cursor, Line, passage_of
+from holdfast.store.ports.leases import Held
+from holdfast.store.ports.streams import Said, Streams
+
+GATHER_S: Final = 0.03
+GATHER_BYTES: Final = 64 * 1024
+HEARD_MAX: Final = 1000
+LAST_TRIES: Final = 3
+"""How often the end of a stream is sent to a store that is away before it is let go: the job's own end matters more."""
+
+_OVERHEAD: Final = 64
+"""What a chunk costs in memory besides its text, about."""
+
+_STALL_S: Final = 0.1
+log = logging.getLogger("holdfast.streams")
+
+
+class _Word(msgspec.Struct, frozen=True):
+    """A chunk that is not stored yet; without a stream, the announcement of an attempt."""
+
+    number: int
+    stream: str
+    step_key: str
+    attempt: int
+    offset: int
+    said: Any
+    size: int
+
+
+class Listener:
+    """Hears what one job says in this process, as it is said. What it cannot hold it forgets: the store has it."""
+
+    def __init__(self, job_id: str) -> None:
+        self.job_id = job_id
+        self.heard: deque[Chunk | AttemptSuperseded] = deque()
+        self.changed = asyncio.Event()
+
+    def hear(self, one: Chunk | AttemptSuperseded) -> None:
+        if len(self.heard) >= HEARD_MAX:
+            self.heard.clear()
+        self.heard.append(one)
+        self.changed.set()
+
+
+class Scribe:
+    """Writes down what all jobs of a process say. One for each store; it lives on one loop."""
+
+    def __init__(self, streams: Streams) -> None:
+        self._streams = streams
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self.lock = threading.Lock()
+        self._speaking: dict[Outlet, None] = {}
+        self._listeners: dict[Listener, None] = {}
+        self._poked = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._going: asyncio.Task[None] | None = None
+
+    def outlet(self, held: Held, attempts: Mapping[str, int]) -> Outlet:
+        """Where the holder of a job says things. `attempts`: of the steps that have said something before."""
+        return Outlet(self, held, attempts)
+
+    def listen(self, job_id: str) -> Listener:
+        listener = Listener(job_id)
+        self._listeners[listener] = None
+        return listener
+
+    def unlisten(self, listener: Listener) -> None:
+        self._listeners.pop(listener, None)
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this is the thread of the loop."""
+        return threading.get_ident() == self._thread
+
+    def poke(self, outlet: Outlet) -> None:
+        """Something was said. Call it with the lock."""
+        self._speaking[outlet] = None
+        if self._poked:
+            return
+        self._poked = True
+        # In a context of nobody: what the loop does from here on is not the job's own code.
+        soon = self._loop.call_soon if self.is_here else self._loop.call_soon_threadsafe
+        soon(self._look, context=contextvars.Context())
+
+    def _look(self) -> None:
+        """Listeners hear what is new; the page is sent if it is full, and soon if it is not."""
+        with self.lock:
+            self._poked = False
+            outlets = list(self._speaking)
+            fresh = [(outlet, outlet.take_fresh()) for outlet in outlets]
+            is_full = any(outlet.is_pressing for outlet in outlets)
+        if self._listeners:
+            for outlet, words in fresh:
+                self._tell(outlet.held, words)
+        if is_full:
+            self._go_now()
+        else:
+            self._go_in(GATHER_S)
+
+    def _tell(self, held: Held, words: list[_Word]) -> None:
+        for listener in self._listeners:
+            if listener.job_id == held.job_id:
+                for word in words:
+                    listener.hear(_heard(held.fence, word))
+
+    def _go_in(self, seconds: float) -> None:
+        if self._timer is None and self._going is None:
+            self._timer = self._loop.call_later(seconds, self._go_now, context=contextvars.Context())
+
+    def _go_now(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._going is None:
+            self._going = self._loop.create_task(self._go(), name="holdfast-scribe")
+
+    async def _go(self) -> None:
+        """Trips to the store, as long as there is a full page or somebody who waits for the end."""
+        wait_s = GATHER_S
+        try:
+            while sent := self._next():
+                failures = await self._trip(sent)
+                if failures:
+                    wait_s = AGAIN_S[min(failures, len(AGAIN_S)) - 1]
+                    break
+                with self.lock:
+                    if not any(outlet.is_pressing for outlet in self._speaking):
+                        break
+        finally:
+            self._going = None
+            with self.lock:
+                more = bool(self._speaking)
+            if more:
+                self._go_in(wait_s)
+
+    def _next(self) -> list[tuple[Outlet, Said]]:
+        with self.lock:
+            sent = [(outlet, said) for outlet in list(self._speaking) if (said := _taken(outlet)) is not None]
+            self._speaking = dict.fromkeys(outlet for outlet, _ in sent)
+        return sent
+
+    async def _trip(self, sent: list[tuple[Outlet, Said]]) -> int:
+        """How often in a row the store could not take it; 0: it has answered."""
+        try:
+            kept = await self._streams.append([said for _, said in sent])
+        except Unavailable:
+            with self.lock:
+                return max(outlet.failed() for outlet, _ in sent)
+        except Exception:
+            # Nothing rests on a stream: the jobs go on, and nobody hears them.
+            log.exception("what jobs say could not be stored; their streams end here")
+            kept = [False] * len(sent)
+        with self.lock:
+            for (outlet, _), is_kept in zip(sent, kept, strict=True):
+                outlet.settle(is_kept=is_kept)
+                if not outlet.has_more:
+                    self._speaking.pop(outlet, None)
+        return 0
+
+    def forget(self, outlet: Outlet) -> None:
+        """Nothing more of this outlet is written. Call it with the lock."""
+        self._speaking.pop(outlet, None)
+
+
+class Outlet:
+    """What one run of one job says. Its state is guarded by the scribe's lock: plain functions speak from threads."""
+
+    def __init__(self, scribe: Scribe, held: Held, attempts: Mapping[str, int]) -> None:
+        self.held = held
+        self._scribe = scribe
+        self._attempts = dict(attempts)
+        self._number = 0
+        self._size = 0
+        self._unsaid: deque[_Word] = deque()
+        self._fresh: list[_Word] = []
+        self._sent: Said | None = None
+        self._sent_size = 0
+        self._failures = 0
+        self._hurry = False
+        self._closed = False
+        self._less = threading.Condition(scribe.lock)
+        self._waiters: list[asyncio.Future[None]] = []
+
+    # ── in ────────────────────────────────────────────────────────────────────────────────────────
+
+    def voice(self, step_key: str) -> Voice:
+        """The voice of a call that is about to be made. If an earlier attempt of it has spoken, readers are told to
+        forget that, whether or not this one says anything."""
+        attempt = self._attempts.get(step_key, 0) + 1
+        voice = Voice(self, step_key, attempt)
+        if attempt > 1:
+            with self._scribe.lock:
+                self._add(voice, "", 0, None, _OVERHEAD)
+        return voice
+
+    def say(self, voice: Voice, stream: str, said: Any, size: int) -> None:
+        with self._scribe.lock:
+            if voice.is_over:
+                return
+            offset = voice.offsets.get(stream, 0)
+            voice.offsets[stream] = offset + 1
+            self._add(voice, stream, offset, said, size + _OVERHEAD)
+            while not self._scribe.is_here and self._is_full:
+                self._less.wait(_STALL_S)  # for a moment each time, so that a cancelled thread hears of it
+
+    def _add(self, voice: Voice, stream: str, offset: int, said: Any, size: int) -> None:
+        if self._closed:
+            return
+        self._attempts[voice.step_key] = voice.attempt
+        self._number += 1
+        word = _Word(self._number, stream, voice.step_key, voice.attempt, offset, said, size)
+        self._unsaid.append(word)
+        self._fresh.append(word)
+        self._size += size
+        if self._size > UNSAID_BYTES_MAX:
+            self._let_go()
+        if len(self._fresh) > HEARD_MAX:
+            del self._fresh[:-HEARD_MAX]
+        self._scribe.poke(self)
+
+    def _let_go(self) -> None:
+        """The oldest of what is not stored makes room. That an attempt is superseded is never let go."""
+        announced: list[_Word] = []
+        while self._size > UNSAID_BYTES_MAX and len(self._unsaid) > 1:
+            word = self._unsaid.popleft()
+            if word.stream:
+                self._size -= word.size
+            else:
+                announced.append(word)
+        self._unsaid.extendleft(reversed(announced))
+
+    @property
+    def _is_full(self) -> bool:
+        return self._size > UNSAID_BYTES_FULL and not self._closed
+
+    async def room(self) -> None:
+        """There is not too much that is not stored yet."""
+        while True:
+            with self._scribe.lock:
+                if not self._is_full:
+                    return
+                waiter = self._waits()
+            await waiter
+
+    async def flush(self) -> None:
+        """What was said is stored, or never will be."""
+        while True:
+            with self._scribe.lock:
+                if self._closed or not self.has_more:
+                    return
+                self._hurry = True
+                waiter = self._waits()
+                self._scribe.poke(self)
+            await waiter
+
+    def _waits(self) -> asyncio.Future[None]:
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        return waiter
+
+    def close(self) -> None:
+        """Nothing more is said or written here."""
+        with self._scribe.lock:
+            self._close()
+
+    def _close(self) -> None:
+        self._closed = True
+        self._unsaid.clear()
+        self._fresh.clear()
+        self._sent, self._size, self._sent_size = None, 0, 0
+        self._scribe.forget(self)
+        self._wake()
+
+    # ── out: with the lock ────────────────────────────────────────────────────────────────────────
+
+    @property
+    def has_more(self) -> bool:
+        return bool(self._unsaid) or self._sent is not None
+
+    @property
+    def is_pressing(self) -> bool:
+        """Whether there is a full page, or somebody waits for the end."""
+        return self._size - self._sent_size >= GATHER_BYTES or (self._hurry and self.has_more)
+
+    def take_fresh(self) -> list[_Word]:
+        fresh, self._fresh = self._fresh, []
+        return fresh
+
+    def take(self) -> Said | None:
+        """The next passage: the one whose fate is not known, byte for byte, or a page of what is there."""
+        if self._sent is None and self._unsaid:
+            words = [self._unsaid.popleft()]
+            self._sent_size = words[0].size
+            while self._follows(words[-1]) and self._sent_size < GATHER_BYTES:
+                words.append(self._unsaid.popleft())
+                self._sent_size += words[-1].size
+            passage = passage_of(self.held.fence, words[-1].number, _lines(words))
+            self._sent = Said(self.held, passage)
+        return self._sent
+
+    def _follows(self, word: _Word) -> bool:
+        """Whether what comes next was said right after this word; what was let go leaves a gap."""
+        return bool(self._unsaid) and self._unsaid[0].number == word.number + 1
+
+    def settle(self, *, is_kept: bool) -> None:
+        if not is_kept:
+            self._close()
+        elif not self._closed:
+            self._size -= self._sent_size
+            self._sent, self._sent_size, self._failures = None, 0, 0
+            self._wake()
+
+    def failed(self) -> int:
+        """The store was away, so many times in a row by now."""
+        self._failures += 1
+        if self._hurry and self._failures >= LAST_TRIES:
+            self._close()
+        return self._failures
+
+    def _wake(self) -> None:
+        self._less.notify_all()
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+
+def _taken(outlet: Outlet) -> Said | None:
+    """What the outlet has to send. One that cannot say it ends, and harms no other."""
+    try:
+        return outlet.take()
+    except HoldfastError:
+        log.exception("what job %s says could not be written out; its stream ends here", outlet.held.job_id)
+        outlet.settle(is_kept=False)
+        return None
+
+
+def _lines(words: list[_Word]) -> list[Line]:
+    """Words of the same voice on the same stream, one after the other, are one line."""
+    lines: list[Line] = []
+    for word in words:
+        last = lines[-1] if lines else None
+        same = (
+            last
+            and word.stream
+            and (last.stream, last.step_key, last.attempt) == (word.stream, word.step_key, word.attempt)
+        )
+        if last is not None and same:
+            last.said.append(word.said)
+        else:
+            said = [word.said] if word.stream else []
+            lines.append(Line(word.stream, word.step_key, word.attempt, word.offset, said))
+    return lines
+
+
+def _heard(fence: int, word: _Word) -> Chunk | AttemptSuperseded:
+    cursor = str(Cursor(fence, word.number))
+    if not word.stream:
+        return AttemptSuperseded(word.step_key, word.attempt, cursor)
+    return Chunk(word.stream, word.step_key, word.attempt, word.offset, word.said, cursor)

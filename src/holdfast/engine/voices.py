@@ -1,0 +1,65 @@
+"""Who speaks: the call whose code runs here, and one attempt of it."""
+
+from __future__ import annotations
+
+import contextvars
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from holdfast.model import canonical
+from holdfast.model.limits import CHUNK_BYTES_MAX
+
+if TYPE_CHECKING:
+    from holdfast.engine.streams import Outlet
+
+
+class Voice:
+    """One attempt of one call, as it speaks."""
+
+    def __init__(self, outlet: Outlet | None, step_key: str, attempt: int) -> None:
+        self.step_key = step_key
+        self.attempt = attempt
+        self.offsets: dict[str, int] = {}
+        self.is_over = False
+        self._outlet = outlet
+
+    def say(self, said: Any, stream: str) -> Room:
+        """It is said. Await the answer to wait while the store is behind."""
+        if self._outlet is not None:
+            if isinstance(said, str) and len(said) <= CHUNK_BYTES_MAX // 8:
+                size = len(said)
+            else:  # a copy: its author may change the value after it was said
+                data = canonical.encode(said, bytes_max=CHUNK_BYTES_MAX)
+                said, size = canonical.decode_stored(data), len(data)
+            self._outlet.say(self, stream, said, size)
+        return Room(self._outlet)
+
+
+class Room:
+    """Awaited, it waits until there is room for more."""
+
+    __slots__ = ("_outlet",)
+
+    def __init__(self, outlet: Outlet | None = None) -> None:
+        self._outlet = outlet
+
+    def __await__(self) -> Generator[Any, None, None]:
+        if self._outlet is not None:
+            yield from self._outlet.room().__await__()
+
+
+@contextmanager
+def speaking(outlet: Outlet | None, step_key: str) -> Iterator[None]:
+    """In the block the call of this step speaks; what is left of it afterwards is not heard."""
+    voice = Voice(None, step_key, 1) if outlet is None else outlet.voice(step_key)
+    token = VOICE.set(voice)
+    try:
+        yield
+    finally:
+        voice.is_over = True
+        VOICE.reset(token)
+
+
+VOICE: Final[contextvars.ContextVar[Voice | None]] = contextvars.ContextVar("holdfast_voice", default=None)
+"""Who speaks here; None outside of calls."""

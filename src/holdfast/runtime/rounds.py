@@ -1,0 +1,79 @@
+"""What a process does now and then for everybody: buries its dead neighbours, and sweeps.
+
+No job waits for it: a lease that has run out can be claimed as it is. The sweep does the bookkeeping for jobs that
+nobody here has code for, and holds those that keep killing their workers. Every process sweeps; two at once share the
+work.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import Final
+
+from holdfast.engine.processes import Processes
+from holdfast.engine.recover import LastSweep, Rules, prove_dead, remember, sweep
+from holdfast.errors import HoldfastError
+from holdfast.model.identity import identity_in, is_dead, worker_name
+from holdfast.model.instants import SECOND
+from holdfast.store.clock import Clock
+from holdfast.store.contract import Store
+
+SWEEP_EVERY_US: Final = 30 * SECOND
+log = logging.getLogger("holdfast.process")
+
+
+class Neighbours:
+    """The other processes of this host, as far as they can be proven dead."""
+
+    def __init__(self, processes: Processes) -> None:
+        self._processes = processes
+
+    def my_name(self, label: str) -> str:
+        here = self._processes.here()
+        return f"{label}-{os.getpid()}" if here is None else worker_name(label, here)
+
+    def is_dead(self, worker: str) -> bool:
+        here, who = self._processes.here(), identity_in(worker)
+        return here is not None and who is not None and is_dead(who, here, self._processes.seen(who.pid))
+
+    async def bury(self, store: Store) -> None:
+        """The leases of the dead are over; their jobs are there to be claimed."""
+        for name in await prove_dead(store, self._processes):
+            log.info("worker %s is dead; what it held is free", name)
+
+
+class Rounds:
+    """Call `go` every few seconds. `last` is the last sweep of this process; the last one of any process that found
+    something is in the store."""
+
+    def __init__(self, store: Store, clock: Clock, neighbours: Neighbours, rules: Rules) -> None:
+        self.last: LastSweep | None = None
+        self._store = store
+        self._clock = clock
+        self._neighbours = neighbours
+        self._rules = rules
+        self._due_at = clock.tick_us() + SWEEP_EVERY_US
+
+    async def go(self) -> None:
+        """The dead are buried, and, if it is time, what they left is in order. A store that is away is for next
+        time."""
+        try:
+            await self._neighbours.bury(self._store)
+            if self._clock.tick_us() >= self._due_at:
+                self._due_at = self._clock.tick_us() + SWEEP_EVERY_US
+                await self._sweep()
+        except HoldfastError as error:
+            log.warning("nobody was looked after this time: %s", error)
+
+    async def _sweep(self) -> None:
+        stats = await sweep(self._store, self._clock, self._rules)
+        self.last = LastSweep(at=self._clock.wall_us(), by=self._rules.by or "", stats=stats)
+        if stats.expired_found:
+            log.info(
+                "jobs whose worker is gone: %d; back in their queues %d, held as dead letters %d",
+                stats.expired_found,
+                stats.recovered,
+                stats.failed,
+            )
+            await remember(self._store, self.last)

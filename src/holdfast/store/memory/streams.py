@@ -1,0 +1,59 @@
+"""Streams: what running code says, as long as its job is kept."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import msgspec
+
+from holdfast.model.states import Status
+from holdfast.model.streams import START, Cursor, Passage
+from holdfast.store.memory.state import State, Work
+from holdfast.store.ports.streams import Said, check_said
+
+
+class MemoryStreams:
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    async def append(self, said: Sequence[Said]) -> list[bool]:
+        for one in said:
+            check_said(one)
+        with self._state.transaction() as work:
+            return [_append(work, one) for one in said]
+
+    async def read(self, job_id: str, *, after: Cursor = START, limit: int = 100) -> list[Passage]:
+        return [passage for passage in self._passages(job_id) if _end(passage) > after][:limit]
+
+    async def attempts(self, job_id: str) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for passage in self._passages(job_id):
+            for step_key, attempt in passage.voices:
+                found[step_key] = max(attempt, found.get(step_key, 0))
+        return found
+
+    def _passages(self, job_id: str) -> tuple[Passage, ...]:
+        row = self._state.tables.jobs.get(job_id)
+        return () if row is None else row.passages
+
+
+def _append(work: Work, said: Said) -> bool:
+    held, passage = said.held, said.passage
+    row = work.tables.jobs.get(held.job_id)
+    if row is None:
+        return False
+    if any(_end(one) == _end(passage) for one in row.passages):
+        return True
+    head = row.head
+    if head.status is not Status.RUNNING or (head.fence, head.lease_token) != (held.fence, held.lease_token):
+        return False
+    kept = msgspec.structs.replace(passage, at=work.wall)
+    passages = tuple(sorted((*row.passages, kept), key=_end))
+    work.tables.jobs[held.job_id] = dataclasses.replace(row, passages=passages)
+    work.hint(f"stream:{held.job_id}")
+    return True
+
+
+def _end(passage: Passage) -> Cursor:
+    return Cursor(passage.fence, passage.last)

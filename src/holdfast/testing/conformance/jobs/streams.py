@@ -1,0 +1,147 @@
+"""What running code says: written by the holder, read from a cursor on, gone with its job."""
+
+from __future__ import annotations
+
+from holdfast.errors import InvalidPayload
+from holdfast.model.instants import DAY, MINUTE
+from holdfast.model.retention import How, Policy
+from holdfast.model.streams import START, Cursor, Line, Passage, passage_of
+from holdfast.store.ports.leases import Held
+from holdfast.store.ports.streams import Said
+from holdfast.testing.conformance.bench import Bench
+from holdfast.testing.conformance.driver import Driver
+
+HINT_TIMEOUT_S = 20.0
+
+
+def _said(held: Held, last: int, *words: str, step_key: str = "0/a#1", attempt: int = 1) -> Said:
+    line = Line("out", step_key, attempt, last - len(words), list(words))
+    return Said(held, passage_of(held.fence, last, [line]))
+
+
+async def _words(bench: Bench, job_id: str, after: Cursor = START, limit: int = 100) -> list[Cursor]:
+    passages = await bench.store.streams.read(job_id, after=after, limit=limit)
+    return [Cursor(passage.fence, passage.last) for passage in passages]
+
+
+async def what_a_holder_says_is_read_as_it_was_said(bench: Bench) -> None:
+    driver, streams = await bench.driving(), bench.store.streams
+    first, second = _said(driver.held, 3, "a", "\x00", "ü"), _said(driver.held, 4, "d")
+    assert await streams.append([first, second]) == [True, True]
+    found = await streams.read(driver.job_id)
+    assert [passage.at for passage in found] == [bench.clock.wall_us()] * 2
+    assert [(one.fence, one.last, one.chunks, one.voices, one.body) for one in found] == [
+        (one.fence, one.last, one.chunks, one.voices, one.body) for one in (first.passage, second.passage)
+    ]
+    await bench.reopen()
+    assert await bench.store.streams.read(driver.job_id) == found
+
+
+async def a_reader_goes_on_behind_its_cursor(bench: Bench) -> None:
+    driver, streams = await bench.driving(), bench.store.streams
+    fence = driver.held.fence
+    for last in (2, 4, 12):
+        await streams.append([_said(driver.held, last, *"ab")])
+    assert await _words(bench, driver.job_id) == [Cursor(fence, 2), Cursor(fence, 4), Cursor(fence, 12)]
+    assert await _words(bench, driver.job_id, Cursor(fence, 3)) == [Cursor(fence, 4), Cursor(fence, 12)], (
+        "a passage that only begins before the cursor is still given"
+    )
+    assert await _words(bench, driver.job_id, Cursor(fence, 4), 1) == [Cursor(fence, 12)]
+    assert await _words(bench, driver.job_id, Cursor(fence, 12)) == []
+    assert await _words(bench, driver.job_id, Cursor(fence - 1, 99), 1) == [Cursor(fence, 2)]
+    assert await _words(bench, "nobody") == []
+
+
+async def a_passage_sent_again_is_there_once(bench: Bench) -> None:
+    driver, streams = await bench.driving(), bench.store.streams
+    said = _said(driver.held, 1, "a")
+    assert await streams.append([said]) == [True]
+    assert await streams.append([said, _said(driver.held, 2, "b")]) == [True, True]
+    assert len(await streams.read(driver.job_id)) == 2
+    await driver.complete()
+    assert await streams.append([said]) == [True], "it was said in time; only the reply was lost"
+    assert len(await streams.read(driver.job_id)) == 2
+
+
+async def who_has_lost_the_job_is_not_heard(bench: Bench) -> None:
+    old, streams = await bench.driving("first", ttl_us=MINUTE), bench.store.streams
+    assert await streams.append([_said(old.held, 1, "before")]) == [True]
+    bench.clock.advance(2 * MINUTE)
+    assert await streams.append([_said(old.held, 2, "late, and nobody has taken over")]) == [True]
+    [grant] = [one for one in await bench.grants("second", queues=(old.grant.queue,)) if one.takeover]
+    new = bench.driver(grant)
+    bench_said = [_said(old.held, 3, "zombie"), _said(new.held, 1, "after")]
+    assert await streams.append(bench_said) == [False, True], "one that is refused harms no other"
+    fences = (old.held.fence, new.held.fence)
+    assert await _words(bench, old.job_id) == [
+        Cursor(fences[0], 1),
+        Cursor(fences[0], 2),
+        Cursor(fences[1], 1),
+    ]
+
+
+async def only_a_running_job_speaks(bench: Bench) -> None:
+    driver, streams = await bench.driving(), bench.store.streams
+    stranger = Held(driver.job_id, driver.held.fence, "another token")
+    nobody = Held(driver.job_id, driver.held.fence, "")
+    unknown = Held("no such job", 1, "token")
+    refused = [_said(held, 1, "a") for held in (stranger, nobody, unknown)]
+    assert await streams.append(refused) == [False, False, False]
+    await driver.complete()
+    assert await streams.append([_said(driver.held, 1, "after the end"), _said(nobody, 1, "a")]) == [
+        False,
+        False,
+    ]
+    assert await streams.read(driver.job_id) == []
+
+
+async def what_cannot_be_a_passage_is_refused(bench: Bench) -> None:
+    driver = await bench.driving()
+    good = _said(driver.held, 1, "a")
+    held, passage = good.held, good.passage
+    wrong = (
+        Said(held, Passage(held.fence, 1, 0, passage.voices, passage.body)),
+        Said(held, Passage(held.fence, 1, 2, passage.voices, passage.body)),
+        Said(held, Passage(held.fence + 1, 1, 1, passage.voices, passage.body)),
+    )
+    for one in wrong:
+        async with bench.refuses(InvalidPayload):
+            await bench.store.streams.append([good, one])
+    assert await bench.store.streams.read(driver.job_id) == []
+
+
+async def the_last_attempt_of_each_step_is_known(bench: Bench) -> None:
+    driver, streams = await bench.driving(), bench.store.streams
+    assert await streams.attempts(driver.job_id) == {}
+    for last, step_key, attempt in ((1, "0/b#1", 1), (2, "0/a#1", 1), (3, "0/b#1", 2), (4, "0/b#1", 10)):
+        await streams.append([_said(driver.held, last, "a", step_key=step_key, attempt=attempt)])
+    assert await streams.attempts(driver.job_id) == {"0/a#1": 1, "0/b#1": 10}
+
+
+async def whoever_watches_is_told(bench: Bench) -> None:
+    driver, wakeups = await bench.driving(), bench.store.wakeups
+    topic = frozenset({f"stream:{driver.job_id}"})
+    await wakeups.wait(topic, 0.0)  # from now on nothing is missed
+    await bench.store.streams.append([_said(driver.held, 1, "a")])
+    assert await wakeups.wait(topic, HINT_TIMEOUT_S) == topic
+
+
+async def what_was_said_leaves_with_its_job(bench: Bench) -> None:
+    for how in (How.ERASE, How.REMOVE):
+        gone, kept = await _spoken_and_done(bench), await bench.driving()
+        await bench.store.streams.append([_said(kept.held, 1, "a")])
+        bench.clock.advance(2 * DAY)
+        policy = Policy(older_than_us=DAY, how=how)
+        assert len(await bench.store.streams.read(gone.job_id)) == 1
+        [pruned] = await bench.store.retention.prune([gone.job_id], policy)
+        assert pruned.kept is None
+        assert await bench.store.streams.read(gone.job_id) == []
+        assert len(await bench.store.streams.read(kept.job_id)) == 1
+        await kept.complete()
+
+
+async def _spoken_and_done(bench: Bench) -> Driver:
+    driver = await bench.driving()
+    assert await bench.store.streams.append([_said(driver.held, 1, "a")]) == [True]
+    await driver.complete()
+    return driver

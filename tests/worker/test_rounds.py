@@ -1,0 +1,142 @@
+"""What a process does now and then: it buries its dead neighbours and sweeps, and says what it found."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from holdfast.engine.drive import Drive
+from holdfast.engine.recover import Rules, find_last_sweep
+from holdfast.errors import StoreUnavailable
+from holdfast.model.events import JobClaimed, JobRequeued
+from holdfast.model.identity import Identity, Sight
+from holdfast.model.instants import MINUTE, SECOND
+from holdfast.model.states import Status, WaitReason
+from holdfast.runtime.rounds import SWEEP_EVERY_US, Neighbours, Rounds
+from holdfast.store.wrapped import WrappedStore
+from holdfast.testing.conformance.bench import Backend
+from tests.engine.shop import Shop, opened
+from tests.fixtures.stores import STORES
+
+pytestmark = pytest.mark.parametrize("backend", STORES, indirect=True)
+
+
+class Nobody:
+    """A host that cannot tell processes apart."""
+
+    def here(self) -> Identity | None:
+        return None
+
+    def seen(self, _pid: int) -> int | Sight:
+        return Sight.UNKNOWN
+
+
+def rounds_of(shop: Shop, by: str = "sweep of a") -> Rounds:
+    return Rounds(shop.store, shop.clock, Neighbours(Nobody()), Rules(by=by))
+
+
+async def nothing(_drive: Drive, _: Any) -> None: ...
+
+
+async def test_a_sweep_every_half_minute(backend: Backend, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "holdfast.process")
+    async with opened(backend) as shop:
+        rounds = rounds_of(shop)
+        job_id = await shop.submit(nothing)
+        await shop.claim(ttl_us=SECOND)
+        shop.clock.advance(SWEEP_EVERY_US - 1)
+        await rounds.go()
+        assert not rounds.last, "not yet"
+        assert (await shop.store.jobs.head(job_id)).status is Status.RUNNING
+        shop.clock.advance(1)
+        await rounds.go()
+        assert rounds.last is not None
+        assert (rounds.last.stats.expired_found, rounds.last.stats.recovered) == (1, 1)
+        assert (await shop.store.jobs.head(job_id)).status is Status.PENDING
+        assert "jobs whose worker is gone: 1; back in their queues 1" in caplog.text
+        told = await find_last_sweep(shop.store)
+        assert told == rounds.last
+        assert told.by == "sweep of a"
+        caplog.clear()
+        shop.clock.advance(SWEEP_EVERY_US)
+        await rounds.go()
+        assert rounds.last.stats.expired_found == 0
+        assert caplog.text == "", "nothing found, nothing said"
+        assert await find_last_sweep(shop.store) == told, "the last one that found something"
+
+
+async def test_a_swept_job_that_is_then_claimed_counts_one_takeover(backend: Backend) -> None:
+    """Lose a worker: whether a sweep or a claim comes first, or both, it is one takeover, and the place in the queue is
+    kept."""
+    async with opened(backend) as shop:
+        rounds = [rounds_of(shop, f"sweep of {name}") for name in "ab"]
+        job_id = await shop.submit(nothing)
+        ready_at = (await shop.store.jobs.head(job_id)).ready_at
+        for takeovers in (1, 2):
+            await shop.claim(worker="lost", ttl_us=SECOND)
+            shop.clock.advance(SWEEP_EVERY_US)
+            for one in rounds:
+                await one.go()
+            head = await shop.store.jobs.head(job_id)
+            assert (head.status, head.takeovers, head.ready_at) == (Status.PENDING, takeovers, ready_at)
+        assert [one.last.stats.expired_found for one in rounds if one.last] == [1, 0], "they share the work"
+        run = await shop.claim(worker="heir")
+        assert (run.grant.takeover, run.grant.takeovers) == (False, 2)
+        facts = await shop.events(job_id)
+        counted = [fact for fact in facts if isinstance(fact, JobClaimed | JobRequeued) and fact.takeover]
+        assert len(counted) == 2
+        assert await run.go() == "completed"
+
+
+async def test_a_claim_before_the_sweep_leaves_it_nothing(backend: Backend) -> None:
+    async with opened(backend) as shop:
+        rounds = rounds_of(shop)
+        await shop.submit(nothing)
+        await shop.claim(worker="lost", ttl_us=SECOND)
+        shop.clock.advance(SWEEP_EVERY_US)
+        heir = await shop.claim(worker="heir", ttl_us=MINUTE)
+        assert (heir.grant.takeover, heir.grant.takeovers) == (True, 1)
+        await rounds.go()
+        assert rounds.last is not None
+        assert rounds.last.stats.expired_found == 0
+        assert await heir.go() == "completed"
+
+
+async def test_a_job_that_keeps_losing_its_workers_is_held(backend: Backend) -> None:
+    async with opened(backend) as shop:
+        rounds = rounds_of(shop)
+        job_id = await shop.submit(nothing)
+        for _ in range(3):
+            await shop.claim(worker="lost", ttl_us=SECOND)
+            shop.clock.advance(SWEEP_EVERY_US)
+            await rounds.go()
+        head = await shop.store.jobs.head(job_id)
+        assert (head.wait_reason, head.takeovers) == (WaitReason.DEAD_LETTER, 3)
+
+
+async def test_a_store_that_is_away_is_for_next_time(
+    backend: Backend, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "holdfast.process")
+    async with opened(backend) as shop:
+        away = True
+
+        async def around(name: str, call: Any, args: Any, options: Any) -> Any:
+            if away and name == "cache.put":
+                raise StoreUnavailable("away")
+            return await call(*args, **options)
+
+        rounds = Rounds(WrappedStore(shop.store, around), shop.clock, Neighbours(Nobody()), Rules())
+        await shop.submit(nothing)
+        await shop.claim(ttl_us=SECOND)
+        shop.clock.advance(SWEEP_EVERY_US)
+        await rounds.go()
+        assert "nobody was looked after this time: away" in caplog.text
+        assert rounds.last is not None
+        away = False
+        await shop.claim(ttl_us=SECOND)
+        shop.clock.advance(SWEEP_EVERY_US)
+        await rounds.go()
+        assert await find_last_sweep(shop.store) == rounds.last
