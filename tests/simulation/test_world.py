@@ -16,6 +16,7 @@ from holdfast.testing.world.run import run
 from tests.simulation.lives import CHAOS, QUICK, SLICES
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.store("memory")
 @pytest.mark.parametrize("part", range(SLICES))
 def test_worlds(part: int) -> None:

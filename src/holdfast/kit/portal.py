@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import weakref
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
@@ -40,9 +41,8 @@ class _Loop:
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
-
-    def __del__(self) -> None:
-        self.loop.close()
+        # Not `__del__`: of two things that go together nobody knows which goes first, and the loop would complain.
+        weakref.finalize(self, self.loop.close).atexit = False
 
 
 class Database:
