@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
+import msgspec
 import pytest
 
+from holdfast.engine.committer import Committer
 from holdfast.engine.hold import Keeper
 from holdfast.engine.run import JobRun
 from holdfast.errors import Fenced
 from holdfast.model.instants import SECOND
 from holdfast.store.ports.leases import Held
+from holdfast.store.wrapped import Call, WrappedStore
 from holdfast.testing.conformance.bench import Backend
 from tests.engine.shop import Shop, opened
 from tests.fixtures.stores import STORES
@@ -77,3 +83,26 @@ async def test_a_run_hears_that_its_job_was_taken(backend: Backend) -> None:
         told = {holder.held.job_id: len(holder.lost) for holder in (mine, other)}
         assert told.pop(taken.held.job_id) == 1
         assert list(told.values()) == [0], "the other lease ran out and was taken by nobody: it is still ours"
+
+
+async def test_a_run_whose_end_was_just_written_has_lost_nothing(backend: Backend) -> None:
+    """Goal: a renewal that meets a job which is over does not call it lost. Method: the reply to the last write is kept
+    back until the renewal has been told that nobody holds the job."""
+    async with opened(backend) as shop:
+        keeper = Keeper(shop.store.leases, shop.clock)
+        await shop.submit(_nothing)
+        told = asyncio.Event()
+
+        async def late(name: str, call: Call, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+            result = await call(*args, **options)
+            if name == "journal.append_many":
+                await keeper.renew()
+                told.set()
+            return result
+
+        wrapped = WrappedStore(shop.store, late)
+        desk = msgspec.structs.replace(shop.desk(), committer=Committer(wrapped.journal))
+        run = await shop.claim(desk=desk)
+        keeper.keep(run, shop.clock.tick_us())
+        assert await run.go() == "completed"
+        assert told.is_set()

@@ -278,8 +278,10 @@ class JobRun:
         return self._drive is not None and self._drive.acts.unsafe > 0
 
     def lose(self, error: Fenced) -> None:
-        """The lease is somebody else's: nothing more is written, and the code is ended."""
-        self._pen.give_up(error)
+        """The lease is somebody else's: nothing more is written, and the code is ended. A run that has only its last
+        fact to write hears from the fence: perhaps it is written already, and that is why nobody holds the job."""
+        if not self._ending:
+            self._pen.give_up(error)
 
     # ── ends ──────────────────────────────────────────────────────────────────────────────────────
 
