@@ -42,7 +42,12 @@ class _Loop:
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         # Not `__del__`: of two things that go together nobody knows which goes first, and the loop would complain.
-        weakref.finalize(self, self.loop.close).atexit = False
+        weakref.finalize(self, _close, self.loop)
+
+
+def _close(loop: asyncio.AbstractEventLoop) -> None:
+    if not loop.is_running():  # at the end of a process a daemon's thread may still be at work
+        loop.close()
 
 
 class Database:
