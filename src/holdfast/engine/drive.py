@@ -14,7 +14,7 @@ import asyncio
 import contextvars
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.engine import failures, places
 from holdfast.engine.asked import Asked, kept
@@ -23,6 +23,7 @@ from holdfast.engine.effects import Acts, Owner
 from holdfast.engine.endings import Failed, Parked, Stopped, Uncovered
 from holdfast.engine.places import Place
 from holdfast.engine.points import Points, nothing
+from holdfast.engine.recorder import Recorder
 from holdfast.engine.waits import Waits
 from holdfast.errors import CallFailed
 from holdfast.model import canonical
@@ -30,11 +31,9 @@ from holdfast.model.append import NOTHING, Extras
 from holdfast.model.effects import CallStatus, Effect
 from holdfast.model.events import (
     CallCancelled,
-    Event,
     StepFinished,
 )
 from holdfast.model.history import History, Recorded
-from holdfast.model.ledger import CallRow
 from holdfast.model.naming import Scope
 from holdfast.store.clock import Clock
 
@@ -43,26 +42,6 @@ if TYPE_CHECKING:
 
 
 CANCEL_AGAIN_S: Final = 1.0
-
-
-class Recorder(Protocol):
-    """Where a run's facts go. They are in order at once, and durable soon."""
-
-    def record(
-        self,
-        event: Event,
-        *,
-        row: CallRow | None = None,
-        extras: Extras = NOTHING,
-        guarded: bool = False,
-        progress: bool = False,
-    ) -> int:
-        """The event's place in the order of the job's events; it is in the journal or will be, after all before it."""
-        ...
-
-    async def durable(self) -> None:
-        """Everything recorded so far is on disk."""
-        ...
 
 
 class Drive:
@@ -206,7 +185,9 @@ class Drive:
         place = self.place()
         key = place.scope.key(asked.name)
         digest = canonical.hex_digest(canonical.encode(asked.identity))
-        recorded = await self.known(asked, key, digest)
+        recorded = self.history.find(key, digest)
+        if recorded is None and self.history.drifted(key, digest) is not None:
+            recorded = await self.known(asked, key, digest)
         if recorded is not None and recorded.settled:
             return await self.again(recorded, asked)
         if asked.terms.effect is Effect.READ_ONLY and recorded is None:
@@ -231,7 +212,8 @@ class Drive:
 
     async def again(self, recorded: Recorded, asked: Asked) -> Any:
         """What the code saw the first time."""
-        await self.past(recorded)
+        if recorded.cancelled_seq is not None or len(self._tasks) > 1:
+            await self.past(recorded)
         if recorded.error is None:
             return recorded.result
         error = failures.recorded(recorded.error, asked.raises)
@@ -240,7 +222,7 @@ class Drive:
         raise self._noted(error, recorded.step_key)
 
     async def _read(self, asked: Asked, place: Place, key: str, digest: str, generation: int) -> Any:
-        async with self.noting_cancel(key, digest, generation):
+        try:
             value, error = await self.perform(asked, place, key)
             if error is None:
                 value, error = kept(value)
@@ -250,19 +232,29 @@ class Drive:
                 StepFinished(key, digest, outcome=outcome, result=value, error=told, generation=generation),
                 progress=True,
             )
-            await self.handed_over(seq)
+            if self._strict or len(self._tasks) > 1:
+                await self.handed_over(seq)
+        except asyncio.CancelledError:
+            await self.given_up(key, digest, generation)
+            raise
         return self.delivered(value, error, asked, key)
 
     async def perform(
         self, asked: Asked, place: Place, step_key: str, key: str = "", longest_us: int | None = None
     ) -> tuple[Any, Exception | None]:
         """The call's own code has run, or was ended because it took too long."""
+        self._running += 1
+        token = place.enter(step_key)
         try:
-            with self.busy(), place.within(step_key):
-                async with asyncio.timeout(None if longest_us is None else longest_us / 1_000_000):
-                    return await asked.run(key), None
+            if longest_us is None:
+                return await asked.run(key), None
+            async with asyncio.timeout(longest_us / 1_000_000):
+                return await asked.run(key), None
         except Exception as error:
             return None, error
+        finally:
+            place.leave(token)
+            self._running -= 1
 
     @contextmanager
     def busy(self) -> Iterator[None]:

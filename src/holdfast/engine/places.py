@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import weakref
 from collections.abc import Coroutine, Iterator
 from typing import Any, Final, Protocol
@@ -42,13 +43,20 @@ class Place:
     @contextlib.contextmanager
     def within(self, step_key: str) -> Iterator[None]:
         """What runs in the block is a call's own code, not the job's."""
-        self.inside = step_key
-        token = JOB.set(None)
+        token = self.enter(step_key)
         try:
             yield
         finally:
-            JOB.reset(token)
-            self.inside = None
+            self.leave(token)
+
+    def enter(self, step_key: str) -> contextvars.Token[object]:
+        """From here to `leave` it is a call's own code."""
+        self.inside = step_key
+        return JOB.set(None)
+
+    def leave(self, token: contextvars.Token[object]) -> None:
+        JOB.reset(token)
+        self.inside = None
 
 
 _PLACES: Final[weakref.WeakKeyDictionary[asyncio.Task[Any], Place]] = weakref.WeakKeyDictionary()

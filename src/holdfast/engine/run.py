@@ -37,7 +37,7 @@ from holdfast.engine.storetime import StoreTime
 from holdfast.errors import Broken, Fenced, HoldfastError, InvalidSetting, Unavailable
 from holdfast.model import fold, lease
 from holdfast.model.append import NOTHING, Extras, Holder, Move
-from holdfast.model.chain import EMPTY, Head, first_break, unseal
+from holdfast.model.chain import EMPTY, Head, unsealed
 from holdfast.model.events import (
     Event,
     JobCancelled,
@@ -192,17 +192,17 @@ class JobRun:
             self.lose(Fenced(f"job {grant.job_id} was taken over before it was read"))
             raise Lost
         head = Head(sealed[-1].seq, sealed[-1].hash) if sealed else EMPTY
-        if head != Head(grant.head_seq, grant.head_hash) or first_break(grant.job_id, sealed) is not None:
+        if head != Head(grant.head_seq, grant.head_hash):
             msg = f"the journal of job {grant.job_id} does not lead to its head"
             raise Broken(msg)
         self._clock = StoreTime(self.desk.clock, sealed[-1].at, self._granted_tick)
         job = fold.Job()
+        step, take = fold.step, self._history.take
         try:
-            for one in sealed:
-                event = unseal(one)
-                fold.step(job, one.seq, one.fence, event)
-                self._history.take(one.seq, event)
-                if isinstance(event, JobCreated):
+            for one, event in unsealed(grant.job_id, sealed):
+                step(job, one.seq, one.fence, event)
+                take(one.seq, event)
+                if one.seq == 1 and isinstance(event, JobCreated):
                     self._created = event
         except fold.Ungrammatical as error:
             msg = f"the journal of job {grant.job_id} says what cannot be: {error}"

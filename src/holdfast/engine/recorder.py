@@ -1,0 +1,29 @@
+"""Where a run's facts go."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from holdfast.model.append import NOTHING, Extras
+from holdfast.model.events import Event
+from holdfast.model.ledger import CallRow
+
+
+class Recorder(Protocol):
+    """Where a run's facts go. They are in order at once, and durable soon."""
+
+    def record(
+        self,
+        event: Event,
+        *,
+        row: CallRow | None = None,
+        extras: Extras = NOTHING,
+        guarded: bool = False,
+        progress: bool = False,
+    ) -> int:
+        """The event's place in the order of the job's events; it is in the journal or will be, after all before it."""
+        ...
+
+    async def durable(self) -> None:
+        """Everything recorded so far is on disk."""
+        ...
