@@ -37,7 +37,7 @@ from holdfast.engine.storetime import StoreTime
 from holdfast.errors import Broken, Fenced, HoldfastError, InvalidSetting, Unavailable
 from holdfast.model import fold, lease
 from holdfast.model.append import NOTHING, Extras, Holder, Move
-from holdfast.model.chain import EMPTY, Head, unsealed
+from holdfast.model.chain import EMPTY, Head, SealedEvent, unsealed
 from holdfast.model.events import (
     Event,
     JobCancelled,
@@ -107,6 +107,8 @@ class JobRun:
         covers: Callable[[str], bool] = lambda _job_id: True,
         asked_at: int | None = None,
     ) -> None:
+        self.journal: list[SealedEvent] | None = None
+        """What somebody has read for this run already, since the claim."""
         self.desk = desk
         self.grant = grant
         self.held = Held(grant.job_id, grant.fence, grant.lease_token)
@@ -186,7 +188,10 @@ class JobRun:
     async def _load(self) -> fold.Job:
         """What the journal says; it must be whole, and end where the claim left it."""
         grant = self.grant
-        sealed = await self.desk.store.journal.read(grant.job_id)
+        sealed = self.journal
+        if sealed is None:
+            # One more than there should be: if it is there, somebody else has written it.
+            sealed = await self.desk.store.journal.read(grant.job_id, limit=grant.head_seq + 1)
         if len(sealed) > grant.head_seq and sealed[-1].fence > grant.fence:
             # It took us so long to come here that the lease was over, and somebody else has the job.
             self.lose(Fenced(f"job {grant.job_id} was taken over before it was read"))
