@@ -21,8 +21,8 @@ from holdfast.store.ports.journal import Journal
 AGAIN_S: Final = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """How long an append rests that the store could not take, the first time and after."""
 
-
 PASSES: Final = 3
+"""As many as lie between the last fact of a function and the fact that it has ended."""
 
 
 class Committer:
