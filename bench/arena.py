@@ -31,10 +31,12 @@ class Scale(msgspec.Struct, frozen=True):
     rounds: int
     singles: int
     groups: int
+    jobs: int
+    histories: tuple[int, ...]
 
 
-FULL = Scale(rounds=7, singles=100, groups=60)
-QUICK = Scale(rounds=3, singles=20, groups=10)
+FULL = Scale(rounds=7, singles=100, groups=60, jobs=500, histories=(1_000, 10_000))
+QUICK = Scale(rounds=3, singles=20, groups=10, jobs=100, histories=(1_000,))
 
 
 class Arena:

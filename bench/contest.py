@@ -25,7 +25,7 @@ class Contestant:
     """One way to do the work. Subclasses say how; everything but `operation` is outside the clock."""
 
     name: ClassVar[str]
-    rows_per_operation: ClassVar[int] = 1
+    rows_per_operation: int = 1
 
     def __init__(self, place: Place) -> None:
         self.place = place
@@ -39,6 +39,9 @@ class Contestant:
     async def operation(self, number: int) -> None:
         """The work, durable. `number` counts from 0 in every lap."""
         raise NotImplementedError
+
+    async def end(self) -> None:
+        """The lap is over: whatever it left running has ended."""
 
     async def close(self) -> None:
         """Nothing is held open."""
@@ -77,6 +80,12 @@ class Result(msgspec.Struct, frozen=True):
     def each(self, measure: Callable[[Lap], float]) -> Figure:
         return figure([measure(lap) for lap in self.laps])
 
+    def per_row(self) -> Result:
+        """The same counted by row: for contestants whose operations are of different sizes."""
+        rows = self.rows_per_operation
+        laps = [Lap(tuple(time / rows for time in lap.times_s), lap.cpu_s / rows) for lap in self.laps]
+        return Result(self.contestant, 1, tuple(laps))
+
     def against(self, other: Result, measure: Callable[[Lap], float]) -> Figure:
         """How many times the other's figure this one's is, compared round by round."""
         pairs = zip(self.laps, other.laps, strict=True)
@@ -105,6 +114,8 @@ async def _round(contestants: Sequence[Contestant], operations: int) -> list[Lap
             with stopwatch:
                 await contestant.operation(number)
         order.reverse()
+    for contestant in contestants:
+        await contestant.end()
     return [stopwatch.lap() for stopwatch in stopwatches]
 
 

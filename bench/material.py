@@ -12,6 +12,12 @@ from holdfast.model.ids import SequentialIds
 GROUP: Final = 32
 """Jobs that share a commit."""
 
+STEPS: Final = 100
+"""Steps in series of one job."""
+
+STEPS_PER_JOB: Final = 5
+"""Steps of a job that goes through the queue."""
+
 TURNS: Final = 200
 TURN_BYTES: Final = 2048
 
@@ -30,13 +36,13 @@ def words(size: int, seed: int) -> str:
     return " ".join(pieces)[:size]
 
 
-_RESULT: Final = {"summary": words(146, 1), "status": 200, "ok": True}
+RESULT: Final = {"summary": words(146, 1), "status": 200, "ok": True}
 _DIGEST: Final = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 
 
 def step(number: int) -> StepFinished:
     """A fact of about 300 bytes."""
-    return StepFinished(step_key=f"1/fetch#{number}", args_digest=_DIGEST, result=_RESULT)
+    return StepFinished(step_key=f"1/fetch#{number}", args_digest=_DIGEST, result=RESULT)
 
 
 BODY: Final = body_of(step(1000))

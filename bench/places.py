@@ -22,6 +22,11 @@ WHERE c.relkind = 'r' AND n.nspname NOT LIKE 'pg\\_%' AND n.nspname <> 'informat
 
 
 class Place(Protocol):
+    @property
+    def address(self) -> str:
+        """As an application names its store."""
+        ...
+
     async def open_store(self) -> Store:
         """Holdfast as production opens it, at full durability."""
         ...
@@ -34,6 +39,10 @@ class Place(Protocol):
 class File:
     def __init__(self, path: Path) -> None:
         self.path = path
+
+    @property
+    def address(self) -> str:
+        return f"sqlite:///{self.path}"
 
     async def open_store(self) -> Store:
         store = await open_sqlite(self.path, clock=SystemClock(), ids=RandomIds())
@@ -53,6 +62,10 @@ class File:
 class Database:
     def __init__(self, url: str) -> None:
         self.url = url
+
+    @property
+    def address(self) -> str:
+        return self.url
 
     async def open_store(self) -> Store:
         store = await open_postgres(self.url, ids=RandomIds())

@@ -21,14 +21,25 @@ class Raw(msgspec.Struct, frozen=True):
     groups: tuple[Entry, ...]
     inserts: Entry
     turns: tuple[Entry, ...]
+    steps: Entry
+    history: Callable[..., Contestant]
 
 
 RAW = {
-    "sqlite": Raw(sqlite.InsertOne, (sqlite.WriteGroup,), sqlite.InsertGroup, (sqlite.WriteTurn,)),
+    "sqlite": Raw(
+        sqlite.InsertOne,
+        (sqlite.WriteGroup,),
+        sqlite.InsertGroup,
+        (sqlite.WriteTurn,),
+        sqlite.InsertSteps,
+        sqlite.ReadHistory,
+    ),
     "postgres": Raw(
         postgres.InsertOne,
         (postgres.WriteGroupByRows, postgres.WriteGroupByArrays),
         postgres.InsertGroup,
         (postgres.WriteTurn, postgres.WriteTurnAtOnce),
+        postgres.InsertSteps,
+        postgres.ReadHistory,
     ),
 }

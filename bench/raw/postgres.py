@@ -9,12 +9,13 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import asyncpg
+import msgspec
 
 from bench.contest import Contestant
-from bench.material import AT, BODY, FENCE, GROUP, HASH, JOB_IDS, TEXTS
+from bench.material import AT, BODY, FENCE, GROUP, HASH, JOB_IDS, STEPS, TEXTS
 from bench.places import Database
 
-_EVENTS = """
+EVENTS = """
 CREATE TABLE events (
     job_id TEXT COLLATE "C" NOT NULL, seq BIGINT NOT NULL, type TEXT NOT NULL, version BIGINT NOT NULL,
     fence BIGINT NOT NULL, at BIGINT NOT NULL, body BYTEA, body_digest BYTEA NOT NULL, hash BYTEA NOT NULL,
@@ -23,13 +24,13 @@ CREATE TABLE events (
 CREATE TABLE heads (job_id TEXT COLLATE "C" PRIMARY KEY, head_seq BIGINT NOT NULL, head_hash BYTEA NOT NULL)
 WITH (fillfactor = 50);
 """
-_INSERT_EVENT = "INSERT INTO events VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)"
-_UPDATE_HEAD = "UPDATE heads SET head_seq = $1, head_hash = $2 WHERE job_id = $3"
-_INSERT_EVENTS = """
+INSERT_EVENT = "INSERT INTO events VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+UPDATE_HEAD = "UPDATE heads SET head_seq = $1, head_hash = $2 WHERE job_id = $3"
+INSERT_EVENTS = """
 INSERT INTO events SELECT * FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[],
                                         $7::bytea[], $8::bytea[], $9::bytea[])
 """
-_WRITE_BOTH = """
+WRITE_BOTH = """
 WITH moved AS (
     UPDATE heads h SET head_seq = i.head_seq, head_hash = i.head_hash
     FROM unnest($1::text[], $2::bigint[], $9::bytea[]) AS i (job_id, head_seq, head_hash) WHERE h.job_id = i.job_id
@@ -77,18 +78,27 @@ class RawPostgres(Contestant):
 
 class InsertOne(RawPostgres):
     name = "raw commit of one row"
-    schema = _EVENTS
+    schema = EVENTS
 
     async def prepare(self) -> None:
-        self.insert: Prepared = await self.db.prepare(_INSERT_EVENT)
+        self.insert: Prepared = await self.db.prepare(INSERT_EVENT)
 
     async def operation(self, number: int) -> None:
         self.seq += 1
         await self.insert.fetch(JOB_IDS[0], self.seq, "step_finished", 1, FENCE, AT, BODY, HASH, HASH)
 
 
+class InsertSteps(InsertOne):
+    name = f"raw, {STEPS} commits of one row"
+    rows_per_operation = STEPS
+
+    async def operation(self, number: int) -> None:
+        for _ in range(STEPS):
+            await super().operation(number)
+
+
 class _Group(RawPostgres):
-    schema = _EVENTS
+    schema = EVENTS
     rows_per_operation = GROUP
 
     async def open(self) -> None:
@@ -102,7 +112,7 @@ class InsertGroup(_Group):
     name = "raw group commit, INSERT only"
 
     async def prepare(self) -> None:
-        self.insert: Prepared = await self.db.prepare(_INSERT_EVENTS)
+        self.insert: Prepared = await self.db.prepare(INSERT_EVENTS)
 
     async def operation(self, number: int) -> None:
         self.seq += 1
@@ -113,8 +123,8 @@ class WriteGroupByRows(_Group):
     name = "raw group commit, executemany"
 
     async def prepare(self) -> None:
-        self.update: Prepared = await self.db.prepare(_UPDATE_HEAD)
-        self.insert: Prepared = await self.db.prepare(_INSERT_EVENT)
+        self.update: Prepared = await self.db.prepare(UPDATE_HEAD)
+        self.insert: Prepared = await self.db.prepare(INSERT_EVENT)
 
     async def operation(self, number: int) -> None:
         self.seq += 1
@@ -127,7 +137,7 @@ class WriteGroupByArrays(_Group):
     name = "raw group commit, unnest"
 
     async def prepare(self) -> None:
-        self.write: Prepared = await self.db.prepare(_WRITE_BOTH)
+        self.write: Prepared = await self.db.prepare(WRITE_BOTH)
 
     async def operation(self, number: int) -> None:
         self.seq += 1
@@ -137,6 +147,31 @@ class WriteGroupByArrays(_Group):
 def _columns(seq: int) -> tuple[list[Any], ...]:
     same = (seq, "step_finished", 1, FENCE, AT, BODY, HASH, HASH)
     return (list(JOB_IDS), *([value] * GROUP for value in same))
+
+
+class ReadHistory(RawPostgres):
+    """All rows of a journal, and the JSON in them: the least that a resume must do."""
+
+    name = "raw read of the journal"
+    schema = EVENTS
+
+    def __init__(self, place: Database, steps: int) -> None:
+        super().__init__(place)
+        self.steps = steps
+
+    async def prepare(self) -> None:
+        await self.db.executemany(
+            INSERT_EVENT,
+            [
+                (JOB_IDS[0], seq, "step_finished", 1, FENCE, AT, BODY, HASH, HASH)
+                for seq in range(1, self.steps + 1)
+            ],
+        )
+        self.read: Prepared = await self.db.prepare("SELECT * FROM events WHERE job_id = $1 ORDER BY seq")
+
+    async def operation(self, number: int) -> None:
+        rows = await self.read.fetch(JOB_IDS[0])
+        assert len([msgspec.json.decode(row[6]) for row in rows]) == self.steps
 
 
 class _Turns(RawPostgres):

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import apsw
+import msgspec
 
 from bench.contest import Contestant
-from bench.material import AT, BODY, FENCE, GROUP, HASH, JOB_IDS, TEXTS
+from bench.material import AT, BODY, FENCE, GROUP, HASH, JOB_IDS, STEPS, TEXTS
 from bench.places import File
 from holdfast.store.sqlite import filesystem
 from holdfast.store.sqlite.connection import adopt, connect, make_durable
 
-_EVENTS = """
+EVENTS = """
 CREATE TABLE events (
     job_id TEXT NOT NULL, seq INTEGER NOT NULL, type TEXT NOT NULL, version INTEGER NOT NULL, fence INTEGER NOT NULL,
     at INTEGER NOT NULL, body BLOB, body_digest BLOB NOT NULL, hash BLOB NOT NULL, PRIMARY KEY (job_id, seq)
 ) STRICT;
 CREATE TABLE heads (job_id TEXT PRIMARY KEY, head_seq INTEGER NOT NULL, head_hash BLOB NOT NULL) STRICT, WITHOUT ROWID;
 """
-_INSERT_EVENT = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_UPDATE_HEAD = "UPDATE heads SET head_seq = ?, head_hash = ? WHERE job_id = ?"
+INSERT_EVENT = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_READ_EVENTS = "SELECT * FROM events WHERE job_id = ? ORDER BY seq"
+UPDATE_HEAD = "UPDATE heads SET head_seq = ?, head_hash = ? WHERE job_id = ?"
 
 _SESSIONS = """
 CREATE TABLE sessions (session_id TEXT PRIMARY KEY, head INTEGER NOT NULL, updated_at INTEGER NOT NULL) STRICT;
@@ -52,25 +54,34 @@ class RawSqlite(Contestant):
 
 class InsertOne(RawSqlite):
     name = "raw commit of one row"
-    schema = _EVENTS
+    schema = EVENTS
 
     async def operation(self, number: int) -> None:
         self.seq += 1
         execute = self.db.execute
         execute("BEGIN IMMEDIATE")
-        execute(_INSERT_EVENT, (JOB_IDS[0], self.seq, "step_finished", 1, FENCE, AT, BODY, HASH, HASH))
+        execute(INSERT_EVENT, (JOB_IDS[0], self.seq, "step_finished", 1, FENCE, AT, BODY, HASH, HASH))
         execute("COMMIT")
+
+
+class InsertSteps(InsertOne):
+    name = f"raw, {STEPS} commits of one row"
+    rows_per_operation = STEPS
+
+    async def operation(self, number: int) -> None:
+        for _ in range(STEPS):
+            await super().operation(number)
 
 
 class InsertGroup(RawSqlite):
     name = "raw group commit, INSERT only"
-    schema = _EVENTS
+    schema = EVENTS
     rows_per_operation = GROUP
 
     async def operation(self, number: int) -> None:
         self.seq += 1
         self.db.execute("BEGIN IMMEDIATE")
-        self.db.executemany(_INSERT_EVENT, _rows(self.seq))
+        self.db.executemany(INSERT_EVENT, _rows(self.seq))
         self.db.execute("COMMIT")
 
 
@@ -78,7 +89,7 @@ class WriteGroup(RawSqlite):
     """The two writes that an append is made of, without what makes it safe: no fencing, no hashing, no outcome each."""
 
     name = "raw group commit"
-    schema = _EVENTS
+    schema = EVENTS
     rows_per_operation = GROUP
 
     async def open(self) -> None:
@@ -89,13 +100,38 @@ class WriteGroup(RawSqlite):
         self.seq += 1
         seq = self.seq
         self.db.execute("BEGIN IMMEDIATE")
-        self.db.executemany(_UPDATE_HEAD, [(seq, HASH, job_id) for job_id in JOB_IDS])
-        self.db.executemany(_INSERT_EVENT, _rows(seq))
+        self.db.executemany(UPDATE_HEAD, [(seq, HASH, job_id) for job_id in JOB_IDS])
+        self.db.executemany(INSERT_EVENT, _rows(seq))
         self.db.execute("COMMIT")
 
 
 def _rows(seq: int) -> list[tuple[str, int, str, int, int, int, bytes, bytes, bytes]]:
     return [(job_id, seq, "step_finished", 1, FENCE, AT, BODY, HASH, HASH) for job_id in JOB_IDS]
+
+
+class ReadHistory(RawSqlite):
+    """All rows of a journal, and the JSON in them: the least that a resume must do."""
+
+    name = "raw read of the journal"
+    schema = EVENTS
+
+    def __init__(self, place: File, steps: int) -> None:
+        super().__init__(place)
+        self.steps = steps
+
+    async def open(self) -> None:
+        await super().open()
+        self.db.executemany(
+            INSERT_EVENT,
+            [
+                (JOB_IDS[0], seq, "step_finished", 1, FENCE, AT, BODY, HASH, HASH)
+                for seq in range(1, self.steps + 1)
+            ],
+        )
+
+    async def operation(self, number: int) -> None:
+        rows: list[Any] = self.db.execute(_READ_EVENTS, (JOB_IDS[0],)).fetchall()
+        assert len([msgspec.json.decode(row[6]) for row in rows]) == self.steps
 
 
 class WriteTurn(RawSqlite):

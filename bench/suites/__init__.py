@@ -7,12 +7,15 @@ from typing import Final
 
 from bench.arena import Arena
 from bench.report import Findings
-from bench.suites import append, seed, session, sweep
+from bench.suites import append, queue, resume, seed, session, step, sweep
 
 Suite = Callable[[Arena, Findings], Awaitable[None]]
 
 SUITES: Final[Mapping[str, Suite]] = {
     "append": append.run,
+    "step": step.run,
+    "queue": queue.run,
+    "resume": resume.run,
     "session": session.run,
     "seed": seed.run,
     "sweep": sweep.run,

@@ -59,6 +59,27 @@ def test_the_seed_and_the_sweep_are_measured(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [out.parent], "the databases are gone"
 
 
+@pytest.mark.store("sqlite")
+def test_the_engine_is_measured(tmp_path: Path) -> None:
+    """One round of each on SQLite: the promised goals are there, and no recorded step ran twice."""
+    out = tmp_path / "deep" / "bench.json"
+    command = ["step", "queue", "resume", "--quick", "--rounds", "1", "--store", "sqlite", "--out", str(out)]
+    result = CliRunner().invoke(main, [*command, "--folder", str(tmp_path)], catch_exceptions=False)
+    assert result.exit_code == 0
+    report = json.loads(out.read_bytes())
+    found = {each["name"]: each["value"] for each in report["goals"]}
+    assert list(found) == [
+        "step strict sqlite",
+        "step reads sqlite",
+        "queue sqlite",
+        "resume 1000 sqlite",
+        "resume 1000 sqlite again",
+    ]
+    assert found.pop("resume 1000 sqlite again") == 0
+    assert all(math.isfinite(value) and value > 0 for value in found.values())
+    assert list(tmp_path.iterdir()) == [out.parent], "the databases are gone"
+
+
 @pytest.mark.parametrize(
     "side, value, met",
     [("at most", 1.9, True), ("at most", 2.1, False), ("at least", 2.1, True), ("at least", 1.9, False)],

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Callable, Mapping
-from typing import Any, NewType
+from typing import Any, Final, NamedTuple, NewType
 
 import msgspec
 
@@ -18,6 +18,9 @@ from holdfast.errors import InvalidPayload, InvalidSetting
 
 Key = NewType("Key", str)
 """A tool's parameter of this type gets the call's idempotency key: the same over attempts, workers and restores."""
+
+_SCALARS: Final = frozenset({str, int, float, bool, type(None)})
+"""What is JSON as it is."""
 
 
 class Signature:
@@ -37,6 +40,9 @@ class Signature:
             if parameter.kind in {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
         }
         self._result = hints.get("return", Any)
+        self._said = {name: f"argument {name!r} of {self.name}" for name in self._types}
+        self._said_result = f"the result of {self.name}"
+        self._plain = _plain_parameters(self._signature, self.key_parameter)
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments by name, as JSON. Those left out are there with their defaults, so that a default that changes
@@ -46,6 +52,16 @@ class Signature:
             raise InvalidSetting(
                 msg, hint=f"Leave `{self.key_parameter}` out: Holdfast makes the key and hands it over."
             )
+        given = None if self._plain is None else self._plain.match(args, kwargs)
+        if given is None:
+            given = self._bound(args, kwargs)
+        for name, value in given.items():
+            if type(value) not in _SCALARS:
+                given[name] = plain(value, self._said[name])
+        return given
+
+    def _bound(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments by name, as Python itself binds them; or an error that says why it cannot."""
         try:
             extra = {} if self.key_parameter is None else {self.key_parameter: ""}
             bound = self._signature.bind(*args, **kwargs, **extra)
@@ -53,14 +69,17 @@ class Signature:
             msg = f"{self.name} cannot be called like that: {error}"
             raise InvalidPayload(msg, hint="Pass the arguments that the function names.") from None
         bound.apply_defaults()
-        return {
-            name: plain(value, f"argument {name!r} of {self.name}")
-            for name, value in bound.arguments.items()
-            if name != self.key_parameter
-        }
+        return {name: value for name, value in bound.arguments.items() if name != self.key_parameter}
 
-    def call_with(self, stored: Mapping[str, Any], key: str | None = None) -> inspect.BoundArguments:
+    def call_with(self, stored: Mapping[str, Any], key: str | None = None) -> Arguments:
         """Arguments to call the function with, read back from JSON by their hints."""
+        if self._plain is not None and stored.keys() == self._types.keys():
+            named = {
+                name: typed(value, self._types[name], self._said[name]) for name, value in stored.items()
+            }
+            if self.key_parameter is not None:
+                named[self.key_parameter] = key
+            return Arguments((), named)
         unknown = stored.keys() - self._types.keys()
         if unknown:
             msg = f"{self.name} has no parameter {', '.join(map(repr, sorted(unknown)))}"
@@ -75,19 +94,56 @@ class Signature:
                 msg = f"{self.name} needs {name!r}"
                 raise InvalidPayload(msg, hint="Give it in the job's input.")
         bound.apply_defaults()
-        return bound
+        return Arguments(bound.args, bound.kwargs)
 
     def _read(self, name: str, value: Any) -> Any:
         kind = self._types[name]
         if self._variable.get(name) is inspect.Parameter.VAR_POSITIONAL:
-            return tuple(typed(one, kind, f"argument {name!r} of {self.name}") for one in value)
+            return tuple(typed(one, kind, self._said[name]) for one in value)
         if self._variable.get(name) is inspect.Parameter.VAR_KEYWORD:
             return {key: typed(one, kind, f"argument {key!r} of {self.name}") for key, one in value.items()}
-        return typed(value, kind, f"argument {name!r} of {self.name}")
+        return typed(value, kind, self._said[name])
 
     def result(self, stored: Any) -> Any:
         """The result as the function's hint says it is. A person who settled the call may have said nothing: None."""
-        return None if stored is None else typed(stored, self._result, f"the result of {self.name}")
+        return None if stored is None else typed(stored, self._result, self._said_result)
+
+
+class Arguments(NamedTuple):
+    """What a function is called with."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+class _Plain(msgspec.Struct, frozen=True):
+    """Parameters that may all be given by name: most functions have no others, and binding them takes no `inspect`."""
+
+    order: tuple[str, ...]
+    names: frozenset[str]
+    defaults: dict[str, Any]
+
+    def match(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The arguments by name; None: they do not fit, or not in this simple way."""
+        if len(args) > len(self.order):
+            return None
+        given = {**self.defaults, **dict(zip(self.order, args, strict=False)), **kwargs}
+        twice = bool(kwargs) and not kwargs.keys().isdisjoint(self.order[: len(args)])
+        return None if twice or given.keys() != self.names else given
+
+
+def _plain_parameters(signature: inspect.Signature, key: str | None) -> _Plain | None:
+    named = {name: parameter for name, parameter in signature.parameters.items() if name != key}
+    simple = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
+    if key is not None and signature.parameters[key].kind is not inspect.Parameter.KEYWORD_ONLY:
+        return None
+    if any(parameter.kind not in simple for parameter in named.values()):
+        return None
+    return _Plain(
+        tuple(name for name, one in named.items() if one.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD),
+        frozenset(named),
+        {name: one.default for name, one in named.items() if one.default is not inspect.Parameter.empty},
+    )
 
 
 def plain(value: Any, what: str) -> Any:
@@ -104,6 +160,8 @@ def plain(value: Any, what: str) -> Any:
 def typed(value: Any, kind: Any, what: str) -> Any:
     """JSON read as a type; or an error that says what does not fit."""
     if kind is Any or kind is None or kind is inspect.Parameter.empty:
+        return value
+    if type(value) is kind and kind in _SCALARS:
         return value
     try:
         return msgspec.convert(value, kind, dec_hook=_read_model)

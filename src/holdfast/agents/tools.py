@@ -68,23 +68,27 @@ class Tool(Generic[P, R]):
         self.signature = Signature(function)
         self.terms = terms
         self.raises = raises
+        self._said_result = f"the result of {self.name}"
         self._is_async = inspect.iscoroutinefunction(function)
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         drive = context.find_drive()
         given = self.signature.bind(args, self._named(kwargs))
         if drive is None:
-            value = plain(await self._run(given, ""), f"the result of {self.name}")
+            value = plain(await self._run(given, ""), self._said_result)
             return cast("R", self.signature.result(value))
 
         async def run(key: str) -> Any:
-            return plain(await self._run(given, key), f"the result of {self.name}")
+            return plain(await self._run(given, key), self._said_result)
 
-        same = {name: value for name, value in given.items() if name not in _TASK}
-        asked = Asked(
-            self.name, given, run, self.terms, self.raises, same if self.terms.relaunch else msgspec.UNSET
-        )
+        asked = Asked(self.name, given, run, self.terms, self.raises, self._same(given))
         return cast("R", self.signature.result(await drive.call(asked)))
+
+    def _same(self, given: dict[str, Any]) -> Any:
+        """What makes it the same call again, if that is not all of its arguments."""
+        if not self.terms.relaunch:
+            return msgspec.UNSET
+        return {name: value for name, value in given.items() if name not in _TASK}
 
     def _named(self, kwargs: dict[str, Any]) -> dict[str, Any]:
         """A sub-agent that is asked to resume is asked for the same task: `resume` is another word for its key."""

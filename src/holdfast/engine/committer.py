@@ -11,6 +11,7 @@ import asyncio
 import contextvars
 from typing import Final
 
+from holdfast.engine import places
 from holdfast.engine.pen import Pen
 from holdfast.errors import Broken, HoldfastError, Unavailable
 from holdfast.model.append import Append
@@ -19,6 +20,9 @@ from holdfast.store.ports.journal import Journal
 
 AGAIN_S: Final = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """How long an append rests that the store could not take, the first time and after."""
+
+PASSES: Final = 3
+"""As many as lie between the last fact of a function and the fact that it has ended."""
 
 
 class Committer:
@@ -29,18 +33,32 @@ class Committer:
         self._ready: dict[Pen, None] = {}
         self._failures: dict[Pen, int] = {}
         self._going: asyncio.Task[None] | None = None
-        self._starting = False
+        self._lingering = False
 
     def wake(self, pen: Pen) -> None:
+        """Nobody waits yet: the trip starts a few passes of the loop later, with whatever has come by then. A job whose
+        last step was a read ends within them, and its end goes along."""
         self._ready[pen] = None
-        if self._going is None and not self._starting:
-            # From the loop itself, not from whoever records: a task that job code starts would be the job's own.
-            self._starting = True
-            asyncio.get_running_loop().call_soon(self._start, context=contextvars.Context())
+        if self._going is None and not self._lingering:
+            self._lingering = True
+            self._linger(PASSES)
+
+    def _linger(self, passes: int) -> None:
+        if passes and self._going is None:
+            asyncio.get_running_loop().call_soon(self._linger, passes - 1, context=contextvars.Context())
+            return
+        self._lingering = False
+        self._start()
+
+    def hurry(self, pen: Pen) -> None:
+        """Somebody waits: the trip starts now, unless one is on its way."""
+        self._ready[pen] = None
+        self._start()
 
     def _start(self) -> None:
-        self._starting = False
-        self._going = asyncio.get_running_loop().create_task(self._go(), name="holdfast-commit")
+        if self._going is None and self._ready:
+            # Whoever records may be a job's code, and a task of that would be the job's own.
+            self._going = places.apart(asyncio.get_running_loop(), self._go(), "holdfast-commit")
 
     async def _go(self) -> None:
         """Trips until nobody has anything to send."""
@@ -81,11 +99,7 @@ class Committer:
 
     async def close(self) -> None:
         """What was on its way has arrived."""
-        if self._starting:
-            loop = asyncio.get_running_loop()
-            started = loop.create_future()
-            loop.call_soon(started.set_result, None)  # behind the start, which is in line already
-            await started
+        self._start()  # whatever still lingers
         if self._going is not None:
             await self._going
 

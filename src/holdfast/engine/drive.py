@@ -184,7 +184,9 @@ class Drive:
         place = self.place()
         key = place.scope.key(asked.name)
         digest = canonical.hex_digest(canonical.encode(asked.identity))
-        recorded = await self.known(asked, key, digest)
+        recorded = self.history.find(key, digest)
+        if recorded is None and self.history.drifted(key, digest) is not None:
+            recorded = await self.known(asked, key, digest)
         if recorded is not None and recorded.settled:
             return await self.again(recorded, asked)
         if self._winding_down is not None:
@@ -212,7 +214,8 @@ class Drive:
 
     async def again(self, recorded: Recorded, asked: Asked) -> Any:
         """What the code saw the first time."""
-        await self.past(recorded)
+        if recorded.cancelled_seq is not None or len(self._tasks) > 1:
+            await self.past(recorded)
         if recorded.error is None:
             return recorded.result
         error = failures.recorded(recorded.error, asked.raises)
@@ -221,7 +224,7 @@ class Drive:
         raise self._noted(error, recorded.step_key)
 
     async def _read(self, asked: Asked, place: Place, key: str, digest: str, generation: int) -> Any:
-        async with self.noting_cancel(key, digest, generation):
+        try:
             value, error = await self.perform(asked, place, key)
             if error is None:
                 value, error = kept(value)
@@ -231,19 +234,30 @@ class Drive:
                 StepFinished(key, digest, outcome=outcome, result=value, error=told, generation=generation),
                 progress=True,
             )
-            await self.handed_over(seq)
+            if self._strict or len(self._tasks) > 1:
+                await self.handed_over(seq)
+        except asyncio.CancelledError:
+            await self.given_up(key, digest, generation)
+            raise
         return self.delivered(value, error, asked, key)
 
     async def perform(
         self, asked: Asked, place: Place, step_key: str, key: str = "", longest_us: int | None = None
     ) -> tuple[Any, Exception | None]:
         """The call's own code has run, or was ended because it took too long."""
+        self._running += 1
+        token = place.enter(step_key)
         try:
-            with self.busy(), place.within(step_key), speaking(self._outlet, step_key):
-                async with asyncio.timeout(None if longest_us is None else longest_us / 1_000_000):
+            with speaking(self._outlet, step_key):
+                if longest_us is None:
+                    return await asked.run(key), None
+                async with asyncio.timeout(longest_us / 1_000_000):
                     return await asked.run(key), None
         except Exception as error:
             return None, error
+        finally:
+            place.leave(token)
+            self._running -= 1
 
     @contextmanager
     def busy(self) -> Iterator[None]:
@@ -290,6 +304,10 @@ class Drive:
 
     async def on_disk(self, seq: int) -> None:
         """The result is durable, and no later one has been handed over meanwhile."""
+        if self.alone:
+            with self.busy():
+                await self.recorder.durable()
+            return
         with self._conductor.expecting(seq):
             await self.recorder.durable()
 
@@ -373,12 +391,8 @@ class Drive:
                 cleared.set_result(None)
 
     def _park(self, why: str, recorded: list[Recorded], asked: Asked, key: str) -> None:
-        report = {
-            "why": why,
-            "recorded": [
-                {"step_key": one.step_key, "name": one.name, "args_digest": one.args_digest}
-                for one in recorded
-            ],
-            "attempted": {"step_key": key, "name": asked.name, "args": asked.args},
-        }
-        self.stop(Parked(report))
+        told = [
+            {"step_key": one.step_key, "name": one.name, "args_digest": one.args_digest} for one in recorded
+        ]
+        attempted = {"step_key": key, "name": asked.name, "args": asked.args}
+        self.stop(Parked({"why": why, "recorded": told, "attempted": attempted}))

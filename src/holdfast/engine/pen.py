@@ -49,7 +49,11 @@ class Courier(Protocol):
     """Takes appends to the store."""
 
     def wake(self, pen: Pen) -> None:
-        """This pen has something to send."""
+        """This pen has something to send, soon."""
+        ...
+
+    def hurry(self, pen: Pen) -> None:
+        """Somebody waits for what this pen has to send."""
         ...
 
 
@@ -114,6 +118,8 @@ class Pen:
             raise self.lost
         if self._durable >= self._order:
             return
+        if self._entries and self._sent is None and not self._reading:
+            self._courier.hurry(self)
         future = asyncio.get_running_loop().create_future()
         self._waiters.append((self._order, future))
         await future

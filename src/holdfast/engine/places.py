@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import weakref
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Final, Protocol
@@ -46,13 +47,20 @@ class Place:
     @contextlib.contextmanager
     def within(self, step_key: str) -> Iterator[None]:
         """What runs in the block is a call's own code, not the job's."""
-        self.inside = step_key
-        token = JOB.set(None)
+        token = self.enter(step_key)
         try:
             yield
         finally:
-            JOB.reset(token)
-            self.inside = None
+            self.leave(token)
+
+    def enter(self, step_key: str) -> contextvars.Token[object]:
+        """From here to `leave` it is a call's own code."""
+        self.inside = step_key
+        return JOB.set(None)
+
+    def leave(self, token: contextvars.Token[object]) -> None:
+        JOB.reset(token)
+        self.inside = None
 
 
 _PLACES: Final[weakref.WeakKeyDictionary[asyncio.Task[Any], Place]] = weakref.WeakKeyDictionary()
@@ -94,6 +102,19 @@ def watch(loop: asyncio.AbstractEventLoop) -> None:
         loop.set_task_factory(factory)
 
 
+def apart(
+    loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any], name: str
+) -> asyncio.Task[Any]:
+    """A task that is no job's, whoever starts it, and knows nothing of its context."""
+    factory: Any = loop.get_task_factory()
+    nowhere = contextvars.Context()
+    if not isinstance(factory, _Factory):
+        return loop.create_task(coroutine, context=nowhere, name=name)
+    task = factory.make(loop, coroutine, {"context": nowhere})
+    task.set_name(name)
+    return task
+
+
 class _Factory:
     def __init__(self, before: Any) -> None:
         self._before = before
@@ -104,13 +125,13 @@ class _Factory:
         parent = asyncio.current_task(loop)
         place = None if parent is None else _PLACES.get(parent)
         if place is None or place.inside is not None:
-            return self._make(loop, coroutine, options)
+            return self.make(loop, coroutine, options)
         scope = place.scope.inner(getattr(coroutine, "__qualname__", type(coroutine).__qualname__))
-        task = self._make(loop, coroutine, options)
+        task = self.make(loop, coroutine, options)
         put(task, Place(place.drive, scope))
         return task
 
-    def _make(
+    def make(
         self, loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any], options: dict[str, Any]
     ) -> asyncio.Task[Any]:
         if self._before is None:

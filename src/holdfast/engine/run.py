@@ -35,7 +35,7 @@ from holdfast.engine.streams import Outlet, Scribe
 from holdfast.errors import Broken, Fenced, HoldfastError, InvalidSetting, Unavailable
 from holdfast.model import fold, lease
 from holdfast.model.append import NOTHING, Extras, Holder, Move
-from holdfast.model.chain import EMPTY, Head, first_break, unseal
+from holdfast.model.chain import EMPTY, Head, SealedEvent, unsealed
 from holdfast.model.events import (
     ChildStarted,
     Event,
@@ -85,6 +85,8 @@ class JobRun:
         covers: Callable[[str], bool] = lambda _job_id: True,
         asked_at: int | None = None,
     ) -> None:
+        self.journal: list[SealedEvent] | None = None
+        """What somebody has read for this run already, since the claim."""
         self.desk = desk
         self.grant = grant
         self.held = Held(grant.job_id, grant.fence, grant.lease_token)
@@ -168,23 +170,26 @@ class JobRun:
     async def _load(self) -> fold.Job:
         """What the journal says; it must be whole, and end where the claim left it."""
         grant = self.grant
-        sealed = await self.desk.store.journal.read(grant.job_id)
+        sealed = self.journal
+        if sealed is None:
+            # One more than there should be: if it is there, somebody else has written it.
+            sealed = await self.desk.store.journal.read(grant.job_id, limit=grant.head_seq + 1)
         if len(sealed) > grant.head_seq and sealed[-1].fence > grant.fence:
             # It took us so long to come here that the lease was over, and somebody else has the job.
             self.lose(Fenced(f"job {grant.job_id} was taken over before it was read"))
             raise Lost
         head = Head(sealed[-1].seq, sealed[-1].hash) if sealed else EMPTY
-        if head != Head(grant.head_seq, grant.head_hash) or first_break(grant.job_id, sealed) is not None:
+        if head != Head(grant.head_seq, grant.head_hash):
             msg = f"the journal of job {grant.job_id} does not lead to its head"
             raise Broken(msg)
         self._clock = StoreTime(self.desk.clock, sealed[-1].at, self._granted_tick)
         job = fold.Job()
+        step, take = fold.step, self._history.take
         try:
-            for one in sealed:
-                event = unseal(one)
-                fold.step(job, one.seq, one.fence, event)
-                self._history.take(one.seq, event)
-                if isinstance(event, JobCreated):
+            for one, event in unsealed(grant.job_id, sealed):
+                step(job, one.seq, one.fence, event)
+                take(one.seq, event)
+                if one.seq == 1 and isinstance(event, JobCreated):
                     self._created = event
         except fold.Ungrammatical as error:
             msg = f"the journal of job {grant.job_id} says what cannot be: {error}"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -34,7 +34,7 @@ class Head(msgspec.Struct, frozen=True):
 EMPTY: Final = Head(0, GENESIS)
 
 
-class SealedEvent(msgspec.Struct, frozen=True):
+class SealedEvent(msgspec.Struct, frozen=True, gc=False):
     """An event as it lies in the journal: placed, timed, fenced, hashed. `body` is None once it was erased."""
 
     seq: int
@@ -101,11 +101,47 @@ def unseal(sealed: SealedEvent) -> Event:
     if hashlib.sha256(sealed.body).digest() != sealed.body_digest:
         msg = f"the body of event {sealed.seq} ({sealed.type}) is not the one that was sealed"
         raise StoreCorrupt(msg)
+    return _fact(kind, sealed, sealed.body)
+
+
+def _fact(kind: type[Event], sealed: SealedEvent, body: bytes) -> Event:
+    """The fact that these bytes are, if they are one of this kind."""
     try:
-        return msgspec.convert(canonical.decode_stored(sealed.body), kind)
+        return _reader(kind)(body)
+    except (msgspec.DecodeError, RecursionError):
+        pass  # The slow way reads lone surrogates as well, and says what is wrong.
+    try:
+        return msgspec.convert(canonical.decode_stored(body), kind)
     except (msgspec.ValidationError, InvalidPayload, RecursionError) as error:
         msg = f"event {sealed.seq} is not a {sealed.type} version {sealed.version} as this Holdfast knows it: {error}"
         raise SchemaMismatch(msg, hint=_OTHER_VERSION) from None
+
+
+@functools.cache
+def _reader(kind: type[Event]) -> Callable[[bytes], Event]:
+    return msgspec.json.Decoder(kind).decode
+
+
+def unsealed(
+    job_id: str, events: Iterable[SealedEvent], head: Head = EMPTY
+) -> Iterator[tuple[SealedEvent, Event]]:
+    """The facts one after the other, each checked as it comes: its link to the one before, its body, its type. One
+    pass: what `first_break` and `unseal` find is found here too."""
+    link, seq = head.hash, head.seq
+    for sealed in events:
+        seq += 1
+        body, digest = sealed.body, sealed.body_digest
+        kind = EVENTS.get(sealed.type)
+        place = f"{job_id}/{seq}/{sealed.type}/{sealed.version}/{sealed.fence}/{sealed.at}"
+        link = hashlib.sha256(link + digest + place.encode()).digest()
+        whole = body is None or hashlib.sha256(body).digest() == digest
+        if sealed.seq != seq or link != sealed.hash or not whole:
+            msg = f"the chain of job {job_id} does not hold at event {seq}"
+            raise StoreCorrupt(msg)
+        if kind is None or body is None or not 1 <= sealed.version <= kind.version:
+            unseal(sealed)  # which says why it cannot be read
+            raise AssertionError("unseal reads what has a kind, a version and a body")
+        yield sealed, _fact(kind, sealed, body)
 
 
 def first_break(job_id: str, events: Iterable[SealedEvent], head: Head = EMPTY) -> int | None:

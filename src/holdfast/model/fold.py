@@ -95,6 +95,8 @@ def step(job: Job, seq: int, fence: int, event: e.Event) -> None:
 
 def _take(job: Job, seq: int, event: e.Event) -> None:
     match event:
+        case e.StepFinished():  # first, because most facts are
+            _end(job, seq, event)
         case e.JobCreated():
             job.kind, job.session_id = event.kind, event.session_id
         case e.JobClaimed():
@@ -126,7 +128,7 @@ def _take(job: Job, seq: int, event: e.Event) -> None:
 def _take_inner(job: Job, seq: int, event: e.Event) -> None:
     """Facts that happen inside a running job and do not move it."""
     match event:
-        case e.StepFinished() | e.CallCancelled():
+        case e.CallCancelled():
             _end(job, seq, event)
         case e.LlmRequested():
             if job.replies.setdefault(event.step_key, False):
@@ -186,17 +188,20 @@ def _take_inner(job: Job, seq: int, event: e.Event) -> None:
 def _end(job: Job, seq: int, event: e.StepFinished | e.CallCancelled) -> None:
     """A step finishes once, and not after the code gave it up; the code gives a call up once."""
     place = (event.step_key, event.generation)
-    named = event.step_key if event.generation == 0 else f"{event.step_key} (generation {event.generation})"
     if place in job.cancelled:
-        raise Ungrammatical(f"step {named} has an end at event {seq} after the code had given it up")
+        raise Ungrammatical(f"step {_named(event)} has an end at event {seq} after the code had given it up")
     if isinstance(event, e.CallCancelled):
         job.cancelled.add(place)
         job.timers.pop(event.step_key, None)
         return
     if place in job.steps:
-        raise Ungrammatical(f"step {named} finished twice, again at event {seq}")
+        raise Ungrammatical(f"step {_named(event)} finished twice, again at event {seq}")
     job.steps.add(place)
     job.takeovers = 0
+
+
+def _named(event: e.StepFinished | e.CallCancelled) -> str:
+    return event.step_key if event.generation == 0 else f"{event.step_key} (generation {event.generation})"
 
 
 STARTED = "started"

@@ -22,7 +22,7 @@ from holdfast.model.pinning import FOUND
 from holdfast.model.states import Status
 
 
-class Recorded(msgspec.Struct):
+class Recorded(msgspec.Struct, gc=False):
     """One call under one step key and generation, as far as the journal knows it."""
 
     step_key: str
@@ -152,6 +152,18 @@ class History:
     def take(self, seq: int, event: e.Event) -> None:
         """One more fact."""
         match event:
+            case e.StepFinished():  # first, because most facts are
+                self.add(
+                    Recorded(
+                        event.step_key,
+                        event.args_digest,
+                        generation=event.generation,
+                        seq=seq,
+                        status=CallStatus.SUCCEEDED if event.outcome == "succeeded" else CallStatus.FAILED,
+                        result=event.result,
+                        error=event.error,
+                    )
+                )
             case e.CheckpointSaved() | e.TurnCommitted():
                 self.ordinal = event.ordinal  # keys restart under it
                 self._calls, self._unclaimed, self.approvals = {}, {}, {}
@@ -179,18 +191,6 @@ class History:
                 self._approve(seq, event)
             case e.ChildStarted() | e.ChildFinished():
                 self._bear(seq, event)
-            case e.StepFinished():
-                self.add(
-                    Recorded(
-                        event.step_key,
-                        event.args_digest,
-                        generation=event.generation,
-                        seq=seq,
-                        status=CallStatus.SUCCEEDED if event.outcome == "succeeded" else CallStatus.FAILED,
-                        result=event.result,
-                        error=event.error,
-                    )
-                )
             case e.CallCancelled():
                 self._cancel(seq, event)
             case e.ToolCalled():

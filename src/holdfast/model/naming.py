@@ -13,8 +13,8 @@ a counter, and whichever is faster, both find their own calls again.
 
 from __future__ import annotations
 
+import functools
 import hashlib
-from collections import Counter
 from typing import Final
 
 from holdfast.model.limits import NAME_LENGTH_MAX
@@ -32,22 +32,23 @@ class Scope:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._calls: Counter[str] = Counter()
-        self._scopes: Counter[str] = Counter()
+        self._calls: dict[str, int] = {}
+        self._scopes: dict[str, int] = {}
 
     def key(self, name: str) -> str:
         """The key of the next call of this name here."""
         name = plain(name)
-        self._calls[name] += 1
-        return f"{self.path}/{name}#{self._calls[name]}"
+        nth = self._calls[name] = self._calls.get(name, 0) + 1
+        return f"{self.path}/{name}#{nth}"
 
     def inner(self, name: str) -> Scope:
         """The next scope of this name inside this one."""
         name = plain(name)
-        self._scopes[name] += 1
-        return Scope(_short(f"{self.path}/{name}#{self._scopes[name]}"))
+        nth = self._scopes[name] = self._scopes.get(name, 0) + 1
+        return Scope(_short(f"{self.path}/{name}#{nth}"))
 
 
+@functools.lru_cache(1024)
 def plain(name: str) -> str:
     """A name as part of a key: without the functions around it, without what separates parts, never too long."""
     name = name.rpartition(_LOCAL)[2].translate(_ESCAPES)

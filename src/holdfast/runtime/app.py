@@ -7,8 +7,10 @@ import os
 import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Literal
 
 from holdfast.agents.catalogue import Catalogue
+from holdfast.errors import InvalidSetting
 from holdfast.runtime.process import Process, opened
 from holdfast.store import address
 
@@ -17,13 +19,24 @@ class App(Catalogue):
     """Agents and tools over one store.
 
     `store` is an address (`sqlite:///file.db`, `postgresql://…`, `memory:`); without one it is `HOLDFAST_STORE`, or a
-    SQLite file in the working directory.
+    SQLite file in the working directory. `durability="strict"` waits for the disk after each step; without it only
+    what leaves the job does (an effect, an answer, the end), and a crash takes back nothing that anybody has seen.
     """
 
-    def __init__(self, store: str | None = None, *, concurrency: int = 16) -> None:
+    def __init__(
+        self,
+        store: str | None = None,
+        *,
+        concurrency: int = 16,
+        durability: Literal["output", "strict"] = "output",
+    ) -> None:
         super().__init__()
+        if durability not in {"output", "strict"}:
+            msg = f"durability={durability!r} is not known"
+            raise InvalidSetting(msg, hint='Leave it out, or say durability="strict".')
         self._store = store
         self._concurrency = concurrency
+        self._strict = durability == "strict"
         self._processes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[Process]] = (
             weakref.WeakKeyDictionary()
         )
@@ -37,7 +50,9 @@ class App(Catalogue):
         """The process of this event loop; the first call starts it, and the end of the loop ends it."""
         loop = asyncio.get_running_loop()
         if loop not in self._processes:
-            opening = loop.create_task(opened(self.programs(), self.store, concurrency=self._concurrency))
+            opening = loop.create_task(
+                opened(self.programs(), self.store, concurrency=self._concurrency, strict=self._strict)
+            )
             self._processes[loop] = opening
         return await asyncio.shield(self._processes[loop])
 

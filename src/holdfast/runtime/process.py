@@ -90,7 +90,12 @@ class Process:
 
 
 async def opened(
-    programs: Mapping[str, Program], address: str, *, concurrency: int = 16, name: str | None = None
+    programs: Mapping[str, Program],
+    address: str,
+    *,
+    concurrency: int = 16,
+    name: str | None = None,
+    strict: bool = False,
 ) -> Process:
     """A process at work on the store at this address. What its dead neighbours held is free at once."""
     points = points_of(os.environ)
@@ -105,6 +110,7 @@ async def opened(
         Committer(store.journal),
         clock,
         programs,
+        strict=strict,
         chance=random.random,
         points=points,
         gone=neighbours.is_dead,

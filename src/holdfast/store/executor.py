@@ -63,8 +63,11 @@ class Executor(Protocol):
         """As its transactions say."""
         ...
 
-    async def write(self, work: Work[T]) -> T:
-        """The work is durable, whole; or it raised, and nothing of it is there."""
+    async def write(self, work: Work[T], *, gathered: bool = False) -> T:
+        """The work is durable, whole; or it raised, and nothing of it is there.
+
+        `gathered`: it is the work of many already, and need not wait a moment for others to join.
+        """
         ...
 
     async def once(self, statement: str, /, **values: Value) -> Sequence[Row]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
 from holdfast.engine.desk import Desk
@@ -32,6 +32,8 @@ MAIL_POLL_S: Final = 10.0
 SOON_S: Final = 0.001
 LOOK_AROUND_S: Final = 5.0
 DRAIN_S: Final = 30.0
+SHORT: Final = 32
+"""A journal of so many events is worth reading together with others."""
 log = logging.getLogger("holdfast.worker")
 
 
@@ -136,15 +138,31 @@ class Worker:
             return False
         self._token = None
         self._claims += 1
-        for grant in grants:
-            run = JobRun(self._desk, grant, covers=self._keeper.covers, asked_at=self._asked_at)
+        runs = [
+            JobRun(self._desk, grant, covers=self._keeper.covers, asked_at=self._asked_at) for grant in grants
+        ]
+        for run in runs:
             self._keeper.keep(run, self._asked_at)
-            self._runs[grant.job_id] = run
-            task = asyncio.create_task(self._drive(run), name=f"holdfast-job-{grant.job_id}")
+        await self._read_for(runs)
+        for run in runs:
+            self._runs[run.grant.job_id] = run
+            task = asyncio.create_task(self._drive(run), name=f"holdfast-job-{run.grant.job_id}")
             self._tasks.add(task)
             task.add_done_callback(self._over)
             self._changed.set()
         return bool(grants)
+
+    async def _read_for(self, runs: Sequence[JobRun]) -> None:
+        """Short journals are read together; whoever has none by then reads it himself."""
+        short = {run.grant.job_id: run for run in runs if run.grant.head_seq <= SHORT}
+        if len(short) < 2:
+            return
+        try:
+            journals = await self._desk.store.journal.read_many(list(short))
+        except Unavailable:
+            return
+        for job_id, journal in journals.items():
+            short[job_id].journal = journal
 
     async def _drive(self, run: JobRun) -> None:
         try:

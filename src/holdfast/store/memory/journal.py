@@ -50,6 +50,10 @@ class MemoryJournal:
         events = () if job is None else job.events
         return [event for event in events if event.seq > after][:limit]
 
+    async def read_many(self, job_ids: Sequence[str]) -> dict[str, list[SealedEvent]]:
+        jobs = self._state.tables.jobs
+        return {job_id: list(jobs[job_id].events) for job_id in job_ids if job_id in jobs}
+
     async def hold(self, job_id: str, decide: Decide) -> Head | None:
         with self._state.transaction() as work:
             return _hold(work, job_id, decide)

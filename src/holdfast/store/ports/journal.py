@@ -63,6 +63,11 @@ class Journal(Protocol):
         """Events with seq greater than `after`, in order, bodies included (erased ones are None)."""
         ...
 
+    async def read_many(self, job_ids: Sequence[str]) -> dict[str, list[SealedEvent]]:
+        """All events of each of these jobs, as `read` gives them, in one go: for journals that are short. A job that
+        does not exist is not in the answer."""
+        ...
+
     async def hold(self, job_id: str, decide: Decide) -> Head | None:
         """A short hold: acquire, append what `decide` says, give back; in one transaction, without agent code.
 

@@ -55,7 +55,7 @@ class PostgresExecutor:
         self._process = os.getpid()
         self._closed = False
 
-    async def write(self, work: Work[T]) -> T:
+    async def write(self, work: Work[T], *, gathered: bool = False) -> T:
         return await self._patiently(lambda attempt: self._write(work, attempt))
 
     async def once(self, statement: str, /, **values: Value) -> Sequence[Row]:

@@ -111,8 +111,8 @@ class SqliteExecutor:
 
     # ── writing ───────────────────────────────────────────────────────────────────────────────────
 
-    async def write(self, work: Work[T]) -> T:
-        (unit,) = self._enqueue([work])
+    async def write(self, work: Work[T], *, gathered: bool = False) -> T:
+        (unit,) = self._enqueue([work], gathered=gathered)
         return await unit.future
 
     async def once(self, statement: str, /, **values: Value) -> Sequence[Row]:
@@ -129,7 +129,7 @@ class SqliteExecutor:
         outcomes = await asyncio.gather(*(unit.future for unit in units), return_exceptions=True)
         return [_or_raise(outcome) for outcome in outcomes]
 
-    def _enqueue(self, works: Sequence[Work[T]]) -> list[Unit[T]]:
+    def _enqueue(self, works: Sequence[Work[T]], *, gathered: bool = False) -> list[Unit[T]]:
         self._must_be_ours()
         loop = asyncio.get_running_loop()
         units = [Unit(work, loop) for work in works]
@@ -139,7 +139,9 @@ class SqliteExecutor:
             if loop not in self._watched:
                 self._watched.add(loop)
                 loop.call_later(self._patience_s, self._give_up, loop)
-        if alone:
+        if alone and gathered:
+            self._flush(loop)
+        elif alone:
             # One pass of the loop later everything that was ready to write has been queued.
             loop.call_soon(self._flush, loop)
         return units

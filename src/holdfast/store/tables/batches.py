@@ -50,17 +50,22 @@ class NotAll(Exception):
 
 async def append_plain_in(tx: Transaction, appends: Sequence[Append]) -> list[Row]:
     """The job of each append that took, and where a job that moved went: (job, queue, status, over). One that ends a
-    job is left to the single append."""
+    session's job is left to the single append, which moves the line up."""
     staying = [append for append in appends if append.move is None]
-    moving = [append for append in appends if append.move is not None and not append.move.over]
+    moves = {append.job_id: append.move for append in appends if append.move is not None}
     if await tx.changed_each("append_head", list(map(conditions, staying))) < len(staying):
         raise NotAll
     moved = await tx.rows_each(
-        "append_move", [conditions(append) | move_values(append.move) for append in moving if append.move]
+        "append_move",
+        [
+            conditions(append) | move_values(append.move) | {"in_no_line": int(append.move.over)}
+            for append in appends
+            if append.move is not None
+        ],
     )
-    status = {append.job_id: append.move.status for append in moving if append.move}
     took: list[Row] = [(append.job_id,) for append in staying]
-    took += [(row[0], row[2], status[row[0]], 0) for row in moved]
+    took += [(row[0], row[2], moves[row[0]].status, moves[row[0]].over) for row in moved]
+    await tx.rows_each("forget_timers", [{"job_id": row[0]} for row in moved if moves[row[0]].over])
     taken = {row[0] for row in took}
     events = [
         event_values(append.job_id, event)

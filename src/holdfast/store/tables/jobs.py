@@ -25,6 +25,7 @@ from holdfast.model.states import Slot, Status, WaitReason
 from holdfast.store.executor import Executor, Row, Transaction
 from holdfast.store.tables.bodies import need_namespace, store_body, word
 from holdfast.store.tables.heads import head_of
+from holdfast.store.tables.submits import submit_plain_in
 
 
 class SqlJobs:
@@ -40,7 +41,8 @@ class SqlJobs:
         named = [self._named(draft) for draft in drafts]
 
         async def work(tx: Transaction) -> list[Submitted]:
-            return [await submit_in(tx, draft) for draft in named]
+            made = await submit_plain_in(tx, named)
+            return [await submit_in(tx, draft) for draft in named] if made is None else made
 
         answers = await self._executor.write(work)
         # An id made for this call is nobody else's: a job found under it was made by a try whose reply was lost.

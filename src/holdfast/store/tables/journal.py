@@ -21,7 +21,7 @@ from holdfast.model.chain import Head, SealedEvent, seal
 from holdfast.model.jobs import JobDraft, JobHead, Submitted, check_draft
 from holdfast.model.limits import PAYLOAD_INLINE_BYTES
 from holdfast.model.states import TERMINAL, Status
-from holdfast.store.executor import Executor, Transaction
+from holdfast.store.executor import Executor, Row, Transaction
 from holdfast.store.ports.journal import Decide, Ruling
 from holdfast.store.tables.batches import (
     NotAll,
@@ -47,20 +47,23 @@ class SqlJournal:
         self._executor = executor
 
     async def append(self, append: Append) -> Head:
-        (outcome,) = await self.append_many([append])
+        (outcome,) = await self._append([append], gathered=False)
         if isinstance(outcome, HoldfastError):
             raise outcome
         return outcome
 
     async def append_many(self, appends: Sequence[Append]) -> list[Head | HoldfastError]:
         _must_be_of_different_jobs(appends)
-        moved = await self._batch(appends)
+        return await self._append(appends, gathered=True)
+
+    async def _append(self, appends: Sequence[Append], *, gathered: bool) -> list[Head | HoldfastError]:
+        moved = await self._batch(appends, gathered=gathered)
         rest = [append for append in appends if append.job_id not in moved]
         works = [functools.partial(append_in, append=append) for append in rest]
         outcomes = iter(await self._executor.write_each(works) if works else [])
         return [append.head if append.job_id in moved else next(outcomes) for append in appends]
 
-    async def _batch(self, appends: Sequence[Append]) -> frozenset[str]:
+    async def _batch(self, appends: Sequence[Append], *, gathered: bool) -> frozenset[str]:
         """The jobs that moved on, all in one commit; the others are left to the single append."""
         plain = [append for append in appends if is_plain(append)]
         if not plain:
@@ -69,7 +72,8 @@ class SqlJournal:
             if self._executor.batches:
                 rows = await append_at_once(self._executor, plain)
             else:
-                rows = await self._executor.write(functools.partial(append_plain_in, appends=plain))
+                work = functools.partial(append_plain_in, appends=plain)
+                rows = await self._executor.write(work, gathered=gathered)
         except (NotAll, Misuse):
             # A batch with a row that the database refuses has written nothing; one by one its appends find the culprit.
             return frozenset()
@@ -87,6 +91,15 @@ class SqlJournal:
             return [SealedEvent(*row) for row in rows]
 
         return await self._executor.read(work, brief=limit is not None and limit <= 16)
+
+    async def read_many(self, job_ids: Sequence[str]) -> dict[str, list[SealedEvent]]:
+        async def work(tx: Transaction) -> Sequence[Row]:
+            return await tx.rows("read_events_of_many", job_ids=list(job_ids))
+
+        found: dict[str, list[SealedEvent]] = {}
+        for job_id, *rest in await self._executor.read(work, brief=True):
+            found.setdefault(job_id, []).append(SealedEvent(*rest))
+        return found
 
     async def hold(self, job_id: str, decide: Decide) -> Head | None:
         tried: list[Head] = []
@@ -132,7 +145,7 @@ async def append_in(tx: Transaction, append: Append) -> Head:
     if append.move is None:
         moved = await tx.changed_each("append_head", [values]) == 1
     else:
-        place = await tx.row("append_move", **values, **move_values(append.move))
+        place = await tx.row("append_move", **values, **move_values(append.move), in_no_line=0)
         moved = place is not None
     if not moved:
         return await _explain(tx, append)

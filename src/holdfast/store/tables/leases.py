@@ -9,8 +9,9 @@ from holdfast.model.events import JobClaimed
 from holdfast.model.jobs import JobHead
 from holdfast.model.lease import LEASE_TTL_US, Grant
 from holdfast.model.states import Status
-from holdfast.store.executor import Executor, Transaction
+from holdfast.store.executor import Executor, Transaction, Value
 from holdfast.store.ports.leases import ClaimAsk, Held, check_ask
+from holdfast.store.tables.batches import event_values
 from holdfast.store.tables.heads import head_of
 
 
@@ -142,34 +143,23 @@ def _granted(head: JobHead, ask: ClaimAsk, at: int) -> tuple[JobHead, SealedEven
 async def _grant_each(
     tx: Transaction, granted: Sequence[tuple[JobHead, SealedEvent]], ask: ClaimAsk
 ) -> dict[str, int]:
-    expiries = {}
-    for head, event in granted:
-        row = await tx.row(
-            "grant_lease",
-            job_id=head.job_id,
-            head_seq=head.head_seq,
-            head_hash=head.head_hash,
-            fence=head.fence,
-            lease_token=ask.token,
-            lease_owner=ask.worker,
-            ttl_us=ask.ttl_us,
-            takeovers=head.takeovers,
-        )
-        assert row is not None, "the head was chosen and locked in this transaction"
-        expiries[head.job_id] = row[0]
-        await tx.run(
-            "insert_event",
-            job_id=head.job_id,
-            seq=event.seq,
-            type=event.type,
-            version=event.version,
-            fence=event.fence,
-            at=event.at,
-            body=event.body,
-            body_digest=event.body_digest,
-            hash=event.hash,
-        )
-    return expiries
+    heads: list[dict[str, Value]] = [
+        {
+            "job_id": head.job_id,
+            "head_seq": head.head_seq,
+            "head_hash": head.head_hash,
+            "fence": head.fence,
+            "lease_token": ask.token,
+            "lease_owner": ask.worker,
+            "ttl_us": ask.ttl_us,
+            "takeovers": head.takeovers,
+        }
+        for head, _ in granted
+    ]
+    rows = await tx.rows_each("grant_lease", heads)
+    assert len(rows) == len(granted), "the heads were chosen and locked in this transaction"
+    await tx.rows_each("insert_event", [event_values(head.job_id, event) for head, event in granted])
+    return {head.job_id: row[0] for (head, _), row in zip(granted, rows, strict=True)}
 
 
 async def _grant_batch(

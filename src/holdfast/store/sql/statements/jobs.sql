@@ -13,6 +13,12 @@ SELECT namespace, request_digest FROM jobs WHERE job_id = :job_id
 UNION ALL
 SELECT namespace, request_digest FROM tombstones WHERE job_id = :job_id AND how = 'remove';
 
+-- name: jobs_by_ids
+-- Which of these ids are taken; as `job_by_id`.
+SELECT job_id FROM jobs WHERE job_id {any:job_ids}
+UNION ALL
+SELECT job_id FROM tombstones WHERE job_id {any:job_ids} AND how = 'remove';
+
 -- name: insert_job
 -- The job exists. No row: this id or request key was taken by somebody in the meantime.
 INSERT INTO jobs (job_id, namespace, kind, queue, priority, request_key, request_digest, parent_job_id, parent_step_key,

@@ -13,7 +13,8 @@ WHERE job_id = :job_id AND fence = :fence AND lease_token = :lease_token AND :le
   AND (CAST(:mail_seen AS {int}) IS NULL OR mail_seq = :mail_seen);
 
 -- name: append_move
--- The same, and the job has left `running`: the lease goes back in the same write.
+-- The same, and the job has left `running`: the lease goes back in the same write. `in_no_line`: only if it stands in no
+-- session's line, which would have to move up.
 UPDATE job_heads
 SET head_seq = :head_seq, head_hash = :head_hash, takeovers = takeovers * (1 - :progress) * (1 - :anew),
     attempts = (attempts + :failed) * (1 - :anew),
@@ -23,6 +24,7 @@ SET head_seq = :head_seq, head_hash = :head_hash, takeovers = takeovers * (1 - :
 WHERE job_id = :job_id AND fence = :fence AND lease_token = :lease_token AND :lease_token <> ''
   AND head_seq = :seen_seq AND head_hash = :seen_hash
   AND (CAST(:mail_seen AS {int}) IS NULL OR mail_seq = :mail_seen)
+  AND (CAST(:in_no_line AS {int}) = 0 OR session_slot IS NULL)
 RETURNING job_id, namespace, queue, session_id, session_slot;
 
 -- name: hold_move
@@ -55,6 +57,17 @@ FROM events e
 WHERE e.job_id = :job_id AND e.seq > :after
 ORDER BY e.seq
 LIMIT :limit;
+
+-- name: read_events_of_many
+-- The same of several jobs, from their beginnings.
+SELECT e.job_id, e.seq, e.type, e.version, e.fence, e.at,
+       CASE WHEN length(e.body) > 0 THEN e.body
+            WHEN e.body IS NULL THEN (SELECT b.body FROM job_heads h JOIN blobs b ON b.namespace = h.namespace AND b.digest = e.body_digest
+                  WHERE h.job_id = e.job_id) END,
+       e.body_digest, e.hash
+FROM events e
+WHERE e.job_id {any:job_ids}
+ORDER BY e.job_id, e.seq;
 
 -- name: event_at
 -- One fact, by its place; a large body comes from its blob.

@@ -39,6 +39,15 @@ async def a_journal_can_be_read_in_parts(bench: Bench) -> None:
     assert await bench.store.journal.read(driver.job_id, after=5) == []
 
 
+async def several_journals_can_be_read_at_once(bench: Bench) -> None:
+    one, other = await bench.driving(), await bench.driving()
+    await one.write(step("one", {"n": 1}))
+    await other.write(step("large", {"text": "x" * 20_000}))
+    found = await bench.store.journal.read_many([other.job_id, "nobody", one.job_id])
+    assert found == {driver.job_id: await bench.store.journal.read(driver.job_id) for driver in (one, other)}
+    assert all(len(events) == 3 and None not in [event.body for event in events] for events in found.values())
+
+
 async def an_append_whose_reply_was_lost_is_recognised(bench: Bench) -> None:
     driver = await bench.driving()
     other = await bench.submit()

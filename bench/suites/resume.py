@@ -1,0 +1,114 @@
+"""A job with a long journal whose worker died: how long until its first new step, and whether an old one runs again.
+
+The journal is written by a worker whose lease is over at once. Then a new worker starts: it claims the job, reads and
+checks the journal, replays it, and comes to the first step that is not recorded. The clock runs from start to there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from typing import Any, Final
+
+import holdfast as hf
+from bench.arena import Arena
+from bench.contest import middle, opened, play
+from bench.material import AT, RESULT
+from bench.ours import Holdfast
+from bench.places import Place
+from bench.raw import RAW
+from bench.report import Contest, Findings, goal
+from holdfast.engine.committer import Committer
+from holdfast.engine.desk import Desk
+from holdfast.model import canonical
+from holdfast.model.append import Holder, after, append_of
+from holdfast.model.chain import Head
+from holdfast.model.events import StepFinished
+from holdfast.model.ids import RandomIds
+from holdfast.model.limits import EVENTS_PER_APPEND_MAX
+from holdfast.store.clock import SystemClock
+from holdfast.store.ports.leases import ClaimAsk
+from holdfast.worker.worker import Worker
+
+AT_MOST_MS: Final = {1_000: 20.0, 10_000: 150.0}
+
+
+class Resume(Holdfast):
+    name = "holdfast, to the first new step"
+
+    def __init__(self, place: Place, steps: int) -> None:
+        super().__init__(place)
+        self.steps = steps
+        self.again = 0
+        self.clock = SystemClock()
+        self.ids = RandomIds()
+        self.app = hf.App(place.address)
+
+        @self.app.tool(effect="read_only")
+        async def fetch(number: int) -> dict[str, Any]:
+            if number < steps:
+                self.again += 1
+            else:
+                self.new.set()
+            return RESULT
+
+        @self.app.agent
+        async def long() -> int:
+            for number in range(steps + 1):
+                await fetch(number)
+            return steps
+
+        self.long = long
+
+    async def begin(self) -> None:
+        """A job with so many recorded steps, and nobody who drives it."""
+        await self.store.jobs.submit(self.long.draft({}))
+        ask = ClaimAsk(worker="died", token=self.ids.new("claim"), queues=("default",), limit=1, ttl_us=0)
+        (grant,) = await self.store.leases.claim(ask)
+        head = Head(grant.head_seq, grant.head_hash)
+        holder = Holder(grant.job_id, grant.namespace, grant.fence, grant.lease_token, head)
+        facts = [_fact(number) for number in range(self.steps)]
+        for first in range(0, self.steps, EVENTS_PER_APPEND_MAX):
+            append = append_of(holder, facts[first : first + EVENTS_PER_APPEND_MAX], at=AT)
+            await self.store.journal.append(append)
+            holder = after(holder, append)
+        desk = Desk(self.store, Committer(self.store.journal), self.clock, self.app.programs())
+        self.worker = Worker(desk, "bench", lambda: self.ids.new("claim"))
+        self.new = asyncio.Event()
+
+    async def operation(self, number: int) -> None:
+        self.working = asyncio.create_task(self.worker.work())
+        await self.new.wait()
+
+    async def end(self) -> None:
+        """The job is over."""
+        self.worker.drain()
+        await self.working
+
+
+def _fact(number: int) -> StepFinished:
+    digest = canonical.hex_digest(canonical.encode({"number": number}))
+    return StepFinished(step_key=f"0/fetch#{number + 1}", args_digest=digest, result=RESULT)
+
+
+async def run(arena: Arena, findings: Findings) -> None:
+    for store in arena.stores:
+        for steps in arena.scale.histories:
+            await _resumes(arena, store, steps, findings)
+
+
+async def _resumes(arena: Arena, store: str, steps: int, findings: Findings) -> None:
+    contestants = await arena.enter(
+        store, functools.partial(RAW[store].history, steps=steps), functools.partial(Resume, steps=steps)
+    )
+    async with opened(contestants):
+        raw, ours = await play(contestants, rounds=arena.scale.rounds, operations=1)
+    resumed = contestants[1]
+    assert isinstance(resumed, Resume)
+    contest = Contest("resume", f"after {steps:,} steps", store)
+    findings.rows += [contest.row(result, "to the first new step", middle, raw) for result in (raw, ours)]
+    took_ms = ours.each(middle).value * 1000
+    findings.goals += [
+        goal(f"resume {steps} {store}", took_ms, "at most", AT_MOST_MS[steps], "ms to the first new step"),
+        goal(f"resume {steps} {store} again", resumed.again, "at most", 0, "steps run twice"),
+    ]

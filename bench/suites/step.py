@@ -1,0 +1,33 @@
+"""One job, steps in series: each on disk before the next, and under the output rule.
+
+A whole job is one operation: submitted, claimed, driven, completed, its result read. The figures are of one step of it,
+so what a job costs beside its steps is in them.
+"""
+
+from __future__ import annotations
+
+from bench.arena import Arena
+from bench.contest import middle, opened, play
+from bench.raw import RAW
+from bench.report import Contest, Findings, goal
+from bench.surface import Reads, Strict
+
+STRICT_AT_MOST = 2.0
+READS_AT_MOST = 0.1
+
+
+async def run(arena: Arena, findings: Findings) -> None:
+    for store in arena.stores:
+        contestants = await arena.enter(store, RAW[store].steps, Strict, Reads)
+        async with opened(contestants):
+            results = await play(
+                contestants, rounds=arena.scale.rounds, operations=max(2, arena.scale.singles // 20)
+            )
+        raw, strict, reads = (result.per_row() for result in results)
+        contest = Contest("step", "in series", store)
+        findings.rows += [contest.row(result, "one step", middle, raw) for result in (raw, strict, reads)]
+        to_raw, to_strict = strict.against(raw, middle), reads.against(strict, middle)
+        findings.goals += [
+            goal(f"step strict {store}", to_raw, "at most", STRICT_AT_MOST, "× one raw commit"),
+            goal(f"step reads {store}", to_strict, "at most", READS_AT_MOST, "of a strict step"),
+        ]

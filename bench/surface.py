@@ -1,0 +1,123 @@
+"""Holdfast as people use it: an application, an agent, a tool, a worker in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any, Literal
+
+import holdfast as hf
+from bench.contest import Contestant
+from bench.material import GROUP, RESULT, STEPS, STEPS_PER_JOB
+from bench.places import Place
+from holdfast.model.states import Status
+from holdfast.runtime.process import Process
+
+
+class Surface(Contestant):
+    """An application at work on its own store."""
+
+    durability: Literal["output", "strict"] = "output"
+
+    async def open(self) -> None:
+        self.app = hf.App(self.place.address, concurrency=GROUP, durability=self.durability)
+
+        @self.app.tool(effect="read_only")
+        async def fetch(number: int) -> dict[str, Any]:
+            return {**RESULT, "status": number}
+
+        self.fetch = fetch
+        self.declare()
+        self._stack = contextlib.AsyncExitStack()
+        self.process: Process = await self._stack.enter_async_context(self.app.running())
+
+    def declare(self) -> None:
+        """The agents of this contestant are there."""
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        await self._stack.aclose()
+
+
+# ── steps in series ───────────────────────────────────────────────────────────────────────────────
+
+
+class Serial(Surface):
+    """One job: submitted, claimed, driven, completed, its result read. All of that is in the time."""
+
+    rows_per_operation = STEPS
+
+    def declare(self) -> None:
+        fetch = self.fetch
+
+        @self.app.agent
+        async def serial(steps: int) -> int:
+            for number in range(steps):
+                await fetch(number)
+            return steps
+
+        self.serial = serial
+
+    async def operation(self, number: int) -> None:
+        steps = self.rows_per_operation
+        assert await self.serial(steps) == steps
+
+
+class Strict(Serial):
+    name = f"holdfast, {STEPS} steps, strict"
+    durability = "strict"
+
+
+class Reads(Serial):
+    """Ten times as many, so that what a job costs beside its steps weighs less, as it does in a long one."""
+
+    name = f"holdfast, {10 * STEPS} reads, output rule"
+    rows_per_operation = 10 * STEPS
+
+
+# ── jobs through the queue ────────────────────────────────────────────────────────────────────────
+
+
+class Queue(Surface):
+    """Many small jobs: submitted together, driven by one worker, all of them durably completed."""
+
+    name = f"holdfast queue, {GROUP} at a time"
+
+    def __init__(self, place: Place, jobs: int) -> None:
+        super().__init__(place)
+        self.rows_per_operation = jobs
+        self.finished = 0
+        self.before = 0
+
+    def declare(self) -> None:
+        fetch = self.fetch
+
+        @self.app.agent
+        async def small(nth: int) -> int:
+            for number in range(STEPS_PER_JOB):
+                await fetch(number)
+            self.finished += 1
+            if self.finished == self.rows_per_operation:
+                self.last.set()
+            return nth
+
+        self.small = small
+
+    async def operation(self, number: int) -> None:
+        self.finished, self.last = 0, asyncio.Event()
+        jobs = range(self.rows_per_operation)
+        await self.process.store.jobs.submit_many([self.small.draft({"nth": nth}) for nth in jobs])
+        await self.last.wait()
+        # The last function has ended; its end is on its way to the disk.
+        while await self._completed() < self.before + self.rows_per_operation:  # noqa: ASYNC110
+            await asyncio.sleep(0.0005)
+        self.before += self.rows_per_operation
+        assert self.finished == self.rows_per_operation, "a function ran twice"
+
+    async def _completed(self) -> int:
+        return (await self.process.store.jobs.counts()).get(Status.COMPLETED, 0)
+
+
+class StrictQueue(Queue):
+    name = f"holdfast queue, {GROUP} at a time, strict"
+    durability = "strict"

@@ -1,0 +1,113 @@
+"""Many new jobs in one go.
+
+Most submits bring a job that nobody has heard of: an id of its own, no request key, no session, a small input. Of such
+drafts a whole list is looked up by one statement and written by three (on Postgres by one), instead of six for each.
+Whatever is not as plain as that, or not new, takes the way of `jobs.submit_in`, one by one in the same transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.model import lease
+from holdfast.model.chain import EMPTY, Head, SealedEvent, seal
+from holdfast.model.jobs import JobDraft, Submitted, created_event, request_digest
+from holdfast.model.limits import PAYLOAD_INLINE_BYTES
+from holdfast.model.states import Status
+from holdfast.store.executor import RunAgain, Transaction, Value
+from holdfast.store.tables.batches import event_values
+from holdfast.store.tables.bodies import need_namespace
+
+Sealed = tuple[JobDraft, SealedEvent, Head]
+
+
+async def submit_plain_in(tx: Transaction, drafts: Sequence[JobDraft]) -> list[Submitted] | None:
+    """The jobs exist within this transaction; None: nothing was written, they are not all plain and new."""
+    ids = [draft.job_id for draft in drafts if draft.job_id is not None]
+    if len(drafts) < 2 or len({*ids}) < len(drafts) or not all(map(_is_plain, drafts)):
+        return None
+    for namespace in {draft.namespace for draft in drafts}:
+        await need_namespace(tx, namespace)
+    if await tx.rows("jobs_by_ids", job_ids=ids):
+        return None
+    state, wall = await tx.row("store_state"), await tx.row("wall_clock")
+    assert state is not None, "an open store has a state"
+    assert wall is not None, "there is always a time"
+    sealed = [_sealed(draft, lease.floor(state[1]), wall[0]) for draft in drafts]
+    if max(len(event.body or b"") for _, event, _ in sealed) > PAYLOAD_INLINE_BYTES:
+        return None
+    if await (_write_batch if tx.batches else _write_each)(tx, sealed) < len(sealed):
+        raise RunAgain  # somebody took one of the ids meanwhile
+    for queue in {draft.queue for draft in drafts}:
+        tx.hint(f"queue:{queue}")
+    return [Submitted(job_id, created=True) for job_id in ids]
+
+
+def _is_plain(draft: JobDraft) -> bool:
+    return draft.request_key is None and draft.session_id is None
+
+
+def _sealed(draft: JobDraft, fence: int, at: int) -> Sealed:
+    assert draft.job_id is not None
+    (event,), head = seal(draft.job_id, EMPTY, fence, at, [created_event(draft)])
+    return draft, event, head
+
+
+def _job_values(draft: JobDraft) -> dict[str, Value]:
+    return {
+        "job_id": draft.job_id,
+        "namespace": draft.namespace,
+        "kind": draft.kind,
+        "queue": draft.queue,
+        "priority": draft.priority,
+        "request_key": None,
+        "request_digest": request_digest(draft),
+        "parent_job_id": draft.parent_job_id,
+        "parent_step_key": draft.parent_step_key,
+        "session_id": None,
+    }
+
+
+async def _write_each(tx: Transaction, sealed: Sequence[Sealed]) -> int:
+    """How many were new. (SQLite has one writer: all of them.)"""
+    made = await tx.rows_each("insert_job", [_job_values(draft) for draft, _, _ in sealed])
+    heads: list[dict[str, Value]] = [
+        {
+            "job_id": draft.job_id,
+            "namespace": draft.namespace,
+            "queue": draft.queue,
+            "kind": draft.kind,
+            "priority": draft.priority,
+            "status": Status.PENDING,
+            "wait_reason": None,
+            "ready_at": draft.ready_at or event.at,
+            "session_id": None,
+            "session_slot": None,
+            "head_hash": head.hash,
+            "fence": event.fence,
+        }
+        for draft, event, head in sealed
+    ]
+    await tx.rows_each("insert_head", heads)
+    await tx.rows_each(
+        "insert_event", [event_values(draft.job_id or "", event) for draft, event, _ in sealed]
+    )
+    return len(made)
+
+
+async def _write_batch(tx: Transaction, sealed: Sequence[Sealed]) -> int:
+    jobs = [_job_values(draft) for draft, _, _ in sealed]
+    names = "job_id namespace kind queue priority request_digest parent_job_id parent_step_key".split()
+    made = await tx.rows(
+        "submit_batch",
+        **{f"each_{name}": [job[name] for job in jobs] for name in names},
+        each_ready_at=[draft.ready_at or event.at for draft, event, _ in sealed],
+        each_body=[event.body for _, event, _ in sealed],
+        each_body_digest=[event.body_digest for _, event, _ in sealed],
+        each_hash=[event.hash for _, event, _ in sealed],
+        fence=sealed[0][1].fence,
+        at=sealed[0][1].at,
+        type=sealed[0][1].type,
+        version=sealed[0][1].version,
+    )
+    return len(made)

@@ -1,0 +1,117 @@
+"""What the common things cost in calls of the store. The figures may fall, and are then lowered; they do not rise.
+
+Every write call is one commit, so these are commits and round trips, counted instead of timed: the same on every
+machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from holdfast.engine.committer import Committer
+from holdfast.engine.desk import Desk
+from holdfast.engine.drive import Drive
+from holdfast.model.jobs import JobDraft
+from holdfast.model.states import Status
+from holdfast.store.wrapped import Call, WrappedStore
+from holdfast.testing.conformance.bench import Backend
+from holdfast.worker.worker import Worker
+from tests.engine.shop import Shop, opened
+from tests.fixtures.stores import STORES
+
+pytestmark = pytest.mark.parametrize("backend", STORES, indirect=True)
+
+STRICT_STEP = {"journal.append_many": 1}
+JOBS = 32
+JOBS_TOGETHER = {
+    "leases.claim": 1,
+    "journal.read_many": 1,
+    "appends": JOBS,
+    "events": JOBS * 6,
+}
+"""32 queued jobs of five reads each: one claim, one read, one append of each job with its five steps and its end."""
+TRIPS_MAX = 3
+"""Commits that take those 32 appends to the disk."""
+
+_tokens = itertools.count(1)
+
+
+class Counted:
+    """A worker whose calls of the store are counted: all but waiting, and claims that find nothing."""
+
+    def __init__(self, shop: Shop, *, strict: bool) -> None:
+        self.shop = shop
+        self.calls: Counter[str] = Counter()
+        store = WrappedStore(shop.store, self._count)
+        self.desk = Desk(store, Committer(store.journal), shop.clock, shop.programs, strict=strict)
+
+    async def _count(self, name: str, call: Call, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        answer = await call(*args, **options)
+        if name == "wakeups.wait" or (name == "leases.claim" and not answer):
+            return answer
+        self.calls[name] += 1
+        if name == "journal.append_many":
+            self.calls["appends"] += len(args[0])
+            self.calls["events"] += sum(len(append.events) for append in args[0])
+        return answer
+
+    @asynccontextmanager
+    async def working(self) -> AsyncIterator[None]:
+        worker = Worker(self.desk, "worker-1", lambda: f"costs-{next(_tokens)}", concurrency=JOBS)
+        task = asyncio.create_task(worker.work())
+        try:
+            yield
+        finally:
+            worker.drain()
+            await task
+
+    async def run(self, jobs: int, steps: int) -> Counter[str]:
+        """What so many jobs of so many reads took, from the claim to the end."""
+
+        async def reader(drive: Drive, given: Any) -> int:
+            for number in range(given):
+                await self.shop.look(drive, f"look {number}")
+            return int(given)
+
+        self.shop.programs[reader.__name__] = reader
+        drafts = [JobDraft(kind=reader.__name__, input=steps) for _ in range(jobs)]
+        made = await self.shop.store.jobs.submit_many(drafts)
+        self.calls.clear()
+        async with self.working():
+            for one in made:
+                await self._ended(one.job_id)
+        return self.calls.copy()
+
+    async def _ended(self, job_id: str) -> None:
+        store = self.shop.store
+        while (await store.jobs.head(job_id)).status is not Status.COMPLETED:
+            await store.wakeups.wait(frozenset({f"job:{job_id}"}), 0.05)
+
+
+async def test_a_strict_step_is_one_commit(backend: Backend) -> None:
+    """Two jobs that differ by ten steps differ by ten commits, and by no other call."""
+    async with opened(backend) as shop:
+        counted = Counted(shop, strict=True)
+        short, long = await counted.run(1, 1), await counted.run(1, 11)
+        long.subtract(short)
+        assert {name: count / 10 for name, count in long.items() if count} == {
+            **STRICT_STEP,
+            "appends": 1,
+            "events": 1,
+        }
+
+
+async def test_a_queued_job_of_reads_is_one_append(backend: Backend) -> None:
+    """Nobody waits for a read to be on disk: a job's five steps and its end go together, and jobs go together."""
+    async with opened(backend) as shop:
+        calls = await Counted(shop, strict=False).run(JOBS, 5)
+        trips = calls.pop("journal.append_many")
+        assert calls == JOBS_TOGETHER
+        assert trips <= TRIPS_MAX
