@@ -104,16 +104,21 @@ async def test_a_cancel_reaches_the_children(backend: Backend) -> None:
         assert list((await children(shop)).values()) == [Status.CANCELLED]
 
 
-async def test_a_child_that_was_never_started_is_not_cancelled(backend: Backend) -> None:
+@pytest.mark.parametrize("gives_up", [False, True])
+async def test_a_child_that_was_never_started_is_not_cancelled(backend: Backend, gives_up: bool) -> None:
     """Goal: a cancel that comes before the child does ends the parent at once. Method: the letter arrives while the
-    parent runs; its append with the child in it meets the letter and is withdrawn."""
+    parent runs; its append with the child in it, and perhaps with the word that it is given up, meets the letter."""
     async with opened(backend) as shop:
         research(shop)
         letters: list[str] = []
 
         async def parent(drive: Drive, _: Any) -> Any:
             await shop.look(drive, "first", lambda: asyncio.ensure_future(cancelled()))
-            return await spawn(drive, JobDraft(kind="research", input="waits"))
+            child = asyncio.ensure_future(spawn(drive, JobDraft(kind="research", input="waits")))
+            await asyncio.sleep(0)
+            if gives_up:
+                child.cancel()
+            return await child
 
         async def cancelled() -> None:
             await shop.tell(letters[0], MailKind.CANCEL, name="enough")

@@ -376,12 +376,12 @@ class JobRun:
         learnt is still written."""
         if self._news and isinstance(entry.event, JobWaiting):
             return False
-        holds = not (
-            self._letterbox.cancelled and entry.guarded and not isinstance(entry.event, JobCancelled)
-        )
-        if not holds and isinstance(entry.event, ChildStarted):
+        if not self._letterbox.cancelled or isinstance(entry.event, JobCancelled):
+            return True
+        if isinstance(entry.event, ChildStarted):
             self._history.children.pop(entry.event.child_job_id, None)  # it never was: nobody can cancel it
-        return holds
+        # Letters go to children, and one of them may be withdrawn here; those that are there hear of the end anyway.
+        return not entry.guarded and not entry.extras.letters
 
     def _lost(self, error: HoldfastError) -> None:
         if self._outlet is not None:

@@ -112,7 +112,7 @@ def mix_of(seed: int) -> Mix:
 
 KINDS: Final = ("look", "pay", "mail", "post", "draft", "file", "box")
 FOND_OF: Final = (
-    *(None, None, "both", "both", "mail", "post", "pay", "renamed"),
+    *(None, "both", "both", "both", "both", "mail", "post", "pay", "renamed"),
     *("wait", "child", "asked", "reworded", "box", "checkpoint"),
 )
 CHANGED: Final = frozenset({"renamed", "reworded"})
@@ -172,7 +172,7 @@ class _Author:
 
 
 _SHARES: Final = (
-    ("both", 0.09),
+    ("both", 0.12),
     ("sleep", 0.07),
     ("give_up", 0.06),
     ("flaky", 0.05),

@@ -10,8 +10,9 @@ import msgspec
 
 from holdfast.engine.rest import rest
 from holdfast.errors import Unavailable
+from holdfast.model.chain import unseal
 from holdfast.model.effects import CallStatus
-from holdfast.model.events import ApprovalRequested
+from holdfast.model.events import ApprovalRequested, JobParked
 from holdfast.model.jobs import JobDraft, JobHead
 from holdfast.model.ledger import CallRow
 from holdfast.model.mail import MailDraft, Sent
@@ -19,7 +20,7 @@ from holdfast.model.states import HELD, MailKind, WaitReason
 from holdfast.store.contract import Store
 from holdfast.testing.faults import Decide, FaultyStore
 from holdfast.testing.process import ProcessLoop
-from holdfast.testing.world.mix import CHANGED, FAULT_PHASE_S, Mix, labels_in, moves_in
+from holdfast.testing.world.mix import FAULT_PHASE_S, Mix, moves_in
 from holdfast.testing.world.outside import LONGEST_S, Outside
 from holdfast.testing.world.witness import Witness
 
@@ -172,8 +173,7 @@ class People:
         choice = "continue"
         if head.wait_reason is WaitReason.DRIFT and self._chance.random() < 0.7:
             choice = "accept"
-            labels = labels_in(self.jobs()[head.job_id]["moves"])
-            self.accepted |= {(head.job_id, label) for label, kind in labels.items() if kind in CHANGED}
+            self.accepted |= {(head.job_id, label) for label in await self._reported(head.job_id)}
         self._witness.counts[f"resumed: {choice}"] += 1
         letter = MailDraft(
             job_id=head.job_id,
@@ -187,6 +187,13 @@ class People:
             await self._send(
                 msgspec.structs.replace(letter, operation_id=self._name())
             )  # and once more, too late
+
+    async def _reported(self, job_id: str) -> set[str]:
+        """What the report of a parked job names: with other arguments, or under another name, it may be done again."""
+        sealed = [one for one in await self._truth.journal.read(job_id) if one.type == JobParked.type]
+        parked = unseal(sealed[-1])
+        assert isinstance(parked, JobParked)
+        return {one["name"].rpartition("-")[2] for one in parked.report["recorded"]}
 
     async def _answer(self, job_id: str, question: ApprovalRequested) -> None:
         """Yes or no, in time or not; some say it twice, some change their mind, and some never answer."""
