@@ -7,7 +7,7 @@ import re
 import click
 import pytest
 
-from holdfast.engine.points import MEANING
+from holdfast.engine.crash_points import crash_points
 from holdfast.model.instants import SECOND
 from tests.cli.conftest import CommandDesk
 from tests.client.lives import Lives
@@ -237,7 +237,7 @@ def test_dead_letters_are_listed_with_causes(desk: CommandDesk) -> None:
 
 def test_doctor_lists_the_crash_points_without_a_store(desk: CommandDesk) -> None:
     done = desk.type("doctor", "--crash-points", "--json")
-    assert {line["point"]: line["what is true there"] for line in done.lines} == dict(MEANING)
+    assert {line["point"]: line["what is true there"] for line in done.lines} == crash_points()
 
 
 def test_every_command_is_on_the_page() -> None:
