@@ -107,8 +107,12 @@ async def test_a_program_that_cannot_be_started_did_nothing(tmp_path: Path) -> N
     assert (await hf.run_process(["./own.sh"], cwd=tmp_path)).stdout == "mine\n"
 
 
+@pytest.mark.parametrize("shell", ["/bin/sh", "/no/such/shell"])
 @pytest.mark.parametrize("manners, status", [("polite", -signal.SIGTERM), ("deaf", -signal.SIGKILL)])
-async def test_too_long_ends_the_whole_family(tmp_path: Path, manners: str, status: int) -> None:
+async def test_too_long_ends_the_whole_family(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shell: str, manners: str, status: int
+) -> None:
+    monkeypatch.setattr(processes, "_SHELL", Path(shell))
     command = [sys.executable, "-c", FAMILY, str(tmp_path), manners]
     running = asyncio.create_task(hf.run_process(command, timeout="3s", grace="200ms"))
     pids = await family(tmp_path)
@@ -205,6 +209,9 @@ async def test_the_guard_alone_ends_the_family(tmp_path: Path) -> None:
     environment = processes._environment(None, inherit_env=False)
     await running.start([sys.executable, "-c", FAMILY, str(tmp_path), "deaf"], environment, None)
     pids = await family(tmp_path)
+    # As in the grace before a worker dies: whoever is deaf stays, and so does the guard.
+    os.killpg(pids[0], signal.SIGTERM)
+    assert here(pids)
     os.close(running.ours)
     assert await gone(pids)
     await running.closed()

@@ -84,6 +84,7 @@ class Counting:
         self.open = asyncio.Event()
         self.open.set()
         self.away = 0
+        self.refused = asyncio.Event()
 
     async def append(self, said: Sequence[Said]) -> list[bool]:
         await self.open.wait()
@@ -92,7 +93,10 @@ class Counting:
             raise StoreUnavailable("away")
         self.commits += 1
         self.largest = max([self.largest, *(len(one.passage.body) for one in said)])
-        return await self.inner.append(said)
+        kept = await self.inner.append(said)
+        if False in kept:
+            self.refused.set()
+        return kept
 
     async def read(self, job_id: str, *, after: Cursor = START, limit: int = 100) -> list[Passage]:
         return await self.inner.read(job_id, after=after, limit=limit)
@@ -224,6 +228,27 @@ async def test_who_listens_in_the_process_hears_it_before_it_is_stored() -> None
     assert again == rest, "what was heard and what is stored have the same places"
 
 
+async def test_what_is_heard_waits_for_what_was_said_before_it() -> None:
+    """Begin to listen in the middle: what is heard comes behind what is still on its way to the store."""
+    store = MemoryStore(VirtualClock(), SequentialIds())
+    counting = Counting(store)
+    counting.open.clear()
+    scribe = Scribe(counting)
+    outlet = await outlet_of(store, scribe)
+    with speaking(outlet, "0/a#1"):
+        say("a")
+        early = scribe.listen("job")
+        await early.changed.wait()  # whoever listened then has heard it
+        async with aclosing(watch(store, "job", scribe=scribe)) as reader:
+            first = asyncio.ensure_future(anext(reader))
+            await asyncio.wait([first], timeout=0.05)
+            say("b")
+            await asyncio.wait([first], timeout=0.05)
+            assert not first.done(), "nothing is told out of turn"
+            counting.open.set()
+            assert said([await first, await anext(reader)]) == ["a", "b"]
+
+
 # ── attempts ──────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -277,7 +302,7 @@ async def test_a_worker_that_dies_in_mid_sentence_is_taken_back(
 async def test_a_zombie_is_not_heard(backend: Backend) -> None:
     """Let a worker be taken over while it speaks: what it says afterwards is refused, and its outlet ends."""
     async with opened(backend) as shop:
-        wake, deaf = asyncio.Event(), asyncio.Event()
+        wake, counting = asyncio.Event(), Counting(shop.store)
 
         async def talk(drive: Drive, who: str) -> None:
             async def speech() -> None:
@@ -287,19 +312,19 @@ async def test_a_zombie_is_not_heard(backend: Backend) -> None:
                     await wake.wait()
                     for n in range(100):
                         say(f"zombie: after {n}")
-                    deaf.set()
                     await asyncio.get_running_loop().create_future()
 
             await spoken(drive, "talk", speech)
 
         job_id = await shop.submit(talk, "x")
-        zombie = asyncio.create_task((await shop.claim(worker="zombie", ttl_us=SECOND)).go())
+        old = await shop.claim(worker="zombie", ttl_us=SECOND, desk=desk_with(shop, Scribe(counting)))
+        zombie = asyncio.create_task(old.go())
         reader = watch(shop.store, job_id)
         seen = [await anext(reader)]
         shop.clock.advance(2 * SECOND)
         heir = await shop.claim(worker="heir")
         wake.set()
-        await deaf.wait()
+        await counting.refused.wait()
         assert await heir.go() == "completed"
         seen += await all_of(reader)
         zombie.cancel()
@@ -350,6 +375,22 @@ async def test_a_hundred_thousand_words_are_few_commits_and_little_memory(backen
         assert counting.largest <= 4 * streams.GATHER_BYTES
 
 
+async def test_words_that_come_one_by_one_are_gathered() -> None:
+    """A word in every pass of the loop, as a model sends them: the store is asked once in a while."""
+    store = MemoryStore(VirtualClock(), SequentialIds())
+    counting = Counting(store)
+    outlet = await outlet_of(store, Scribe(counting))
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    with speaking(outlet, "0/a#1"):
+        for n in range(5000):
+            await say(str(n))
+            await asyncio.sleep(0)
+    await outlet.flush()
+    assert said(await stored(store)) == [str(n) for n in range(5000)]
+    assert counting.commits <= (loop.time() - began) / streams.GATHER_S + 2
+
+
 async def test_a_slow_store_does_not_slow_code_that_does_not_wait() -> None:
     """Never let the store answer, and talk far beyond every limit: what is kept is bounded, and readers are told."""
     store = MemoryStore(VirtualClock(), SequentialIds())
@@ -383,12 +424,15 @@ async def test_a_plain_function_waits_in_its_thread_for_a_slow_store() -> None:
     outlet = await outlet_of(store, Scribe(counting))
     word, count = "x" * 10_000, 3 * UNSAID_BYTES_FULL // 10_000
     full = threading.Event()
+    most = 0
 
     def speech() -> None:
+        nonlocal most
         for _ in range(count):
-            say(word)
-            if outlet._size > UNSAID_BYTES_FULL // 2:
+            if outlet._size + len(word) > UNSAID_BYTES_FULL:
                 full.set()
+            say(word)
+            most = max(most, outlet._size)
 
     with speaking(outlet, "0/a#1"):
         talking = asyncio.create_task(in_thread(speech))
@@ -396,6 +440,7 @@ async def test_a_plain_function_waits_in_its_thread_for_a_slow_store() -> None:
         assert not talking.done()
         counting.open.set()
         await talking
+    assert most <= UNSAID_BYTES_FULL
     await outlet.flush()
     read = await stored(store)
     assert said(read) == [word] * count
