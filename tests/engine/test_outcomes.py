@@ -11,7 +11,9 @@ from holdfast.engine.drive import Drive
 from holdfast.engine.failures import raised, recorded, told
 from holdfast.errors import CallFailed, Fenced, KeyReused, Refused
 from holdfast.model.effects import Answer, CallStatus, Effect
+from holdfast.model.events import JobDeadLettered
 from holdfast.model.instants import MINUTE
+from holdfast.model.limits import JSON_BYTES_MAX, JSON_DEPTH_MAX
 from holdfast.model.states import MailKind, Status, WaitReason
 from holdfast.testing.conformance.bench import Backend
 from tests.engine.shop import Shop, opened
@@ -122,6 +124,40 @@ async def test_code_that_cancels_itself_has_failed(backend: Backend) -> None:
         job_id = await shop.submit(program)
         assert (await tried_to_the_end(shop))[-1] == "waiting"
         assert (await shop.store.jobs.head(job_id)).wait_reason is WaitReason.DEAD_LETTER
+
+
+def deep(levels: int) -> Any:
+    value: Any = "x"
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+KINDS = ["a large result", "a large output", "a deep result", "a deep output", "deep arguments"]
+
+
+@stores
+@pytest.mark.parametrize("what", KINDS)
+async def test_what_a_journal_cannot_take_fails_the_attempt(backend: Backend, what: str) -> None:
+    """Goal: no job hangs, or is taken for one that kills its workers, because of what its code said. Method: values
+    just below the limit of JSON itself, which an event around them exceeds."""
+    async with opened(backend) as shop:
+        value = "x" * (JSON_BYTES_MAX - 3) if "large" in what else deep(JSON_DEPTH_MAX)
+
+        async def nothing(_key: str) -> Any: ...
+
+        async def program(drive: Drive, _: Any) -> Any:
+            if "result" in what:
+                return await shop.look(drive, "it", lambda: value) == value
+            if "arguments" in what:
+                return await drive.call(Asked("act", value, nothing))
+            return value
+
+        job_id = await shop.submit(program)
+        assert (await tried_to_the_end(shop))[:3] == ["pending", "pending", "waiting"]
+        (dead,) = [event for event in await shop.events(job_id) if isinstance(event, JobDeadLettered)]
+        assert dead.causes[0]["error"]["type"] in {"TooLarge", "InvalidPayload"}
+        assert dead.causes[0]["takeovers"] == 0
 
 
 class Custom(Exception):

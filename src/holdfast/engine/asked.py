@@ -11,6 +11,7 @@ from holdfast.errors import HoldfastError
 from holdfast.model import canonical
 from holdfast.model.effects import QUIET_MARGIN_US, START_WITHIN_US, Answer, Effect
 from holdfast.model.instants import DAY, MINUTE
+from holdfast.model.limits import RESULT_BYTES_MAX
 
 
 class Probed(msgspec.Struct, frozen=True):
@@ -62,6 +63,6 @@ class Asked(msgspec.Struct, frozen=True):
 def kept(value: Any) -> tuple[Any, Exception | None]:
     """The value as a replay will give it, from the first time on; or why it cannot be kept."""
     try:
-        return canonical.decode_stored(canonical.encode(value)), None
+        return canonical.decode_stored(canonical.encode(value, bytes_max=RESULT_BYTES_MAX)), None
     except HoldfastError as error:
         return None, error

@@ -32,7 +32,7 @@ from holdfast.engine.pen import Entry, Pen
 from holdfast.engine.rest import rest
 from holdfast.engine.storetime import StoreTime
 from holdfast.engine.streams import Outlet, Scribe
-from holdfast.errors import Broken, Fenced, HoldfastError, InvalidSetting, Unavailable
+from holdfast.errors import Broken, Fenced, HoldfastError, InvalidSetting, Misuse, Unavailable
 from holdfast.model import fold, lease
 from holdfast.model.append import NOTHING, Extras, Holder, Move
 from holdfast.model.chain import EMPTY, Head, SealedEvent, unsealed
@@ -116,6 +116,8 @@ class JobRun:
         except (Lost, HoldfastError):
             if self._pen.lost is None:
                 raise
+            if isinstance(self._pen.lost, Misuse):
+                return await self._unwritable(self._pen.lost)
             return LOST
         finally:
             if self._reading is not None:
@@ -123,16 +125,17 @@ class JobRun:
             if self._outlet is not None:
                 self._outlet.close()
 
-    def _open(self) -> Pen:
+    async def _unwritable(self, error: Misuse) -> str:
+        """What the code said is no JSON that a journal takes: the job is still ours, and the attempt has failed."""
+        self._pen = self._open(self._pen.holder, self._pen.mail_seen)
+        return await self._failed(Failed(error, ()))
+
+    def _open(self, holder: Holder | None = None, mail_seen: int = 0) -> Pen:
+        grant = self.grant
+        head = Head(grant.head_seq, grant.head_hash)
         return Pen(
-            Holder(
-                self.grant.job_id,
-                self.grant.namespace,
-                self.grant.fence,
-                self.grant.lease_token,
-                Head(self.grant.head_seq, self.grant.head_hash),
-            ),
-            mail_seen=0,
+            holder or Holder(grant.job_id, grant.namespace, grant.fence, grant.lease_token, head),
+            mail_seen=mail_seen,
             clock=self.desk.clock,
             courier=self.desk.committer,
             on_mail=self._mail_waits,

@@ -22,6 +22,8 @@ PAYLOAD_INLINE_BYTES: Final = 8 * KIB
 # One canonical JSON document: an argument list, a result, a state. The same as the largest request body, so
 # whatever the API lets in can be stored. Anything larger is a file, and files are attachments.
 JSON_BYTES_MAX: Final = 1 * MIB
+RESULT_BYTES_MAX: Final = JSON_BYTES_MAX - 16 * 1024
+"""A result lies inside an event, which is JSON as well and says a little more."""
 
 # One blob or attachment. It must fit in memory several times over on a small machine: sent, hashed, stored.
 BLOB_BYTES_MAX: Final = 64 * MIB
