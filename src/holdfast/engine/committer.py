@@ -110,4 +110,8 @@ def _taken(pen: Pen) -> Append | None:
         return pen.take()
     except HoldfastError as error:
         pen.give_up(error)
-        return None
+    except Exception as error:  # a fault of ours in one journal must not stop all the others
+        broken = Broken(f"a journal could not be sealed: {error!r}")
+        broken.__cause__ = error
+        pen.give_up(broken)
+    return None

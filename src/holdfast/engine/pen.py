@@ -135,11 +135,14 @@ class Pen:
             try:
                 self._sent = self._sealed(self._sent_entries)
             except TooLarge:
+                if len(self._sent_entries) == 1:
+                    raise
                 self._sent = self._half()
         return self._sent
 
     def _half(self) -> Append:
-        """Half of the facts that together were too many bytes; one alone always fits, or it was not let in."""
+        """Half of the facts that together were too many bytes, and half of that, until it fits. One that does not fit
+        alone is whoever's error that said it."""
         while True:
             half = len(self._sent_entries) // 2
             self._entries.extendleft(reversed(self._sent_entries[half:]))
