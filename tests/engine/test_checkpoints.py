@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 import msgspec
@@ -50,6 +51,27 @@ async def test_a_resumed_job_starts_from_its_last_checkpoint(backend: Backend) -
         assert asked == [0, 1, 2, 3]
         saved = [event.ordinal for event in await shop.events(job_id) if isinstance(event, CheckpointSaved)]
         assert saved == [1, 2, 3]
+
+
+async def test_code_that_gives_a_checkpoint_up_goes_on_behind_it(backend: Backend) -> None:
+    """Goal: nothing that follows a commit is done twice. Method: the code stops waiting for the disk while the commit
+    is on its way there, and does something; the resumed run finds it."""
+    async with opened(backend) as shop:
+
+        async def impatient(drive: Drive, _: Any) -> Any:
+            if restored(drive) is None:
+                asyncio.get_running_loop().call_soon(asyncio.current_task().cancel)  # type: ignore[union-attr]
+                with contextlib.suppress(asyncio.CancelledError):
+                    await checkpoint(drive, {"page": 1})
+            found = await shop.look(drive, "page")
+            await sleep(drive, HOUR)
+            return found
+
+        job_id = await shop.submit(impatient)
+        assert await shop.drive_all() == ["waiting"]
+        backend.clock.advance(HOUR)
+        assert await shop.drive_all() == ["completed"]
+        assert ((await shop.job(job_id)).output, shop.done) == ("PAGE", {"page": 1})
 
 
 async def test_a_checkpoint_hides_no_effect_that_was_renamed(backend: Backend) -> None:

@@ -11,7 +11,7 @@ from holdfast.engine.children import spawn
 from holdfast.engine.drive import Drive
 from holdfast.engine.signals import wait
 from holdfast.errors import CallFailed
-from holdfast.model.events import ChildFinished, ChildStarted
+from holdfast.model.events import CallCancelled, ChildFinished, ChildStarted
 from holdfast.model.instants import MINUTE, SECOND
 from holdfast.model.jobs import JobDraft, JobFilter
 from holdfast.model.states import MailKind, Status, WaitReason
@@ -125,6 +125,29 @@ async def test_a_child_that_was_never_started_is_not_cancelled(backend: Backend,
 
         letters.append(await shop.submit(parent))
         assert await (await shop.claim()).go() == "cancelled"
+        assert await children(shop) == {}
+
+
+async def test_a_child_that_is_given_up_before_it_starts_is_a_fact(backend: Backend) -> None:
+    """Goal: a replay gives it up again. Method: nothing new may start beside a recovery, and the code does not wait for
+    the end of it."""
+    async with opened(backend) as shop:
+        research(shop)
+
+        async def parent(drive: Drive, _: Any) -> Any:
+            with drive.recovering("another call"):
+                child = asyncio.ensure_future(spawn(drive, JobDraft(kind="research", input="waits")))
+                await asyncio.sleep(0)
+                child.cancel()
+                await asyncio.wait([child])
+            return await wait(drive, "go on")
+
+        job_id = await shop.submit(parent)
+        assert await shop.drive_all() == ["waiting"]
+        given_up = [event.step_key for event in await shop.events(job_id) if isinstance(event, CallCancelled)]
+        assert given_up == ["0/spawn#1/spawn:research#1"]
+        await shop.tell(job_id, MailKind.SIGNAL, "on", name="go on")
+        assert await shop.drive_all() == ["completed"]
         assert await children(shop) == {}
 
 

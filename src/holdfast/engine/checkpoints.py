@@ -57,10 +57,10 @@ async def checkpoint(drive: Drive, state: Any, pack: EvidencePack | None = None)
 
     # An effect that the code has not asked for yet would be forgotten by the commit, and could then fire again.
     await drive.clear(Asked("checkpoint", state, commit, READS), f"{place.scope.path}/checkpoint")
-    order = drive.recorder.record(event, progress=True)
-    await drive.recorder.durable()
-    drive.history.take(order, event)
+    drive.history.take(drive.recorder.record(event, progress=True), event)
+    # Before the wait: code that gives it up goes on behind the commit, too.
     place.scope = Scope(str(event.ordinal))
+    await drive.recorder.durable()
     return event.ordinal
 
 

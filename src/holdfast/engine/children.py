@@ -35,7 +35,8 @@ async def spawn(drive: Drive, draft: JobDraft) -> Any:
     asked = Asked(draft.kind, args, _never, Terms(effect=Effect.IDEMPOTENT))
     recorded = await drive.known(asked, key, digest)
     if recorded is None:
-        await drive.clear(asked, key)
+        async with drive.noting_cancel(key, digest, drive.history.next_generation(key)):
+            await drive.clear(asked, key)
         recorded = _started(drive, draft, key, digest)
     if not recorded.settled:
         assert recorded.child_job_id is not None

@@ -30,10 +30,7 @@ from holdfast.errors import CallFailed
 from holdfast.model import canonical
 from holdfast.model.append import NOTHING, Extras
 from holdfast.model.effects import CallStatus, Effect
-from holdfast.model.events import (
-    CallCancelled,
-    StepFinished,
-)
+from holdfast.model.events import CallCancelled, StepFinished
 from holdfast.model.history import History, Recorded
 from holdfast.model.naming import Scope
 from holdfast.store.clock import Clock
@@ -81,7 +78,7 @@ class Drive:
         self._covered = covered
         self._tasks: set[asyncio.Task[Any]] = set()
         self._running = 0
-        self._held: list[tuple[Asked, str, asyncio.Future[None]]] = []
+        self._held: dict[asyncio.Future[None], tuple[Asked, str]] = {}
         self._ending: Exception | None = None
         self._winding_down: Exception | None = None
         self.stopping = False
@@ -364,9 +361,12 @@ class Drive:
         if not self.history.has_unclaimed and not self._recovering:
             return
         cleared = asyncio.get_running_loop().create_future()
-        self._held.append((asked, key, cleared))
+        self._held[cleared] = (asked, key)
         self.look()
-        await cleared
+        try:
+            await cleared
+        finally:
+            self._held.pop(cleared, None)  # the code may have given it up
 
     def _at_rest(self) -> None:
         """Every task waits, and nothing can be handed over."""
@@ -380,13 +380,13 @@ class Drive:
             if asleep is not None:
                 self.stop(asleep)
             return
-        held, self._held = self._held, []
+        held, self._held = self._held, {}
         if self.history.has_unclaimed:
-            asked, key, _ = held[0]
+            asked, key = next(iter(held.values()))
             why = "a recorded effect is not asked for any more, and another is about to fire"
             self._park(why, self.history.unclaimed(), asked, key)
             return
-        for _, _, cleared in held:
+        for cleared in held:
             if not cleared.done():
                 cleared.set_result(None)
 
