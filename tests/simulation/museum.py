@@ -32,6 +32,7 @@ SEEDS = 150
 
 FOUND_BY = {
     "a_refusal_speaks_for_earlier_requests_too": 106,
+    "a_result_on_its_way_to_the_disk_is_passed": 239,
     "a_store_that_is_away_is_asked_at_once": 50,
     "a_timeout_is_heard_out_of_turn": 1339,
 }
