@@ -98,7 +98,7 @@ HOT: Final = {
     "append_move": Call(
         _APPEND
         | {"failed": 0, "anew": 0, "status": "completed", "wait_reason": None, "wake_at": None, "requeues": 0}
-        | {"ready_at": None},
+        | {"ready_at": None, "in_no_line": 0},
         {"job_heads(job_id)"},
     ),
     "renew_lease": Call(_APPEND | {"ttl_us": 30_000_000}, {"job_heads(job_id)"}),

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.engine import approvals, drive, letters, pen, recover, run, timeouts
+from holdfast.engine import approvals, children, drive, letters, pen, recover, run, timeouts
 from holdfast.model import history
 from holdfast.model.events import ApprovalRequested, JobCancelled, JobWaiting
 from holdfast.model.instants import HOUR
@@ -85,7 +85,7 @@ def a_resumed_job_starts_its_child_again(patch: pytest.MonkeyPatch) -> None:
 
 @bug
 def children_of_the_cancelled_go_on(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(run, "cancels", lambda *_: ())
+    patch.setattr(children, "cancels", lambda *_: ())
 
 
 @bug
