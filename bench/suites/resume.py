@@ -26,6 +26,7 @@ from holdfast.model.chain import Head
 from holdfast.model.events import StepFinished
 from holdfast.model.ids import RandomIds
 from holdfast.model.limits import EVENTS_PER_APPEND_MAX
+from holdfast.model.states import Status
 from holdfast.store.clock import SystemClock
 from holdfast.store.ports.leases import ClaimAsk
 from holdfast.worker.worker import Worker
@@ -65,6 +66,7 @@ class Resume(Holdfast):
         await self.store.jobs.submit(self.long.draft({}))
         ask = ClaimAsk(worker="died", token=self.ids.new("claim"), queues=("default",), limit=1, ttl_us=0)
         (grant,) = await self.store.leases.claim(ask)
+        self.job_id = grant.job_id
         head = Head(grant.head_seq, grant.head_hash)
         holder = Holder(grant.job_id, grant.namespace, grant.fence, grant.lease_token, head)
         facts = [_fact(number) for number in range(self.steps)]
@@ -81,7 +83,9 @@ class Resume(Holdfast):
         await self.new.wait()
 
     async def end(self) -> None:
-        """The job is over."""
+        """The job is over; one that was only given back would be claimed in the place of the next."""
+        while (await self.store.jobs.head(self.job_id)).status is not Status.COMPLETED:
+            await self.store.wakeups.wait(frozenset({f"job:{self.job_id}"}), 0.05)
         self.worker.drain()
         await self.working
 
