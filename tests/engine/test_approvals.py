@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from holdfast.engine.asked import Asked, Terms
 from holdfast.engine.drive import Drive
+from holdfast.engine.signals import wait
 from holdfast.engine.timers import sleep
 from holdfast.errors import Denied
 from holdfast.model.events import ApprovalDecided, ApprovalRequested, ToolCalled
@@ -146,6 +148,29 @@ async def test_leave_that_was_not_used_in_time_is_void(backend: Backend) -> None
         )
         assert await shop.drive_all() == ["completed"]
         assert refunds.paid == [51]
+
+
+async def test_leave_that_ran_out_beside_a_recovery_is_void(backend: Backend) -> None:
+    """Goal: what counts is the instant of the intent. Method: the yes is read in time, but nothing new may be called
+    until another call is settled, and that takes longer than the leave lasts."""
+    async with opened(backend) as shop:
+        refunds = Refunds()
+
+        async def beside(drive: Drive, given: Any) -> Any:
+            with drive.recovering("another call"):
+                refund = asyncio.ensure_future(refunds.program(drive, given))
+                await wait(drive, "any word")
+                await shop.look(drive, "long", lambda: backend.clock.advance(DAY))
+            return await refund
+
+        job_id = await shop.submit(beside, 51)
+        assert await shop.drive_all() == ["waiting"]
+        (asked,) = await questions(shop, job_id)
+        await shop.tell(job_id, MailKind.APPROVAL, {"approval_id": asked.approval_id, "decision": "approved"})
+        await shop.tell(job_id, MailKind.SIGNAL, name="any word")
+        assert await shop.drive_all() == ["waiting"]
+        assert refunds.paid == []
+        assert len(await questions(shop, job_id)) == 2
 
 
 async def test_a_no_is_remembered(backend: Backend) -> None:

@@ -72,19 +72,20 @@ def test_a_replay_slower_than_a_timeout_goes_the_same_way(hidden: bool) -> None:
     assert len(times) == 2
 
 
+async def two_timers(world: World) -> Any:
+    async def late() -> Any:
+        await _timed(world, "before", 2.5)
+        return await _at_most(world, "short", 0.9, 1.0)
+
+    return await asyncio.gather(_at_most(world, "long", 10.0, 3.0), late())
+
+
 @pytest.mark.parametrize("hidden", [False, True])
 def test_a_replay_quicker_than_the_first_run_goes_the_same_way(hidden: bool) -> None:
     """Goal: which of two timers strikes first is what it was, although in replay both are set at once. Method: the
     short one was set late the first time, and its call was in time."""
 
-    async def program(world: World) -> Any:
-        async def late() -> Any:
-            await _timed(world, "before", 2.5)
-            return await _at_most(world, "short", 0.9, 1.0)
-
-        return await asyncio.gather(_at_most(world, "long", 10.0, 3.0), late())
-
-    first = _same_again(program, hidden=hidden)
+    first = _same_again(two_timers, hidden=hidden)
     assert first.output == [None, "short"]
     assert first.trace == ["before", "gave long up", "short"]
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.engine import approvals, children, drive, letters, pen, recover, run, timeouts
+from holdfast.engine import approvals, children, drive, letters, pen, recover, run
 from holdfast.model import history
 from holdfast.model.events import ApprovalRequested, JobCancelled, JobWaiting
 from holdfast.model.instants import HOUR
@@ -148,12 +148,6 @@ def a_no_is_a_yes(patch: pytest.MonkeyPatch) -> None:
 
 
 # ── time ──────────────────────────────────────────────────────────────────────────────────────────
-
-
-@bug
-def timers_of_the_code_go_by_the_clock(patch: pytest.MonkeyPatch) -> None:
-    """In replay, too."""
-    patch.setattr(timeouts, "watch", lambda _: None)
 
 
 # ── beginning again ───────────────────────────────────────────────────────────────────────────────

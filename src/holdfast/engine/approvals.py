@@ -42,9 +42,14 @@ async def agreed(drive: Drive, asked: Asked, step_key: str, digest: str, generat
         await drive.turn(approval.seq)
         if approval.decision != APPROVED:
             raise Denied(_said(asked.name, approval), by=approval.by)
-        if drive.latest_us() < approval.expires_at:
+        if lasts(drive, approval_id):
             return approval_id
     raise AssertionError("unreachable")
+
+
+def lasts(drive: Drive, approval_id: str | None) -> bool:
+    """Whether a call may still be made under this approval, or needs none."""
+    return approval_id is None or drive.latest_us() < drive.history.approvals[approval_id].expires_at
 
 
 def _ask(

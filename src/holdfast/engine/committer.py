@@ -3,6 +3,9 @@
 Every job of this process writes through the same committer. While one transaction is on its way, whatever is recorded
 meanwhile waits, and goes together with the next: no timers, no tuning, and hundreds of jobs share one flush. An append
 that is refused harms no other.
+
+Two pens may write one job here: one that lost the job and does not know it yet, and one that holds it now. They travel
+one after the other; a trip takes no two appends of a job.
 """
 
 from __future__ import annotations
@@ -64,7 +67,7 @@ class Committer:
         """Trips until nobody has anything to send."""
         try:
             while self._ready:
-                pens, self._ready = self._ready, {}
+                pens, self._ready = _of_one_trip(self._ready)
                 sent = [(pen, append) for pen in pens if (append := _taken(pen)) is not None]
                 if not sent:
                     continue
@@ -102,6 +105,14 @@ class Committer:
         self._start()  # whatever still lingers
         if self._going is not None:
             await self._going
+
+
+def _of_one_trip(ready: dict[Pen, None]) -> tuple[list[Pen], dict[Pen, None]]:
+    """The first pen of every job, and those that wait for the next trip."""
+    first: dict[str, Pen] = {}
+    for pen in ready:
+        first.setdefault(pen.holder.job_id, pen)
+    return list(first.values()), {pen: None for pen in ready if first[pen.holder.job_id] is not pen}
 
 
 def _taken(pen: Pen) -> Append | None:

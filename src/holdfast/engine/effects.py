@@ -155,11 +155,13 @@ class _Call:
 
     async def _first(self) -> Any:
         """The call is made for the first time under this generation: with a person's leave, if it needs one."""
-        self._approval_id = await approvals.agreed(
-            self._drive, self._asked, self._step_key, self._digest, self.generation
-        )
-        await self._drive.clear(self._asked, self._step_key)
-        return await self._fire()
+        while True:
+            self._approval_id = await approvals.agreed(
+                self._drive, self._asked, self._step_key, self._digest, self.generation
+            )
+            await self._drive.clear(self._asked, self._step_key)
+            if approvals.lasts(self._drive, self._approval_id):  # to be clear may have taken long
+                return await self._fire()
 
     async def _fire(self) -> Any:
         """The intent is on disk, then the call is made: in this order, or not at all."""
