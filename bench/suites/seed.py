@@ -1,11 +1,12 @@
-"""Seed 002, side by side with the figures it publishes: the kit's calls on one SQLite file at full durability.
+"""Seed 002, side by side with its figures: the kit's calls on one SQLite file at full durability.
 
-The seed gives a range for each ("~5-8 ms (typical)"). The better end of it is what we are measured against, and the
-worse of two comparisons is the goal's value: average with average, and 95th percentile with 95th percentile.
+The seed sets a limit for each, as average and 95th percentile; the worse of the two comparisons is the goal's value. It
+also says what is typical there ("~5-8 ms"), on a machine that nobody knows: the better end of that is shown beside ours.
 """
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import Callable
 from pathlib import Path
@@ -35,19 +36,21 @@ STORED: Final = 100
 
 
 class Published(msgspec.Struct, frozen=True):
-    """What the seed says it takes, in milliseconds, and how often it measured."""
+    """What the seed allows and what it calls typical, in milliseconds, and how often it measures."""
 
     average: float
     p95: float
+    typical: float
+    typical_p95: float
     times: int
 
 
 SEED: Final = {
-    "create": Published(5, 12, 100),
-    "verify": Published(8, 18, 50),
-    "cache": Published(1, 5, 1000),
-    "replay": Published(1, 5, 1000),
-    "whole": Published(15, 30, 50),
+    "create": Published(10, 20, 5, 12, 100),
+    "verify": Published(15, 30, 8, 18, 50),
+    "cache": Published(5, 10, 1, 5, 1000),
+    "replay": Published(5, 10, 1, 5, 1000),
+    "whole": Published(30, 50, 15, 30, 50),
 }
 
 
@@ -59,8 +62,12 @@ class Taken(msgspec.Struct, frozen=True):
 
 
 async def run(arena: Arena, findings: Findings) -> None:
-    if "sqlite" not in arena.stores:
-        return
+    if "sqlite" in arena.stores:
+        # The kit is for people without an event loop, so it is measured where none runs.
+        await asyncio.to_thread(_run, arena, findings)
+
+
+def _run(arena: Arena, findings: Findings) -> None:
     with get_db(arena.folder / "seed.db") as db:
         for name, call in _calls(db, arena.folder).items():
             call()
@@ -115,13 +122,19 @@ def _round(call: Callable[[], object], times: int) -> Taken:
 def _report(name: str, rounds: list[Taken], findings: Findings) -> None:
     seed = SEED[name]
     averages, p95s = figure([one.average for one in rounds]), figure([one.p95 for one in rounds])
-    for measure, published, found in (("average", seed.average, averages), ("p95", seed.p95, p95s)):
+    for measure, limit, typical, found in (
+        ("average", seed.average, seed.typical, averages),
+        ("p95", seed.p95, seed.typical_p95, p95s),
+    ):
         findings.rows += [
-            _row(name, measure, "seed 002, as published", Figure(published, published, published)),
+            _row(name, measure, "seed 002, its limit", Figure(limit, limit, limit)),
+            _row(name, measure, "seed 002, typical there", Figure(typical, typical, typical)),
             _row(name, measure, "holdfast kit", found),
         ]
     better = min(seed.average / averages.value, seed.p95 / p95s.value)
-    findings.goals.append(goal(f"seed {name}", better, "at least", TIMES_BETTER, "× better than the seed"))
+    findings.goals.append(
+        goal(f"seed {name}", better, "at least", TIMES_BETTER, "× better than the seed's limit")
+    )
 
 
 def _row(name: str, measure: str, who: str, found: Figure) -> Row:

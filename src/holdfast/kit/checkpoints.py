@@ -289,7 +289,11 @@ class CheckpointManager:
         )
 
     def _fact(self, task_id: str, seq: int) -> tuple[Any, int]:
-        (sealed,) = self.db.look(self.db.store.journal.read(task_job(task_id), after=seq - 1, limit=1))
+        job_id = task_job(task_id)
+        with self._lock:
+            sealed = self._indexes[job_id].recent.get(seq) if job_id in self._indexes else None
+        if sealed is None:
+            (sealed,) = self.db.look(self.db.store.journal.read(job_id, after=seq - 1, limit=1))
         return unseal(sealed), sealed.at
 
 

@@ -34,6 +34,15 @@ class VerificationStatus(StrEnum):
     PENDING = "pending"
 
 
+_CLAIMS: Final[Mapping[str, type[model.Evidence]]] = {
+    EvidenceType.ARTIFACT_EXISTS: model.ArtifactExists,
+    EvidenceType.FILE_SHA256: model.FileSha256,
+    EvidenceType.COMMAND_EXIT: model.CommandExit,
+    EvidenceType.DB_ROW: model.DbRow,
+    EvidenceType.CUSTOM: model.Custom,
+}
+
+
 @dataclass
 class Evidence:
     """One claim. `expected` says what must be so; `metadata` what is known about it."""
@@ -72,7 +81,7 @@ class Evidence:
             case _:
                 given |= {"name": metadata.get("name") or expected.get("name"), "expected": expected}
         try:
-            claim: model.Evidence = msgspec.convert(given, model.Evidence)
+            claim: model.Evidence = msgspec.convert(given, _CLAIMS[self.evidence_type])
         except msgspec.ValidationError as error:
             msg = f"{self.evidence_type} evidence: {error}"
             raise InvalidPayload(msg, hint="See docs/kit.md for what each type expects.") from None
@@ -163,15 +172,22 @@ class EvidenceVerifier:
 
     def verify(self, evidence: Evidence) -> bool:
         """Whether it is so; the evidence itself says why, if it is not."""
-        result = self._looker.look(evidence.claim())
-        evidence.verification_status = VerificationStatus(result.finding)
-        evidence.verification_error = result.reason or None
+        self._look(evidence, evidence.claim())
         return evidence.is_verified
 
     verify_evidence = verify
 
     def verify_pack(self, pack: EvidencePack) -> Verdict:
         """Every piece is looked at; what they add up to."""
-        for evidence in pack.evidence_list:
-            self.verify(evidence)
-        return pack.verdict()
+        rules = pack.rules()
+        found = [
+            self._look(evidence, claim)
+            for evidence, claim in zip(pack.evidence_list, rules.evidence, strict=True)
+        ]
+        return rules.judge(found)
+
+    def _look(self, evidence: Evidence, claim: model.Evidence) -> Result:
+        result = self._looker.look(claim)
+        evidence.verification_status = VerificationStatus(result.finding)
+        evidence.verification_error = result.reason or None
+        return result

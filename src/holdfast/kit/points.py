@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -16,6 +17,9 @@ from holdfast.model.events import (
     CheckpointsDropped,
     CheckpointVerified,
 )
+
+_RECENT: Final = 8
+_SMALL: Final = 64 * 1024
 
 
 @dataclass(frozen=True)
@@ -77,11 +81,17 @@ class Index:
     commits: int = 0
     entries: dict[str, Entry] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
+    recent: OrderedDict[int, SealedEvent] = field(default_factory=OrderedDict)
+    """The last facts, if they are small: whoever commits a step looks at its two facts next."""
 
     def take(self, sealed: SealedEvent) -> None:
         self.seq = sealed.seq
         if not sealed.type.startswith("checkpoint"):
             return
+        if sealed.body is not None and len(sealed.body) <= _SMALL:
+            self.recent[sealed.seq] = sealed
+            if len(self.recent) > _RECENT:
+                self.recent.popitem(last=False)
         match unseal(sealed):
             case CheckpointBegun() as begun:
                 self.entries.setdefault(
