@@ -1,7 +1,7 @@
 """Seed 002, side by side with its figures: the kit's calls on one SQLite file at full durability.
 
-The seed sets a limit for each, as average and 95th percentile; the worse of the two comparisons is the goal's value. It
-also says what is typical there ("~5-8 ms"), on a machine that nobody knows: the better end of that is shown beside ours.
+The seed sets a limit for each, as average and 95th percentile; the worse of the two comparisons is the goal's value.
+What it calls typical ("~5-8 ms"), on a machine that nobody knows, is shown beside ours at its better end.
 """
 
 from __future__ import annotations
