@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from holdfast.agents.agents import Agent, spawn
     from holdfast.agents.context import Context, context
     from holdfast.agents.jobs import Job
+    from holdfast.agents.models.patience import Limits
+    from holdfast.agents.models.prices import Price
+    from holdfast.agents.models.transport import wrap
     from holdfast.agents.processes import run_process
     from holdfast.agents.signatures import Key
     from holdfast.agents.tools import CannotTell, Happened, NotHappened, Tool
@@ -35,6 +38,9 @@ _WHERE: Final = {
     "holdfast.agents.agents": ("Agent", "spawn"),
     "holdfast.agents.context": ("Context", "context"),
     "holdfast.agents.jobs": ("Job",),
+    "holdfast.agents.models.patience": ("Limits",),
+    "holdfast.agents.models.prices": ("Price",),
+    "holdfast.agents.models.transport": ("wrap",),
     "holdfast.agents.processes": ("run_process",),
     "holdfast.agents.signatures": ("Key",),
     "holdfast.agents.tools": ("CannotTell", "Happened", "NotHappened", "Tool"),
@@ -67,7 +73,9 @@ __all__ = [
     "HoldfastError",
     "Job",
     "Key",
+    "Limits",
     "NotHappened",
+    "Price",
     "Refused",
     "Tool",
     "agent",
@@ -86,6 +94,7 @@ __all__ = [
     "tool",
     "uuid",
     "wait",
+    "wrap",
 ]
 
 

@@ -70,7 +70,7 @@ class Drive:
         self._unsure_us = unsure_us
         self.owner = owner
         self.inspect = inspect
-        self._outlet = outlet
+        self.outlet = outlet
         self._gone = gone
         self._dead = {} if dead is None else dead
         self.acts = Acts(self, points)
@@ -127,8 +127,7 @@ class Drive:
 
     def stop(self, ending: Exception) -> None:
         """The code is ended where it stands; `run` raises this, whatever the code says."""
-        if self._ending is None:
-            self._ending = ending
+        self._ending = self._ending or ending
         self._end_tasks()
 
     def wind_down(self, ending: Exception) -> None:
@@ -186,12 +185,16 @@ class Drive:
             recorded = await self.known(asked, key, digest)
         if recorded is not None and recorded.settled:
             return await self.again(recorded, asked)
-        if self._winding_down is not None:
-            self.look()
-            await asyncio.get_running_loop().create_future()
+        await self.unless_winding_down()
         if asked.terms.effect is Effect.READ_ONLY and recorded is None:
             return await self._read(asked, place, key, digest, self.history.next_generation(key))
         return await self.acts.act(asked, place, key, digest, recorded)
+
+    async def unless_winding_down(self) -> None:
+        """Something new may be begun; otherwise the code gets no further than here."""
+        if self._winding_down is not None:
+            self.look()
+            await asyncio.get_running_loop().create_future()
 
     async def known(self, asked: Asked, key: str, digest: str) -> Recorded | None:
         """What is recorded of this very call. If it is recorded as an effect with other arguments, the job parks."""
@@ -218,7 +221,7 @@ class Drive:
         error = failures.recorded(recorded.error, asked.raises)
         if recorded.final or recorded.status is not CallStatus.FAILED:
             raise error  # to make the call again would be a second effect, or against a person's word
-        raise self._noted(error, recorded.step_key)
+        raise self.noted(error, recorded.step_key)
 
     async def _read(self, asked: Asked, place: Place, key: str, digest: str, generation: int) -> Any:
         try:
@@ -245,7 +248,7 @@ class Drive:
         self._running += 1
         token = place.enter(step_key)
         try:
-            with speaking(self._outlet, step_key):
+            with speaking(self.outlet, step_key):
                 if longest_us is None:
                     return await asked.run(key), None
                 async with asyncio.timeout(longest_us / 1_000_000):
@@ -266,11 +269,11 @@ class Drive:
             self._running -= 1
 
     def delivered(self, value: Any, error: Exception | None, asked: Asked, key: str) -> Any:
-        if error is not None:
-            raise self._noted(failures.raised(error, asked.raises), key)
-        return value
+        if error is None:
+            return value
+        raise self.noted(failures.raised(error, asked.raises), key)
 
-    def _noted(self, error: Exception, key: str) -> Exception:
+    def noted(self, error: Exception, key: str) -> Exception:
         """The error, remembered as this call's: if it ends the attempt, the call is made again in the next."""
         self._raised.append((error, key))
         return error
@@ -309,8 +312,7 @@ class Drive:
             await self.recorder.durable()
 
     async def turn(self, seq: int) -> None:
-        """A lone task is always next: nothing else of its job could run before it."""
-        if len(self._tasks) > 1:
+        if len(self._tasks) > 1:  # a lone task is always next: nothing else of its job could run before it
             await self._conductor.turn(seq)
 
     @contextmanager

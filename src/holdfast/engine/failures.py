@@ -26,6 +26,9 @@ def _ours(kind: type[HoldfastError]) -> Iterator[type[Exception]]:
 _PYTHONS: Final = [
     kind for kind in vars(builtins).values() if isinstance(kind, type) and issubclass(kind, Exception)
 ]
+STEP: Final = "holdfast_step"
+"""Where a client's response says which step it is the answer of."""
+
 _KNOWN: Final = {kind.__name__: kind for kind in [*_PYTHONS, *_ours(HoldfastError)]}
 
 
@@ -92,7 +95,14 @@ def causes(error: BaseException, raised: Sequence[tuple[Exception, str]]) -> tup
             continue
         seen.add(id(one))
         found.update(dict.fromkeys(key for failure, key in raised if failure is one))
+        found.update(dict.fromkeys(_step_of(one)))
         left += [one.__cause__, one.__context__]
         if isinstance(one, BaseExceptionGroup):
             left += one.exceptions
     return tuple(found)
+
+
+def _step_of(error: BaseException) -> tuple[str, ...]:
+    """The request to a model that this is the answer of: a client makes its own error of a response, which says."""
+    said = getattr(getattr(error, "response", None), "extensions", None)
+    return (said[STEP],) if isinstance(said, dict) and isinstance(said.get(STEP), str) else ()

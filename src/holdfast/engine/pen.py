@@ -271,4 +271,5 @@ def _together(parts: Sequence[Extras]) -> Extras:
         children=all_of("children"),
         letters=all_of("letters"),
         turn=turns[0] if turns else None,
+        blobs=all_of("blobs"),
     )

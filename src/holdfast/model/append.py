@@ -65,9 +65,11 @@ class Extras(msgspec.Struct, frozen=True, kw_only=True):
     children: tuple[JobDraft, ...] = ()
     letters: tuple[MailDraft, ...] = ()
     turn: TurnCommit | None = None
+    blobs: tuple[bytes, ...] = ()
+    """Bytes that the events name by digest."""
 
     def __bool__(self) -> bool:
-        return bool(self.calls or self.timers or self.children or self.letters or self.turn)
+        return bool(self.calls or self.timers or self.children or self.letters or self.turn or self.blobs)
 
 
 NOTHING = Extras()

@@ -152,20 +152,33 @@ class CallCancelled(Event, frozen=True):
 
 
 class LlmRequested(Event, frozen=True):
+    """A request to a model, by the digests of its parts: what it says besides its messages, then the messages.
+
+    `after` names an earlier request of this journal (`step key@generation`) that this one begins with: then only the
+    messages that are new are listed, so a long conversation grows by what was said and not by its square. A second
+    attempt is the same request, and lists nothing.
+    """
+
     type = "llm_requested"
     step_key: str
     model: str
     messages: tuple[str, ...] = ()
     args_digest: str = ""
     attempt: int = 1
+    generation: int = 0
+    after: str = ""
 
 
 class LlmResponded(Event, frozen=True):
+    """What the model said, and what it cost. `error` instead of a response: what the provider said against it."""
+
     type = "llm_responded"
     step_key: str
     response: Json = None
     usage: Json = None
     attempt: int = 1
+    generation: int = 0
+    error: Json = None
 
 
 class ToolCalled(Event, frozen=True):

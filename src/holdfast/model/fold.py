@@ -53,7 +53,7 @@ class Job(msgspec.Struct):
     calls: dict[tuple[str, int], Call] = msgspec.field(default_factory=dict)
     steps: set[tuple[str, int]] = msgspec.field(default_factory=set)
     cancelled: set[tuple[str, int]] = msgspec.field(default_factory=set)
-    replies: dict[str, bool] = msgspec.field(default_factory=dict)
+    replies: dict[tuple[str, int], bool] = msgspec.field(default_factory=dict)
     plans: set[str] = msgspec.field(default_factory=set)
     nodes: dict[tuple[str, str], str] = msgspec.field(default_factory=dict)
     timers: dict[str, int] = msgspec.field(default_factory=dict)
@@ -131,14 +131,14 @@ def _take_inner(job: Job, seq: int, event: e.Event) -> None:
         case e.CallCancelled():
             _end(job, seq, event)
         case e.LlmRequested():
-            if job.replies.setdefault(event.step_key, False):
+            if job.replies.setdefault((event.step_key, event.generation), False):
                 raise Ungrammatical(f"model call {event.step_key} requested at event {seq} after its reply")
         case e.LlmResponded():
-            if job.replies.get(event.step_key) is not False:
+            if job.replies.get((event.step_key, event.generation)) is not False:
                 raise Ungrammatical(
                     f"reply {event.step_key} at event {seq} was not asked for, or is a second one"
                 )
-            job.replies[event.step_key] = True
+            job.replies[event.step_key, event.generation] = True
             job.takeovers = 0
         case e.PlanGenerated():
             if event.plan_id in job.plans:

@@ -63,6 +63,13 @@ class Signal(msgspec.Struct, frozen=True):
     body: Any
 
 
+class Requested(msgspec.Struct, frozen=True):
+    """A request to a model: where it was made, and the digests of all its parts."""
+
+    place: str
+    parts: tuple[str, ...]
+
+
 class Approval(msgspec.Struct):
     """A question to a person about one call with exactly these arguments, and the answer, if there is one."""
 
@@ -92,6 +99,8 @@ class History:
         self._signals: dict[str, deque[Signal]] = defaultdict(deque)
         self._parked: tuple[str, ...] = ()
         self._misfit: str | None = None
+        self.request: Requested | None = None
+        """The last request to a model, whole: most begin with the one before."""
 
     def find(self, step_key: str, args_digest: str) -> Recorded | None:
         """The newest record of this very call. One with other arguments is not it: see `drifted`."""
@@ -193,6 +202,8 @@ class History:
                 self._bear(seq, event)
             case e.CallCancelled():
                 self._cancel(seq, event)
+            case e.LlmRequested() | e.LlmResponded():
+                self._converse(seq, event)
             case e.ToolCalled():
                 self._intend(seq, event)
             case e.ToolReturned():
@@ -287,6 +298,29 @@ class History:
             done = event.status == Status.COMPLETED
             waiting.seq, waiting.result, waiting.error = seq, event.result, event.error
             waiting.status, waiting.final = CallStatus.SUCCEEDED if done else CallStatus.FAILED, True
+
+    def _converse(self, seq: int, event: e.LlmRequested | e.LlmResponded) -> None:
+        if isinstance(event, e.LlmResponded):
+            asked = self._newest(event.step_key, event.generation)
+            asked.seq, asked.result, asked.error = seq, event.response, event.error
+            asked.status = CallStatus.SUCCEEDED if event.error is None else CallStatus.FAILED
+            return
+        known = self._calls.get(event.step_key, ())
+        if known and known[-1].generation == event.generation:
+            known[-1].attempt = event.attempt  # cut off, and asked again
+            return
+        self.add(
+            Recorded(
+                event.step_key,
+                event.args_digest,
+                generation=event.generation,
+                name=event.model,
+                intent_seq=seq,
+                attempt=event.attempt,
+            )
+        )
+        begins = self.request.parts if self.request is not None and event.after == self.request.place else ()
+        self.request = Requested(f"{event.step_key}@{event.generation}", (*begins, *event.messages))
 
     def _intend(self, seq: int, event: e.ToolCalled) -> None:
         known = self._calls.get(event.step_key, ())

@@ -137,8 +137,9 @@ CALL = CallRow(
         Extras(children=(JobDraft(kind="k"),)),
         Extras(letters=(MailDraft(job_id="j", kind=MailKind.SIGNAL, operation_id="o"),)),
         Extras(turn=TurnCommit(session_id="s")),
+        Extras(blobs=(b"x",)),
     ],
-    ids=["calls", "timers", "children", "letters", "turn"],
+    ids=["calls", "timers", "children", "letters", "turn", "blobs"],
 )
 def test_extras_of_any_kind_are_something(extras: Extras) -> None:
     """Ask whether there is more to write than events."""
@@ -149,4 +150,4 @@ def test_extras_of_any_kind_are_something(extras: Extras) -> None:
 
 def test_every_kind_of_extra_is_asked_for() -> None:
     """Compare with the fields there are: a new one must not be forgotten when a store asks for more."""
-    assert Extras.__struct_fields__ == ("calls", "timers", "children", "letters", "turn")
+    assert Extras.__struct_fields__ == ("calls", "timers", "children", "letters", "turn", "blobs")

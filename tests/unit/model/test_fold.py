@@ -83,7 +83,7 @@ def test_a_journal_from_its_first_to_its_last_line() -> None:
     assert (job.kind, job.session_id) == ("k", "s")
     assert (job.seq, job.fence, job.claims, job.commits, job.mail_seq) == (15, 1, 1, 1, 2)
     assert (job.steps, job.plans, job.children) == ({("1/b#1", 0)}, {"p"}, {"1/c#1": "job_2"})
-    assert (job.nodes, job.replies) == ({("p", "n"): "succeeded"}, {"1/m#1": True})
+    assert (job.nodes, job.replies) == ({("p", "n"): "succeeded"}, {("1/m#1", 0): True})
     call = job.calls["1/a#1", 0]
     assert (call.tool, call.effect, call.status) == ("mail", "unsafe", CallStatus.SUCCEEDED)
     assert (call.key, call.args_digest, call.attempt, call.intent_seq) == ("key", "d", 1, 7)
@@ -209,7 +209,7 @@ def test_a_node_may_start_again_until_it_succeeded() -> None:
 
 def test_a_model_may_be_asked_again_until_it_replied() -> None:
     """Ask twice, as after a crash that lost the reply."""
-    assert running(ASKED, ASKED, REPLIED).replies == {"1/m#1": True}
+    assert running(ASKED, ASKED, REPLIED).replies == {("1/m#1", 0): True}
 
 
 # ── what no journal says ──────────────────────────────────────────────────────────────────────────

@@ -178,23 +178,28 @@ def _reads(facts: Facts) -> Findings:
 
 def _replies(facts: Facts) -> Findings:
     """A model's reply answers an attempt that was made, once."""
-    asked: dict[str, set[int]] = {}
-    answered: dict[str, int] = {}
+    asked: dict[tuple[str, int], set[int]] = {}
+    answered: dict[tuple[str, int], int] = {}
     for fact in facts:
         event = fact.event
+        if not isinstance(event, e.LlmRequested | e.LlmResponded):
+            continue
+        place = (event.step_key, event.generation)
         if isinstance(event, e.LlmRequested):
-            if event.step_key in answered:
+            if place in answered:
                 detail = f"model call {event.step_key} is made again at event {fact.seq} after its reply"
                 yield Finding("I16", fact.seq, detail)
-            asked.setdefault(event.step_key, set()).add(event.attempt)
-        elif isinstance(event, e.LlmResponded):
-            if event.attempt not in asked.get(event.step_key, ()):
-                detail = f"the reply {event.step_key} at event {fact.seq} is of attempt {event.attempt}, never made"
-                yield Finding("I16", fact.seq, detail)
-            elif event.step_key in answered:
-                detail = f"model call {event.step_key} has a second reply at event {fact.seq}"
-                yield Finding("I16", fact.seq, detail)
-            answered.setdefault(event.step_key, fact.seq)
+            asked.setdefault(place, set()).add(event.attempt)
+            continue
+        if event.attempt not in asked.get(place, ()):
+            detail = (
+                f"the reply {event.step_key} at event {fact.seq} is of attempt {event.attempt}, never made"
+            )
+            yield Finding("I16", fact.seq, detail)
+        elif place in answered:
+            detail = f"model call {event.step_key} has a second reply at event {fact.seq}"
+            yield Finding("I16", fact.seq, detail)
+        answered.setdefault(place, fact.seq)
 
 
 # ── approvals ─────────────────────────────────────────────────────────────────────────────────────

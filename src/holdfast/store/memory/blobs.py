@@ -47,6 +47,11 @@ def keep_large(work: Work, namespace: str, body: bytes | None) -> None:
         _put(work, namespace, body)
 
 
+def keep(work: Work, namespace: str, body: bytes) -> None:
+    """The bytes are a blob, whatever their size."""
+    _put(work, namespace, body)
+
+
 def loose(tables: Tables, namespace: str) -> Iterator[tuple[str, BlobRow]]:
     """Blobs that nothing refers to."""
     in_use = set(_references(tables, namespace))

@@ -17,7 +17,7 @@ from holdfast.model.append import Append, Extras, Move
 from holdfast.model.chain import Head, SealedEvent, seal
 from holdfast.model.jobs import JobDraft, JobHead, Submitted
 from holdfast.model.states import TERMINAL, Slot, Status
-from holdfast.store.memory.blobs import keep_large
+from holdfast.store.memory.blobs import keep, keep_large
 from holdfast.store.memory.jobs import promote, put_head, submit
 from holdfast.store.memory.leases import is_driven
 from holdfast.store.memory.ledger import write_call
@@ -182,6 +182,8 @@ def _write(work: Work, head: JobHead, events: tuple[SealedEvent, ...], extras: E
     put_head(work, head)
     if over and row.head.session_slot is Slot.LIVE and head.session_id is not None:
         promote(work, head.namespace, head.session_id)
+    for body in extras.blobs:
+        keep(work, head.namespace, body)
     for call in extras.calls:
         write_call(work, head.job_id, call)
     set_timers(work, head.job_id, extras.timers)

@@ -33,6 +33,13 @@ async def store_body(tx: Transaction, namespace: str, body: bytes, digest: bytes
     return Stored(None, digest)
 
 
+async def put_blob_in(tx: Transaction, namespace: str, body: bytes) -> bytes:
+    """The bytes are durable with this transaction, under the returned digest."""
+    digest = hashlib.sha256(body).digest()
+    await tx.run("put_blob", namespace=namespace, digest=digest, body=body)
+    return digest
+
+
 def read_json(body: bytes | None, what: str) -> Any:
     """The value behind a stored body; a blob that should be there and is not is damage."""
     if not isinstance(body, bytes):

@@ -31,7 +31,7 @@ from holdfast.store.tables.batches import (
     event_values,
     is_plain,
 )
-from holdfast.store.tables.bodies import store_body
+from holdfast.store.tables.bodies import put_blob_in, store_body
 from holdfast.store.tables.heads import Place, lock_head, move_values, settle_move
 from holdfast.store.tables.jobs import submit_in
 from holdfast.store.tables.ledger import write_call
@@ -186,6 +186,8 @@ async def _write_events(tx: Transaction, namespace: str, job_id: str, events: Se
 async def _write_extras(tx: Transaction, namespace: str, job_id: str, extras: Extras, *, over: bool) -> None:
     """What belongs to the events. It meets the job as they leave it: one that is over has passed its session's turn
     on, and keeps no timer."""
+    for body in extras.blobs:
+        await put_blob_in(tx, namespace, body)
     for call in extras.calls:
         await write_call(tx, job_id, call)
     for timer in () if over else extras.timers:

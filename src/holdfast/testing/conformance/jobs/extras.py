@@ -6,8 +6,9 @@ import msgspec
 
 from holdfast.errors import ClaimLost, Fenced, HeadMoved, InvalidMove, KeyReused, TurnConflict
 from holdfast.model.append import Append, Extras, Timer
+from holdfast.model.canonical import hex_digest
 from holdfast.model.effects import CallStatus
-from holdfast.model.events import ChildStarted, TurnCommitted
+from holdfast.model.events import ChildStarted, LlmRequested, TurnCommitted
 from holdfast.model.inbox import Claim
 from holdfast.model.jobs import JobDraft
 from holdfast.model.mail import MailDraft
@@ -55,6 +56,22 @@ async def a_child_that_is_refused_refuses_the_append(bench: Bench) -> None:
         extras = Extras(timers=(Timer("1/sleep#1", 7),), children=(child,))
         await bench.store.journal.append(parent.build(step("one"), extras=extras))
     await parent.write(step("the parent can go on"))
+
+
+async def bytes_are_kept_with_the_event_that_names_them(bench: Bench) -> None:
+    """Small ones and large ones, and again; a refused append leaves none."""
+    driver = await bench.driving()
+    large = b"x" * 100_000
+    asked = LlmRequested("1/m#1", "model", (hex_digest(b"small"), hex_digest(large)))
+    await driver.write(asked, extras=Extras(blobs=(b"small", large)))
+    assert await bench.store.blobs.get(hex_digest(b"small")) == b"small"
+    assert await bench.store.blobs.get(hex_digest(large)) == large
+    await driver.write(step("one"), extras=Extras(blobs=(b"small",)))
+    append = driver.build(step("two"), extras=Extras(blobs=(b"never",)))
+    await driver.release()
+    async with bench.refuses(Fenced):
+        await bench.store.journal.append(append)
+    assert not await bench.store.blobs.has(hex_digest(b"never"))
 
 
 async def a_letter_is_sent_with_the_event(bench: Bench) -> None:

@@ -1,0 +1,1 @@
+"""Models: people's own clients, journaled; and a small client of our own for all of them."""

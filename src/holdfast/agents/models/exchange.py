@@ -1,0 +1,218 @@
+"""One request to a model, from the client's body to the bytes it gets back, durably.
+
+The client is whatever people use; what is journaled is what goes over the wire. So everything a client can do (parsed
+output, stream helpers, raw responses) works as ever, live and in replay, and its types are its own. Clients retry by
+themselves; here they do not, because a wait for a busy provider may be long, and then nobody should hold the job.
+
+What is said against a request is an answer too, and so is a connection that could not be had in all attempts. The same
+error reaches the code in replay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.agents.models import sse
+from holdfast.agents.models.flow import Flow
+from holdfast.agents.models.live import BAD, Live, Send, Served, Unreachable
+from holdfast.agents.models.patience import RETRIED, Gate, Patience
+from holdfast.agents.models.prices import Price, find_price
+from holdfast.agents.models.wire import Body, Wire
+from holdfast.engine.drive import Drive
+from holdfast.engine.models import Answer, Asking, Request, ask
+from holdfast.errors import HoldfastError
+from holdfast.model import canonical
+from holdfast.model.instants import SECOND
+from holdfast.model.limits import BLOB_BYTES_MAX, RESULT_BYTES_MAX
+
+KEPT_HEADERS: Final = ("retry-after", "retry-after-ms")
+
+
+class _Later(msgspec.Struct, frozen=True):
+    """Not now: again after so long."""
+
+    wait_us: int
+
+
+class Exchange(msgspec.Struct, frozen=True, kw_only=True):
+    """What all requests of one client have in common."""
+
+    patience: Patience = Patience()
+    prices: Mapping[str, Price] = {}
+    gates: dict[str, Gate] = msgspec.field(default_factory=dict)
+
+    async def serve(self, drive: Drive, wire: Wire, body: Body, send: Send) -> Served:
+        """The answer, from the record or from the provider; that of the model's stand-in, if it stays away."""
+        seen = {body.get("model")}
+        while True:
+            other = self.patience.fallback.get(str(body.get("model")))
+            is_last = other is None or other in seen
+            try:
+                served = await _One(self, drive, wire, body, send).served()
+                if is_last or served.status not in RETRIED:
+                    return served
+            except Unreachable:
+                if is_last:
+                    raise
+            seen.add(other)
+            body = {**body, "model": other}
+
+    def gate(self, model: str) -> Gate:
+        return self.gates.setdefault(model, Gate(self.patience.limits))
+
+    def told(self, wire: Wire, model: str, response: Body) -> dict[str, Any]:
+        """What the answer used up, in tokens and, if its price is known, in money."""
+        usage = wire.usage(response)
+        told: dict[str, Any] = msgspec.to_builtins(usage)
+        price = find_price(model, self.prices)
+        if price is not None:
+            told["usd_micros"] = price.of(usage)
+        return told
+
+
+class _One:
+    """One request to one model, through as many attempts as patience allows."""
+
+    def __init__(self, exchange: Exchange, drive: Drive, wire: Wire, body: Body, send: Send) -> None:
+        self._exchange = exchange
+        self._drive = drive
+        self._wire = wire
+        self._body = body
+        self._send = send
+        self._request = request_of(wire, body)
+        self._gate = exchange.gate(self._request.model)
+
+    async def served(self) -> Served:
+        asking = await ask(self._drive, self._request)
+        if asking.answer is not None:
+            return self._replayed(asking, asking.answer)
+        try:
+            while True:
+                served = await self._attempt(asking)
+                if isinstance(served, Served):
+                    return served
+                await asking.rest(asking.now_us() + served.wait_us)
+        except asyncio.CancelledError:
+            await asking.given_up()
+            raise
+
+    async def _attempt(self, asking: Asking) -> Served | _Later:
+        now = asking.now_us()
+        opens_at = self._gate.opens_at(now)
+        if opens_at > now:
+            return _Later(opens_at - now)
+        async with AsyncExitStack() as stack:
+            with asking.working():
+                await stack.enter_async_context(self._gate.slot())
+            self._gate.asked(asking.now_us())
+            asking.begin()
+            try:
+                with asking.working():
+                    live = await self._send(self._body)
+                    stack.push_async_callback(live.close)
+                if self._body.get("stream") and live.status < BAD:
+                    return self._flowing(asking, live, stack.pop_all())
+                with asking.working():
+                    data = await _read(live)
+            except Unreachable as error:
+                return await self._unreachable(asking, error)
+        return await self._whole(asking, live, data)
+
+    def _flowing(self, asking: Asking, live: Live, stack: AsyncExitStack) -> Served:
+        flow = Flow(asking, live.pieces(), self._wire.gathering(self._body), self._answer, stack)
+        return Served(live.status, dict(live.headers), flow.stream(), asking.step_key, flow.close)
+
+    async def _whole(self, asking: Asking, live: Live, data: bytes) -> Served | _Later:
+        if live.status in RETRIED:
+            later = self._later(asking, _retry_after_us(live.headers))
+            if later is not None:
+                return later
+        value = _json(data)
+        if live.status >= BAD:
+            headers = {name: live.headers[name] for name in KEPT_HEADERS if name in live.headers}
+            answer = Answer(error={"status": live.status, "body": value, "headers": headers})
+        else:
+            answer = self._answer(asking, value)
+        await asking.answered(answer)
+        return self._replayed(asking, answer)
+
+    async def _unreachable(self, asking: Asking, error: Unreachable) -> _Later:
+        later = self._later(asking, None)
+        if later is not None:
+            return later
+        await asking.answered(Answer(error={"kind": error.kind, "message": str(error)}))
+        raise asking.failed(error)
+
+    def _later(self, asking: Asking, retry_after_us: int | None) -> _Later | None:
+        self._gate.failed(asking.now_us(), retry_after_us)
+        wait_us = self._exchange.patience.wait_us(asking.attempt, asking.chance(), retry_after_us)
+        return None if wait_us is None else _Later(wait_us)
+
+    def _answer(self, asking: Asking, value: Any) -> Answer:
+        """The answer as it is kept; or that it cannot be."""
+        if not isinstance(value, dict):
+            return Answer(error={"status": 502, "body": value, "headers": {}})
+        told = self._exchange.told(self._wire, self._request.model, value)
+        self._gate.answered(asking.now_us(), told.get("input", 0) + told.get("output", 0))
+        try:
+            canonical.encode(value, bytes_max=RESULT_BYTES_MAX)
+        except HoldfastError as error:
+            said = {"type": "error", "error": {"type": "unkept_answer", "message": str(error)}}
+            return Answer(usage=told, error={"status": 422, "body": said, "headers": {}})
+        return Answer(value, told)
+
+    def _replayed(self, asking: Asking, answer: Answer) -> Served:
+        """What is on record, in the form in which it was asked for."""
+        error = answer.error
+        if error is not None and "kind" in error:
+            raise asking.failed(Unreachable(error["kind"], error["message"]))
+        if error is not None and error["status"] >= BAD:
+            headers = {**error["headers"], "content-type": "application/json"}
+            return Served(error["status"], headers, msgspec.json.encode(error["body"]), asking.step_key)
+        if not self._body.get("stream"):
+            body = canonical.encode(answer.response)
+            return Served(200, {"content-type": "application/json"}, body, asking.step_key)
+        events = [("error", error["body"])] if error else self._wire.streamed(answer.response, self._body)
+        pieces = b"".join(sse.written(name, data) for name, data in events)
+        return Served(200, {"content-type": "text/event-stream"}, pieces, asking.step_key)
+
+
+def request_of(wire: Wire, body: Body) -> Request:
+    """The request as the engine knows it."""
+    model, params, messages = wire.split(body)
+    return Request(
+        name=wire.name,
+        model=model,
+        params=canonical.encode(params, bytes_max=BLOB_BYTES_MAX),
+        messages=tuple(canonical.encode(message, bytes_max=BLOB_BYTES_MAX) for message in messages),
+    )
+
+
+async def _read(live: Live) -> bytes:
+    read = bytearray()
+    async for piece in live.pieces():
+        read += piece
+        if len(read) > BLOB_BYTES_MAX:
+            raise Unreachable("DecodingError", f"an answer of more than {BLOB_BYTES_MAX:,} bytes")
+    return bytes(read)
+
+
+def _retry_after_us(headers: Mapping[str, str]) -> int | None:
+    for name, unit in (("retry-after-ms", 1000), ("retry-after", SECOND)):
+        try:
+            return int(float(headers[name]) * unit)
+        except (KeyError, ValueError, OverflowError):
+            continue
+    return None
+
+
+def _json(data: bytes) -> Any:
+    try:
+        return canonical.decode(data, bytes_max=BLOB_BYTES_MAX)
+    except HoldfastError:
+        return data.decode("utf-8", "replace")[:10_000]

@@ -1,0 +1,100 @@
+"""A streamed answer as its reader pulls it.
+
+It reaches its reader as it comes, and whoever watches the job. Its last piece is held back until the whole answer is on
+disk, so nothing is done with an answer that a crash could take back. A reader that stops early has had a part: that
+part is the answer on record. A connection that goes in the middle is an error for the reader, and on record as one:
+nobody asks again behind the back of somebody who has read half of an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+from holdfast.agents.models import sse
+from holdfast.agents.models.live import Unreachable
+from holdfast.agents.models.wire import Gathering
+from holdfast.engine.models import Answer, Asking
+from holdfast.model.limits import BLOB_BYTES_MAX
+
+
+class Flow:
+    """Read to its end or closed before: either way there is an answer on record."""
+
+    def __init__(
+        self,
+        asking: Asking,
+        pieces: AsyncIterator[bytes],
+        gathering: Gathering,
+        keep: Callable[[Asking, Any], Answer],
+        stack: AsyncExitStack,
+    ) -> None:
+        self._asking = asking
+        self._pieces = pieces
+        self._gathering = gathering
+        self._keep = keep
+        self._stack = stack
+        self._reader = sse.Reader()
+        self._settled = False
+        self._size = 0
+
+    async def stream(self) -> AsyncIterator[bytes]:
+        """Piece by piece; the last of them when the answer is on disk."""
+        try:
+            while (piece := await self._next()) is not None:
+                self._hear(piece)
+                if self._gathering.whole or self._gathering.error is not None:
+                    await self._settle()
+                yield piece
+            if not self._settled and not self._gathering.complete:
+                raise Unreachable("RemoteProtocolError", "the stream ended before the answer did")
+            await self._settle()
+        except asyncio.CancelledError:
+            if not self._settled:
+                self._settled = True
+                await self._asking.given_up()
+            raise
+        except Exception as error:
+            await self._break(error)
+            raise
+
+    async def _next(self) -> bytes | None:
+        with self._asking.working():
+            return await anext(self._pieces, None)
+
+    def _hear(self, piece: bytes) -> None:
+        self._size += len(piece)
+        if self._size > BLOB_BYTES_MAX:
+            raise Unreachable("DecodingError", f"an answer of more than {BLOB_BYTES_MAX:,} bytes")
+        for name, data in self._reader.feed(piece):
+            heard = self._gathering.take(name, data)
+            if heard is not None and heard.text:
+                self._asking.say(heard.text, heard.stream)
+
+    async def _settle(self) -> None:
+        if self._settled:
+            return
+        self._settled = True
+        error = self._gathering.error
+        if error is None:
+            await self._asking.answered(self._keep(self._asking, self._gathering.message()))
+        else:
+            await self._asking.answered(Answer(error={"status": 200, "body": error, "headers": {}}))
+
+    async def _break(self, error: Exception) -> None:
+        self._asking.failed(error)
+        if not self._settled and not self._asking.stopped:
+            self._settled = True
+            kind = getattr(error, "kind", "RemoteProtocolError")
+            await self._asking.answered(Answer(error={"kind": kind, "message": str(error)}))
+
+    async def close(self) -> None:
+        """Nothing is read any more, and the connection is given back."""
+        try:
+            if not self._asking.stopped:
+                await self._settle()
+        finally:
+            with self._asking.leaving():
+                await self._stack.aclose()

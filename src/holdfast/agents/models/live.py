@@ -1,0 +1,48 @@
+"""What goes between a client and its provider, whichever they are."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Final, Protocol
+
+import msgspec
+
+from holdfast.agents.models.wire import Body
+
+BAD: Final = 400
+"""From here on a status says no."""
+
+
+class Live(Protocol):
+    """An answer that is coming in."""
+
+    status: int
+    headers: Mapping[str, str]
+
+    def pieces(self) -> AsyncIterator[bytes]:
+        """Its bytes; Unreachable, if the connection goes."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class Unreachable(Exception):
+    """The provider could not be asked, or was cut off: `kind` is the client's word for it."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class Served(msgspec.Struct, frozen=True):
+    """What the client gets: a body in one piece, or one that comes. `step_key` is whose it is."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes | AsyncIterator[bytes]
+    step_key: str
+    close: Callable[[], Awaitable[None]] | None = None
+
+
+Send = Callable[[Body], Awaitable[Live]]
+"""Asks the provider; raises Unreachable."""

@@ -1,0 +1,46 @@
+"""Server-sent events, as model providers send them: bytes in, events out, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+import msgspec
+
+Sent: TypeAlias = tuple[str, str]
+"""An event's name (may be empty) and its data."""
+
+
+class Reader:
+    """Takes bytes as they come, however they are cut, and gives whole events."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._name = ""
+        self._data: list[str] = []
+
+    def feed(self, data: bytes) -> Iterator[Sent]:
+        """The events that are complete with these bytes."""
+        *lines, self._rest = (self._rest + data).replace(b"\r\n", b"\n").split(b"\n")
+        for line in lines:
+            yield from self._line(line.decode("utf-8", "replace"))
+
+    def _line(self, line: str) -> Iterator[Sent]:
+        if not line:
+            if self._data:
+                yield self._name, "\n".join(self._data)
+            self._name, self._data = "", []
+            return
+        field, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if field == "event":
+            self._name = value
+        elif field == "data":
+            self._data.append(value)
+
+
+def written(name: str, data: Any) -> bytes:
+    """One event as bytes; data that is text already is sent as it is."""
+    text = data.encode() if isinstance(data, str) else msgspec.json.encode(data)
+    head = f"event: {name}\n".encode() if name else b""
+    return head + b"data: " + text + b"\n\n"

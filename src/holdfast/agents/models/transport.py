@@ -1,0 +1,225 @@
+"""`hf.wrap`: people's own model clients, with every request in the journal.
+
+A wrapped client is a copy of the client with another way to its provider. Inside an agent's own code a request is a
+durable step; inside a tool or step it is that call's own business; outside a job it is a request like any other.
+
+Both clients are built on one HTTP library, under its old or its new name. It is found through the client, and nothing
+of it is imported here.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Final, TypeVar, cast
+
+from holdfast.agents import context
+from holdfast.agents.models.acting import acted
+from holdfast.agents.models.anthropic_wire import AnthropicWire
+from holdfast.agents.models.exchange import Exchange
+from holdfast.agents.models.live import Served, Unreachable
+from holdfast.agents.models.openai_wire import ChatWire, ResponsesWire
+from holdfast.agents.models.patience import Limits, Patience
+from holdfast.agents.models.prices import PRICES, Price
+from holdfast.agents.models.wire import PlainWire, Wire
+from holdfast.engine import places
+from holdfast.engine.drive import Drive
+from holdfast.engine.endings import Stopped
+from holdfast.engine.failures import STEP
+from holdfast.errors import InvalidMove, InvalidSetting, Misuse
+from holdfast.model import canonical
+from holdfast.model.limits import BLOB_BYTES_MAX
+from holdfast.model.retry import RetryPolicy
+
+C = TypeVar("C")
+
+_SHOWN: Final = ("content-type", "retry-after", "retry-after-ms", "request-id", "x-request-id")
+"""What a client learns of an answer's headers. Its length and encoding were the provider's, and are ours now."""
+
+_WIRES: Final[Mapping[str, Wire]] = {
+    "/messages": AnthropicWire(),
+    "/messages/count_tokens": PlainWire("anthropic.count_tokens", "anthropic", "messages"),
+    "/chat/completions": ChatWire(),
+    "/responses": ResponsesWire(),
+    "/embeddings": PlainWire("openai.embeddings", "openai"),
+    "/moderations": PlainWire("openai.moderations", "openai"),
+}
+
+
+def wrap(
+    client: C,
+    *,
+    retry: RetryPolicy | None = None,
+    fallback: Mapping[str, str] | None = None,
+    limits: Limits | None = None,
+    prices: Mapping[str, Price] | None = None,
+) -> C:
+    """The same client, whose requests inside an agent are durable: recorded, found again, streamed to whoever watches.
+
+    retry: how patiently a provider that is busy or away is asked again; while that takes long nobody holds the job.
+    fallback: for a model that stays away, the one to ask instead. limits: what this process asks of one model at most.
+    prices: corrections of and additions to the table of prices, by the beginning of a model's name.
+    """
+    inner = getattr(client, "_client", None)
+    copy = getattr(client, "copy", None)
+    library = _library_of(inner)
+    if library is None or copy is None:
+        msg = f"a {type(client).__module__}.{type(client).__qualname__} is not a model client that is known here"
+        raise InvalidSetting(
+            msg, hint="Wrap AsyncAnthropic, AsyncOpenAI or their blocking forms; put others in a tool."
+        )
+    usual = Patience()
+    patience = Patience(
+        retry=usual.retry if retry is None else retry,
+        fallback=usual.fallback if fallback is None else dict(fallback),
+        limits=usual.limits if limits is None else limits,
+    )
+    exchange = Exchange(patience=patience, prices={**PRICES, **(prices or {})})
+    if isinstance(inner, library.AsyncClient):
+        return cast("C", copy(http_client=_durable(library, inner, exchange), max_retries=0))
+    return cast("C", copy(http_client=_refusing(library, inner)))
+
+
+def _library_of(inner: object) -> Any:
+    """The HTTP library that a client's connection is made with."""
+    for base in type(inner).__mro__:
+        name = base.__module__.partition(".")[0]
+        if name in {"httpx", "httpx2"}:
+            return sys.modules[name]
+    return None
+
+
+def _durable(library: Any, inner: Any, exchange: Exchange) -> Any:
+    """A connection over this one that keeps what an agent's own code asks."""
+
+    class Answered(library.AsyncByteStream):  # type: ignore[misc]
+        def __init__(self, served: Served) -> None:
+            self._served = served
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            if isinstance(self._served.body, bytes):
+                yield self._served.body
+                return
+            try:
+                async for piece in self._served.body:
+                    yield piece
+            except Unreachable as error:
+                raise _as_the_client_says(library, error) from error
+
+        async def aclose(self) -> None:
+            if self._served.close is not None:
+                await self._served.close()
+
+    class Transport(library.AsyncBaseTransport):  # type: ignore[misc]
+        async def handle_async_request(self, request: Any) -> Any:
+            drive = _asking()
+            if drive is None:
+                return await inner.send(request, stream=True)
+            try:
+                served = await _served(drive, library, inner, exchange, request)
+            except Unreachable as error:
+                raise _as_the_client_says(library, error) from error
+            except Misuse as error:
+                # The client would take it for a connection that failed, and the code could not tell.
+                drive.fail(error)
+                raise Stopped from error
+            headers = {name: served.headers[name] for name in _SHOWN if name in served.headers}
+            return library.Response(
+                served.status, headers=headers, stream=Answered(served), extensions={STEP: served.step_key}
+            )
+
+        async def aclose(self) -> None:
+            await inner.aclose()
+
+    return library.AsyncClient(transport=Transport(), timeout=None)
+
+
+def _asking() -> Drive | None:
+    """The run whose own code asks here. A tool's code asks for itself, and so does everybody else."""
+    place = places.here()
+    return None if place is None or place.inside is not None else context.find_drive()
+
+
+async def _served(drive: Drive, library: Any, inner: Any, exchange: Exchange, request: Any) -> Served:
+    wire, body = _understood(request)
+
+    async def send(asked: dict[str, Any]) -> _Live:
+        left_out = {"content-length", "transfer-encoding", "host"}
+        again = inner.build_request(
+            request.method,
+            request.url,
+            content=canonical.encode(asked, bytes_max=BLOB_BYTES_MAX),
+            headers=[(name, value) for name, value in request.headers.items() if name not in left_out],
+            extensions=request.extensions,
+        )
+        try:
+            return _Live(library, await inner.send(again, stream=True))
+        except library.TransportError as error:
+            raise Unreachable(type(error).__name__, str(error)) from error
+
+    if wire.acts(body):
+        return await acted(drive, wire, body, send)
+    return await exchange.serve(drive, wire, body, send)
+
+
+def _understood(request: Any) -> tuple[Wire, dict[str, Any]]:
+    path = str(request.url.path)
+    wire = next((wire for end, wire in _WIRES.items() if path.endswith(end)), None)
+    if request.method != "POST" or wire is None:
+        msg = f"{request.method} {path} from an agent's own code"
+        raise InvalidMove(msg, hint="Ask for it in a tool or step that says what repeating it would do.")
+    body = canonical.decode(request.content, bytes_max=BLOB_BYTES_MAX)
+    if not isinstance(body, dict):
+        msg = f"the body of {request.method} {path} is not an object"
+        raise InvalidMove(msg)
+    return wire, body
+
+
+class _Live:
+    """A response of the HTTP library, as it comes in."""
+
+    def __init__(self, library: Any, response: Any) -> None:
+        self._library = library
+        self._response = response
+        self.status: int = response.status_code
+        self.headers: Mapping[str, str] = response.headers
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        try:
+            async for piece in self._response.aiter_bytes():
+                yield piece
+        except self._library.TransportError as error:
+            raise Unreachable(type(error).__name__, str(error)) from error
+
+    async def close(self) -> None:
+        await self._response.aclose()
+
+
+def _as_the_client_says(library: Any, error: Unreachable) -> Exception:
+    kind = getattr(library, error.kind, None)
+    known = isinstance(kind, type) and issubclass(kind, library.TransportError)
+    said: Exception = (kind if known and kind is not None else library.TransportError)(str(error))
+    return said
+
+
+def _refusing(library: Any, inner: Any) -> Any:
+    """A blocking connection over this one: for tools, which may block. An agent's own code may not."""
+
+    class Transport(library.BaseTransport):  # type: ignore[misc]
+        def handle_request(self, request: Any) -> Any:
+            try:
+                place = places.here()
+            except RuntimeError:  # a thread without a loop, as plain tools have
+                place = None
+            if place is not None and place.inside is None:
+                msg = "a blocking model client in an agent's own code"
+                raise InvalidMove(
+                    msg,
+                    hint="Wrap the async client, or call the blocking one in a tool or step that is a plain `def`.",
+                )
+            return inner.send(request, stream=True)
+
+        def close(self) -> None:
+            inner.close()
+
+    return library.Client(transport=Transport(), timeout=None)

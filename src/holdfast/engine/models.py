@@ -1,0 +1,197 @@
+"""Requests to models: reads that cost money, and answers that come word by word.
+
+    asked for, answered on record     the record: nothing is sent, nothing is paid
+    asked for, cut off                asked again, as the next attempt of the same request
+    asked for, not recorded           asked; the request is a fact before it is sent, the answer one when it is whole
+
+A model's answer is paid for. So unlike other reads it is on disk before the code goes on: a commit is nothing beside
+the time that a model takes, and an answer that was heard is never bought again.
+
+What the provider says against a request (it is malformed, the key is wrong) is an answer too: the code that catches it
+catches it again in replay. If it ends the attempt, the next one asks anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import msgspec
+
+from holdfast.engine.asked import READS, Asked
+from holdfast.engine.voices import Voice
+from holdfast.model import canonical
+from holdfast.model.append import Extras
+from holdfast.model.effects import CallStatus
+from holdfast.model.events import LlmRequested, LlmResponded
+from holdfast.model.history import Recorded
+from holdfast.model.instants import SECOND
+
+if TYPE_CHECKING:
+    from holdfast.engine.drive import Drive
+    from holdfast.engine.places import Place
+
+AWAKE_US: Final = 5 * SECOND
+"""A rest up to this long is not worth giving a job back for."""
+
+
+class Request(msgspec.Struct, frozen=True):
+    """What is asked. `name` is the step's; `params` is the request without its messages; both in canonical bytes."""
+
+    name: str
+    model: str
+    params: bytes
+    messages: tuple[bytes, ...]
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What came of it: a response and what it used up, or what was said against the request."""
+
+    response: Any = None
+    usage: Any = None
+    error: Any = None
+
+
+class Asking:
+    """One request at one place in the code. Made by `ask`."""
+
+    def __init__(
+        self, drive: Drive, place: Place, request: Request, step_key: str, digest: str, known: Recorded | None
+    ) -> None:
+        self.step_key = step_key
+        self.answer: Answer | None = None
+        self.attempt = known.attempt if known else 0
+        self._drive = drive
+        self._place = place
+        self._request = request
+        self._digest = digest
+        self._generation = known.generation if known else drive.history.next_generation(step_key)
+        self._voice: Voice | None = None
+
+    def begin(self) -> None:
+        """It is a fact that the model is about to be asked, once more perhaps. It is on its way to the disk."""
+        drive = self._drive
+        drive.must_be_covered()
+        self.attempt += 1
+        parts, blobs, after = self._news() if self.attempt == 1 else ((), (), "")
+        event = LlmRequested(
+            self.step_key,
+            self._request.model,
+            parts,
+            self._digest,
+            attempt=self.attempt,
+            generation=self._generation,
+            after=after,
+        )
+        seq = drive.recorder.record(event, extras=Extras(blobs=blobs))
+        drive.history.take(seq, event)
+        self._voice = None if drive.outlet is None else drive.outlet.voice(self.step_key)
+
+    def _news(self) -> tuple[tuple[str, ...], tuple[bytes, ...], str]:
+        """The parts that no earlier request had: their digests, their bytes, and the request that had the others."""
+        bodies = (self._request.params, *self._request.messages)
+        parts = tuple(canonical.hex_digest(body) for body in bodies)
+        last = self._drive.history.request
+        if last is not None and parts[: len(last.parts)] == last.parts:
+            return parts[len(last.parts) :], bodies[len(last.parts) :], last.place
+        return parts, bodies, ""
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """In the block it is the client's code that runs, not the job's, and the job stays awake for it."""
+        self._drive.must_go_on()
+        with self._drive.busy(), self._place.within(self.step_key):
+            yield
+
+    def say(self, said: Any, stream: str) -> None:
+        """Whoever watches the job hears it."""
+        if self._voice is not None:
+            self._voice.say(said, stream)
+
+    async def rest(self, until_us: int) -> None:
+        """The instant has come. If that takes long, nobody holds the job meanwhile."""
+        self._hush()
+        if until_us - self.now_us() > AWAKE_US:
+            await self._drive.waits.until(until_us)
+            return
+        with self._drive.busy():
+            await self._drive.waits.until(until_us)
+
+    def now_us(self) -> int:
+        return self._drive.clock.wall_us()
+
+    async def answered(self, answer: Answer) -> None:
+        """The answer is on disk, and it is the code's turn to have it."""
+        self._hush()
+        self.answer = answer
+        event = LlmResponded(
+            self.step_key,
+            answer.response,
+            answer.usage,
+            attempt=self.attempt,
+            generation=self._generation,
+            error=answer.error,
+        )
+        seq = self._drive.recorder.record(event, progress=True)
+        self._drive.history.take(seq, event)
+        await self._drive.on_disk(seq)
+        await self._drive.turn(seq)
+
+    async def given_up(self) -> None:
+        """It is a fact that the code did not wait for the answer, unless it is we who stop the code."""
+        self._hush()
+        await self._drive.given_up(self.step_key, self._digest, self._generation)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it is we who end the code: then what it leaves undone is not its decision, and no fact."""
+        return self._drive.stopping
+
+    @contextmanager
+    def leaving(self) -> Iterator[None]:
+        """In the block the client gives its connection back; that is not stopped by the end of the run."""
+        with self._place.within(self.step_key):
+            yield
+
+    def chance(self) -> float:
+        """A number from 0 to 1 that differs between jobs, places and attempts: nobody comes back together."""
+        drawn = canonical.digest(f"{self._drive.owner.job_id}/{self.step_key}/{self.attempt}".encode())
+        return int.from_bytes(drawn[:6]) / 2**48
+
+    def failed(self, error: Exception) -> Exception:
+        """The error, as this request's: if it ends the attempt, the model is asked again in the next."""
+        return self._drive.noted(error, self.step_key)
+
+    def _hush(self) -> None:
+        if self._voice is not None:
+            self._voice.is_over = True
+
+
+async def ask(drive: Drive, request: Request) -> Asking:
+    """The request has its place in the code, and its answer, if that is on record."""
+    place = drive.place()
+    key = place.scope.key(request.name)
+    digest = _digest_of(request)
+    asked = Asked(request.name, {"model": request.model}, _never, READS)
+    recorded = drive.history.find(key, digest)
+    if recorded is None and drive.history.drifted(key, digest) is not None:
+        recorded = await drive.known(asked, key, digest)
+    asking = Asking(drive, place, request, key, digest, recorded)
+    if recorded is not None and recorded.settled:
+        if recorded.cancelled_seq is not None or not drive.alone:
+            await drive.past(recorded)
+        failed = recorded.status is CallStatus.FAILED
+        asking.answer = Answer(error=recorded.error) if failed else Answer(recorded.result)
+        return asking
+    await drive.unless_winding_down()
+    return asking
+
+
+def _digest_of(request: Request) -> str:
+    parts = [canonical.digest(body) for body in (request.params, *request.messages)]
+    return canonical.hex_digest(b"".join([request.model.encode("utf-8", "surrogatepass"), *parts]))
+
+
+async def _never(_key: str) -> NoReturn:
+    raise AssertionError("a request to a model is not made by the engine")
