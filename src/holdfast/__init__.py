@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from holdfast.agents.agents import Agent, spawn
     from holdfast.agents.context import Context, context
     from holdfast.agents.jobs import Job
+    from holdfast.agents.models.model import Model, Reply, llm
     from holdfast.agents.models.patience import Limits
     from holdfast.agents.models.prices import Price
+    from holdfast.agents.models.talk import assistant, user
     from holdfast.agents.models.transport import wrap
     from holdfast.agents.processes import run_process
     from holdfast.agents.signatures import Key
@@ -38,8 +40,10 @@ _WHERE: Final = {
     "holdfast.agents.agents": ("Agent", "spawn"),
     "holdfast.agents.context": ("Context", "context"),
     "holdfast.agents.jobs": ("Job",),
+    "holdfast.agents.models.model": ("Model", "Reply", "llm"),
     "holdfast.agents.models.patience": ("Limits",),
     "holdfast.agents.models.prices": ("Price",),
+    "holdfast.agents.models.talk": ("assistant", "user"),
     "holdfast.agents.models.transport": ("wrap",),
     "holdfast.agents.processes": ("run_process",),
     "holdfast.agents.signatures": ("Key",),
@@ -74,14 +78,18 @@ __all__ = [
     "Job",
     "Key",
     "Limits",
+    "Model",
     "NotHappened",
     "Price",
     "Refused",
+    "Reply",
     "Tool",
     "agent",
+    "assistant",
     "checkpoint",
     "context",
     "emit",
+    "llm",
     "now",
     "open_store",
     "random",
@@ -92,6 +100,7 @@ __all__ = [
     "spawn",
     "step",
     "tool",
+    "user",
     "uuid",
     "wait",
     "wrap",

@@ -41,7 +41,7 @@ class Price(msgspec.Struct, frozen=True):
 
 
 PRICES: Final[Mapping[str, Price]] = {}
-"""What providers publish. Pass `prices={…}` to `hf.wrap` or `hf.model` to correct or to add."""
+"""What providers publish. Pass `prices={…}` to `hf.wrap` or `hf.llm` to correct or to add."""
 
 
 def find_price(model: str, prices: Mapping[str, Price]) -> Price | None:

@@ -112,7 +112,7 @@ def _durable(library: Any, inner: Any, exchange: Exchange) -> Any:
 
     class Transport(library.AsyncBaseTransport):  # type: ignore[misc]
         async def handle_async_request(self, request: Any) -> Any:
-            drive = _asking()
+            drive = asking()
             if drive is None:
                 return await inner.send(request, stream=True)
             try:
@@ -134,7 +134,7 @@ def _durable(library: Any, inner: Any, exchange: Exchange) -> Any:
     return library.AsyncClient(transport=Transport(), timeout=None)
 
 
-def _asking() -> Drive | None:
+def asking() -> Drive | None:
     """The run whose own code asks here. A tool's code asks for itself, and so does everybody else."""
     place = places.here()
     return None if place is None or place.inside is not None else context.find_drive()

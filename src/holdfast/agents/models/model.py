@@ -1,0 +1,242 @@
+"""`hf.llm`: any model by its name, with one way to ask it.
+
+    llm = hf.llm("anthropic:claude-sonnet-4-5")     # or openai:gpt-5, or scripted:answers.toml
+
+    reply = await llm.ask([hf.user("where is order 42?")], tools=[lookup])
+    reply.text, reply.calls, reply.message
+
+Asked in an agent's own code it is a durable step, and what it says is streamed to whoever watches the job. Models of
+providers are asked through their own clients, which must be installed; a scripted one needs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.agents.models import sse
+from holdfast.agents.models.anthropic_wire import AnthropicGathering
+from holdfast.agents.models.exchange import Exchange
+from holdfast.agents.models.live import BAD, Live
+from holdfast.agents.models.openai_wire import ChatWire
+from holdfast.agents.models.patience import Limits, Patience
+from holdfast.agents.models.prices import Price
+from holdfast.agents.models.script import Script, read_script, script_of
+from holdfast.agents.models.scripted import WIRE, Provider
+from holdfast.agents.models.talk import Message, from_chat, to_chat
+from holdfast.agents.models.transport import asking, wrap
+from holdfast.agents.models.wire import Body, Usage
+from holdfast.errors import CallFailed, InvalidSetting
+from holdfast.model.retry import RetryPolicy
+
+TOKENS_MAX: Final = 4096
+CHAT: Final = ChatWire()
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A tool that the model wants to be used."""
+
+    id: str
+    name: str
+    args: Any
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """What a model said. `message` is for the conversation; `stop` is why it stopped, in its own word."""
+
+    message: Message
+    stop: str = ""
+    usage: Usage = Usage()
+
+    @property
+    def text(self) -> str:
+        return "".join(block["text"] for block in self.message["content"] if block["type"] == "text")
+
+    @property
+    def calls(self) -> tuple[Asked, ...]:
+        blocks = self.message["content"]
+        return tuple(
+            Asked(one["id"], one["name"], one["input"]) for one in blocks if one["type"] == "tool_use"
+        )
+
+
+class Model:
+    """A model by its name. Made by `hf.llm`."""
+
+    def __init__(self, name: str, complete: Callable[[Body], Awaitable[Reply]]) -> None:
+        self.name = name
+        self._complete = complete
+
+    async def ask(
+        self,
+        messages: Sequence[Message],
+        *,
+        instructions: str = "",
+        tools: Iterable[Any] = (),
+        max_tokens: int = TOKENS_MAX,
+    ) -> Reply:
+        """What the model says next in this conversation. `tools` are tools and agents of yours, or schemas."""
+        body: Body = {"messages": list(messages), "max_tokens": max_tokens}
+        if instructions:
+            body["system"] = instructions
+        declared = _schemas(tools)
+        if declared:
+            body["tools"] = declared
+        return await self._complete(body)
+
+    def __repr__(self) -> str:
+        return f"<model {self.name}>"
+
+
+def llm(
+    name: str | Script | Sequence[Any],
+    *,
+    base_url: str | None = None,
+    api_key: str | None = None,
+    retry: RetryPolicy | None = None,
+    fallback: Mapping[str, str] | None = None,
+    limits: Limits | None = None,
+    prices: Mapping[str, Price] | None = None,
+) -> Model:
+    """The model of this name: `anthropic:…`, `openai:…` (any server that speaks its language, by `base_url`), or
+    `scripted:file.toml`. A list of replies is a scripted model, too. The rest is as in `hf.wrap`."""
+    if not isinstance(name, str):
+        script = name if isinstance(name, Script) else script_of(name)
+        return Model("scripted", _scripted("scripted", script, _exchange(retry, limits)))
+    provider, _, wanted = name.partition(":")
+    options: dict[str, Any] = {"retry": retry, "fallback": fallback, "limits": limits, "prices": prices}
+    where = {key: value for key, value in {"base_url": base_url, "api_key": api_key}.items() if value}
+    match provider:
+        case "scripted" if wanted:
+            return Model(name, _scripted(wanted, read_script(wanted), _exchange(retry, limits)))
+        case "anthropic" if wanted:
+            return Model(name, _Claude(wanted, where, options))
+        case "openai" if wanted:
+            return Model(name, _Gpt(wanted, where, options))
+        case _:
+            msg = f"{name!r} names no model"
+            raise InvalidSetting(msg, hint="Write anthropic:NAME, openai:NAME or scripted:FILE.")
+
+
+def _exchange(retry: RetryPolicy | None, limits: Limits | None) -> Exchange:
+    usual = Patience()
+    return Exchange(patience=Patience(retry=retry or usual.retry, limits=limits or usual.limits))
+
+
+def _schemas(tools: Iterable[Any]) -> list[Any]:
+    return list(tools)
+
+
+# ── scripts ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def _scripted(name: str, script: Script, exchange: Exchange) -> Callable[[Body], Awaitable[Reply]]:
+    provider = Provider(script)
+
+    async def complete(body: Body) -> Reply:
+        body = {"model": name, "stream": True, **body}
+        drive = asking()
+        if drive is None:
+            return await _gathered(await provider.send(body))
+        served = await exchange.serve(drive, WIRE, body, provider.send)
+        try:
+            pieces = (
+                [served.body] if isinstance(served.body, bytes) else [piece async for piece in served.body]
+            )
+        finally:
+            if served.close is not None:
+                await served.close()
+        return _reply(served.status, b"".join(pieces))
+
+    return complete
+
+
+async def _gathered(live: Live) -> Reply:
+    return _reply(live.status, b"".join([piece async for piece in live.pieces()]))
+
+
+def _reply(status: int, data: bytes) -> Reply:
+    if status >= BAD:
+        said = msgspec.json.decode(data)
+        raise CallFailed(
+            f"the scripted model answered {status}: {said['error']['message']}", error_type="ModelError"
+        )
+    gathering = AnthropicGathering()
+    for name, text in sse.Reader().feed(data):
+        gathering.take(name, text)
+    return _from_claude(gathering.message())
+
+
+def _from_claude(message: Body) -> Reply:
+    said = {"role": "assistant", "content": message["content"]}
+    return Reply(said, message.get("stop_reason") or "", WIRE.usage(message))
+
+
+# ── providers ─────────────────────────────────────────────────────────────────────────────────────
+
+
+class _Claude:
+    """Anthropic's models, through its client."""
+
+    def __init__(self, name: str, where: dict[str, str], options: dict[str, Any]) -> None:
+        self._name = name
+        self._where = where
+        self._options = options
+        self._client: Any = None
+
+    async def __call__(self, body: Body) -> Reply:
+        if self._client is None:
+            self._client = wrap(_installed("anthropic").AsyncAnthropic(**self._where), **self._options)
+        async with self._client.messages.stream(model=self._name, **body) as stream:
+            final = await stream.get_final_message()
+        return _from_claude(final.to_dict(mode="json"))
+
+
+class _Gpt:
+    """OpenAI's models, and everybody's who speaks its language."""
+
+    def __init__(self, name: str, where: dict[str, str], options: dict[str, Any]) -> None:
+        self._name = name
+        self._where = where
+        self._options = options
+        self._client: Any = None
+
+    async def __call__(self, body: Body) -> Reply:
+        if self._client is None:
+            self._client = wrap(_installed("openai").AsyncOpenAI(**self._where), **self._options)
+        asked: Body = {"messages": to_chat(body["messages"], body.get("system", ""))}
+        if body.get("tools"):
+            asked["tools"] = [_function(tool) for tool in body["tools"]]
+        stream = await self._client.chat.completions.create(
+            model=self._name,
+            max_completion_tokens=body["max_tokens"],
+            stream=True,
+            stream_options={"include_usage": True},
+            **asked,
+        )
+        gathering = CHAT.gathering(asked)
+        async for chunk in stream:
+            gathering.take("", chunk.to_json(indent=None))
+        completion = gathering.message()
+        message, stop = from_chat(completion)
+        return Reply(message, stop, CHAT.usage(completion))
+
+
+def _function(tool: dict[str, Any]) -> dict[str, Any]:
+    given = {
+        "name": tool["name"],
+        "description": tool.get("description", ""),
+        "parameters": tool["input_schema"],
+    }
+    return {"type": "function", "function": given}
+
+
+def _installed(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        msg = f"the client for {name}: models is not installed"
+        raise InvalidSetting(msg, hint=f'Type: pip install "holdfast[{name}]"') from None
