@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from holdfast.agents.context import Context, context
     from holdfast.agents.jobs import Job
     from holdfast.agents.processes import run_process
+    from holdfast.agents.schemas import schemas
     from holdfast.agents.signatures import Key
     from holdfast.agents.tools import CannotTell, Happened, NotHappened, Tool
     from holdfast.agents.words import checkpoint, emit, now, random, restored, scope, sleep, uuid, wait
@@ -36,6 +37,7 @@ _WHERE: Final = {
     "holdfast.agents.context": ("Context", "context"),
     "holdfast.agents.jobs": ("Job",),
     "holdfast.agents.processes": ("run_process",),
+    "holdfast.agents.schemas": ("schemas",),
     "holdfast.agents.signatures": ("Key",),
     "holdfast.agents.tools": ("CannotTell", "Happened", "NotHappened", "Tool"),
     "holdfast.agents.words": (
@@ -79,6 +81,7 @@ __all__ = [
     "random",
     "restored",
     "run_process",
+    "schemas",
     "scope",
     "sleep",
     "spawn",
