@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from holdfast.agents.agents import Agent, spawn
+    from holdfast.agents.calls import run_tools
     from holdfast.agents.context import Context, context
     from holdfast.agents.jobs import Job
     from holdfast.agents.processes import run_process
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 _WHERE: Final = {
     "holdfast.agents.agents": ("Agent", "spawn"),
+    "holdfast.agents.calls": ("run_tools",),
     "holdfast.agents.context": ("Context", "context"),
     "holdfast.agents.jobs": ("Job",),
     "holdfast.agents.processes": ("run_process",),
@@ -81,6 +83,7 @@ __all__ = [
     "random",
     "restored",
     "run_process",
+    "run_tools",
     "schemas",
     "scope",
     "sleep",

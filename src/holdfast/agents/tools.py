@@ -97,6 +97,10 @@ class Tool(Generic[P, R]):
             return await run("")
         return await drive.call(Asked(self.name, given, run, self.terms, self.raises, self._same(given)))
 
+    def answer(self, value: Any) -> tuple[Any, bool]:
+        """What a model gets of the result, and whether it tells of a failure."""
+        return value, False
+
     def with_terms(self, terms: Terms) -> Tool[P, R]:
         """The same tool, with other terms."""
         other = copy.copy(self)
