@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from holdfast.agents.calls import run_tools
     from holdfast.agents.context import Context, context
     from holdfast.agents.jobs import Job
+    from holdfast.agents.policy import Policy
     from holdfast.agents.processes import run_process
     from holdfast.agents.schemas import schemas
     from holdfast.agents.signatures import Key
@@ -38,6 +39,7 @@ _WHERE: Final = {
     "holdfast.agents.calls": ("run_tools",),
     "holdfast.agents.context": ("Context", "context"),
     "holdfast.agents.jobs": ("Job",),
+    "holdfast.agents.policy": ("Policy",),
     "holdfast.agents.processes": ("run_process",),
     "holdfast.agents.schemas": ("schemas",),
     "holdfast.agents.signatures": ("Key",),
@@ -72,6 +74,7 @@ __all__ = [
     "Job",
     "Key",
     "NotHappened",
+    "Policy",
     "Refused",
     "Tool",
     "agent",
