@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from holdfast.agents.agents import Agent, spawn
+    from holdfast.agents.calls import run_tools
     from holdfast.agents.context import Context, context
     from holdfast.agents.jobs import Job
     from holdfast.agents.models.model import Model, Reply, llm
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
     from holdfast.agents.models.prices import Price
     from holdfast.agents.models.talk import assistant, user
     from holdfast.agents.models.transport import wrap
+    from holdfast.agents.policy import Policy
     from holdfast.agents.processes import run_process
+    from holdfast.agents.schemas import schemas
     from holdfast.agents.signatures import Key
     from holdfast.agents.tools import CannotTell, Happened, NotHappened, Tool
     from holdfast.agents.words import checkpoint, emit, now, random, restored, scope, sleep, uuid, wait
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
 
 _WHERE: Final = {
     "holdfast.agents.agents": ("Agent", "spawn"),
+    "holdfast.agents.calls": ("run_tools",),
     "holdfast.agents.context": ("Context", "context"),
     "holdfast.agents.jobs": ("Job",),
     "holdfast.agents.models.model": ("Model", "Reply", "llm"),
@@ -45,7 +49,9 @@ _WHERE: Final = {
     "holdfast.agents.models.prices": ("Price",),
     "holdfast.agents.models.talk": ("assistant", "user"),
     "holdfast.agents.models.transport": ("wrap",),
+    "holdfast.agents.policy": ("Policy",),
     "holdfast.agents.processes": ("run_process",),
+    "holdfast.agents.schemas": ("schemas",),
     "holdfast.agents.signatures": ("Key",),
     "holdfast.agents.tools": ("CannotTell", "Happened", "NotHappened", "Tool"),
     "holdfast.agents.words": (
@@ -80,6 +86,7 @@ __all__ = [
     "Limits",
     "Model",
     "NotHappened",
+    "Policy",
     "Price",
     "Refused",
     "Reply",
@@ -95,6 +102,8 @@ __all__ = [
     "random",
     "restored",
     "run_process",
+    "run_tools",
+    "schemas",
     "scope",
     "sleep",
     "spawn",

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from holdfast.agents import context
@@ -55,7 +55,7 @@ class Agent(Generic[P, R]):
         self.signature = Signature(function)
         self.queue = queue
         self.priority = priority
-        self._host = host
+        self.host = host
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         drive = context.find_drive()
@@ -76,9 +76,15 @@ class Agent(Generic[P, R]):
             raise InvalidSetting(
                 msg, hint=f"Say `await hf.spawn({self.name}, …)`: then it is started once, whatever happens."
             )
-        host = await self._host()
+        host = await self.host()
         started = await host.start(self.draft(self.signature.bind(args, kwargs), job_id=job_id))
         return Job(started, host, self.signature.result)
+
+    def given(self, named: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments that somebody else named, as JSON, checked against the hints."""
+        given = self.signature.bind((), named)
+        self.signature.call_with(given)
+        return given
 
     def draft(self, given: dict[str, Any], *, job_id: str | None = None) -> JobDraft:
         """The request for a job with these arguments; they are checked against the hints first."""
@@ -105,6 +111,14 @@ class Agent(Generic[P, R]):
 async def spawn(agent: Agent[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """What the agent returned, as a job of its own: started once, found again by a parent that was resumed, cancelled
     with it."""
-    drive = context.drive("hf.spawn")
-    draft = agent.draft(agent.signature.bind(args, kwargs))
-    return cast("R", agent.signature.result(await children.spawn(drive, draft)))
+    context.drive("hf.spawn")
+    return cast("R", agent.signature.result(await spawned(agent, agent.signature.bind(args, kwargs))))
+
+
+async def spawned(agent: Agent[..., Any], given: dict[str, Any]) -> Any:
+    """What the agent returned, as JSON: inside a job from a child, anywhere else from a job that is started now."""
+    drive = context.find_drive()
+    if drive is not None:
+        return await children.spawn(drive, agent.draft(given))
+    host = await agent.host()
+    return await host.result(await host.start(agent.draft(given)))

@@ -8,8 +8,9 @@ what the hint says. A function without hints gets plain JSON.
 from __future__ import annotations
 
 import inspect
+import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, NewType
 
 import msgspec
@@ -40,6 +41,11 @@ class Signature:
             if parameter.kind in {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
         }
         self._result = hints.get("return", Any)
+        self._unread = {
+            name
+            for name, parameter in self._signature.parameters.items()
+            if parameter.annotation is not inspect.Parameter.empty and name not in hints
+        }
         self._said = {name: f"argument {name!r} of {self.name}" for name in self._types}
         self._said_result = f"the result of {self.name}"
         self._plain = _plain_parameters(self._signature, self.key_parameter)
@@ -104,9 +110,25 @@ class Signature:
             return {key: typed(one, kind, f"argument {key!r} of {self.name}") for key, one in value.items()}
         return typed(value, kind, self._said[name])
 
+    def parameters(self) -> Iterator[Declared]:
+        """What a caller may give, in the order of the function. The key is ours to give, and is left out."""
+        for name, hint in self._types.items():
+            parameter = self._signature.parameters[name]
+            yield Declared(name, hint, parameter.kind, parameter.default, name not in self._unread)
+
     def result(self, stored: Any) -> Any:
         """The result as the function's hint says it is. A person who settled the call may have said nothing: None."""
         return None if stored is None else typed(stored, self._result, self._said_result)
+
+
+class Declared(NamedTuple):
+    """One parameter, as it is written. `is_read`: its hint is one that we could resolve, or there is none."""
+
+    name: str
+    hint: Any
+    kind: Any
+    default: Any
+    is_read: bool
 
 
 class Arguments(NamedTuple):
@@ -175,9 +197,19 @@ def typed(value: Any, kind: Any, what: str) -> Any:
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     """The hints that can be resolved; one that cannot (a name that only a type checker sees) is no hint."""
     try:
-        return typing.get_type_hints(function)
+        return typing.get_type_hints(function, include_extras=True)
     except Exception:  # any code may stand in an annotation
-        return {}
+        names = getattr(inspect.unwrap(function), "__globals__", {})
+        written = getattr(function, "__annotations__", {})
+        return {name: hint for name, text in written.items() for hint in _hint(name, text, names)}
+
+
+def _hint(name: str, written: Any, names: dict[str, Any]) -> list[Any]:
+    try:
+        alone = types.SimpleNamespace(__annotations__={name: written})
+        return [typing.get_type_hints(alone, globalns=names, include_extras=True)[name]]
+    except Exception:  # as above, for one of them
+        return []
 
 
 def _write_model(value: Any) -> Any:

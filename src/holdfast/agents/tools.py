@@ -10,9 +10,10 @@ plain function, so that it can be tested and reused as one.
 from __future__ import annotations
 
 import asyncio
+import copy
 import functools
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 import msgspec
@@ -61,28 +62,50 @@ class Tool(Generic[P, R]):
         name: str,
         terms: Terms,
         raises: tuple[type[Exception], ...] = (),
+        signature: Signature | None = None,
+        schema: dict[str, Any] | None = None,
     ) -> None:
         functools.update_wrapper(self, function)
         self.name = check_name(name, "tool name")
         self.function = function
-        self.signature = Signature(function)
+        self.signature = Signature(function) if signature is None else signature
+        self.schema = schema
+        """What a model is told of the arguments, where that does not follow from the function's hints."""
         self.terms = terms
         self.raises = raises
         self._said_result = f"the result of {self.name}"
         self._is_async = inspect.iscoroutinefunction(function)
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        drive = context.find_drive()
         given = self.signature.bind(args, self._named(kwargs))
-        if drive is None:
-            value = plain(await self._run(given, ""), self._said_result)
-            return cast("R", self.signature.result(value))
+        return cast("R", self.signature.result(await self.outcome(given)))
+
+    def given(self, named: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments that somebody else named, as JSON, checked against the hints; nothing is called."""
+        given = self.signature.bind((), self._named(dict(named)))
+        self.signature.call_with(given, "")
+        return given
+
+    async def outcome(self, given: dict[str, Any]) -> Any:
+        """The result of the call with these arguments, as JSON: from the record, or from doing it."""
 
         async def run(key: str) -> Any:
             return plain(await self._run(given, key), self._said_result)
 
-        asked = Asked(self.name, given, run, self.terms, self.raises, self._same(given))
-        return cast("R", self.signature.result(await drive.call(asked)))
+        drive = context.find_drive()
+        if drive is None:
+            return await run("")
+        return await drive.call(Asked(self.name, given, run, self.terms, self.raises, self._same(given)))
+
+    def answer(self, value: Any) -> tuple[Any, bool]:
+        """What a model gets of the result, and whether it tells of a failure."""
+        return value, False
+
+    def with_terms(self, terms: Terms) -> Tool[P, R]:
+        """The same tool, with other terms."""
+        other = copy.copy(self)
+        other.terms = terms
+        return other
 
     def _same(self, given: dict[str, Any]) -> Any:
         """What makes it the same call again, if that is not all of its arguments."""

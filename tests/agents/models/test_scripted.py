@@ -50,10 +50,15 @@ async def test_the_first_reply_that_fits_is_given(script: str) -> None:
     said: list[Any] = [hf.user("where is order 42?")]
     reply = await llm.ask(said)
     (call,) = reply.calls
-    assert (call.name, call.args, reply.text, reply.stop) == ("lookup", {"order": "42"}, "", "tool_use")
+    assert (call.name, call.args, reply.text, reply.stop_reason) == (
+        "lookup",
+        {"order": "42"},
+        "",
+        "tool_use",
+    )
     result = {"type": "tool_result", "tool_use_id": call.id, "content": "on its way"}
     reply = await llm.ask([*said, reply.message, hf.user([result])])
-    assert (reply.text, reply.calls, reply.stop) == ("It is on its way.", (), "end_turn")
+    assert (reply.text, reply.calls, reply.stop_reason) == ("It is on its way.", (), "end_turn")
     assert reply.usage.tokens > 0
     reply = await llm.ask([hf.user("hello"), hf.assistant("hello"), hf.user("what?")])
     assert reply.text == "You said what? before."

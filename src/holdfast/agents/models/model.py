@@ -29,6 +29,7 @@ from holdfast.agents.models.scripted import WIRE, Provider
 from holdfast.agents.models.talk import Message, from_chat, to_chat
 from holdfast.agents.models.transport import asking, wrap
 from holdfast.agents.models.wire import Body, Usage
+from holdfast.agents.schemas import schemas
 from holdfast.errors import CallFailed, InvalidSetting
 from holdfast.model.retry import RetryPolicy
 
@@ -45,11 +46,17 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """What a model said. `message` is for the conversation; `stop` is why it stopped, in its own word."""
+    """What a model said. `message` is for the conversation; `stop_reason` is why it stopped, in its own word."""
 
     message: Message
-    stop: str = ""
+    stop_reason: str = ""
     usage: Usage = Usage()
+
+    @property
+    def content(self) -> list[Any]:
+        """The blocks of the message."""
+        blocks: list[Any] = self.message["content"]
+        return blocks
 
     @property
     def text(self) -> str:
@@ -82,7 +89,7 @@ class Model:
         body: Body = {"messages": list(messages), "max_tokens": max_tokens}
         if instructions:
             body["system"] = instructions
-        declared = _schemas(tools)
+        declared = _declared(tools)
         if declared:
             body["tools"] = declared
         return await self._complete(body)
@@ -126,8 +133,8 @@ def _exchange(retry: RetryPolicy | None, limits: Limits | None) -> Exchange:
     return Exchange(patience=Patience(retry=retry or usual.retry, limits=limits or usual.limits))
 
 
-def _schemas(tools: Iterable[Any]) -> list[Any]:
-    return list(tools)
+def _declared(tools: Iterable[Any]) -> list[Any]:
+    return [tool if isinstance(tool, dict) else schemas(tool)[0] for tool in tools]
 
 
 # ── scripts ───────────────────────────────────────────────────────────────────────────────────────
