@@ -36,6 +36,11 @@ TWICE = (
     "or say with compare=… what of the result must be the same."
 )
 
+RETURNED = (
+    "A result must follow from what is recorded. "
+    "If a part of it may differ, say with compare=… what must be the same."
+)
+
 
 def survives_crashes(
     agent: Agent[..., Any],
@@ -158,7 +163,7 @@ class _Trial:
         faults += judge.missing(before.calls, after.calls)
         first, second = (self._compare(self._agent.signature.result(one.output)) for one in (before, after))
         if first != second:
-            faults.append(Fault(f"it returned {second!r} instead of {first!r}"))
+            faults.append(Fault(f"it returned {second!r} instead of {first!r}", RETURNED))
         return faults
 
     @staticmethod

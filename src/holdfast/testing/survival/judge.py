@@ -87,7 +87,7 @@ def outside(calm: Any, killed: Any, before: Played, after: Played) -> Outside | 
     """What the user's own witness says, against what it says undisturbed."""
     if calm == killed:
         return None
-    return Outside(f"the outside world is another: {_difference(calm, killed)}", ran_again(before, after))
+    return Outside(f"the outside world differs: {_difference(calm, killed)}", ran_again(before, after))
 
 
 def blamed(found: Sequence[Outside], cleared: frozenset[str], effects: Mapping[str, Effect]) -> str:

@@ -271,6 +271,7 @@ class Play:
         return await perform(outlasting, place, step_key, key, longest_us)
 
     async def _made(self, made: Made, run: Callable[[str], Awaitable[Any]], key: str) -> Any:
+        made.key = key
         self.calls.append(made)
         with self._under_way():
             try:
