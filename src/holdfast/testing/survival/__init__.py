@@ -51,15 +51,16 @@ def survives_crashes(
     signals: Mapping[str, Any] | Iterable[tuple[str, Any]] = (),
     approve: Literal["yes", "no"] = "yes",
     compare: Callable[[Any], Any] = lambda result: result,
-    twice: bool = False,
+    kill: Literal["never", "every", "twice"] = "every",
     **kwargs: Any,
 ) -> Survival:
     """The agent, called like this, comes out the same wherever its process is killed; or DidNotSurvive says how not.
 
     effects: a witness of the outside world, asked after each run. reset: called before each. signals: sent to whichever
-    job waits for one. approve: what is said to every approval. compare: what of the result must be the same. twice: the
-    worker that takes over is killed as well, at every point that it passes.
+    job waits for one. approve: what is said to every approval. compare: what of the result must be the same. kill:
+    "twice" kills the worker that takes over as well, at every point that it passes; "never" only plays it undisturbed.
     """
+    __tracebackhide__ = True
     _must_not_run_a_loop()
     app = _app_of(agent)
     pairs = signals.items() if isinstance(signals, Mapping) else signals
@@ -72,7 +73,7 @@ def survives_crashes(
         strict=bool(getattr(app, "_strict", False)),
     )
     keyless = frozenset(name for name, tool in app.tools.items() if tool.signature.key_parameter is None)
-    return _Trial(agent, setting, effects, reset, compare, keyless).held(twice=twice)
+    return _Trial(agent, setting, effects, reset, compare, keyless).held(kill)
 
 
 async def survives_crashes_async(agent: Agent[..., Any], /, *args: Any, **options: Any) -> Survival:
@@ -105,16 +106,17 @@ class _Trial:
         self._compare = compare
         self._keyless = keyless
 
-    def held(self, *, twice: bool) -> Survival:
+    def held(self, kill: str) -> Survival:
+        __tracebackhide__ = True
         calm = self._calm()
         rows: list[Row] = []
         found: list[tuple[Row, Fault]] = []
         apart: list[tuple[Row, judge.Outside]] = []
         cleared: set[str] = set()
-        plays: list[tuple[Passed, ...]] = [(cut,) for cut in calm.played.passed[0]]
+        plays: list[tuple[Passed, ...]] = [(cut,) for cut in calm.played.passed[0] if kill != "never"]
         for cuts in plays:
             run = self._run(cuts)
-            if twice and len(cuts) == 1:
+            if kill == "twice" and len(cuts) == 1:
                 plays += [(*cuts, cut) for passed in run.played.passed[1:] for cut in passed]
             faults = self._faults(calm, run)
             outside = self._outside(calm, run) if not faults else None
@@ -136,6 +138,7 @@ class _Trial:
 
     def _calm(self) -> _Run:
         """The undisturbed run, which must come to its end, and come out the same a second time."""
+        __tracebackhide__ = True
         calm = self._run()
         if calm.played.stopped is not None:
             fault = judge.stopped(calm.played)

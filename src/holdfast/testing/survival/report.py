@@ -39,6 +39,8 @@ class Survival(msgspec.Struct, frozen=True):
         return all(row.survived for row in self.points)
 
     def __str__(self) -> str:
+        if not self.points:
+            return f"{self.agent} came out the same twice; nobody killed it"
         lost = sum(not row.survived for row in self.points)
         verb = f"did not survive {lost} of" if lost else "survived all"
         head = f"{self.agent} {verb} {len(self.points)} crash points"
