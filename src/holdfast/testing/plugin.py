@@ -6,7 +6,8 @@
 
 `survives` is `survives_crashes`. In a test that is marked it only plays the agent undisturbed, which is quick, until
 somebody says `pytest --holdfast-kill=every`; so an enumeration that takes long can stand among the quick tests.
-`holdfast_app` is an application on a SQLite file of the test's own, `virtual_clock` a clock for `running(app, clock=…)`.
+`holdfast_app` is an application on a SQLite file of the test's own, `virtual_clock` a clock for
+`running(app, clock=virtual_clock)`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -31,8 +32,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--holdfast-kill",
         choices=KILLS,
         default=None,
-        help="in tests marked `survives`: kill agents at every crash point, once or twice (default: never); "
-        "in others: what to do instead of every",
+        help="where `survives` kills agents: nowhere, at every crash point, or at every one and again in the recovery "
+        "(default: never in tests marked `survives`, every in others)",
     )
 
 
@@ -48,7 +49,7 @@ def survives(request: pytest.FixtureRequest) -> Callable[..., Survival]:
     from holdfast.testing.survival import survives_crashes
 
     marked = request.node.get_closest_marker("survives") is not None
-    kill = request.config.getoption("--holdfast-kill") or ("never" if marked else "every")
+    kill: Any = request.config.getoption("--holdfast-kill") or ("never" if marked else "every")
     return functools.partial(survives_crashes, kill=kill)
 
 
