@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import re
 from pathlib import Path
 from typing import Any, Final
@@ -101,7 +102,7 @@ async def record(job: Job[Any] | str, path: str | Path, *, store: Store | None =
         blobs=await _blobs(kept, sealed, found.namespace),
     )
     Path(path).parent.mkdir(parents=True, exist_ok=True)
-    Path(path).write_bytes(msgspec.json.format(msgspec.json.encode(cassette), indent=2) + b"\n")
+    Path(path).write_bytes(_written(cassette))
     return cassette
 
 
@@ -132,37 +133,56 @@ async def replay_cassette(app: Catalogue, path: str | Path) -> Replayed:
     if program is None:
         msg = f"{path} is of the agent {cassette.agent!r}, and the application has none of that name"
         raise NotFound(msg, hint=f"There are: {', '.join(sorted(app.agents)) or 'none'}.")
+    sealed = cassette.journal
     replayed = await replay_journal(
-        cassette.job_id, cassette.journal, program, clock=SystemClock(), namespace=cassette.namespace
+        cassette.job_id, sealed, program, clock=SystemClock(), namespace=cassette.namespace
     )
     if replayed.difference is not None:
-        raise Drifted(_told(cassette, path, replayed.difference), replayed.difference)
+        raise Drifted(_told(cassette, path, replayed), replayed.difference)
     return replayed
 
 
 # ── words ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _told(cassette: Cassette, path: str | Path, difference: Difference) -> str:
-    lines = [f"{cassette.agent} no longer goes the way of {Path(path).name}: {difference.why}"]
-    for name, step in (("recorded", difference.recorded), ("now", difference.attempted)):
-        if step is not None:
-            lines.append(f"  {name:<8} {_said(step)}")
-    lines.append("  → If the change is meant, record the cassette again.")
-    return "\n".join(lines)
+def _told(cassette: Cassette, path: str | Path, replayed: Replayed) -> str:
+    difference = replayed.difference
+    assert difference is not None
+    why, steps = difference.why, [("recorded", difference.recorded), ("now", difference.attempted)]
+    said = [(name, _said(step)) for name, step in steps if step is not None]
+    if replayed.output_digest is not None and not said:
+        # It went the same way, and returned something else: that is more than two digests to a reader.
+        end = unseal(cassette.journal[-1])
+        why = "it returns something else"
+        said = [("recorded", _json(getattr(end, "output", None))), ("now", _json(replayed.output))]
+    head = f"{cassette.agent} no longer goes the way of {Path(path).name}: {why}"
+    lines = [f"  {name:<8} {text}" for name, text in said]
+    return "\n".join([head, *lines, "  → If the change is meant, record the cassette again."])
 
 
 def _said(step: Step) -> str:
     place = "" if step.seq is None else f"  (event {step.seq})"
-    args = "" if step.args is None else f"  {canonical.encode(step.args).decode()}"
+    args = "" if step.args is None else f"  {_json(step.args)}"
     return f"{step.step_key}{args}{place}"
+
+
+def _json(value: Any) -> str:
+    return canonical.encode(value).decode()
 
 
 # ── the file ──────────────────────────────────────────────────────────────────────────────────────
 
 
+def _written(cassette: Cassette) -> bytes:
+    told = msgspec.to_builtins(cassette)
+    try:
+        return json.dumps(told, indent=2, ensure_ascii=False).encode() + b"\n"
+    except UnicodeEncodeError:  # half a character, which UTF-8 has no bytes for
+        return json.dumps(told, indent=2).encode() + b"\n"
+
+
 def _fact(sealed: SealedEvent) -> Fact:
-    body = msgspec.Raw(sealed.body or b"null")
+    body = canonical.decode_stored(sealed.body or b"null")
     return Fact(sealed.seq, sealed.type, sealed.version, sealed.fence, sealed.at, body, sealed.hash.hex())
 
 
