@@ -27,7 +27,7 @@ from typing import Any, Final
 
 from holdfast.engine import places
 from holdfast.engine.rest import rest
-from holdfast.testing.simloop import Deadlock, SimLoop
+from holdfast.testing.simloop import Deadlock, NoSockets, SimLoop, VirtualSelector
 
 _PROCESS: Final[contextvars.ContextVar[Process | None]] = contextvars.ContextVar(
     "holdfast_process", default=None
@@ -49,6 +49,12 @@ class Process:
     def start(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """The coroutine runs as this process's own."""
         return self._context.copy().run(self.loop.create_task, coroutine)
+
+    def adopt(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """The coroutine runs as this process's own, in the context of whoever hands it over."""
+        context = contextvars.copy_context()
+        context.run(_PROCESS.set, self)
+        return self.loop.create_task(coroutine, context=context)
 
     def call_later(self, seconds: float, callback: Callable[..., object], *args: object) -> asyncio.Handle:
         """The callback is this process's, whoever runs now."""
@@ -140,7 +146,7 @@ class ProcessLoop(SimLoop):
     `passes_max`: so often the loop may turn; more is a `Deadlock` too, of those who are busy with nothing.
     """
 
-    def __init__(self, passes_max: int | None = None) -> None:
+    def __init__(self, passes_max: int | None = None, selector: VirtualSelector | None = None) -> None:
         self._passes = 0
         self._passes_max = passes_max
         self._numbers = itertools.count(1)
@@ -149,7 +155,7 @@ class ProcessLoop(SimLoop):
         self.complaints: list[str] = []
         self.root = Process(self, "root")
         self.running = self.root
-        super().__init__(sockets=False)
+        super().__init__(NoSockets() if selector is None else selector)
         make_task: Any = self._make_task
         self.set_task_factory(make_task)
         self.set_exception_handler(lambda _loop, about: self._complain(about))

@@ -18,7 +18,7 @@ class Deadlock(Exception):
     """Everybody waits, and nobody is going to come."""
 
 
-class _Selector(selectors.SelectSelector):
+class VirtualSelector(selectors.SelectSelector):
     """Never blocks: asked to wait, it moves the clock."""
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class _Selector(selectors.SelectSelector):
         return ready
 
 
-class _NoSockets(_Selector):
+class NoSockets(VirtualSelector):
     """For a loop that nothing real is ever attached to: it does not even look."""
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
@@ -45,10 +45,10 @@ class _NoSockets(_Selector):
 
 
 class SimLoop(asyncio.SelectorEventLoop):
-    """`sockets` False: nothing real is ever attached to it, and it is quicker."""
+    """`selector` says what waiting is; `NoSockets` is quicker, where nothing real is ever attached."""
 
-    def __init__(self, *, sockets: bool = True) -> None:
-        self._virtual = _Selector() if sockets else _NoSockets()
+    def __init__(self, selector: VirtualSelector | None = None) -> None:
+        self._virtual = VirtualSelector() if selector is None else selector
         super().__init__(self._virtual)
 
     def time(self) -> float:

@@ -1,0 +1,210 @@
+"""Cassettes: a finished job as one file, and the code of today played over it. No network, no tokens, no store.
+
+    await record(job, "cassettes/refund.json")               # once, with the real model and the real tools
+    await replay_cassette(app, "cassettes/refund.json")      # in every test run since
+
+Every call that the file knows is answered from it. A call that it does not know is not made: that is `Drifted`, which
+names the first step where the code of today and the recorded job part.
+
+The file is JSON for people to read and for diffs: the facts of the journal in their order, with their hashes, and the
+blobs that they refer to. A file that was changed by hand is refused, like a journal that was.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.agents.catalogue import Catalogue
+from holdfast.agents.jobs import Job
+from holdfast.engine.replayed import Difference, Replayed, Step, replay_journal
+from holdfast.errors import Broken, InvalidMove, InvalidPayload, InvalidSetting, NotFound
+from holdfast.model import canonical
+from holdfast.model.chain import SealedEvent, first_break, unseal
+from holdfast.model.events import JobCreated
+from holdfast.model.jobs import DEFAULT_NAMESPACE
+from holdfast.model.states import TERMINAL
+from holdfast.store.clock import SystemClock
+from holdfast.store.contract import Store
+
+FORMAT: Final = "holdfast cassette 1"
+_DIGEST: Final = re.compile(rb'"([0-9a-f]{64})"')
+
+
+class Fact(msgspec.Struct, frozen=True):
+    """An event as the file has it: the body as JSON, its place and its hash."""
+
+    seq: int
+    type: str
+    version: int
+    fence: int
+    at: int
+    body: Any
+    hash: str
+
+
+class Cassette(msgspec.Struct, frozen=True, kw_only=True):
+    """A finished job, whole."""
+
+    format: str = FORMAT
+    job_id: str
+    agent: str
+    namespace: str = DEFAULT_NAMESPACE
+    events: list[Fact]
+    blobs: dict[str, str] = {}
+
+    @property
+    def journal(self) -> list[SealedEvent]:
+        """The journal as it was, with its chain."""
+        return [_sealed(fact) for fact in self.events]
+
+    @property
+    def input(self) -> Any:
+        """What the job was given."""
+        created = unseal(self.journal[0])
+        assert isinstance(created, JobCreated), f"a journal begins with {JobCreated.type}"
+        return created.input
+
+
+class Drifted(AssertionError):
+    """The code does not go the way that the cassette tells. `difference` is the first place where they part."""
+
+    def __init__(self, message: str, difference: Difference) -> None:
+        super().__init__(message)
+        self.difference = difference
+
+
+async def record(job: Job[Any] | str, path: str | Path, *, store: Store | None = None) -> Cassette:
+    """The finished job is in this file, with everything that a replay needs. A job's id needs its `store`, too."""
+    job_id = job if isinstance(job, str) else job.id
+    kept = getattr(getattr(job, "_host", None), "store", None) if store is None else store
+    if kept is None:
+        msg = f"nobody knows where job {job_id} is kept"
+        raise InvalidSetting(msg, hint="Give the job that `start` returned, or its id and store=….")
+    found = await kept.jobs.get(job_id)
+    if found.status not in TERMINAL:
+        msg = f"job {job_id} is {found.status}; only a job that is over can be recorded"
+        raise InvalidMove(msg, hint="Wait for its result first.")
+    sealed = await kept.journal.read(job_id)
+    for one in sealed:
+        unseal(one)  # what was erased, or is of another version, cannot be played
+    cassette = Cassette(
+        job_id=job_id,
+        agent=found.kind,
+        namespace=found.namespace,
+        events=[_fact(one) for one in sealed],
+        blobs=await _blobs(kept, sealed, found.namespace),
+    )
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    Path(path).write_bytes(_written(cassette))
+    return cassette
+
+
+def load_cassette(path: str | Path) -> Cassette:
+    """What the file holds, if it is a cassette and nobody has changed it."""
+    try:
+        cassette = msgspec.convert(canonical.decode_stored(Path(path).read_bytes()), Cassette)
+    except FileNotFoundError:
+        msg = f"there is no cassette {path}"
+        raise NotFound(msg, hint="Record one: await record(job, path).") from None
+    except (msgspec.ValidationError, InvalidPayload) as error:
+        msg = f"{path} is no cassette: {error}"
+        raise InvalidPayload(msg, hint="Record it again.") from None
+    if cassette.format != FORMAT:
+        msg = f"{path} is {cassette.format!r}, and this Holdfast reads {FORMAT!r}"
+        raise InvalidPayload(msg, hint="Record it again.")
+    broken = first_break(cassette.job_id, cassette.journal)
+    if broken is not None:
+        msg = f"{path} was changed: event {broken} is not the one that was recorded"
+        raise Broken(msg, hint="Take the file as it was, or record it again.")
+    return cassette
+
+
+async def replay_cassette(app: Catalogue, path: str | Path) -> Replayed:
+    """The code of today goes the way of the recorded job, to the same result; or Drifted says where it does not."""
+    cassette = load_cassette(path)
+    program = app.programs().get(cassette.agent)
+    if program is None:
+        msg = f"{path} is of the agent {cassette.agent!r}, and the application has none of that name"
+        raise NotFound(msg, hint=f"There are: {', '.join(sorted(app.agents)) or 'none'}.")
+    sealed = cassette.journal
+    replayed = await replay_journal(
+        cassette.job_id, sealed, program, clock=SystemClock(), namespace=cassette.namespace
+    )
+    if replayed.difference is not None:
+        raise Drifted(_told(cassette, path, replayed), replayed.difference)
+    return replayed
+
+
+# ── words ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _told(cassette: Cassette, path: str | Path, replayed: Replayed) -> str:
+    difference = replayed.difference
+    assert difference is not None
+    why, steps = difference.why, [("recorded", difference.recorded), ("now", difference.attempted)]
+    said = [(name, _said(step)) for name, step in steps if step is not None]
+    if replayed.output_digest is not None and not said:
+        # It went the same way, and returned something else: that is more than two digests to a reader.
+        end = unseal(cassette.journal[-1])
+        why = "it returns something else"
+        said = [("recorded", _json(getattr(end, "output", None))), ("now", _json(replayed.output))]
+    head = f"{cassette.agent} no longer goes the way of {Path(path).name}: {why}"
+    lines = [f"  {name:<8} {text}" for name, text in said]
+    return "\n".join([head, *lines, "  → If the change is meant, record the cassette again."])
+
+
+def _said(step: Step) -> str:
+    place = "" if step.seq is None else f"  (event {step.seq})"
+    args = "" if step.args is None else f"  {_json(step.args)}"
+    return f"{step.step_key}{args}{place}"
+
+
+def _json(value: Any) -> str:
+    return canonical.encode(value).decode()
+
+
+# ── the file ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def _written(cassette: Cassette) -> bytes:
+    told = msgspec.to_builtins(cassette)
+    try:
+        return json.dumps(told, indent=2, ensure_ascii=False).encode() + b"\n"
+    except UnicodeEncodeError:  # half a character, which UTF-8 has no bytes for
+        return json.dumps(told, indent=2).encode() + b"\n"
+
+
+def _fact(sealed: SealedEvent) -> Fact:
+    body = canonical.decode_stored(sealed.body or b"null")
+    return Fact(sealed.seq, sealed.type, sealed.version, sealed.fence, sealed.at, body, sealed.hash.hex())
+
+
+def _sealed(fact: Fact) -> SealedEvent:
+    body = canonical.encode(fact.body)
+    return SealedEvent(
+        fact.seq,
+        fact.type,
+        fact.version,
+        fact.fence,
+        fact.at,
+        body,
+        hashlib.sha256(body).digest(),
+        bytes.fromhex(fact.hash),
+    )
+
+
+async def _blobs(store: Store, sealed: list[SealedEvent], namespace: str) -> dict[str, str]:
+    """The blobs whose digests the facts mention."""
+    named = {digest.decode() for one in sealed for digest in _DIGEST.findall(one.body or b"")}
+    found = [digest for digest in sorted(named) if await store.blobs.has(digest, namespace=namespace)]
+    return {
+        digest: base64.b64encode(await store.blobs.get(digest, namespace=namespace)).decode()
+        for digest in found
+    }

@@ -1,0 +1,70 @@
+"""The pytest plugin: installed with Holdfast, and nothing until a test asks for one of its fixtures.
+
+    @pytest.mark.survives
+    def test_the_refund(survives):
+        survives(support, "where is order 42?", effects=lambda: bank.refunds, reset=bank.clear)
+
+`survives` is `survives_crashes`. In a test that is marked it only plays the agent undisturbed, which is quick, until
+somebody says `pytest --holdfast-kill=every`; so an enumeration that takes long can stand among the quick tests.
+`holdfast_app` is an application on a SQLite file of the test's own, `virtual_clock` a clock for
+`running(app, clock=virtual_clock)`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from holdfast.runtime.app import App
+    from holdfast.testing.leaps import LeapingClock
+    from holdfast.testing.survival import Survival
+
+KILLS = ("never", "every", "twice")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.getgroup("holdfast").addoption(
+        "--holdfast-kill",
+        choices=KILLS,
+        default=None,
+        help="where `survives` kills agents: nowhere, at every crash point, or at every one and again in the recovery "
+        "(default: never in tests marked `survives`, every in others)",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "survives: kills agents only when asked to, with --holdfast-kill=every"
+    )
+
+
+@pytest.fixture
+def survives(request: pytest.FixtureRequest) -> Callable[..., Survival]:
+    """`survives_crashes`, as thorough as `--holdfast-kill` says."""
+    from holdfast.testing.survival import survives_crashes
+
+    marked = request.node.get_closest_marker("survives") is not None
+    kill: Any = request.config.getoption("--holdfast-kill") or ("never" if marked else "every")
+    return functools.partial(survives_crashes, kill=kill)
+
+
+@pytest.fixture
+def virtual_clock() -> LeapingClock:
+    """A clock that leaps over what nobody has to wait for, and moves by hand: `virtual_clock.advance("1h")`."""
+    from holdfast.store.clock import SystemClock
+    from holdfast.testing.leaps import LeapingClock
+
+    return LeapingClock(SystemClock())
+
+
+@pytest.fixture
+def holdfast_app(tmp_path: Path) -> App:
+    """An application on a SQLite file of this test's own."""
+    from holdfast.runtime.app import App
+
+    return App(store=f"sqlite:///{tmp_path / 'holdfast.db'}")

@@ -1,0 +1,197 @@
+"""`survives_crashes`: an agent is killed at every point at which a process can die, and must come out the same.
+
+    def test_the_refund_survives():
+        survives_crashes(support, "where is order 42?", effects=lambda: bank.refunds, reset=bank.clear)
+
+The agent runs once undisturbed, which shows its result and every crash point that it passes. Then it runs once for each
+of them: its worker is killed there, another takes over, and the result and everything that was done must be what they
+were. Time is virtual, the store is in memory, and nothing is left behind.
+
+What it sees by itself is every real call of every tool, by its declared effect. What code does without a tool it cannot
+see; `effects` is a witness for that: whatever describes the outside world (what was sent, what was booked), compared
+with the undisturbed run. `reset` puts that world back before each run.
+
+A call that is unsafe and was cut off needs a person. Here the kit plays the person, and says the truth.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+from holdfast.agents.agents import Agent
+from holdfast.agents.catalogue import Catalogue
+from holdfast.errors import InvalidMove, InvalidSetting
+from holdfast.testing.survival import judge
+from holdfast.testing.survival.play import Passed, Played, Setting, play
+from holdfast.testing.survival.report import DidNotSurvive, Fault, Row, Survival, failure, unkilled
+
+__all__ = ["DidNotSurvive", "Fault", "Row", "Survival", "survives_crashes", "survives_crashes_async"]
+
+TWICE = (
+    "Nobody was killed yet. Put its world back with reset=…, take chance and time from hf.random() and hf.now(), "
+    "or say with compare=… what of the result must be the same."
+)
+
+RETURNED = (
+    "A result must follow from what is recorded. "
+    "If a part of it may differ, say with compare=… what must be the same."
+)
+
+
+def survives_crashes(
+    agent: Agent[..., Any],
+    /,
+    *args: Any,
+    effects: Callable[[], Any] | None = None,
+    reset: Callable[[], Any] | None = None,
+    signals: Mapping[str, Any] | Iterable[tuple[str, Any]] = (),
+    approve: Literal["yes", "no"] = "yes",
+    compare: Callable[[Any], Any] = lambda result: result,
+    kill: Literal["never", "every", "twice"] = "every",
+    **kwargs: Any,
+) -> Survival:
+    """The agent, called like this, comes out the same wherever its process is killed; or DidNotSurvive says how not.
+
+    effects: a witness of the outside world, asked after each run. reset: called before each. signals: sent to whichever
+    job waits for one. approve: what is said to every approval. compare: what of the result must be the same. kill:
+    "twice" kills the worker that takes over as well, at every point that it passes; "never" only plays it undisturbed.
+    """
+    __tracebackhide__ = True
+    _must_not_run_a_loop()
+    app = _app_of(agent)
+    pairs = signals.items() if isinstance(signals, Mapping) else signals
+    setting = Setting(
+        programs=app.programs(),
+        queues=tuple(sorted({one.queue for one in app.agents.values()})),
+        draft=agent.draft(agent.signature.bind(args, kwargs)),
+        signals=tuple((name, body) for name, body in pairs),
+        approve=approve == "yes",
+        strict=bool(getattr(app, "_strict", False)),
+    )
+    keyless = frozenset(name for name, tool in app.tools.items() if tool.signature.key_parameter is None)
+    return _Trial(agent, setting, effects, reset, compare, keyless).held(kill)
+
+
+async def survives_crashes_async(agent: Agent[..., Any], /, *args: Any, **options: Any) -> Survival:
+    """`survives_crashes`, from a test that is `async def`: beside its event loop, on a thread."""
+    return await asyncio.to_thread(functools.partial(survives_crashes, agent, *args, **options))
+
+
+class _Run:
+    """A play, and what the witness said after it."""
+
+    def __init__(self, played: Played, outside: Any) -> None:
+        self.played = played
+        self.outside = outside
+
+
+class _Trial:
+    def __init__(
+        self,
+        agent: Agent[..., Any],
+        setting: Setting,
+        effects: Callable[[], Any] | None,
+        reset: Callable[[], Any] | None,
+        compare: Callable[[Any], Any],
+        keyless: frozenset[str],
+    ) -> None:
+        self._agent = agent
+        self._setting = setting
+        self._effects = effects
+        self._reset = reset
+        self._compare = compare
+        self._keyless = keyless
+
+    def held(self, kill: str) -> Survival:
+        __tracebackhide__ = True
+        calm = self._calm()
+        rows: list[Row] = []
+        found: list[tuple[Row, Fault]] = []
+        apart: list[tuple[Row, judge.Outside]] = []
+        cleared: set[str] = set()
+        plays: list[tuple[Passed, ...]] = [(cut,) for cut in calm.played.passed[0] if kill != "never"]
+        for cuts in plays:
+            run = self._run(cuts)
+            if kill == "twice" and len(cuts) == 1:
+                plays += [(*cuts, cut) for passed in run.played.passed[1:] for cut in passed]
+            faults = self._faults(calm, run)
+            outside = self._outside(calm, run) if not faults else None
+            said = [fault.what for fault in faults] + ([outside.what] if outside else [])
+            outcome = "; ".join(said) or judge.outcome(calm.played, run.played, self._keyless)
+            row = _row(cuts, run.played, outcome, survived=not said)
+            rows.append(row)
+            found += [(row, fault) for fault in faults]
+            apart += [(row, outside)] if outside else []
+            cleared |= set() if said else judge.ran_again(calm.played, run.played)
+        if apart:
+            effects = {call.tool: call.effect for call in calm.played.calls}
+            hint = judge.blamed([outside for _, outside in apart], frozenset(cleared), effects)
+            found += [(row, Fault(apart[0][1].what, hint)) for row, _ in apart]
+        survival = Survival(self._agent.name, tuple(rows))
+        if found:
+            raise failure(survival, found)
+        return survival
+
+    def _calm(self) -> _Run:
+        """The undisturbed run, which must come to its end, and come out the same a second time."""
+        __tracebackhide__ = True
+        calm = self._run()
+        if calm.played.stopped is not None:
+            fault = judge.stopped(calm.played)
+            raise unkilled(self._agent.name, "does not come to its end", [fault])
+        again = self._run()
+        faults = self._faults(calm, again)
+        outside = self._outside(calm, again)
+        faults += [Fault(outside.what)] if outside else []
+        if faults:
+            faults[-1] = Fault(faults[-1].what, TWICE)
+            raise unkilled(self._agent.name, "does not come out the same twice", faults)
+        return calm
+
+    def _run(self, cuts: Sequence[Passed] = ()) -> _Run:
+        if self._reset is not None:
+            self._reset()
+        played = play(self._setting, cuts)
+        return _Run(played, None if self._effects is None else copy.deepcopy(self._effects()))
+
+    def _faults(self, calm: _Run, run: _Run) -> list[Fault]:
+        before, after = calm.played, run.played
+        faults = list(judge.duplicates(before.calls, after.calls))
+        if after.stopped is not None:
+            return [*faults, judge.stopped(after)]
+        faults += judge.missing(before.calls, after.calls)
+        first, second = (self._compare(self._agent.signature.result(one.output)) for one in (before, after))
+        if first != second:
+            faults.append(Fault(f"it returned {second!r} instead of {first!r}", RETURNED))
+        return faults
+
+    @staticmethod
+    def _outside(calm: _Run, run: _Run) -> judge.Outside | None:
+        return judge.outside(calm.outside, run.outside, calm.played, run.played)
+
+
+def _row(cuts: Sequence[Passed], played: Played, outcome: str, *, survived: bool) -> Row:
+    reached = [*played.reached, *cuts[len(played.reached) :]]
+    points, steps = " then ".join(cut.label for cut in cuts), [cut.step for cut in reached if cut.step]
+    return Row(points, " then ".join(steps), outcome, survived)
+
+
+def _app_of(agent: Agent[..., Any]) -> Catalogue:
+    app = getattr(getattr(agent, "_host", None), "__self__", None)
+    if not isinstance(app, Catalogue):
+        msg = f"{agent!r} is no agent of an application"
+        raise InvalidSetting(msg, hint="Give the function that `@app.agent` or `@hf.agent` made.")
+    return app
+
+
+def _must_not_run_a_loop() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    msg = "survives_crashes inside a running event loop"
+    raise InvalidMove(msg, hint="In an `async def` test say `await survives_crashes_async(…)`.")

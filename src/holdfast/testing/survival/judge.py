@@ -1,0 +1,199 @@
+"""A play with a kill in it, held against the undisturbed one: what happened twice, what is missing, what came out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.engine.asked import Asked
+from holdfast.model.effects import Effect
+from holdfast.testing.survival.play import Made, Played
+from holdfast.testing.survival.report import Fault
+
+DRIFT: Final = (
+    "An agent's code must go the same way again: take chance and time from hf.random() and hf.now(), "
+    "and put everything else that may change into a tool."
+)
+STOPPED: Final = {
+    "signal": Fault(
+        "it waits for a signal that nobody sends", 'Give the signals: signals={"paid:42": {"cents": 100}}.'
+    ),
+    "budget": Fault("its budget is used up"),
+}
+OWN_CODE: Final = (
+    "No tool ran twice there, so the agent's own code did it. That code runs again whenever the job is resumed: "
+    "move what it does into a tool."
+)
+
+
+class Outside(msgspec.Struct, frozen=True):
+    """The outside world is not as it is undisturbed. `suspects` are the tools that ran more often."""
+
+    what: str
+    suspects: frozenset[str]
+
+
+def duplicates(calm: Sequence[Made], killed: Sequence[Made]) -> Iterator[Fault]:
+    """What was done more often than undisturbed: the same call again, or one more of a tool."""
+    before, after = _done(calm), _done(killed)
+    told = set()
+    for same, times in after.items():
+        if same in before and times > before[same]:
+            told.add(same[0])
+            made = next(call for call in killed if call.same == same)
+            yield Fault(f"{made.said} happened {_times(times)} instead of {before[same]}", _why(made))
+    before_tools, after_tools = _by_tool(before), _by_tool(after)
+    for tool, times in after_tools.items():
+        if tool not in told and times > before_tools[tool]:
+            said = ", ".join(call.said for call in killed if call.tool == tool)
+            hint = "" if before_tools[tool] else DRIFT
+            yield Fault(f"{tool} happened {_times(times)} instead of {before_tools[tool]}: {said}", hint)
+
+
+def missing(calm: Sequence[Made], killed: Sequence[Made]) -> Iterator[Fault]:
+    """What was done less often than undisturbed."""
+    before, after = _by_tool(_done(calm)), _by_tool(_done(killed))
+    for tool, times in before.items():
+        if after[tool] < times:
+            yield Fault(f"{tool} happened {_times(after[tool])} instead of {times}")
+
+
+def stopped(played: Played) -> Fault:
+    """Why the job did not come to its end."""
+    if played.stopped == "drift":
+        report = played.report or {}
+        recorded = ", ".join(one["name"] for one in report.get("recorded", ()))
+        attempted = report.get("attempted")
+        if attempted is None:
+            return Fault(f"it does not fit its journal: {report.get('why', report)}")
+        asked = Asked(attempted["name"], attempted["args"], _nothing)
+        said = Made("", "", asked.name, asked.args, "", Effect.UNSAFE, relaunch=False).said
+        return Fault(
+            f"the code went another way: {recorded} is on record, and it asked for {said} instead", DRIFT
+        )
+    if played.stopped == "dead_letter":
+        cause: dict[str, Any] = (played.report or ({},))[-1]
+        error = cause.get("error") or {}
+        told = f"{error.get('type', '')}: {error.get('message', cause.get('why', ''))}".removeprefix(": ")
+        return Fault(f"it failed: {told}")
+    known = STOPPED.get(str(played.stopped))
+    return known or Fault(f"it did not come to its end: {played.stopped}")
+
+
+def outside(calm: Any, killed: Any, before: Played, after: Played) -> Outside | None:
+    """What the user's own witness says, against what it says undisturbed."""
+    if calm == killed:
+        return None
+    return Outside(f"the outside world differs: {_difference(calm, killed)}", ran_again(before, after))
+
+
+def blamed(found: Sequence[Outside], cleared: frozenset[str], effects: Mapping[str, Effect]) -> str:
+    """Who did it: the tools that ran more often wherever the outside differs; if none did somewhere, the agent.
+
+    `cleared` are tools that ran more often elsewhere, and nothing came of it.
+    """
+    if not all(one.suspects for one in found):
+        return OWN_CODE
+    common = frozenset.intersection(*(one.suspects for one in found))
+    suspects = common or frozenset.union(*(one.suspects for one in found))
+    suspects = suspects - cleared or suspects
+    by_effect: dict[Effect, list[str]] = {}
+    for tool in sorted(suspects):
+        by_effect.setdefault(effects[tool], []).append(tool)
+    return " ".join(_accused(tools, effect) for effect, tools in by_effect.items())
+
+
+def outcome(calm: Played, killed: Played, keyless: frozenset[str]) -> str:
+    """What recovery did, in a reader's words."""
+    if not killed.reached:
+        return "not reached this time"
+    said = [*killed.said]
+    said += [
+        f"{tool} was made again; it takes no key"
+        if tool in keyless
+        else f"{tool} was sent again under its key"
+        for tool in _resent(killed)
+    ]
+    again = ran_again(calm, killed)
+    reads = {call.tool for call in killed.calls if call.effect is Effect.READ_ONLY}
+    said += [f"{tool} was read again" for tool in sorted(again & reads)]
+    launched = {call.tool for call in killed.calls if call.relaunch}
+    said += [f"{tool} was launched again" for tool in sorted(again & launched)]
+    return "; ".join(dict.fromkeys(said)) or "went on"
+
+
+# ── counting ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def _done(calls: Sequence[Made]) -> Counter[tuple[str, bytes]]:
+    """How often each call took effect, by what was declared: under one key an idempotent one does so once."""
+    seen: set[tuple[str, bytes, str]] = set()
+    done: Counter[tuple[str, bytes]] = Counter()
+    for call in calls:
+        if call.effect is Effect.READ_ONLY or call.relaunch or call.did_nothing:
+            continue
+        keyed = (*call.same, call.key)
+        if call.effect is Effect.IDEMPOTENT and keyed in seen:
+            continue
+        seen.add(keyed)
+        done[call.same] += 1
+    return done
+
+
+def _by_tool(done: Counter[tuple[str, bytes]]) -> Counter[str]:
+    tools: Counter[str] = Counter()
+    for (tool, _), times in done.items():
+        tools[tool] += times
+    return tools
+
+
+def ran_again(before: Played, after: Played) -> frozenset[str]:
+    """Tools that really ran more often than undisturbed, whatever was declared."""
+    calm, killed = (Counter(call.tool for call in played.calls) for played in (before, after))
+    return frozenset(tool for tool, times in killed.items() if times > calm[tool])
+
+
+def _resent(played: Played) -> list[str]:
+    keys = Counter((call.tool, call.key) for call in played.calls if call.effect is Effect.IDEMPOTENT)
+    return sorted({tool for (tool, _), times in keys.items() if times > 1})
+
+
+# ── words ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _why(made: Made) -> str:
+    if made.effect is Effect.VERIFIABLE:
+        return f"{made.tool} is verifiable: its probe did not find the first one."
+    return ""
+
+
+def _accused(tools: Sequence[str], effect: Effect) -> str:
+    who = f"{' and '.join(tools)} {'is' if len(tools) == 1 else 'are'}"
+    if effect is Effect.READ_ONLY:
+        return f"{who} declared read_only and ran again there: what does something is not read_only."
+    if effect is Effect.IDEMPOTENT:
+        return f"{who} declared idempotent, ran again there under the same key, and did it again: hand the key on."
+    return f"{who} declared {effect} and ran again there."
+
+
+def _difference(calm: Any, killed: Any) -> str:
+    if isinstance(calm, Mapping) and isinstance(killed, Mapping):
+        keys = [key for key in {**calm, **killed} if calm.get(key) != killed.get(key)]
+        return ", ".join(f"{key!r}: {killed.get(key, 0)!r} instead of {calm.get(key, 0)!r}" for key in keys)
+    if isinstance(calm, list | tuple) and isinstance(killed, list | tuple):
+        before, after = Counter(map(repr, calm)), Counter(map(repr, killed))
+        changed = [one for one in {**before, **after} if before[one] != after[one]]
+        if changed:
+            return ", ".join(f"{after[one]} × {one} instead of {before[one]}" for one in changed)
+    return f"{killed!r} instead of {calm!r}"
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number} times"
+
+
+async def _nothing(_key: str) -> None:
+    """Nobody calls it."""

@@ -1,0 +1,96 @@
+"""The people around an agent: they answer what it asks, and say the truth about calls that were cut off."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from holdfast.model.chain import unseal
+from holdfast.model.effects import CallStatus
+from holdfast.model.events import ApprovalDecided, ApprovalRequested
+from holdfast.model.jobs import JobHead
+from holdfast.model.ledger import CallRow
+from holdfast.model.mail import MailDraft
+from holdfast.model.states import MailKind, WaitReason
+from holdfast.store.contract import Store
+
+if TYPE_CHECKING:
+    from holdfast.testing.survival.play import Made, Setting
+
+Signals = tuple[tuple[str, Any], ...]
+"""Names and bodies, in the order in which they are sent."""
+
+
+class People:
+    """`calls` is what was really called, so that they know; `said` gets what they had to say about it."""
+
+    def __init__(self, store: Store, setting: Setting, calls: Sequence[Made], said: list[str]) -> None:
+        self._store = store
+        self._signals = setting.signals
+        self._approve = setting.approve
+        self._calls = calls
+        self._said = said
+        self._told: set[str] = set()
+
+    async def act(self, heads: Sequence[JobHead]) -> bool:
+        """Whether somebody said something that was not said before."""
+        before = len(self._told)
+        for head in heads:
+            match head.wait_reason:
+                case WaitReason.RECONCILE:
+                    await self._reconcile(head.job_id)
+                case WaitReason.APPROVAL:
+                    await self._decide(head.job_id)
+                case WaitReason.SIGNAL:
+                    await self._signal(head.job_id)
+                case _:
+                    pass
+        return len(self._told) > before
+
+    async def _reconcile(self, job_id: str) -> None:
+        for row in await self._store.ledger.list(job_id, status=CallStatus.UNCERTAIN):
+            decision, result = self._truth(row)
+            body = {
+                "step_key": row.step_key,
+                "generation": row.generation,
+                "decision": decision,
+                "why": "the real calls were counted",
+                "result": result,
+            }
+            if await self._tell(job_id, MailKind.RECONCILE, row.tool_call_id, body=body):
+                words = {"happened": "had happened", "not_happened": "had not happened", "fail": "had failed"}
+                self._said.append(f"{row.tool_name} was uncertain, and a person said: it {words[decision]}")
+
+    def _truth(self, row: CallRow) -> tuple[str, Any]:
+        made = [call for call in self._calls if call.key == row.idempotency_key]
+        done = [call for call in made if call.returned]
+        if done:
+            return "happened", done[-1].result
+        return ("fail", None) if any(call.error for call in made) else ("not_happened", None)
+
+    async def _decide(self, job_id: str) -> None:
+        facts = [unseal(one) for one in await self._store.journal.read(job_id)]
+        decided = {fact.approval_id for fact in facts if isinstance(fact, ApprovalDecided)}
+        for fact in facts:
+            if isinstance(fact, ApprovalRequested) and fact.approval_id not in decided:
+                word = "approved" if self._approve else "denied"
+                body = {"approval_id": fact.approval_id, "decision": word, "why": ""}
+                await self._tell(job_id, MailKind.APPROVAL, fact.approval_id, body=body)
+
+    async def _signal(self, job_id: str) -> None:
+        for number, (name, body) in enumerate(self._signals, 1):
+            await self._tell(job_id, MailKind.SIGNAL, f"signal-{number}", name=name, body=body)
+
+    async def _tell(
+        self, job_id: str, kind: MailKind, operation: str, *, name: str = "", body: Any = None
+    ) -> bool:
+        """Whether this was not said before."""
+        said = f"{job_id} {operation}"
+        if said in self._told:
+            return False
+        self._told.add(said)
+        draft = MailDraft(
+            job_id=job_id, kind=kind, operation_id=operation, name=name, body=body, sender="holdfast.testing"
+        )
+        await self._store.post.send(draft)
+        return True

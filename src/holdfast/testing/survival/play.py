@@ -1,0 +1,387 @@
+"""One play of an agent: a store of its own, a worker that may be cut off at one point, and another that goes on.
+
+What is called is counted where every call passes, whatever made it a call: a tool, a step, a model. A call that was
+begun comes to its end even if its worker dies meanwhile, as a request does that has left the house; so it is always
+known what really happened, and whoever is asked can say it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import threading
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.engine.asked import Asked, Probed
+from holdfast.engine.committer import Committer
+from holdfast.engine.desk import Desk, Program
+from holdfast.engine.drive import Drive
+from holdfast.engine.evidence import Looker
+from holdfast.errors import Refused
+from holdfast.model import canonical
+from holdfast.model.append import Append
+from holdfast.model.chain import SealedEvent, unseal
+from holdfast.model.effects import Answer, Effect
+from holdfast.model.events import Event, JobCompleted
+from holdfast.model.ids import SequentialIds
+from holdfast.model.jobs import JobDraft
+from holdfast.model.states import HELD, TERMINAL, Status
+from holdfast.store.contract import Store
+from holdfast.store.memory.store import MemoryStore
+from holdfast.store.wrapped import Call, WrappedStore
+from holdfast.testing.leaps import LeapingClock, heads, idle_for_us
+from holdfast.testing.process import Process
+from holdfast.testing.simloop import Deadlock, LoopClock
+from holdfast.testing.survival.loop import KitLoop
+from holdfast.testing.survival.people import People, Signals
+from holdfast.testing.world.heard import Heard
+from holdfast.worker.worker import Worker
+
+READS: Final = frozenset(
+    "attempts counts find get has head list list_expired owners read read_many timers wait".split()
+)
+"""Calls of the store that leave everything as it is: to die there is to die after the write before."""
+
+THREADS_S: Final = 10.0
+
+_FOUND: Final = {
+    Answer.HAPPENED: "it had happened",
+    Answer.NOT_HAPPENED: "it had not happened",
+    Answer.CANNOT_TELL: "nobody could tell",
+}
+
+
+class Passed(msgspec.Struct, frozen=True):
+    """A crash point, the nth time, and what was going on there."""
+
+    point: str
+    nth: int
+    step: str
+
+    @property
+    def label(self) -> str:
+        return self.point if self.nth == 1 else f"{self.point}#{self.nth}"
+
+
+class Made(msgspec.Struct, eq=False):
+    """A call that was really made."""
+
+    job_id: str
+    step_key: str
+    tool: str
+    args: Any
+    key: str
+    effect: Effect
+    relaunch: bool
+    result: Any = None
+    error: Exception | None = None
+    returned: bool = False
+
+    @property
+    def did_nothing(self) -> bool:
+        return isinstance(self.error, Refused)
+
+    @property
+    def said(self) -> str:
+        """As a reader would write it."""
+        given = self.args.items() if isinstance(self.args, dict) else [("", self.args)]
+        inside = ", ".join(f"{name}={value!r}" if name else repr(value) for name, value in given)
+        return f"{self.tool}({inside})"
+
+    @property
+    def same(self) -> tuple[str, bytes]:
+        return self.tool, canonical.encode(self.args)
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """What every play of an agent has in common."""
+
+    programs: Mapping[str, Program]
+    queues: tuple[str, ...]
+    draft: JobDraft
+    signals: Signals
+    approve: bool
+    strict: bool
+
+
+class Played(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a play. `passed` has the points of each worker, `reached` those where one was killed; `stopped` says
+    why the job did not come to its end, if it did not."""
+
+    passed: list[list[Passed]]
+    reached: list[Passed]
+    calls: list[Made]
+    said: list[str]
+    output: Any
+    stopped: str | None
+    report: Any = None
+
+
+class _Life:
+    """A worker's process from its start to its end, which comes at `cut` if there is one."""
+
+    def __init__(self, process: Process, cut: Passed | None, died: Callable[[Passed], None]) -> None:
+        self.process = process
+        self.passed: list[Passed] = []
+        self._cut = cut
+        self._died = died
+        self._times: Counter[str] = Counter()
+
+    def meet(self, point: str, step: str) -> None:
+        """The process is at this point, and dies there if it was told to."""
+        if self.process.dead:
+            return
+        self._times[point] += 1
+        here = Passed(point, self._times[point], step)
+        self.passed.append(here)
+        if self._cut is not None and (here.point, here.nth) == (self._cut.point, self._cut.nth):
+            self.process.kill()
+            self._died(here)
+
+    def forget(self, count: int) -> None:
+        """The last points were those of a call that changed nothing."""
+        if not self.process.dead:
+            del self.passed[-count:]
+
+
+class _Store(WrappedStore):
+    """The store as one worker sees it."""
+
+    def __init__(self, store: Store, life: _Life, moved: asyncio.Event) -> None:
+        super().__init__(store, self._led)
+        self._life = life
+        self._moved = moved
+        self.wakeups = store.wakeups
+
+    async def _led(self, name: str, call: Call, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        life = self._life
+        await life.process.must_live()
+        if name.rpartition(".")[2] in READS:
+            return await call(*args, **options)
+        life.meet(f"{name}:before", _about(args))
+        await life.process.must_live()
+        result = await call(*args, **options)
+        life.meet(f"{name}:after", _about(args))
+        if name == "leases.claim" and not result:
+            life.forget(2)
+        self._moved.set()
+        await life.process.must_live()
+        return result
+
+
+class Play:
+    """`cuts`: where the first worker dies, the second, and so on."""
+
+    def __init__(self, setting: Setting, loop: KitLoop, cuts: Sequence[Passed]) -> None:
+        self.clock = LeapingClock(LoopClock(loop))
+        self.store = MemoryStore(self.clock, SequentialIds(1))
+        self.lives: dict[str, _Life] = {}
+        self.reached: list[Passed] = []
+        self.calls: list[Made] = []
+        self.moved = asyncio.Event()
+        self._setting = setting
+        self._loop = loop
+        self._cuts = list(cuts)
+        self._ids = SequentialIds(2)
+        self._said: list[str] = []
+        self._people = People(self.store, setting, self.calls, self._said)
+
+    # ── workers ───────────────────────────────────────────────────────────────────────────────────
+
+    def _start(self) -> None:
+        """One more worker, in a process of its own."""
+        number = len(self.lives)
+        process = self._loop.process(f"worker-{number + 1}")
+        cut = self._cuts[number] if number < len(self._cuts) else None
+        life = self.lives[process.name] = _Life(process, cut, self._died)
+        store = _Store(self.store, life, self.moved)
+        looker = Looker(Path.cwd())
+
+        async def inspect(pack: Any) -> Any:
+            return looker.look_at_all(pack)
+
+        desk = Desk(
+            store,
+            Committer(store.journal),
+            self.clock,
+            {kind: self._led(process, program) for kind, program in self._setting.programs.items()},
+            strict=self._setting.strict,
+            points=lambda point, tool: life.meet(str(point), tool),
+            inspect=inspect,
+        )
+        worker = Worker(desk, process.name, lambda: self._ids.new("claim"), queues=self._setting.queues)
+        process.start(worker.work())
+
+    def _died(self, here: Passed) -> None:
+        """Another comes."""
+        self.reached.append(here)
+        self._loop.root.call_later(0.0, self._start)
+        self._loop.root.call_later(0.0, self.moved.set)
+
+    # ── calls ─────────────────────────────────────────────────────────────────────────────────────
+
+    def _led(self, process: Process, program: Program) -> Program:
+        async def led(drive: Drive, given: Any) -> Any:
+            ours: Any = drive
+            ours.call = functools.partial(self._call, drive.call)
+            ours.perform = functools.partial(self._perform, process, drive.owner.job_id, drive.perform)
+            return await program(drive, given)
+
+        return led
+
+    async def _call(self, call: Callable[[Asked], Awaitable[Any]], asked: Asked) -> Any:
+        """The call, made so that it is seen when its receiver is asked about it."""
+        probe = asked.terms.probe
+        if probe is None:
+            return await call(asked)
+
+        async def seen(key: str, args: Any) -> Probed:
+            with self._under_way():
+                probed = await probe(key, args)
+            self._said.append(f"{asked.name} was looked up: {_FOUND[probed.answer]}")
+            return probed
+
+        terms = msgspec.structs.replace(asked.terms, probe=seen)
+        return await call(msgspec.structs.replace(asked, terms=terms))
+
+    async def _perform(
+        self,
+        process: Process,
+        job_id: str,
+        perform: Callable[..., Awaitable[tuple[Any, Exception | None]]],
+        asked: Asked,
+        place: Any,
+        step_key: str,
+        key: str = "",
+        longest_us: int | None = None,
+    ) -> tuple[Any, Exception | None]:
+        await process.must_live()
+        made = Made(job_id, step_key, asked.name, asked.args, key, asked.terms.effect, asked.terms.relaunch)
+
+        async def to_its_end(key: str) -> Any:
+            return await self._loop.root.adopt(self._made(made, asked.run, key))
+
+        outlasting = msgspec.structs.replace(asked, run=to_its_end)
+        return await perform(outlasting, place, step_key, key, longest_us)
+
+    async def _made(self, made: Made, run: Callable[[str], Awaitable[Any]], key: str) -> Any:
+        made.key = key
+        self.calls.append(made)
+        with self._under_way():
+            try:
+                made.result = await run(key)
+            except Exception as error:
+                made.error = error
+                raise
+        made.returned = True
+        return made.result
+
+    @contextmanager
+    def _under_way(self) -> Iterator[None]:
+        self._loop.calls += 1
+        try:
+            yield
+        finally:
+            self._loop.calls -= 1
+            self.moved.set()
+
+    # ── the play ──────────────────────────────────────────────────────────────────────────────────
+
+    async def play(self) -> Played:
+        submitted = await self.store.jobs.submit(self._setting.draft)
+        self._start()
+        stopped = await self._to_the_end(submitted.job_id)
+        last = unseal((await self.store.journal.read(submitted.job_id))[-1])
+        return Played(
+            passed=[life.passed for life in self.lives.values()],
+            reached=self.reached,
+            calls=self.calls,
+            said=self._said,
+            output=last.output if isinstance(last, JobCompleted) else None,
+            stopped=stopped,
+            report=getattr(last, "report", None) or getattr(last, "causes", None),
+        )
+
+    async def _to_the_end(self, job_id: str) -> str | None:
+        """Why the job goes no further; None if it completed."""
+        while True:
+            self.moved.clear()
+            head = await self.store.jobs.head(job_id)
+            if head.status in TERMINAL:
+                return None if head.status is Status.COMPLETED else str(head.status)
+            open_now = [one async for one in heads(self.store)]
+            held = [one for one in open_now if one.wait_reason in HELD]
+            if held:
+                return str(held[0].wait_reason)
+            if await self._people.act(open_now) or await self._leap():
+                continue
+            for_ever = all(one.status is Status.WAITING and one.wake_at is None for one in open_now)
+            if for_ever and not self._loop.calls:
+                return str(head.wait_reason)
+            await self.moved.wait()
+
+    async def _leap(self) -> bool:
+        if self._loop.calls:
+            return False
+        left_us = await idle_for_us(self.store, self.clock, self._is_gone)
+        if left_us is None:
+            return False
+        self.clock.advance_us(left_us)
+        for queue in self._setting.queues:
+            self.store.wakeups.hint(f"queue:{queue}")
+        return True
+
+    def _is_gone(self, worker: str) -> bool:
+        return self.lives[worker].process.dead
+
+
+def play(setting: Setting, cuts: Sequence[Passed] = ()) -> Played:
+    """The agent has been played from its start to its end, with one worker after the other cut off there."""
+    heard = Heard()
+    with KitLoop() as loop, heard.listening():
+        stage = Play(setting, loop, cuts)
+        try:
+            played = loop.run_until_complete(stage.play())
+        except Deadlock as stuck:
+            played = _stuck(stage, str(stuck))
+        if heard.errors:
+            played = msgspec.structs.replace(played, stopped=heard.errors[0])
+    for thread in threading.enumerate():
+        if thread.name == "holdfast-call":
+            thread.join(THREADS_S)
+    return played
+
+
+def _stuck(stage: Play, why: str) -> Played:
+    return Played(
+        passed=[life.passed for life in stage.lives.values()],
+        reached=stage.reached,
+        calls=stage.calls,
+        said=[],
+        output=None,
+        stopped=why,
+    )
+
+
+def _about(args: tuple[Any, ...]) -> str:
+    """The facts that a write carries, in few words."""
+    appends = args[0] if args and isinstance(args[0], list | tuple) else ()
+    said = [_fact(one) for append in appends if isinstance(append, Append) for one in append.events]
+    return ", ".join(dict.fromkeys(said))
+
+
+def _fact(sealed: SealedEvent) -> str:
+    event = unseal(sealed)
+    return f"{sealed.type} {_name(event)}".strip()
+
+
+def _name(event: Event) -> str:
+    """The tool or step that a fact is about."""
+    key: str = getattr(event, "step_key", "")
+    return key.rpartition("/")[2].rpartition("#")[0]
