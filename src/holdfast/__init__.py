@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from holdfast.agents.agents import Agent, spawn
     from holdfast.agents.calls import run_tools
     from holdfast.agents.context import Context, context
+    from holdfast.agents.conversations import Session
     from holdfast.agents.jobs import Job
     from holdfast.agents.models.model import Model, Reply, llm
     from holdfast.agents.models.patience import Limits
@@ -31,18 +32,20 @@ if TYPE_CHECKING:
     from holdfast.agents.policy import Policy
     from holdfast.agents.processes import run_process
     from holdfast.agents.schemas import schemas
+    from holdfast.agents.sessions import Turn
     from holdfast.agents.signatures import Key
     from holdfast.agents.tools import CannotTell, Happened, NotHappened, Tool
     from holdfast.agents.words import checkpoint, emit, now, random, restored, scope, sleep, uuid, wait
     from holdfast.errors import HoldfastError, Refused
     from holdfast.model.streams import AttemptSuperseded, Chunk
-    from holdfast.runtime.app import App, agent, step, tool
+    from holdfast.runtime.app import App, Assistant, agent, session, step, tool
     from holdfast.runtime.stores import open_store
 
 _WHERE: Final = {
     "holdfast.agents.agents": ("Agent", "spawn"),
     "holdfast.agents.calls": ("run_tools",),
     "holdfast.agents.context": ("Context", "context"),
+    "holdfast.agents.conversations": ("Session",),
     "holdfast.agents.jobs": ("Job",),
     "holdfast.agents.models.model": ("Model", "Reply", "llm"),
     "holdfast.agents.models.patience": ("Limits",),
@@ -52,6 +55,7 @@ _WHERE: Final = {
     "holdfast.agents.policy": ("Policy",),
     "holdfast.agents.processes": ("run_process",),
     "holdfast.agents.schemas": ("schemas",),
+    "holdfast.agents.sessions": ("Turn",),
     "holdfast.agents.signatures": ("Key",),
     "holdfast.agents.tools": ("CannotTell", "Happened", "NotHappened", "Tool"),
     "holdfast.agents.words": (
@@ -67,7 +71,7 @@ _WHERE: Final = {
     ),
     "holdfast.errors": ("HoldfastError", "Refused"),
     "holdfast.model.streams": ("AttemptSuperseded", "Chunk"),
-    "holdfast.runtime.app": ("App", "agent", "step", "tool"),
+    "holdfast.runtime.app": ("App", "Assistant", "agent", "session", "step", "tool"),
     "holdfast.runtime.stores": ("open_store",),
 }
 _MODULE_OF: Final = {name: module for module, names in _WHERE.items() for name in names}
@@ -75,6 +79,7 @@ _MODULE_OF: Final = {name: module for module, names in _WHERE.items() for name i
 __all__ = [
     "Agent",
     "App",
+    "Assistant",
     "AttemptSuperseded",
     "CannotTell",
     "Chunk",
@@ -90,7 +95,9 @@ __all__ = [
     "Price",
     "Refused",
     "Reply",
+    "Session",
     "Tool",
+    "Turn",
     "agent",
     "assistant",
     "checkpoint",
@@ -105,6 +112,7 @@ __all__ = [
     "run_tools",
     "schemas",
     "scope",
+    "session",
     "sleep",
     "spawn",
     "step",

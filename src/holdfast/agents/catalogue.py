@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, ParamSpec, Protocol, TypeVar, overload
 
 from holdfast.agents.agents import Agent
+from holdfast.agents.assistant import CONTEXT_TOKENS_MAX, Assistant
 from holdfast.agents.jobs import Host
+from holdfast.agents.models.model import Model
+from holdfast.agents.schemas import Callee
+from holdfast.agents.sessions import Handler, SessionAgent, check_handler
 from holdfast.agents.tools import Probe, Tool, terms_of
 from holdfast.engine.desk import Program
 from holdfast.errors import InvalidSetting
@@ -37,6 +41,7 @@ class Catalogue(ABC):
     def __init__(self) -> None:
         self.agents: dict[str, Agent[..., Any]] = {}
         self.tools: dict[str, Tool[..., Any]] = {}
+        self.sessions: dict[str, SessionAgent] = {}
 
     @abstractmethod
     async def host(self) -> Host:
@@ -44,7 +49,8 @@ class Catalogue(ABC):
 
     def programs(self) -> dict[str, Program]:
         """The code for each kind of job."""
-        return {name: agent.program for name, agent in self.agents.items()}
+        agents = {name: agent.program for name, agent in self.agents.items()}
+        return agents | {name: session.program for name, session in self.sessions.items()}
 
     @overload
     def agent(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> Agent[P, R]: ...
@@ -73,10 +79,75 @@ class Catalogue(ABC):
                 priority=priority,
                 host=self.host,
             )
-            _add(self.agents, agent.name, agent, "agent")
+            self._must_be_new(agent.name)
+            self.agents[agent.name] = agent
             return agent
 
         return declare if function is None else declare(function)
+
+    @overload
+    def session(self, handler: Handler, /) -> SessionAgent: ...
+
+    @overload
+    def session(
+        self, /, *, name: str | None = None, queue: str = DEFAULT_QUEUE, priority: int = PRIORITY_DEFAULT
+    ) -> Callable[[Handler], SessionAgent]: ...
+
+    def session(
+        self,
+        handler: Handler | None = None,
+        /,
+        *,
+        name: str | None = None,
+        queue: str = DEFAULT_QUEUE,
+        priority: int = PRIORITY_DEFAULT,
+    ) -> Any:
+        """The function takes the turns of sessions: it gets a `Turn`, and what it returns is the answer."""
+
+        def declare(handler: Handler) -> SessionAgent:
+            check_handler(handler)
+            named = name or handler.__name__
+            agent = SessionAgent(handler, name=named, queue=queue, priority=priority, host=self.host)
+            self._must_be_new(agent.name)
+            self.sessions[agent.name] = agent
+            return agent
+
+        return declare if handler is None else declare(handler)
+
+    def assistant(
+        self,
+        name: str,
+        *,
+        model: str | Model | Sequence[Any] | None = None,
+        instructions: str = "",
+        tools: Sequence[Callee] = (),
+        context_tokens_max: int = CONTEXT_TOKENS_MAX,
+        queue: str = DEFAULT_QUEUE,
+        priority: int = PRIORITY_DEFAULT,
+    ) -> Assistant:
+        """An assistant of this name: a model with instructions and tools, one session for each conversation.
+
+        model: as `hf.llm` takes it; none is a script that says how to choose one. context_tokens_max: when a
+        conversation has grown beyond so much, it goes on from a summary.
+        """
+        made = Assistant(
+            name,
+            model=model,
+            instructions=instructions,
+            tools=tools,
+            context_tokens_max=context_tokens_max,
+            queue=queue,
+            priority=priority,
+            host=self.host,
+        )
+        self._must_be_new(made.name)
+        self.sessions[made.name] = made
+        return made
+
+    def _must_be_new(self, name: str) -> None:
+        if name in self.agents or name in self.sessions:
+            msg = f"there are two agents called {name!r}"
+            raise InvalidSetting(msg, hint="Give one of them another name with name=….")
 
     @overload
     def tool(self, function: Callable[P, Awaitable[R]], /) -> Tool[P, R]: ...

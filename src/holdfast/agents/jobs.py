@@ -8,6 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from holdfast.agents.signatures import plain
 from holdfast.model.jobs import JobDraft
 from holdfast.model.streams import AttemptSuperseded, Chunk
+from holdfast.store.contract import Store
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -21,6 +22,11 @@ class Host(Protocol):
 
     async def result(self, job_id: str) -> Any:
         """What the job returned, when it is over; or the error that says how it ended."""
+        ...
+
+    @property
+    def store(self) -> Store:
+        """Where the jobs are kept, and the sessions."""
         ...
 
     async def cancel(self, job_id: str, why: str) -> None: ...

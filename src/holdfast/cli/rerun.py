@@ -15,7 +15,8 @@ from holdfast.cli.run import code_of
 from holdfast.cli.talk import plain, to_json, wait_for
 from holdfast.engine.fork import SAME
 from holdfast.engine.fork import fork as fork_job
-from holdfast.engine.replayed import Difference, Replayed, replay_journal
+from holdfast.engine.replayed import Difference, Replayed
+from holdfast.engine.replayed import replay as replay_job
 from holdfast.errors import NotFound
 from holdfast.model.ids import RandomIds
 from holdfast.model.jobs import Submitted
@@ -50,17 +51,13 @@ async def _replay(job_id: str, app_at: str | None, where: str) -> Replayed:
     store = await existing(where)
     try:
         record = await store.jobs.get(job_id)
-        sealed = await store.journal.read(job_id)
+        program = app.programs().get(record.kind)
+        if program is None:
+            msg = f"the code has no agent called {record.kind!r}"
+            raise NotFound(msg, hint=f"There are: {', '.join(sorted(app.programs())) or 'none'}.")
+        return await asyncio.ensure_future(replay_job(store, job_id, program, clock=SystemClock()))
     finally:
         await store.close()
-    program = app.programs().get(record.kind)
-    if program is None:
-        msg = f"the code has no agent called {record.kind!r}"
-        raise NotFound(msg, hint=f"There are: {', '.join(sorted(app.agents)) or 'none'}.")
-    clock = SystemClock()
-    return await asyncio.ensure_future(
-        replay_journal(job_id, sealed, program, clock=clock, namespace=record.namespace)
-    )
 
 
 def _show(difference: Difference) -> None:

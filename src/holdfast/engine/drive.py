@@ -20,7 +20,7 @@ from holdfast.engine import failures, places, timeouts
 from holdfast.engine.asked import Asked, kept
 from holdfast.engine.conductor import JOB, Conductor, Timer
 from holdfast.engine.effects import Acts, Owner
-from holdfast.engine.endings import Failed, Parked, Stopped, Uncovered
+from holdfast.engine.endings import Failed, Stopped, Uncovered, parked
 from holdfast.engine.places import Place
 from holdfast.engine.points import Points, nothing
 from holdfast.engine.recorder import Recorder
@@ -30,7 +30,7 @@ from holdfast.errors import CallFailed
 from holdfast.model import canonical
 from holdfast.model.append import NOTHING, Extras
 from holdfast.model.effects import CallStatus, Effect
-from holdfast.model.events import CallCancelled, StepFinished
+from holdfast.model.events import CallCancelled, Event, StepFinished
 from holdfast.model.history import History, Recorded
 from holdfast.model.naming import Scope
 from holdfast.store.clock import Clock
@@ -38,6 +38,7 @@ from holdfast.store.clock import Clock
 if TYPE_CHECKING:
     from holdfast.engine.checkpoints import Inspector
     from holdfast.engine.streams import Outlet
+    from holdfast.store.contract import Store
 
 
 CANCEL_AGAIN_S: Final = 1.0
@@ -85,6 +86,9 @@ class Drive:
         self._recovering: set[str] = set()
         self.waits = Waits(clock, self.look)
         self._raised: list[tuple[Exception, str]] = []
+        self.store: Store | None = None
+        self.ends_with: tuple[Event, Extras] | None = None
+        """What is written with the fact that the job is completed: a turn of its session."""
 
     async def run(self, body: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         """What the job's function returned; or Failed, Parked, Asleep, or whatever `stop` was called with."""
@@ -393,8 +397,4 @@ class Drive:
                 cleared.set_result(None)
 
     def _park(self, why: str, recorded: list[Recorded], asked: Asked, key: str) -> None:
-        told = [
-            {"step_key": one.step_key, "name": one.name, "args_digest": one.args_digest} for one in recorded
-        ]
-        attempted = {"step_key": key, "name": asked.name, "args": asked.args}
-        self.stop(Parked({"why": why, "recorded": told, "attempted": attempted}))
+        self.stop(parked(why, recorded, asked.name, key, asked.args))

@@ -45,6 +45,7 @@ class Owner(msgspec.Struct, frozen=True):
     namespace: str
     job_id: str
     fence: int
+    session_id: str | None = None
 
 
 class Acts:

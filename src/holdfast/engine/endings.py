@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from holdfast.model.history import Recorded
 from holdfast.model.states import WaitReason
 
 
@@ -13,6 +15,13 @@ class Parked(Exception):
     def __init__(self, report: dict[str, Any]) -> None:
         super().__init__(report["why"])
         self.report = report
+
+
+def parked(why: str, recorded: Sequence[Recorded], name: str, step_key: str, args: Any) -> Parked:
+    """The job waits for a person, who reads what the journal says and what the code wanted."""
+    told = [{"step_key": one.step_key, "name": one.name, "args_digest": one.args_digest} for one in recorded]
+    attempted = {"step_key": step_key, "name": name, "args": args}
+    return Parked({"why": why, "recorded": told, "attempted": attempted})
 
 
 class Asleep(Exception):

@@ -37,12 +37,16 @@ AWAKE_US: Final = 5 * SECOND
 
 
 class Request(msgspec.Struct, frozen=True):
-    """What is asked. `name` is the step's; `params` is the request without its messages; both in canonical bytes."""
+    """What is asked. `name` is the step's; `params` is the request without its messages, in canonical bytes.
+
+    `after` names what the messages follow, if that is kept elsewhere: a session, whose messages are not stored again.
+    """
 
     name: str
     model: str
     params: bytes
     messages: tuple[bytes, ...]
+    after: str = ""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -90,6 +94,8 @@ class Asking:
 
     def _news(self) -> tuple[tuple[str, ...], tuple[bytes, ...], str]:
         """The parts that no earlier request had: their digests, their bytes, and the request that had the others."""
+        if self._request.after:
+            return (canonical.hex_digest(self._request.params),), (self._request.params,), self._request.after
         bodies = (self._request.params, *self._request.messages)
         parts = tuple(canonical.hex_digest(body) for body in bodies)
         last = self._drive.history.request
@@ -190,7 +196,8 @@ async def ask(drive: Drive, request: Request) -> Asking:
 
 def _digest_of(request: Request) -> str:
     parts = [canonical.digest(body) for body in (request.params, *request.messages)]
-    return canonical.hex_digest(b"".join([request.model.encode("utf-8", "surrogatepass"), *parts]))
+    named = f"{request.model}/{request.after}".encode("utf-8", "surrogatepass")
+    return canonical.hex_digest(b"".join([named, *parts]))
 
 
 async def _never(_key: str) -> NoReturn:

@@ -79,7 +79,7 @@ async def replay(store: Store, job_id: str, program: Program, *, clock: Clock) -
     """The job's function has run over its journal; nothing was called and nothing was written."""
     record = await store.jobs.get(job_id)
     sealed = await store.journal.read(job_id)
-    return await replay_journal(job_id, sealed, program, clock=clock, namespace=record.namespace)
+    return await replay_journal(job_id, sealed, program, clock=clock, namespace=record.namespace, store=store)
 
 
 async def replay_journal(
@@ -89,10 +89,15 @@ async def replay_journal(
     *,
     clock: Clock,
     namespace: str = DEFAULT_NAMESPACE,
+    store: Store | None = None,
 ) -> Replayed:
-    """The same, of a journal that lies anywhere: in a store, in an export, in a test."""
+    """The same, of a journal that lies anywhere: in a store, in an export, in a test.
+
+    What was said in a session is read from the store."""
     told = _Record(job_id, sealed)
-    return await _judged(told, _Replay(told, clock, Owner(namespace, job_id, told.job.fence)), program)
+    drive = _Replay(told, clock, Owner(namespace, job_id, told.job.fence, told.session_id))
+    drive.store = store
+    return await _judged(told, drive, program)
 
 
 class _Record:
@@ -109,6 +114,7 @@ class _Record:
         self.job = fold.Job()
         self.history = _Asking()
         self.given: Any = None
+        self.session_id: str | None = None
         self._steps: dict[str, Step] = {}
         self._optional: set[str] = set()
         for one in sealed:
@@ -128,8 +134,8 @@ class _Record:
     def _take(self, seq: int, event: e.Event) -> None:
         match event:
             case e.JobCreated():
-                self.given = event.input
-            case e.CheckpointSaved() | e.TurnCommitted():
+                self.given, self.session_id = event.input, event.session_id
+            case e.CheckpointSaved():
                 self._steps, self._optional = {}, set()
             case e.JobRequeued() if event.rerun:
                 # What the failed attempt did on its way out, the next one need not do.
@@ -140,6 +146,8 @@ class _Record:
                 self._note(Step(event.step_key, _name(event.step_key), event.args_digest, seq=seq))
             case e.TimerSet() | e.SignalTaken():
                 self._note(Step(event.step_key, _name(event.step_key), seq=seq))
+            case e.LlmRequested():
+                self._note(Step(event.step_key, _name(event.step_key), event.args_digest, seq=seq))
             case e.ChildStarted():
                 self._note(Step(event.step_key, event.kind, event.args_digest, seq=seq))
             case _:

@@ -212,13 +212,14 @@ class JobRun:
             return await self._end(JobParked(report), Move(status=Status.WAITING, reason=WaitReason.DRIFT))
         if self._leaving:
             return await self._end(JobReleased(), Move(status=Status.PENDING))
-        given = None if self._created is None else self._created.input
+        created = self._created
+        given, session_id = (None, None) if created is None else (created.input, created.session_id)
         self._outlet = await self._open_outlet()
         drive = self._drive = Drive(
             self._history,
             self._pen,
             self._clock,
-            Owner(self.grant.namespace, self.grant.job_id, self.grant.fence),
+            Owner(self.grant.namespace, self.grant.job_id, self.grant.fence, session_id),
             strict=self.desk.strict,
             points=self.desk.points,
             covered=lambda: self._covers(self.grant.job_id),
@@ -229,6 +230,7 @@ class JobRun:
             unsure_us=self._granted_tick - self._asked_tick,
             outlet=self._outlet,
         )
+        drive.store = self.desk.store
         if self._pen.lost is not None:
             raise self._pen.lost
         try:
@@ -304,6 +306,10 @@ class JobRun:
         if self._outlet is not None:
             await self._outlet.flush()
         try:
+            if isinstance(fact, JobCompleted) and self._drive is not None and self._drive.ends_with:
+                # Nothing is awaited in between: the two are one append.
+                turn, extras = self._drive.ends_with
+                self._pen.record(turn, extras=extras, guarded=True)
             self._pen.record(fact, move=move, extras=self._farewell(fact, move), guarded=True)
             await self._pen.durable()
         except HoldfastError:

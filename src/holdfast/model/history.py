@@ -173,11 +173,10 @@ class History:
                         error=event.error,
                     )
                 )
-            case e.CheckpointSaved() | e.TurnCommitted():
+            case e.CheckpointSaved():
                 self.ordinal = event.ordinal  # keys restart under it
                 self._calls, self._unclaimed, self.approvals = {}, {}, {}
-                if isinstance(event, e.CheckpointSaved):
-                    self.state, self.evidence = event.state, event.evidence
+                self.state, self.evidence = event.state, event.evidence
             case e.JobClaimed():
                 self.worker, self.claims = event.worker, self.claims + 1
             case e.JobParked():

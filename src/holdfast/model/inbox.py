@@ -22,6 +22,7 @@ import msgspec
 
 from holdfast.errors import InvalidPayload
 from holdfast.model.ids import check_integer, check_name
+from holdfast.model.jobs import JobDraft
 
 
 class Delivery(StrEnum):
@@ -170,6 +171,14 @@ def check_claimer(owner: str, token: str) -> None:
     """Who claims, and by what it is recognised, are names; or an error that says what to change."""
     check_name(owner, "owner")
     check_name(token, "claim token")
+
+
+def check_delivery(draft: BatchDraft, job: JobDraft) -> None:
+    """The job is one that can read the batch; or an error that says what to change."""
+    check_draft(draft)
+    if job.session_id != draft.session_id:
+        msg = f"a batch of session {draft.session_id!r} and a job of session {job.session_id!r}"
+        raise InvalidPayload(msg, hint="Give the job the session of the batch.")
 
 
 def check_draft(draft: BatchDraft) -> BatchDraft:

@@ -68,8 +68,10 @@ class App(Catalogue):
 
 
 DEFAULT = App()
-"""Where `hf.agent`, `hf.tool` and `hf.step` declare."""
+"""Where `hf.agent`, `hf.tool`, `hf.step`, `hf.session` and `hf.Assistant` declare."""
 
 agent = DEFAULT.agent
 tool = DEFAULT.tool
 step = DEFAULT.step
+session = DEFAULT.session
+Assistant = DEFAULT.assistant

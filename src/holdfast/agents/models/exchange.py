@@ -11,6 +11,7 @@ error reaches the code in replay.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import Any, Final
@@ -182,14 +183,29 @@ class _One:
         return Served(200, {"content-type": "text/event-stream"}, pieces, asking.step_key)
 
 
+class Known(msgspec.Struct, frozen=True):
+    """So many messages at the beginning of a conversation are kept under a name already."""
+
+    count: int
+    name: str
+
+
+KNOWN: Final[contextvars.ContextVar[Known | None]] = contextvars.ContextVar("holdfast_known", default=None)
+"""What the request that is being made begins with. It goes this way because a client lies in between."""
+
+
 def request_of(wire: Wire, body: Body) -> Request:
     """The request as the engine knows it."""
     model, params, messages = wire.split(body)
+    known = KNOWN.get()
+    if known is not None:
+        messages = messages[known.count :]
     return Request(
         name=wire.name,
         model=model,
         params=canonical.encode(params, bytes_max=BLOB_BYTES_MAX),
         messages=tuple(canonical.encode(message, bytes_max=BLOB_BYTES_MAX) for message in messages),
+        after="" if known is None else known.name,
     )
 
 

@@ -19,7 +19,7 @@ import msgspec
 
 from holdfast.agents.models import sse
 from holdfast.agents.models.anthropic_wire import AnthropicGathering
-from holdfast.agents.models.exchange import Exchange
+from holdfast.agents.models.exchange import KNOWN, Exchange, Known
 from holdfast.agents.models.live import BAD, Live
 from holdfast.agents.models.openai_wire import ChatWire
 from holdfast.agents.models.patience import Limits, Patience
@@ -84,15 +84,23 @@ class Model:
         instructions: str = "",
         tools: Iterable[Any] = (),
         max_tokens: int = TOKENS_MAX,
+        known: Known | None = None,
     ) -> Reply:
-        """What the model says next in this conversation. `tools` are tools and agents of yours, or schemas."""
+        """What the model says next in this conversation. `tools` are tools and agents of yours, or schemas.
+
+        known: how much of the conversation is kept elsewhere, under which name; it is not stored again.
+        """
         body: Body = {"messages": list(messages), "max_tokens": max_tokens}
         if instructions:
             body["system"] = instructions
         declared = _declared(tools)
         if declared:
             body["tools"] = declared
-        return await self._complete(body)
+        token = KNOWN.set(known)
+        try:
+            return await self._complete(body)
+        finally:
+            KNOWN.reset(token)
 
     def __repr__(self) -> str:
         return f"<model {self.name}>"
@@ -214,7 +222,10 @@ class _Gpt:
     async def __call__(self, body: Body) -> Reply:
         if self._client is None:
             self._client = wrap(_installed("openai").AsyncOpenAI(**self._where), **self._options)
-        asked: Body = {"messages": to_chat(body["messages"], body.get("system", ""))}
+        system, known = body.get("system", ""), KNOWN.get()
+        asked: Body = {"messages": to_chat(body["messages"], system)}
+        if known is not None:
+            KNOWN.set(Known(len(to_chat(body["messages"][: known.count], system)), known.name))
         if body.get("tools"):
             asked["tools"] = [_function(tool) for tool in body["tools"]]
         stream = await self._client.chat.completions.create(

@@ -13,7 +13,7 @@
 
 The first reply that fits is given. There is no counter and no chance in it, so a job that is resumed elsewhere gets the
 same answers, and a demonstration needs no network. `turn` fits when the model has spoken so often before. In texts
-`{result}` is the last tool's result, `{said}` what the person said last, `{turn}` the turn.
+`{result}` is the last tool's result, `{said}` what the person said last and `{first}` first, `{turn}` the turn.
 
 `delay` and `pace` make it slow: before it begins, and between words. `fail = [529, 529]` makes it refuse that often
 before it answers, in one process.
@@ -32,7 +32,7 @@ from holdfast.errors import InvalidSetting
 from holdfast.model.instants import parse_duration
 
 _HINT: Final = "See docs/models.md for what a scripted model's file holds."
-_PLACEHOLDER: Final = re.compile(r"\{(result|said|turn)\}")
+_PLACEHOLDER: Final = re.compile(r"\{(result|said|turn|first)\}")
 
 
 class Call(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -94,6 +94,7 @@ class _Asked:
         people = [message for message in messages if message.get("role") == "user"]
         said = [text for message in people if (text := _text(message.get("content")))]
         self.said = said[-1] if said else ""
+        self.first = said[0] if said else ""
         self.after, self.result = _last_result(messages)
 
     def fits(self, line: Line) -> bool:

@@ -44,7 +44,7 @@ class Provider:
     def _answer(self, line: Line, body: Body, messages: list[Any]) -> Body:
         message = self._script.message(line, messages)
         calls = any(block["type"] == "tool_use" for block in message["content"])
-        heard = sum(len(canonical.encode(one)) for one in messages)
+        heard = sum(map(_size, messages))
         return {
             "id": f"msg_{canonical.digest_of([body.get('model', ''), messages]).hex()[:24]}",
             "type": "message",
@@ -86,6 +86,13 @@ async def _stream(message: Body, body: Body, pace_us: int) -> AsyncIterator[byte
         for word in _words(delta["text"]):
             await pause(pace_us)
             yield sse.written(name, {**data, "delta": {**delta, "text": word}})
+
+
+def _size(message: Any) -> int:
+    """About how much is said in it."""
+    content = message.get("content")
+    blocks = content if isinstance(content, list) else [{"text": content}]
+    return sum(len(value) for block in blocks for value in block.values() if isinstance(value, str))
 
 
 def _words(text: str) -> list[str]:

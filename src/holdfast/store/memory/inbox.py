@@ -23,12 +23,27 @@ from holdfast.model.inbox import (
     Item,
     SlotPolicy,
     check_claimer,
+    check_delivery,
     check_draft,
     claim_id,
 )
-from holdfast.model.jobs import DEFAULT_NAMESPACE
+from holdfast.model.jobs import DEFAULT_NAMESPACE, JobDraft
 from holdfast.store.memory.blobs import keep_large
+from holdfast.store.memory.jobs import submit
 from holdfast.store.memory.state import BatchRow, Hold, SessionRow, State, Tables, Work, packed, unpacked
+
+
+def _enqueue(work: Work, draft: BatchDraft, namespace: str) -> Batch:
+    work.need_namespace(namespace)
+    session = work.tables.sessions.get((namespace, draft.session_id), SessionRow())
+    row = _sent_before(session, draft)
+    if row is None:
+        row = _new_row(work, draft, session.enqueued + 1)
+        for item in row.batch.items:
+            keep_large(work, namespace, item.payload)
+        work.tables.sessions[namespace, draft.session_id] = _with_new(session, row)
+        work.hint(f"session:{draft.session_id}")
+    return _shown(row)
 
 
 class MemoryInbox:
@@ -38,16 +53,21 @@ class MemoryInbox:
     async def enqueue(self, draft: BatchDraft, *, namespace: str = DEFAULT_NAMESPACE) -> Batch:
         check_draft(draft)
         with self._state.transaction() as work:
-            work.need_namespace(namespace)
-            session = work.tables.sessions.get((namespace, draft.session_id), SessionRow())
-            row = _sent_before(session, draft)
-            if row is None:
-                row = _new_row(work, draft, session.enqueued + 1)
-                for item in row.batch.items:
-                    keep_large(work, namespace, item.payload)
-                work.tables.sessions[namespace, draft.session_id] = _with_new(session, row)
-                work.hint(f"session:{draft.session_id}")
-            return _shown(row)
+            return _enqueue(work, draft, namespace)
+
+    async def deliver(self, draft: BatchDraft, job: JobDraft) -> Batch:
+        check_delivery(draft, job)
+        with self._state.transaction() as work:
+            job_id = submit(work, job).job_id
+            own = msgspec.structs.replace(draft, batch_id=job_id, job_id=job_id)
+            return _enqueue(work, own, job.namespace)
+
+    async def find(
+        self, session_id: str, batch_id: str, *, namespace: str = DEFAULT_NAMESPACE
+    ) -> Batch | None:
+        session = self._state.tables.sessions.get((namespace, session_id), SessionRow())
+        row = session.batches.get(batch_id)
+        return None if row is None else _shown(row)
 
     async def list_pending(self, session_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> list[Batch]:
         tick, boot = self._state.clock.tick_us(), self._state.clock.boot()

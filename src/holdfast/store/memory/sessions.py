@@ -58,7 +58,7 @@ class MemorySessions:
             frame_id=session.frame_id,
             checkpoint=unpacked(session.checkpoint, "options"),
             checkpoint_ref=session.checkpoint_ref,
-            usage=_merged(session.usage),
+            usage=() if scope.head_only else _merged(session.usage),
         )
 
     async def bound(self, handle: str, *, namespace: str = DEFAULT_NAMESPACE) -> str | None:
@@ -227,6 +227,8 @@ def _checkpoint_ref(checkpoint: Checkpoint) -> str:
 def _graph(session: SessionRow, scope: Scope) -> Graph:
     visible = [node for node_id, node in session.nodes.items() if node_id not in session.hidden]
     leaf = session.leaf_node_id
+    if scope.head_only:
+        return Graph((), leaf)
     if scope.active_path:
         leaf = leaf if scope.leaf_node_id is None else scope.leaf_node_id
         visible = list(active_path(visible, leaf))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from holdfast.model.inbox import Batch, BatchDraft, Boundary, Claim
-from holdfast.model.jobs import DEFAULT_NAMESPACE
+from holdfast.model.jobs import DEFAULT_NAMESPACE, JobDraft
 
 
 class Inbox(Protocol):
@@ -18,6 +18,19 @@ class Inbox(Protocol):
         A repeat under the same source key, or with the same batch id, returns the stored batch as it is, original
         payload and item ids included, whatever the repeat carries; after it was settled, its receipt (no items).
         """
+        ...
+
+    async def deliver(self, draft: BatchDraft, job: JobDraft) -> Batch:
+        """The batch is in the line and the job that will read it exists, in one transaction; both have the job's id.
+
+        The job is of the batch's session. A repeat of the job's request finds the first one's batch, as it is.
+        """
+        ...
+
+    async def find(
+        self, session_id: str, batch_id: str, *, namespace: str = DEFAULT_NAMESPACE
+    ) -> Batch | None:
+        """The batch, in whatever state; a settled one without its items."""
         ...
 
     async def list_pending(self, session_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> list[Batch]:

@@ -20,14 +20,17 @@ from holdfast.model.session import (
 
 
 class Scope(msgspec.Struct, frozen=True):
-    """How much of the graph to load: all of it, or the ancestry of one leaf (None: the persisted one)."""
+    """How much to load: the whole graph, the ancestry of one leaf (None: the persisted one), or the head alone: leaf,
+    frames and checkpoint, without nodes and usage, which takes the same time however long the session is."""
 
     active_path: bool = False
     leaf_node_id: str | None = None
+    head_only: bool = False
 
 
 FULL_GRAPH = Scope()
 ACTIVE_PATH = Scope(active_path=True)
+HEAD = Scope(head_only=True)
 
 
 class Sessions(Protocol):

@@ -21,9 +21,10 @@ from holdfast.model.inbox import (
     Item,
     SlotPolicy,
 )
-from holdfast.model.jobs import DEFAULT_NAMESPACE
+from holdfast.model.jobs import DEFAULT_NAMESPACE, JobDraft, check_draft
 from holdfast.store.executor import Executor, Row, Transaction
 from holdfast.store.tables.bodies import need_namespace, read_json, store_body, word
+from holdfast.store.tables.jobs import submit_in
 
 
 class SqlInbox:
@@ -39,6 +40,27 @@ class SqlInbox:
             return await enqueue_in(tx, named, namespace)
 
         return await self._executor.write(work)
+
+    async def deliver(self, draft: BatchDraft, job: JobDraft) -> Batch:
+        inbox.check_delivery(draft, job)
+        named = job if job.job_id else msgspec.structs.replace(job, job_id=self._ids.new("job"))
+        check_draft(named)
+
+        async def work(tx: Transaction) -> Batch:
+            job_id = (await submit_in(tx, named)).job_id
+            return await enqueue_in(
+                tx, msgspec.structs.replace(draft, batch_id=job_id, job_id=job_id), job.namespace
+            )
+
+        return await self._executor.write(work)
+
+    async def find(
+        self, session_id: str, batch_id: str, *, namespace: str = DEFAULT_NAMESPACE
+    ) -> Batch | None:
+        async def work(tx: Transaction) -> Batch | None:
+            return await _stored(tx, batch_id, {"namespace": namespace, "session_id": session_id})
+
+        return await self._executor.read(work, snapshot=True)
 
     async def list_pending(self, session_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> list[Batch]:
         return await self._listed("pending_batches", session_id, namespace)

@@ -132,7 +132,12 @@ async def _load_in(tx: Transaction, session_id: str, scope: Scope, namespace: st
     if head is None:
         return None
     revision, leaf, frame_id, document, digest, states = head
-    if scope.active_path:
+    usage: Sequence[Row] = ()
+    if not scope.head_only:
+        usage = await tx.rows("load_usage", **place)
+    if scope.head_only:
+        nodes: tuple[Node, ...] = ()
+    elif scope.active_path:
         leaf = leaf if scope.leaf_node_id is None else scope.leaf_node_id
         ancestry = await tx.rows("load_path", leaf_node_id=leaf, **place)
         nodes = active_path(map(_node, ancestry), leaf)
@@ -146,7 +151,7 @@ async def _load_in(tx: Transaction, session_id: str, scope: Scope, namespace: st
         frame_id=frame_id,
         checkpoint=await load_checkpoint(tx, namespace, document, states),
         checkpoint_ref=digest.hex(),
-        usage=tuple(_usage(row) for row in await tx.rows("load_usage", **place)),
+        usage=tuple(_usage(row) for row in usage),
     )
 
 

@@ -181,7 +181,7 @@ def _row(cuts: Sequence[Passed], played: Played, outcome: str, *, survived: bool
 
 
 def _app_of(agent: Agent[..., Any]) -> Catalogue:
-    app = getattr(getattr(agent, "_host", None), "__self__", None)
+    app = getattr(getattr(agent, "host", None), "__self__", None)
     if not isinstance(app, Catalogue):
         msg = f"{agent!r} is no agent of an application"
         raise InvalidSetting(msg, hint="Give the function that `@app.agent` or `@hf.agent` made.")

@@ -5,6 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast.testing.conformance.bench import Check, checks_in
-from holdfast.testing.conformance.corners import attachments, claims, graphs, inbox, tokens, turns
+from holdfast.testing.conformance.corners import attachments, claims, delivery, graphs, inbox, tokens, turns
 
-CORNERS: Final[tuple[Check, ...]] = checks_in(inbox, claims, tokens, turns, graphs, attachments)
+CORNERS: Final[tuple[Check, ...]] = checks_in(inbox, delivery, claims, tokens, turns, graphs, attachments)

@@ -1,0 +1,86 @@
+"""The built-in assistant: a conversation with a model that may use tools, durable at every point.
+
+    helper = hf.Assistant("helper", model="anthropic:claude-sonnet-4-5", tools=[lookup, refund])
+    answer = await helper.session("ada").send("where is order 42?")
+
+A turn asks the model, runs the tools that it wants, and asks again, until it wants none. Between rounds it looks for
+messages that came meanwhile, and the model hears them in the same turn. When the conversation has outgrown the model's
+attention, it goes on from a summary, in a new frame; what was said before stays in the session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final
+
+from holdfast.agents.calls import run_tools
+from holdfast.agents.jobs import Host
+from holdfast.agents.models.builtin import BUILT_IN
+from holdfast.agents.models.exchange import Known
+from holdfast.agents.models.model import Model, Reply, llm
+from holdfast.agents.models.talk import user
+from holdfast.agents.schemas import Callee
+from holdfast.agents.sessions import SessionAgent, Turn
+from holdfast.model.jobs import DEFAULT_QUEUE
+from holdfast.model.limits import PRIORITY_DEFAULT
+
+CONTEXT_TOKENS_MAX: Final = 100_000
+_SUMMARISE: Final = (
+    "Summarise this conversation for yourself: you will go on from the summary alone. Keep every fact, name, number, "
+    "decision and open question that may still matter, and what you have promised. Write nothing else."
+)
+_BEFORE: Final = "What was said before, in short: "
+
+
+class Assistant(SessionAgent):
+    """A model with tools, one session for each conversation."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        model: str | Model | Sequence[Any] | None = None,
+        instructions: str = "",
+        tools: Sequence[Callee] = (),
+        context_tokens_max: int = CONTEXT_TOKENS_MAX,
+        queue: str = DEFAULT_QUEUE,
+        priority: int = PRIORITY_DEFAULT,
+        host: Callable[[], Awaitable[Host]],
+    ) -> None:
+        super().__init__(self._take_turn, name=name, queue=queue, priority=priority, host=host)
+        given = BUILT_IN if model is None else model
+        self.model = given if isinstance(given, Model) else llm(given)
+        self.instructions = instructions
+        self.tools = tuple(tools)
+        self.context_tokens_max = context_tokens_max
+
+    async def _take_turn(self, turn: Turn) -> None:
+        if (turn.state or {}).get("context_tokens", 0) > self.context_tokens_max:
+            await self._go_on_from_a_summary(turn)
+        while True:
+            reply = await self._ask(turn)
+            if reply.calls:
+                turn.say(dict(await run_tools(reply, self.tools)))
+            came = await turn.poll()
+            if not reply.calls and not came:
+                return
+
+    async def _ask(self, turn: Turn) -> Reply:
+        reply = await self.model.ask(
+            [*turn.history, *turn.said],
+            instructions=self.instructions,
+            tools=self.tools,
+            known=Known(len(turn.history), turn.begins_at),
+        )
+        turn.say(reply.message, source=self.name, model_name=self.model.name, usage=reply.usage)
+        turn.state = {"context_tokens": reply.usage.tokens}
+        return reply
+
+    async def _go_on_from_a_summary(self, turn: Turn) -> None:
+        reply = await self.model.ask(
+            [*turn.history, user(_SUMMARISE)],
+            instructions=self.instructions,
+            known=Known(len(turn.history), turn.begins_at),
+        )
+        turn.use(source=self.name, model_name=self.model.name, usage=reply.usage)
+        turn.new_frame(_BEFORE + reply.text, reason="compaction")

@@ -1,0 +1,18 @@
+"""The model of those who have not chosen one: it answers, remembers, and says how to choose."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from holdfast.agents.models.script import Line, Script
+
+_CHOOSE: Final = 'I am a script, not a model. Choose one with model="anthropic:…" or model="openai:…".'
+
+BUILT_IN: Final = Script(
+    (
+        Line(turn=0, text=f"You said: {{said}}. {_CHOOSE}"),
+        Line(
+            text="You said: {said}. Before that, {turn} times already, we spoke; the first time you said: {first}."
+        ),
+    )
+)

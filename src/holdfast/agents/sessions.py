@@ -1,0 +1,225 @@
+"""Sessions: conversations that outlive jobs, and the turns that advance them.
+
+    @hf.session
+    async def clerk(turn: hf.Turn) -> str:
+        turn.state = {"asked": (turn.state or {"asked": 0})["asked"] + 1}
+        return f"{len(turn.inputs)} new, {turn.state['asked']} turns so far"
+
+    answer = await clerk.session("ada").send("hello")
+
+A message is one batch in the session's inbox and one job, in one transaction. The job is a turn: it takes what waits,
+and when it ends, its inputs, messages, state and its own completion are committed together. A message that comes while
+a turn is under way joins it at the next safe point, or waits for its commit, as its sender says.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, cast
+
+import msgspec
+
+from holdfast.agents import context
+from holdfast.agents.context import Context
+from holdfast.agents.conversations import Session, conversation, message_of
+from holdfast.agents.jobs import Host
+from holdfast.agents.models.talk import Message
+from holdfast.agents.models.wire import Usage
+from holdfast.agents.signatures import plain
+from holdfast.engine import turns
+from holdfast.engine.drive import Drive
+from holdfast.engine.turns import Input
+from holdfast.errors import InvalidMove, InvalidSetting
+from holdfast.model import canonical
+from holdfast.model import session as model
+from holdfast.model.ids import check_name
+
+REMEMBERED: Final = 64
+
+
+class Turn:
+    """One advance of a session: what it starts from, what came in, and what is said in it."""
+
+    def __init__(self, engine: turns.Turn, begun: turns.Begun, history: list[Message], state: Any) -> None:
+        self._engine = engine
+        self._leaf = begun.leaf
+        self._frame = begun.frame
+        self._nodes: list[model.Node] = []
+        self._usage: list[model.Usage] = []
+        self._frames: list[model.Frame] = []
+        self.session_id = engine.session_id
+        self.begins_at = f"node:{begun.leaf}" if begun.leaf else f"session:{engine.session_id}"
+        """The name of all that was said before."""
+        self.inputs: list[Input] = []
+        self.history = history
+        """What was said before this turn."""
+        self.said: list[Message] = []
+        """What has been said in this turn."""
+        self.state = state
+        """Yours: kept with the turn, and there in the next."""
+        self._take(begun.inputs)
+
+    async def poll(self) -> list[Input]:
+        """What has been sent meanwhile and may join this turn. A safe point: nothing is half done here."""
+        came = await self._engine.poll()
+        self._take(came)
+        return came
+
+    def _take(self, came: list[Input]) -> None:
+        self.inputs += came
+        for one in came:
+            message = message_of(one)
+            body = {"kind": one.kind, "input": one.payload}
+            self._add(message, one.node_id, one.batch_id, body)
+
+    def say(
+        self, message: Message, *, source: str = "", model_name: str = "", usage: Usage | None = None
+    ) -> None:
+        """The message is part of the conversation, if the turn is committed."""
+        node_id = f"{self._engine.turn_id}.said.{len(self._nodes)}"
+        self._add(message, node_id, None, {"message": message})
+        if usage is not None:
+            self.use(source=source, model_name=model_name, usage=usage)
+
+    def use(self, *, source: str, model_name: str, usage: Usage) -> None:
+        """The session's account has this much more."""
+        used = model.Usage(
+            source=source,
+            model=model_name,
+            input_tokens=usage.input,
+            output_tokens=usage.output,
+            cached_input_tokens=usage.cache_read,
+        )
+        self._usage.append(used)
+
+    def _add(self, message: Message, node_id: str, caused_by: str | None, body: Any) -> None:
+        self.said.append(message)
+        node = model.Node(
+            node_id=node_id,
+            parent_node_id=self._leaf,
+            body=body,
+            caused_by=caused_by,
+            frame_id=self._frame,
+        )
+        self._nodes.append(node)
+        self._leaf = node_id
+
+    @property
+    def leaf(self) -> str | None:
+        """The node that ends the conversation now."""
+        return self._leaf
+
+    def new_frame(self, summary: str, *, reason: str) -> None:
+        """From here on the conversation starts from this summary; what was said before stays in the session."""
+        frame = model.Frame(
+            frame_id=f"{self._engine.turn_id}.frame",
+            previous_frame_id=self._frame,
+            reason=reason,
+            caused_by=self._engine.turn_id,
+            snapshot=canonical.encode(summary),
+        )
+        self._frames.append(frame)
+        self._frame = frame.frame_id
+        self.begins_at = f"frame:{frame.frame_id}"
+        self.history = [{"role": "user", "content": summary}]
+        self._nodes = [msgspec.structs.replace(node, frame_id=frame.frame_id) for node in self._nodes]
+
+    def commit(self) -> str:
+        """With the end of the job all of this is durable; the last node."""
+        state = None if self.state is None else canonical.encode(plain(self.state, "the state of a session"))
+        self._engine.commit(
+            self._nodes,
+            usage=self._usage,
+            frames=self._frames,
+            checkpoint=model.Checkpoint(execution_state=state),
+        )
+        assert self._leaf is not None
+        return self._leaf
+
+
+Handler = Callable[[Turn], Coroutine[Any, Any, Any]]
+
+
+class SessionAgent:
+    """Code that takes a session's turns. Made by `hf.session`."""
+
+    def __init__(
+        self,
+        handler: Handler,
+        *,
+        name: str,
+        queue: str,
+        priority: int,
+        host: Callable[[], Awaitable[Host]],
+    ) -> None:
+        functools.update_wrapper(cast("Any", self), handler)
+        self.name = check_name(name, "agent name")
+        self.queue = queue
+        self.priority = priority
+        self._handler = handler
+        self._host = host
+        self._paths: OrderedDict[tuple[str, str | None], list[Message]] = OrderedDict()
+
+    def session(self, session_id: str) -> Session:
+        """The conversation of this name. It begins with its first message."""
+        return Session(check_name(session_id, "session id"), self, self._host)
+
+    async def program(self, drive: Drive, _given: Any) -> Any:
+        """What a worker runs for a message: a turn, or nothing, if an earlier turn took the message along."""
+        context.enter(drive, Context(drive.owner.job_id, drive.owner.namespace, self.name))
+        session_id = drive.owner.session_id
+        if session_id is None:
+            msg = f"job {drive.owner.job_id} is no turn of a session"
+            raise InvalidMove(msg, hint=f"Send a message: `await {self.name}.session(…).send(…)`.")
+        engine = turns.Turn(drive, session_id)
+        begun = await engine.begin()
+        if not begun.inputs:
+            return {"joined": await engine.joined()}
+        begun = _branched(begun)
+        history, state = await self._loaded(engine, begun)
+        turn = Turn(engine, begun, history, state)
+        said = await self._handler(turn)
+        if isinstance(said, str):
+            turn.say({"role": "assistant", "content": said})
+        leaf = turn.commit()
+        self._remember(session_id, leaf, [*turn.history, *turn.said])
+        return {"node": leaf}
+
+    async def _loaded(self, engine: turns.Turn, begun: turns.Begun) -> tuple[list[Message], Any]:
+        """What was said so far, and the state after it. The conversation is kept in memory between its turns, so that
+        the two hundredth costs what the tenth did."""
+        head = await engine.head()
+        state = (
+            None if head is None or head.execution_state is None else canonical.decode(head.execution_state)
+        )
+        known = self._paths.get((engine.session_id, begun.leaf))
+        if known is not None:
+            return known, state
+        view = await engine.view(begun.leaf) if begun.leaf is not None else None
+        return ([] if view is None else conversation(view, begun.frame)), state
+
+    def _remember(self, session_id: str, leaf: str, said: list[Message]) -> None:
+        self._paths[session_id, leaf] = said
+        if len(self._paths) > REMEMBERED:
+            self._paths.popitem(last=False)
+
+    def __repr__(self) -> str:
+        return f"<session {self.name}>"
+
+
+def _branched(begun: turns.Begun) -> turns.Begun:
+    """A message may say behind which node it is meant: then the turn is a branch there."""
+    payload = begun.inputs[0].payload
+    if isinstance(payload, dict) and "after" in payload:
+        return msgspec.structs.replace(begun, leaf=payload["after"])
+    return begun
+
+
+def check_handler(handler: Any) -> None:
+    """It can take turns; or an error that says how to write it."""
+    if not inspect.iscoroutinefunction(handler):
+        msg = f"the session {getattr(handler, '__name__', handler)!r} is not an `async def`"
+        raise InvalidSetting(msg, hint="Write it as `async def`, with one parameter: the turn.")

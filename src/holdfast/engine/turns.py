@@ -1,0 +1,182 @@
+"""One turn of a session, as its job drives it: inputs taken from the inbox, and everything committed in one append.
+
+    taken      what waits in the inbox is claimed, and which batches is a fact; the claim's token follows from the job,
+               so whoever takes the job over holds the same claim
+    polled     the same at a safe point inside the turn, for what came meanwhile; that nothing came is a fact as well,
+               or a replay could find something and ask the model another question
+    committed  inputs, messages, usage, state and the end of the job: one transaction
+
+What was said is not in the journal. It lies in the inbox until the turn is committed, and in the session's nodes from
+then on, under ids that follow from the batches. So a conversation is stored once, and a replay finds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from holdfast.engine.asked import READS, Asked
+from holdfast.errors import Broken, InvalidMove, StoreCorrupt
+from holdfast.model.append import Extras
+from holdfast.model.events import TurnCommitted
+from holdfast.model.inbox import Boundary, Completion
+from holdfast.model.instants import DAY
+from holdfast.model.session import Checkpoint, Frame, Node, SessionView, TurnCommit, Usage, stamped
+from holdfast.store.ports.sessions import HEAD, Scope
+
+if TYPE_CHECKING:
+    from holdfast.engine.drive import Drive
+    from holdfast.store.contract import Store
+
+CLAIM_US: Final = DAY
+"""Only the one job that owns the session's turn claims its inputs; so this need not be short."""
+
+AT_ONCE: Final = 100
+
+
+class Input(msgspec.Struct, frozen=True):
+    """One thing that somebody sent. `node_id` is where it will be in the session."""
+
+    batch_id: str
+    node_id: str
+    kind: str
+    payload: Any
+
+
+class Begun(msgspec.Struct, frozen=True):
+    """What a turn starts from: the session as it was, and its first inputs."""
+
+    leaf: str | None
+    frame: str | None
+    inputs: list[Input]
+
+
+class Turn:
+    """The turn that this run drives. Begin with `begin`; `commit` is the last thing to say."""
+
+    def __init__(self, drive: Drive, session_id: str) -> None:
+        self._drive = drive
+        self.session_id = session_id
+        self.namespace = drive.owner.namespace
+        self.turn_id = drive.owner.job_id
+        self._claims: list[Completion] = []
+
+    @property
+    def store(self) -> Store:
+        if self._drive.store is None:
+            msg = f"job {self.turn_id} is a turn of a session, and there is no store here to read it from"
+            raise InvalidMove(msg, hint="Replay it where its store is.")
+        return self._drive.store
+
+    async def begin(self) -> Begun:
+        """What waited is taken, and the session stands still until this turn ends."""
+
+        async def run(_key: str) -> Any:
+            view = await self.store.sessions.load(self.session_id, HEAD, namespace=self.namespace)
+            claimed = await self._claim(Boundary.IDLE)
+            if view is None:
+                return {"leaf": None, "frame": None, "claim": claimed}
+            return {"leaf": view.graph.leaf_node_id, "frame": view.frame_id, "claim": claimed}
+
+        begun = await self._drive.call(Asked("turn", None, run, READS))
+        return Begun(begun["leaf"], begun["frame"], await self._inputs(begun["claim"]))
+
+    async def poll(self) -> list[Input]:
+        """What came meanwhile and may join this turn."""
+
+        async def run(_key: str) -> Any:
+            return await self._claim(Boundary.ACTIVE_TURN_CHECKPOINT)
+
+        return await self._inputs(await self._drive.call(Asked("poll", None, run, READS)))
+
+    async def view(self, leaf: str | None = None) -> SessionView | None:
+        """The session as far as this leaf; None before its first turn."""
+        return await self.store.sessions.load(
+            self.session_id, Scope(active_path=True, leaf_node_id=leaf), namespace=self.namespace
+        )
+
+    async def head(self) -> Checkpoint | None:
+        """What the last turn left for the next; None before the first."""
+        view = await self.store.sessions.load(self.session_id, HEAD, namespace=self.namespace)
+        return None if view is None else view.checkpoint
+
+    async def joined(self) -> str:
+        """The turn that took this job's message along."""
+        batch = await self.store.inbox.find(self.session_id, self.turn_id, namespace=self.namespace)
+        if batch is None or batch.settled_by is None:
+            msg = f"job {self.turn_id} has no message to answer"
+            raise InvalidMove(msg, hint="Its message was cancelled, or was never sent.")
+        return batch.settled_by
+
+    async def _claim(self, boundary: Boundary) -> Any:
+        claim = await self.store.inbox.claim(
+            self.session_id,
+            self.turn_id,
+            boundary,
+            ttl_us=CLAIM_US,
+            max_batches=AT_ONCE,
+            token=f"{self.turn_id}.{len(self._claims)}",
+            namespace=self.namespace,
+        )
+        return None if claim is None else msgspec.to_builtins(claim.completion())
+
+    async def _inputs(self, claimed: Any) -> list[Input]:
+        if claimed is None:
+            return []
+        completion = msgspec.convert(claimed, Completion)
+        self._claims.append(completion)
+        return [one for batch_id in completion.batch_ids for one in await self._sent(batch_id)]
+
+    async def _sent(self, batch_id: str) -> list[Input]:
+        """The batch's items, from the inbox; or from the session, if the turn was committed long ago."""
+        batch = await self.store.inbox.find(self.session_id, batch_id, namespace=self.namespace)
+        if batch is None:
+            msg = f"batch {batch_id} of session {self.session_id} is gone"
+            raise StoreCorrupt(msg)
+        if batch.items:
+            return [
+                Input(batch_id, input_node(batch_id, nth), item.kind, item.payload)
+                for nth, item in enumerate(batch.items)
+            ]
+        found: list[Input] = []
+        while True:
+            node_id = input_node(batch_id, len(found))
+            node = await self.store.sessions.node(self.session_id, node_id, namespace=self.namespace)
+            if node is None:
+                return found
+            found.append(Input(batch_id, node_id, node.body["kind"], node.body["input"]))
+
+    def commit(
+        self,
+        nodes: Sequence[Node],
+        *,
+        usage: Iterable[Usage] = (),
+        frames: Sequence[Frame] = (),
+        checkpoint: Checkpoint | None = None,
+        attachments: Sequence[str] = (),
+    ) -> None:
+        """The turn is committed with the end of the job, in one append: all of it, or nothing."""
+        if not nodes:
+            msg = "a turn without a message"
+            raise Broken(msg)
+        turn = TurnCommit(
+            session_id=self.session_id,
+            nodes=tuple(nodes),
+            leaf_node_id=nodes[-1].node_id,
+            frames=tuple(frames),
+            frame_id=frames[-1].frame_id if frames else None,
+            checkpoint=Checkpoint() if checkpoint is None else checkpoint,
+            usage=tuple(usage),
+            completes=tuple(self._claims),
+            attachments=tuple(attachments),
+        )
+        batches = tuple(batch for claim in self._claims for batch in claim.batch_ids)
+        event = TurnCommitted(self.session_id, self.turn_id, self._drive.history.ordinal + 1, batches)
+        self._drive.ends_with = event, Extras(turn=stamped(turn, self.turn_id))
+
+
+def input_node(batch_id: str, nth: int) -> str:
+    """The node of the nth item of a batch."""
+    return batch_id if nth == 0 else f"{batch_id}.{nth}"

@@ -1,0 +1,311 @@
+"""Sessions and the built-in assistant: turns, messages that come meanwhile, branches, summaries, crashes."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast as hf
+from holdfast.engine.replayed import replay
+from holdfast.engine.verify.verify import verify
+from holdfast.errors import InvalidSetting, NotFound
+from holdfast.model.chain import unseal
+from holdfast.model.events import JobCompleted, LlmRequested, LlmResponded, TurnCommitted
+from holdfast.runtime.process import Process
+from holdfast.store.clock import SystemClock
+from holdfast.store.ports.sessions import FULL_GRAPH
+from holdfast.store.tables.store import SqlStore
+
+pytestmark = pytest.mark.store("sqlite")
+
+CHAT: list[Any] = [
+    {"when": "where", "calls": [{"tool": "lookup", "args": {"order": "42"}}]},
+    {"after": "lookup", "text": "It is {result}."},
+    {"when": "name", "turn": 1, "text": "You said {first}."},
+    "Hello.",
+]
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> hf.App:
+    return hf.App(store=f"sqlite:///{tmp_path / 'test.db'}")
+
+
+async def facts(process: Process, job_id: str) -> list[Any]:
+    return [unseal(sealed) for sealed in await process.store.journal.read(job_id)]
+
+
+async def clean(process: Process) -> None:
+    assert isinstance(process.store, SqlStore)
+    report = await verify(process.store)
+    assert report.clean, report.violations
+
+
+# ── turns ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_session_keeps_its_state_and_its_messages(app: hf.App) -> None:
+    @app.session
+    async def clerk(turn: hf.Turn) -> str:
+        turn.state = {"asked": (turn.state or {"asked": 0})["asked"] + 1}
+        return f"{len(turn.history)} before, {turn.state['asked']} asked"
+
+    async with app.running() as process:
+        ada, bob = clerk.session("ada"), clerk.session("bob")
+        assert await ada.send("one") == "0 before, 1 asked"
+        assert await ada.send("two") == "2 before, 2 asked"
+        assert await bob.send("one") == "0 before, 1 asked"
+        said = [message["content"] for message in await ada.messages()]
+        assert said == ["one", "0 before, 1 asked", "two", "2 before, 2 asked"]
+        await clean(process)
+
+
+async def test_everything_of_a_turn_is_one_append(app: hf.App) -> None:
+    """Goal: nobody sees a committed turn of an unfinished job, or the other way. Method: both facts are in one append:
+    the same fence, the same instant, next to each other, and the append before them ended elsewhere."""
+
+    @app.session
+    async def clerk(turn: hf.Turn) -> str:
+        return "done"
+
+    async with app.running() as process:
+        job = await clerk.session("ada").post("one")
+        assert await job.result() == "done"
+        sealed = await process.store.journal.read(job.id)
+        assert [one.type for one in sealed[-2:]] == [TurnCommitted.type, JobCompleted.type]
+        assert sealed[-2].at == sealed[-1].at
+        view = await clerk.session("ada").view()
+        assert view is not None
+        assert view.revision == 1
+
+
+async def test_a_message_sent_twice_under_one_id_is_answered_once(app: hf.App) -> None:
+    @app.session
+    async def clerk(turn: hf.Turn) -> str:
+        return f"turn {len(turn.history) // 2}"
+
+    async with app.running():
+        ada = clerk.session("ada")
+        first = await ada.post("one", id="m-1")
+        again = await ada.post("one", id="m-1")
+        assert first.id == again.id
+        assert [await first.result(), await again.result()] == ["turn 0", "turn 0"]
+        assert len(await ada.messages()) == 2
+
+
+async def test_a_handler_must_be_async_and_have_a_name_of_its_own(app: hf.App) -> None:
+    app.assistant("helper")
+    with pytest.raises(InvalidSetting, match="two agents called 'helper'"):
+        app.assistant("helper")
+    with pytest.raises(InvalidSetting, match="not an `async def`"):
+        app.session(lambda _turn: "x")  # type: ignore[arg-type,return-value]
+
+
+# ── the assistant ─────────────────────────────────────────────────────────────────────────────────
+
+
+def assistant_of(app: hf.App, **options: Any) -> Any:
+    @app.tool(effect="read_only")
+    async def lookup(order: str) -> str:
+        """Where an order is."""
+        return f"order {order}, on its way"
+
+    return app.assistant("helper", model=options.pop("model", CHAT), tools=[lookup], **options)
+
+
+async def test_an_assistant_uses_tools_and_remembers(app: hf.App) -> None:
+    helper = assistant_of(app)
+    async with app.running() as process:
+        ada = helper.session("ada")
+        assert await ada.send("I am Ada") == "Hello."
+        assert await ada.send("what is my name?") == "You said I am Ada."
+        assert await ada.send("where is my order?") == "It is order 42, on its way."
+        roles = [message["role"] for message in await ada.messages()]
+        assert roles == ["user", "assistant"] * 4
+        view = await ada.view()
+        assert view is not None
+        (usage,) = view.usage
+        assert usage.source == "helper"
+        assert usage.output_tokens > 0
+        await clean(process)
+
+
+async def test_what_was_said_is_stored_once(app: hf.App) -> None:
+    """Goal: a long conversation grows by what is said. Method: requests name the session, not its messages; the journal
+    holds no input."""
+    helper = assistant_of(app)
+    async with app.running() as process:
+        ada = helper.session("ada")
+        await ada.send("I am Ada, and this is a secret word: xyzzy")
+        job = await ada.post("hello again")
+        await job.result()
+        events = await facts(process, job.id)
+        (request,) = [one for one in events if isinstance(one, LlmRequested)]
+        assert request.after.startswith("node:")
+        assert len(request.messages) == 1, "what is asked besides the messages"
+        for sealed in await process.store.journal.read(job.id):
+            assert b"hello again" not in (sealed.body or b"")
+
+
+async def test_a_finished_turn_is_replayed(app: hf.App) -> None:
+    helper = assistant_of(app)
+    async with app.running() as process:
+        ada = helper.session("ada")
+        await ada.send("I am Ada")
+        job = await ada.post("where is my order?")
+        assert await job.result() == "It is order 42, on its way."
+        await ada.send("hello")
+        verdict = await replay(process.store, job.id, helper.program, clock=SystemClock())
+        assert verdict.same, verdict
+
+
+# ── messages that come while it works ─────────────────────────────────────────────────────────────
+
+
+class Slow:
+    """An assistant whose tool waits until the test lets it go."""
+
+    def __init__(self, app: hf.App) -> None:
+        self.begun, self.go_on = asyncio.Event(), asyncio.Event()
+        self.asked: list[list[str]] = []
+
+        @app.tool(effect="read_only")
+        async def dig() -> str:
+            """Dig."""
+            self.begun.set()
+            await self.go_on.wait()
+            return "earth"
+
+        model = hf.llm(
+            [
+                {"when": "dig", "turn": 0, "calls": [{"tool": "dig"}]},
+                {"turn": 1, "text": "I heard: {said}."},
+                {"text": "Then I heard: {said}."},
+            ]
+        )
+        ask = model.ask
+
+        async def noted(messages: Any, **options: Any) -> Any:
+            self.asked.append([one["content"] for one in messages if isinstance(one["content"], str)])
+            return await ask(messages, **options)
+
+        model.ask = noted  # type: ignore[method-assign]
+        self.assistant = app.assistant("digger", model=model, tools=[dig])
+
+
+async def test_a_message_that_comes_meanwhile_reaches_the_model_in_the_same_turn(app: hf.App) -> None:
+    slow = Slow(app)
+    async with app.running() as process:
+        ada = slow.assistant.session("ada")
+        first = await ada.post("dig")
+        await slow.begun.wait()
+        second = await ada.post("and look for roots")
+        slow.go_on.set()
+        assert await first.result() == "I heard: and look for roots."
+        assert await second.result() == "I heard: and look for roots.", "its turn is the first one's"
+        assert slow.asked == [["dig"], ["dig", "and look for roots"]]
+        view = await ada.view()
+        assert view is not None
+        assert view.revision == 1, "one turn"
+        await clean(process)
+
+
+async def test_a_message_that_waits_for_the_commit_reaches_the_model_in_the_next_turn(app: hf.App) -> None:
+    slow = Slow(app)
+    async with app.running() as process:
+        ada = slow.assistant.session("ada")
+        first = await ada.post("dig")
+        await slow.begun.wait()
+        second = await ada.post("and rest", when="after_current_turn_commit")
+        slow.go_on.set()
+        assert await first.result() == "I heard: dig."
+        assert await second.result() == "Then I heard: and rest."
+        view = await ada.view()
+        assert view is not None
+        assert view.revision == 2
+        await clean(process)
+
+
+# ── branches ──────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_message_can_be_said_otherwise_and_both_answers_stay(app: hf.App) -> None:
+    helper = assistant_of(app, model=["You said {said}."])
+    async with app.running() as process:
+        ada = helper.session("ada")
+        await ada.send("one")
+        await ada.send("two")
+        view = await ada.view()
+        assert view is not None
+        _, first_answer, second, _ = view.graph.nodes
+        assert await ada.retry(second.node_id, "three") == "You said three."
+        said = [message["content"] for message in await ada.messages()]
+        assert [one for one in said if isinstance(one, str)] == ["one", "three"]
+        whole = await process.store.sessions.load("ada", FULL_GRAPH)
+        assert whole is not None
+        assert len(whole.graph.nodes) == 6, "the other branch is still there"
+        await ada.branch(first_answer.node_id)
+        assert await ada.send("four") == "You said four."
+        assert len(await ada.messages()) == 4
+        with pytest.raises(NotFound):
+            await ada.branch("nobody")
+        with pytest.raises(NotFound):
+            await ada.retry(first_answer.node_id)
+        await clean(process)
+
+
+# ── summaries ─────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_conversation_that_grew_too_long_goes_on_from_a_summary(app: hf.App) -> None:
+    helper = assistant_of(
+        app,
+        model=[
+            {"when": "Summarise", "text": "Ada said her name."},
+            {"when": "again", "text": "First I know: {first}"},
+            "Hello. " * 50,
+        ],
+        context_tokens_max=50,
+    )
+    async with app.running() as process:
+        ada = helper.session("ada")
+        await ada.send("I am Ada")
+        assert await ada.send("again?") == "First I know: What was said before, in short: Ada said her name."
+        view = await ada.view()
+        assert view is not None
+        (frame,) = view.frames
+        assert (frame.reason, view.frame_id) == ("compaction", frame.frame_id)
+        assert len(await ada.messages()) == 4, "nothing is lost of what was said"
+        job = await ada.post("again!")
+        assert "in short" in await job.result(), "the next turn starts from the summary, too"
+        requests = [one for one in await facts(process, job.id) if isinstance(one, LlmRequested)]
+        assert len(requests) >= 1
+        await clean(process)
+
+
+# ── what a crash leaves ───────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_turn_that_is_taken_over_goes_on_with_its_inputs(tmp_path: Path) -> None:
+    """Method: the process is closed in the middle of a tool; a second one on the same file finishes the turn. The model
+    is not asked again for what it answered, and the message is in the session once."""
+    store = f"sqlite:///{tmp_path / 'test.db'}"
+    first = hf.App(store=store)
+    slow = Slow(first)
+    async with first.running():
+        job = await slow.assistant.session("ada").post("dig")
+        await slow.begun.wait()
+    second = hf.App(store=store)
+    again = Slow(second)
+    again.go_on.set()
+    async with second.running() as process:
+        await process.result(job.id)
+        replies = [one for one in await facts(process, job.id) if isinstance(one, LlmResponded)]
+        assert len(slow.asked) + len(again.asked) >= len(replies)
+        assert again.asked[0] == ["dig"], "asked by the code again, answered from the record"
+        requests = [one for one in await facts(process, job.id) if isinstance(one, LlmRequested)]
+        assert [one.attempt for one in requests] == [1] * len(requests)
+        await clean(process)
