@@ -82,6 +82,7 @@ class Made(msgspec.Struct, eq=False):
     result: Any = None
     error: Exception | None = None
     returned: bool = False
+    ended: bool = False
 
     @property
     def did_nothing(self) -> bool:
@@ -276,10 +277,12 @@ class Play:
         with self._under_way():
             try:
                 made.result = await run(key)
+                made.returned = True
             except Exception as error:
                 made.error = error
                 raise
-        made.returned = True
+            finally:
+                made.ended = True
         return made.result
 
     @contextmanager
