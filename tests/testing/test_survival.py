@@ -340,6 +340,30 @@ def test_a_signal_that_nobody_sends(world: World) -> None:
 
 
 @pytest.mark.store("memory")
+@pytest.mark.parametrize(
+    "does, said",
+    [("raise", "it failed: ValueError: no"), ("wait", "it waits for a signal that nobody sends")],
+)
+def test_a_child_that_goes_no_further(does: str, said: str) -> None:
+    """It is the child that is told of, not the parent that waits for it."""
+    app = hf.App()
+
+    @app.agent
+    async def child() -> None:
+        if does == "raise":
+            raise ValueError("no")
+        await hf.wait("paid")
+
+    @app.agent
+    async def parent() -> None:
+        await hf.spawn(child)
+
+    with pytest.raises(DidNotSurvive) as caught:
+        survives_crashes(parent)
+    assert str(caught.value).splitlines()[:3] == ["undisturbed, parent does not come to its end", "", said]
+
+
+@pytest.mark.store("memory")
 def test_an_agent_that_is_denied_fails_undisturbed(world: World) -> None:
     with pytest.raises(DidNotSurvive) as caught:
         killed(world, right_agents(world)["asks"], approve="no")

@@ -27,7 +27,8 @@ from holdfast.agents.agents import Agent
 from holdfast.agents.catalogue import Catalogue
 from holdfast.errors import InvalidMove, InvalidSetting
 from holdfast.testing.survival import judge
-from holdfast.testing.survival.play import Passed, Played, Setting, play
+from holdfast.testing.survival.facts import Passed, Played, Setting
+from holdfast.testing.survival.play import play
 from holdfast.testing.survival.report import DidNotSurvive, Fault, Row, Survival, failure, unkilled
 
 __all__ = ["DidNotSurvive", "Fault", "Row", "Survival", "survives_crashes", "survives_crashes_async"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from holdfast.model.chain import unseal
 from holdfast.model.effects import CallStatus
@@ -12,12 +12,7 @@ from holdfast.model.jobs import JobHead
 from holdfast.model.mail import MailDraft
 from holdfast.model.states import MailKind, WaitReason
 from holdfast.store.contract import Store
-
-if TYPE_CHECKING:
-    from holdfast.testing.survival.play import Made, Setting
-
-Signals = tuple[tuple[str, Any], ...]
-"""Names and bodies, in the order in which they are sent."""
+from holdfast.testing.survival.facts import Made, Setting
 
 
 class People:
