@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
+import socketserver
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -146,6 +149,72 @@ def test_the_mail_report_survives(tmp_path: Path) -> None:
     }
 
 
+class Slow(socketserver.StreamRequestHandler):
+    """Answers after a while of real time."""
+
+    def handle(self) -> None:
+        said = self.rfile.readline()
+        threading.Event().wait(0.05)
+        self.wfile.write(said.upper())
+
+
+@pytest.mark.store("memory")
+def test_real_things_take_their_real_time() -> None:
+    """A thread, a program and a socket answer after a while; no time limit strikes before they do."""
+    app = hf.App()
+
+    @app.tool(timeout="1s")
+    def in_thread() -> str:
+        threading.Event().wait(0.05)
+        return "thread"
+
+    @app.tool(timeout="10s")
+    async def in_program() -> str:
+        program = await asyncio.create_subprocess_exec("echo", "program", stdout=asyncio.subprocess.PIPE)
+        return (await program.communicate())[0].decode().strip()
+
+    @app.tool(timeout="1s")
+    async def by_socket(port: int) -> str:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"socket\n")
+        said = await reader.readline()
+        writer.close()
+        await writer.wait_closed()
+        return said.decode().strip()
+
+    @app.agent
+    async def real(port: int) -> list[str]:
+        return [await in_thread(), await in_program(), await by_socket(port)]
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Slow) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        survival = survives_crashes(
+            real,
+            server.server_address[1],
+            compare=lambda said: said == ["thread", "program", "SOCKET"] or said,
+        )
+        server.shutdown()
+    assert len(survival.points) > 20
+
+
+@pytest.mark.store("memory")
+@pytest.mark.timeout(30)
+def test_other_things_take_none() -> None:
+    """A minute in each of the runs, and none of them lasts one."""
+    app = hf.App()
+
+    @app.tool(timeout="1h")
+    async def rests() -> str:
+        await asyncio.sleep(60)
+        return "rested"
+
+    @app.agent
+    async def rested() -> str:
+        return await rests()
+
+    assert survives_crashes(rested).survived
+
+
 # ── wrong ones ────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -268,6 +337,30 @@ def test_a_signal_that_nobody_sends(world: World) -> None:
         "it waits for a signal that nobody sends",
         '  → Give the signals: signals={"paid:42": {"cents": 100}}.',
     ]
+
+
+@pytest.mark.store("memory")
+@pytest.mark.parametrize(
+    "does, said",
+    [("raise", "it failed: ValueError: no"), ("wait", "it waits for a signal that nobody sends")],
+)
+def test_a_child_that_goes_no_further(does: str, said: str) -> None:
+    """It is the child that is told of, not the parent that waits for it."""
+    app = hf.App()
+
+    @app.agent
+    async def child() -> None:
+        if does == "raise":
+            raise ValueError("no")
+        await hf.wait("paid")
+
+    @app.agent
+    async def parent() -> None:
+        await hf.spawn(child)
+
+    with pytest.raises(DidNotSurvive) as caught:
+        survives_crashes(parent)
+    assert str(caught.value).splitlines()[:3] == ["undisturbed, parent does not come to its end", "", said]
 
 
 @pytest.mark.store("memory")

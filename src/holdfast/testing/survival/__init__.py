@@ -19,14 +19,16 @@ from __future__ import annotations
 import asyncio
 import copy
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from holdfast.agents.agents import Agent
 from holdfast.agents.catalogue import Catalogue
 from holdfast.errors import InvalidMove, InvalidSetting
 from holdfast.testing.survival import judge
-from holdfast.testing.survival.play import Passed, Played, Setting, play
+from holdfast.testing.survival.facts import Passed, Played, Setting
+from holdfast.testing.survival.play import play
 from holdfast.testing.survival.report import DidNotSurvive, Fault, Row, Survival, failure, unkilled
 
 __all__ = ["DidNotSurvive", "Fault", "Row", "Survival", "survives_crashes", "survives_crashes_async"]
@@ -153,10 +155,9 @@ class _Trial:
         return calm
 
     def _run(self, cuts: Sequence[Passed] = ()) -> _Run:
-        if self._reset is not None:
-            self._reset()
+        _said(self._reset)
         played = play(self._setting, cuts)
-        return _Run(played, None if self._effects is None else copy.deepcopy(self._effects()))
+        return _Run(played, copy.deepcopy(_said(self._effects)))
 
     def _faults(self, calm: _Run, run: _Run) -> list[Fault]:
         before, after = calm.played, run.played
@@ -178,6 +179,16 @@ def _row(cuts: Sequence[Passed], played: Played, outcome: str, *, survived: bool
     reached = [*played.reached, *cuts[len(played.reached) :]]
     points, steps = " then ".join(cut.label for cut in cuts), [cut.step for cut in reached if cut.step]
     return Row(points, " then ".join(steps), outcome, survived)
+
+
+def _said(function: Callable[[], Any] | None) -> Any:
+    """What a function of the user's gave, whichever kind of function it is."""
+    said = None if function is None else function()
+    return asyncio.run(_awaited(said)) if inspect.isawaitable(said) else said
+
+
+async def _awaited(said: Awaitable[Any]) -> Any:
+    return await said
 
 
 def _app_of(agent: Agent[..., Any]) -> Catalogue:

@@ -8,9 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.engine.asked import Asked
 from holdfast.model.effects import Effect
-from holdfast.testing.survival.play import Made, Played
+from holdfast.testing.survival.facts import Made, Played
 from holdfast.testing.survival.report import Fault
 
 DRIFT: Final = (
@@ -69,8 +68,7 @@ def stopped(played: Played) -> Fault:
         attempted = report.get("attempted")
         if attempted is None:
             return Fault(f"it does not fit its journal: {report.get('why', report)}")
-        asked = Asked(attempted["name"], attempted["args"], _nothing)
-        said = Made("", "", asked.name, asked.args, "", Effect.UNSAFE, relaunch=False).said
+        said = Made(attempted["name"], attempted["args"], "", Effect.UNSAFE, relaunch=False).said
         return Fault(
             f"the code went another way: {recorded} is on record, and it asked for {said} instead", DRIFT
         )
@@ -193,7 +191,3 @@ def _difference(calm: Any, killed: Any) -> str:
 
 def _times(number: int) -> str:
     return "once" if number == 1 else f"{number} times"
-
-
-async def _nothing(_key: str) -> None:
-    """Nobody calls it."""

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from holdfast.model.chain import unseal
 from holdfast.model.effects import CallStatus
 from holdfast.model.events import ApprovalDecided, ApprovalRequested
 from holdfast.model.jobs import JobHead
-from holdfast.model.ledger import CallRow
 from holdfast.model.mail import MailDraft
 from holdfast.model.states import MailKind, WaitReason
 from holdfast.store.contract import Store
-
-if TYPE_CHECKING:
-    from holdfast.testing.survival.play import Made, Setting
-
-Signals = tuple[tuple[str, Any], ...]
-"""Names and bodies, in the order in which they are sent."""
+from holdfast.testing.survival.facts import Made, Setting
 
 
 class People:
@@ -49,7 +43,10 @@ class People:
 
     async def _reconcile(self, job_id: str) -> None:
         for row in await self._store.ledger.list(job_id, status=CallStatus.UNCERTAIN):
-            decision, result = self._truth(row)
+            made = [call for call in self._calls if call.key == row.idempotency_key]
+            if not all(call.ended for call in made):
+                continue  # nobody knows yet
+            decision, result = _truth(made)
             body = {
                 "step_key": row.step_key,
                 "generation": row.generation,
@@ -60,13 +57,6 @@ class People:
             if await self._tell(job_id, MailKind.RECONCILE, row.tool_call_id, body=body):
                 words = {"happened": "had happened", "not_happened": "had not happened", "fail": "had failed"}
                 self._said.append(f"{row.tool_name} was uncertain, and a person said: it {words[decision]}")
-
-    def _truth(self, row: CallRow) -> tuple[str, Any]:
-        made = [call for call in self._calls if call.key == row.idempotency_key]
-        done = [call for call in made if call.returned]
-        if done:
-            return "happened", done[-1].result
-        return ("fail", None) if any(call.error for call in made) else ("not_happened", None)
 
     async def _decide(self, job_id: str) -> None:
         facts = [unseal(one) for one in await self._store.journal.read(job_id)]
@@ -94,3 +84,11 @@ class People:
         )
         await self._store.post.send(draft)
         return True
+
+
+def _truth(made: Sequence[Made]) -> tuple[str, Any]:
+    """What really became of a call, and its result. One that raised, or was given up half-way, has failed."""
+    done = [call for call in made if call.returned]
+    if done:
+        return "happened", done[-1].result
+    return ("fail", None) if made else ("not_happened", None)

@@ -11,7 +11,7 @@ import asyncio
 import functools
 import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -23,23 +23,21 @@ from holdfast.engine.committer import Committer
 from holdfast.engine.desk import Desk, Program
 from holdfast.engine.drive import Drive
 from holdfast.engine.evidence import Looker
-from holdfast.errors import Refused
-from holdfast.model import canonical
 from holdfast.model.append import Append
 from holdfast.model.chain import SealedEvent, unseal
-from holdfast.model.effects import Answer, Effect
+from holdfast.model.effects import Answer
 from holdfast.model.events import Event, JobCompleted
 from holdfast.model.ids import SequentialIds
-from holdfast.model.jobs import JobDraft
-from holdfast.model.states import HELD, TERMINAL, Status
+from holdfast.model.states import HELD, TERMINAL, Status, WaitReason
 from holdfast.store.contract import Store
 from holdfast.store.memory.store import MemoryStore
 from holdfast.store.wrapped import Call, WrappedStore
 from holdfast.testing.leaps import LeapingClock, heads, idle_for_us
 from holdfast.testing.process import Process
 from holdfast.testing.simloop import Deadlock, LoopClock
+from holdfast.testing.survival.facts import Made, Passed, Played, Setting
 from holdfast.testing.survival.loop import KitLoop
-from holdfast.testing.survival.people import People, Signals
+from holdfast.testing.survival.people import People
 from holdfast.testing.world.heard import Heard
 from holdfast.worker.worker import Worker
 
@@ -55,72 +53,6 @@ _FOUND: Final = {
     Answer.NOT_HAPPENED: "it had not happened",
     Answer.CANNOT_TELL: "nobody could tell",
 }
-
-
-class Passed(msgspec.Struct, frozen=True):
-    """A crash point, the nth time, and what was going on there."""
-
-    point: str
-    nth: int
-    step: str
-
-    @property
-    def label(self) -> str:
-        return self.point if self.nth == 1 else f"{self.point}#{self.nth}"
-
-
-class Made(msgspec.Struct, eq=False):
-    """A call that was really made."""
-
-    job_id: str
-    step_key: str
-    tool: str
-    args: Any
-    key: str
-    effect: Effect
-    relaunch: bool
-    result: Any = None
-    error: Exception | None = None
-    returned: bool = False
-
-    @property
-    def did_nothing(self) -> bool:
-        return isinstance(self.error, Refused)
-
-    @property
-    def said(self) -> str:
-        """As a reader would write it."""
-        given = self.args.items() if isinstance(self.args, dict) else [("", self.args)]
-        inside = ", ".join(f"{name}={value!r}" if name else repr(value) for name, value in given)
-        return f"{self.tool}({inside})"
-
-    @property
-    def same(self) -> tuple[str, bytes]:
-        return self.tool, canonical.encode(self.args)
-
-
-class Setting(msgspec.Struct, frozen=True):
-    """What every play of an agent has in common."""
-
-    programs: Mapping[str, Program]
-    queues: tuple[str, ...]
-    draft: JobDraft
-    signals: Signals
-    approve: bool
-    strict: bool
-
-
-class Played(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a play. `passed` has the points of each worker, `reached` those where one was killed; `stopped` says
-    why the job did not come to its end, if it did not."""
-
-    passed: list[list[Passed]]
-    reached: list[Passed]
-    calls: list[Made]
-    said: list[str]
-    output: Any
-    stopped: str | None
-    report: Any = None
 
 
 class _Life:
@@ -230,7 +162,7 @@ class Play:
         async def led(drive: Drive, given: Any) -> Any:
             ours: Any = drive
             ours.call = functools.partial(self._call, drive.call)
-            ours.perform = functools.partial(self._perform, process, drive.owner.job_id, drive.perform)
+            ours.perform = functools.partial(self._perform, process, drive.perform)
             return await program(drive, given)
 
         return led
@@ -241,10 +173,14 @@ class Play:
         if probe is None:
             return await call(asked)
 
-        async def seen(key: str, args: Any) -> Probed:
+        async def looked_up(key: str, args: Any) -> Probed:
             with self._under_way():
                 probed = await probe(key, args)
             self._said.append(f"{asked.name} was looked up: {_FOUND[probed.answer]}")
+            return probed
+
+        async def seen(key: str, args: Any) -> Probed:
+            probed: Probed = await self._loop.root.adopt(looked_up(key, args))
             return probed
 
         terms = msgspec.structs.replace(asked.terms, probe=seen)
@@ -253,7 +189,6 @@ class Play:
     async def _perform(
         self,
         process: Process,
-        job_id: str,
         perform: Callable[..., Awaitable[tuple[Any, Exception | None]]],
         asked: Asked,
         place: Any,
@@ -262,7 +197,7 @@ class Play:
         longest_us: int | None = None,
     ) -> tuple[Any, Exception | None]:
         await process.must_live()
-        made = Made(job_id, step_key, asked.name, asked.args, key, asked.terms.effect, asked.terms.relaunch)
+        made = Made(asked.name, asked.args, key, asked.terms.effect, asked.terms.relaunch)
 
         async def to_its_end(key: str) -> Any:
             return await self._loop.root.adopt(self._made(made, asked.run, key))
@@ -276,10 +211,12 @@ class Play:
         with self._under_way():
             try:
                 made.result = await run(key)
+                made.returned = True
             except Exception as error:
                 made.error = error
                 raise
-        made.returned = True
+            finally:
+                made.ended = True
         return made.result
 
     @contextmanager
@@ -296,8 +233,8 @@ class Play:
     async def play(self) -> Played:
         submitted = await self.store.jobs.submit(self._setting.draft)
         self._start()
-        stopped = await self._to_the_end(submitted.job_id)
-        last = unseal((await self.store.journal.read(submitted.job_id))[-1])
+        stopped, where = await self._to_the_end(submitted.job_id)
+        last = unseal((await self.store.journal.read(where))[-1])
         return Played(
             passed=[life.passed for life in self.lives.values()],
             reached=self.reached,
@@ -308,22 +245,23 @@ class Play:
             report=getattr(last, "report", None) or getattr(last, "causes", None),
         )
 
-    async def _to_the_end(self, job_id: str) -> str | None:
-        """Why the job goes no further; None if it completed."""
+    async def _to_the_end(self, job_id: str) -> tuple[str | None, str]:
+        """Why it goes no further (None if the job completed), and which job says so: it, or one of its children."""
         while True:
             self.moved.clear()
             head = await self.store.jobs.head(job_id)
             if head.status in TERMINAL:
-                return None if head.status is Status.COMPLETED else str(head.status)
+                return (None if head.status is Status.COMPLETED else str(head.status)), job_id
             open_now = [one async for one in heads(self.store)]
-            held = [one for one in open_now if one.wait_reason in HELD]
-            if held:
-                return str(held[0].wait_reason)
+            for one in open_now:
+                if one.wait_reason in HELD:
+                    return str(one.wait_reason), one.job_id
             if await self._people.act(open_now) or await self._leap():
                 continue
             for_ever = all(one.status is Status.WAITING and one.wake_at is None for one in open_now)
             if for_ever and not self._loop.calls:
-                return str(head.wait_reason)
+                deepest = [one for one in open_now if one.wait_reason is not WaitReason.CHILD]
+                return str(deepest[0].wait_reason), deepest[0].job_id
             await self.moved.wait()
 
     async def _leap(self) -> bool:

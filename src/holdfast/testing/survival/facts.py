@@ -1,0 +1,83 @@
+"""What plays of an agent are made of: the points that were passed, the calls that were made, how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from holdfast.engine.desk import Program
+from holdfast.errors import Refused
+from holdfast.model import canonical
+from holdfast.model.effects import Effect
+from holdfast.model.jobs import JobDraft
+
+
+class Passed(msgspec.Struct, frozen=True):
+    """A crash point, the nth time, and what was going on there."""
+
+    point: str
+    nth: int
+    step: str
+
+    @property
+    def label(self) -> str:
+        return self.point if self.nth == 1 else f"{self.point}#{self.nth}"
+
+
+class Made(msgspec.Struct, eq=False):
+    """A call that was really made."""
+
+    tool: str
+    args: Any
+    key: str
+    effect: Effect
+    relaunch: bool
+    result: Any = None
+    error: Exception | None = None
+    returned: bool = False
+    ended: bool = False
+
+    @property
+    def did_nothing(self) -> bool:
+        return isinstance(self.error, Refused)
+
+    @property
+    def said(self) -> str:
+        """As a reader would write it."""
+        given = self.args.items() if isinstance(self.args, dict) else [("", self.args)]
+        inside = ", ".join(f"{name}={value!r}" if name else repr(value) for name, value in given)
+        return f"{self.tool}({inside})"
+
+    @property
+    def same(self) -> tuple[str, bytes]:
+        return self.tool, canonical.encode(self.args)
+
+
+Signals = tuple[tuple[str, Any], ...]
+"""Names and bodies, in the order in which they are sent."""
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """What every play of an agent has in common."""
+
+    programs: Mapping[str, Program]
+    queues: tuple[str, ...]
+    draft: JobDraft
+    signals: Signals
+    approve: bool
+    strict: bool
+
+
+class Played(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a play. `passed` has the points of each worker, `reached` those where one was killed; `stopped` says
+    why the job did not come to its end, if it did not."""
+
+    passed: list[list[Passed]]
+    reached: list[Passed]
+    calls: list[Made]
+    said: list[str]
+    output: Any
+    stopped: str | None
+    report: Any = None
