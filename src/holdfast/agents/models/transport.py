@@ -58,7 +58,7 @@ def wrap(
 
     retry: how patiently a provider that is busy or away is asked again; while that takes long nobody holds the job.
     fallback: for a model that stays away, the one to ask instead. limits: what this process asks of one model at most.
-    prices: corrections of and additions to the table of prices, by the beginning of a model's name.
+    prices: corrections of and additions to the table of prices, by the model's name.
     """
     inner = getattr(client, "_client", None)
     copy = getattr(client, "copy", None)
