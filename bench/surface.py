@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import holdfast as hf
 from bench.contest import Contestant
-from bench.material import GROUP, RESULT, STEPS, STEPS_PER_JOB
+from bench.material import GROUP, RESULT, STEPS, STEPS_PER_JOB, TURN_BYTES
 from bench.places import Place
 from holdfast.model.states import Status
 from holdfast.runtime.process import Process
@@ -121,3 +121,25 @@ class Queue(Surface):
 class StrictQueue(Queue):
     name = f"holdfast queue, {GROUP} at a time, strict"
     durability = "strict"
+
+
+# ── a conversation ────────────────────────────────────────────────────────────────────────────────
+
+
+class Chat(Surface):
+    """The built-in assistant with a scripted model: a message sent, a turn taken, an answer read. As much is said as in
+    the turns of the other contestants."""
+
+    name = "holdfast assistant, message to answer"
+
+    def declare(self) -> None:
+        half = TURN_BYTES // 2
+        self.said = "what is said " * (half // 13)
+        self.assistant = self.app.assistant("bench", model=["answered at length " * (half // 19)])
+        self.conversation = 0
+
+    async def begin(self) -> None:
+        self.conversation += 1
+
+    async def operation(self, number: int) -> None:
+        assert await self.assistant.session(f"session-{self.conversation}").send(self.said)

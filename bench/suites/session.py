@@ -23,29 +23,29 @@ async def _conversations(arena: Arena, store: str, findings: Findings) -> None:
     raw_ways = RAW[store].turns
     contestants = await arena.enter(store, *raw_ways, CommitTurn, ServeTurn)
     async with opened(contestants):
-        weights = [await _weighed(contestant) for contestant in contestants]
+        weights = [await weighed(contestant) for contestant in contestants]
         results = await play(contestants, rounds=arena.scale.rounds, operations=TURNS)
     raw = fastest(results[: len(raw_ways)])
     *_, ours, _served = results
 
     early = Contest("session", "near turn 10", store)
-    findings.rows += [early.row(result, "one turn", _near_10, raw) for result in results]
+    findings.rows += [early.row(result, "one turn", near_10, raw) for result in results]
     late = Contest("session", "near turn 200", store)
-    findings.rows += [late.row(result, "one turn", _near_200, raw) for result in results]
+    findings.rows += [late.row(result, "one turn", near_200, raw) for result in results]
     disk = Contest("session", f"{TURNS} turns on disk", store)
     findings.rows += [
         disk.weight(contestant.name, weight) for contestant, weight in zip(contestants, weights, strict=True)
     ]
 
-    flat = figure([_near_200(lap) / _near_10(lap) for lap in ours.laps])
+    flat = figure([near_200(lap) / near_10(lap) for lap in ours.laps])
     findings.goals += [
         goal(f"session bytes {store}", weights[-2], "at most", BYTES_AT_MOST, "× the text"),
         goal(f"session flat {store}", flat, "at most", LATE_AT_MOST, "× a turn near turn 10"),
-        goal(f"session turn {store}", ours.against(raw, _near_200), "at most", TURN_AT_MOST, "× raw"),
+        goal(f"session turn {store}", ours.against(raw, near_200), "at most", TURN_AT_MOST, "× raw"),
     ]
 
 
-async def _weighed(contestant: Contestant) -> float:
+async def weighed(contestant: Contestant) -> float:
     """How many bytes the first conversation leaves on disk for each byte of its text."""
     empty = await contestant.place.size()
     await contestant.begin()
@@ -54,9 +54,9 @@ async def _weighed(contestant: Contestant) -> float:
     return (await contestant.place.size() - empty) / (TURNS * TURN_BYTES)
 
 
-def _near_10(lap: Lap) -> float:
+def near_10(lap: Lap) -> float:
     return lap.middle_s(5, 25)
 
 
-def _near_200(lap: Lap) -> float:
+def near_200(lap: Lap) -> float:
     return lap.middle_s(TURNS - 20, TURNS)
