@@ -235,7 +235,7 @@ class _Exchange:
         with contextlib.closing(connection):
             try:
                 connection.request(self._method, quote(target, safe=_AS_IT_IS), self._body, self._headers)
-            except ValueError as error:
+            except (ValueError, http.client.InvalidURL) as error:
                 # The library looks at the line and the headers before it sends any of it.
                 msg = f"this cannot be sent: {error}"
                 raise Refused(msg, hint="Leave out control characters and halves of characters.") from None
