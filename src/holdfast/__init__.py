@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from holdfast.agents.calls import run_tools
     from holdfast.agents.context import Context, context
     from holdfast.agents.jobs import Job
+    from holdfast.agents.mcp import mcp
     from holdfast.agents.policy import Policy
     from holdfast.agents.processes import run_process
     from holdfast.agents.schemas import schemas
@@ -39,6 +40,7 @@ _WHERE: Final = {
     "holdfast.agents.calls": ("run_tools",),
     "holdfast.agents.context": ("Context", "context"),
     "holdfast.agents.jobs": ("Job",),
+    "holdfast.agents.mcp": ("mcp",),
     "holdfast.agents.policy": ("Policy",),
     "holdfast.agents.processes": ("run_process",),
     "holdfast.agents.schemas": ("schemas",),
@@ -81,6 +83,7 @@ __all__ = [
     "checkpoint",
     "context",
     "emit",
+    "mcp",
     "now",
     "open_store",
     "random",
