@@ -225,6 +225,19 @@ async def test_a_server_that_died_while_nobody_called_is_started_again(tmp_path:
     assert await gone(pids), "closing the server ends its program"
 
 
+async def test_a_server_that_has_gone_away_was_sent_nothing(tmp_path: Path) -> None:
+    """Over HTTP, between two calls: the second finds nobody, and that is certain."""
+    log = tmp_path / "done"
+    with served(log) as url:
+        server = hf.mcp("shop", url=url)
+        send = await Shop(log, server).tool("send")
+        assert await send(to="ada") == "sent to ada"
+    with pytest.raises(Refused, match="cannot be reached"):
+        await send(to="bob")
+    await server.close()
+    assert Shop(log, server).done() == ["send"]
+
+
 async def test_a_worker_that_is_killed_takes_its_server_along(tmp_path: Path) -> None:
     """Also a server that does not look at its stdin: this one is busy."""
     log = tmp_path / "done"

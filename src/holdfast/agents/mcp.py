@@ -31,7 +31,7 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from holdfast.agents.mcp_wire import Connection, Target
+from holdfast.agents.mcp_wire import POST, Connection, Post, Target
 from holdfast.agents.policy import Policy, Rule
 from holdfast.agents.signatures import Arguments, Declared, Signature, plain
 from holdfast.agents.texts import shortened, text_of, whole
@@ -151,12 +151,19 @@ class McpServer:
         client = await self._client()
         from mcp import MCPError  # here it is certainly there
 
+        post = Post()
+        token = POST.set(post)
         try:
             return await client.call_tool(tool, arguments, longest_us / SECOND, meta=meta)
         except MCPError as error:
+            if post.reached_nobody:
+                msg = f"the MCP server {self.name} cannot be reached: {error.message}"
+                raise Refused(msg, hint="Nothing was sent. Try again later, or another way.") from error
             if error.code in _DID_NOTHING:
                 raise Refused(error.message, hint="The server did nothing. Correct the call.") from error
             raise
+        finally:
+            POST.reset(token)
 
     async def _offers(self) -> list[Offer]:
         client = await self._client()

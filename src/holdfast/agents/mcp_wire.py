@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import os
 import sys
 from collections.abc import AsyncIterator
@@ -27,6 +28,22 @@ _DIES_WITH_US: Final = (
 )
 """What a server's process does before it becomes the server: it asks the kernel to be killed with its worker. A good
 server also ends when its stdin does; this is for the others."""
+
+
+class Post:
+    """What became of a call on its way out: requests that may have reached somebody, and those that reached nobody."""
+
+    def __init__(self) -> None:
+        self.sent = 0
+        self.unsent = 0
+
+    @property
+    def reached_nobody(self) -> bool:
+        return self.unsent > 0 and self.sent == 0
+
+
+POST: Final[contextvars.ContextVar[Post | None]] = contextvars.ContextVar("holdfast_mcp_post", default=None)
+"""The call whose request this is: the `mcp` package sends each under the context of whoever made it."""
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -120,7 +137,7 @@ class Connection:
             # Answers may take long; how long a call may take is said with the call.
             patience = httpx2.Timeout(CONNECT_S, read=None)
             async with (
-                httpx2.AsyncClient(headers=target.headers, timeout=patience) as http,
+                _noting()(headers=target.headers, timeout=patience) as http,
                 streamable_http_client(target.url, http_client=http) as streams,
             ):
                 yield streams
@@ -131,6 +148,27 @@ class Connection:
         parameters = StdioServerParameters(command=command, args=words, env=target.env, cwd=target.cwd)
         async with stdio_client(parameters) as streams:
             yield streams
+
+
+def _noting() -> Any:
+    """A client of HTTP that notes which requests could not even be connected for."""
+    import httpx2
+
+    class Noting(httpx2.AsyncClient):
+        async def send(self, *args: Any, **options: Any) -> httpx2.Response:
+            post = POST.get() or Post()
+            try:
+                response = await super().send(*args, **options)
+            except (httpx2.ConnectError, httpx2.ConnectTimeout):
+                post.unsent += 1
+                raise
+            except BaseException:
+                post.sent += 1
+                raise
+            post.sent += 1
+            return response
+
+    return Noting
 
 
 def _with_us(command: tuple[str, ...]) -> tuple[str, ...]:
