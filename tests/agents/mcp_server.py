@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -62,6 +63,13 @@ def fail(words: str) -> str:
 @server.tool(annotations=ToolAnnotations(read_only_hint=True))
 def long(size: int) -> str:
     return "x" * size
+
+
+@server.tool()
+async def deaf() -> None:
+    """Be so busy that the end of stdin is not heard."""
+    did("deaf")
+    time.sleep(600)  # noqa: ASYNC251 - that is the point
 
 
 @server.tool()

@@ -116,6 +116,7 @@ async def test_the_class_of_a_tool(shop: Shop) -> None:
         "shop.fail": Effect.UNSAFE,
         "shop.long": Effect.READ_ONLY,
         "shop.block": Effect.UNSAFE,
+        "shop.deaf": Effect.UNSAFE,
     }
 
 
@@ -183,7 +184,7 @@ async def test_a_model_calls_them_and_a_job_keeps_them(shop: Shop, app: hf.App) 
     keys = {line[1]: line[3] for line in shop.lines() if line[1] in {"pay", "send"}}
     assert re.fullmatch(r"hf_[0-9a-f]{40}", keys["pay"])
     assert keys["send"] not in {"-", keys["pay"]}
-    assert listed == [6, 6]
+    assert listed == [7, 7]
 
 
 def raw(asks: list[Any]) -> dict[str, Any]:
@@ -239,18 +240,18 @@ async def test_a_server_that_has_gone_away_was_sent_nothing(tmp_path: Path) -> N
 
 
 async def test_a_worker_that_is_killed_takes_its_server_along(tmp_path: Path) -> None:
-    """Also a server that does not look at its stdin: this one is busy."""
+    """Also a server that does not hear the end of its stdin: this one is busy."""
     log = tmp_path / "done"
     code = f"""
 import asyncio, sys, holdfast as hf
 async def main():
     server = hf.mcp("shop", [sys.executable, {str(PROGRAM)!r}, "stdio", {str(log)!r}])
-    block = next(tool for tool in await server.tools() if tool.name == "shop.block")
-    await block(mark="x")
+    deaf = next(tool for tool in await server.tools() if tool.name == "shop.deaf")
+    await deaf()
 asyncio.run(main())
 """
     worker = await asyncio.create_subprocess_exec(sys.executable, "-c", code)
-    pid = await Shop(log, hf.mcp("x", ["y"])).begun("block")
+    pid = await Shop(log, hf.mcp("x", ["y"])).begun("deaf")
     worker.kill()
     await worker.wait()
     assert await gone([pid])

@@ -242,9 +242,8 @@ class _Schemed(Signature):
     def _check(self, given: dict[str, Any]) -> None:
         checker = self._compiled()
         try:
-            msgspec.json.encode(
-                given
-            )  # half of a character would end the connection, and everybody's calls with it
+            # Half of a character would end the connection, and everybody's calls with it.
+            msgspec.json.encode(given)
         except ValueError:
             msg = f"an argument of {self.name} holds half of a character"
             raise InvalidPayload(msg, hint="Write whole characters.") from None
