@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from holdfast.agents.context import Context, context
     from holdfast.agents.conversations import Session
     from holdfast.agents.jobs import Job
+    from holdfast.agents.mcp import mcp
     from holdfast.agents.models.model import Model, Reply, llm
     from holdfast.agents.models.patience import Limits
     from holdfast.agents.models.prices import Price
@@ -47,6 +48,7 @@ _WHERE: Final = {
     "holdfast.agents.context": ("Context", "context"),
     "holdfast.agents.conversations": ("Session",),
     "holdfast.agents.jobs": ("Job",),
+    "holdfast.agents.mcp": ("mcp",),
     "holdfast.agents.models.model": ("Model", "Reply", "llm"),
     "holdfast.agents.models.patience": ("Limits",),
     "holdfast.agents.models.prices": ("Price",),
@@ -104,6 +106,7 @@ __all__ = [
     "context",
     "emit",
     "llm",
+    "mcp",
     "now",
     "open_store",
     "random",

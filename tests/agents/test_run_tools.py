@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
+import textwrap
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,9 +15,11 @@ from anthropic.types import Message
 
 import holdfast as hf
 from holdfast.errors import Fenced, InvalidMove, InvalidPayload, InvalidSetting, Unavailable
+from holdfast.model.chain import unseal
 from holdfast.model.events import ApprovalRequested, CallCancelled, StepFinished, ToolCalled, ToolReturned
 from holdfast.model.instants import MINUTE
 from holdfast.model.states import MailKind, Status, WaitReason
+from holdfast.runtime.stores import open_store
 from holdfast.testing.conformance.bench import Backend
 from tests.agents.replies import REPLIES, Asks, answers, chat, claude, faults, responses, texts
 from tests.engine.shop import Shop, opened
@@ -518,3 +523,88 @@ async def test_outside_a_job_an_agent_is_a_job_of_its_own_too(bench: Bench) -> N
     async with bench.app.running():
         given = await hf.run_tools(claude([("research", {"topic": "kelp"})]), [research])
     assert texts(given) == ["research kelp"]
+
+
+# ── a real process, really killed ─────────────────────────────────────────────────────────────────
+
+WORKER = textwrap.dedent(
+    """
+    import asyncio, sys
+    import holdfast as hf
+
+    address, log, who = sys.argv[1:]
+    app = hf.App(store=address)
+    replies = [["lookup", {"what": "a"}], ["send", {"to": "ada"}], ["pay", {"order": "slow"}], ["nothing", {}]]
+
+    def did(*words):
+        with open(log, "a") as lines:
+            print(*words, file=lines, flush=True)
+
+    @app.tool(effect="read_only")
+    def lookup(what: str) -> str:
+        did("lookup")
+        return what.upper()
+
+    @app.tool
+    async def send(to: str) -> str:
+        did("send")
+        return f"sent to {to}"
+
+    @app.tool(effect="idempotent")
+    async def pay(order: str, *, key: hf.Key = hf.Key("")) -> str:
+        did("pay", key)
+        if who == "first":
+            await asyncio.get_running_loop().create_future()
+        return "paid"
+
+    @app.agent
+    async def program() -> list[str]:
+        blocks = [{"type": "tool_use", "id": "same", "name": name, "input": given} for name, given in replies]
+        said = await hf.run_tools({"role": "assistant", "content": blocks}, [lookup, send, pay])
+        return [one["content"] for one in said["content"]]
+
+    async def main():
+        async with app.running():
+            print((await (await program.start(id="job")).result())[:3])
+
+    asyncio.run(main())
+    """
+)
+
+
+@pytest.mark.store("sqlite")
+async def test_a_worker_killed_between_parallel_tools(tmp_path: Path) -> None:
+    """kill -9 while one of three calls is under way and two are on disk: the next process makes that one again, under
+    its key, and the others not."""
+    address, log, script = f"sqlite:///{tmp_path / 'test.db'}", tmp_path / "log", tmp_path / "worker.py"
+    script.write_text(WORKER)
+
+    async def started(who: str) -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(
+            sys.executable, str(script), address, str(log), who, stdout=asyncio.subprocess.PIPE
+        )
+
+    def done() -> list[str]:
+        return log.read_text().splitlines() if log.exists() else []
+
+    store = await open_store(address)
+    try:
+        async with asyncio.timeout(60):
+            first = await started("first")
+            settled = 0
+            while settled < 2 or len(done()) < 3:
+                await store.wakeups.wait(frozenset({"job:job"}), 0.05)
+                settled = sum(
+                    isinstance(unseal(one), ToolReturned | StepFinished)
+                    for one in await store.journal.read("job")
+                )
+            first.kill()
+            await first.wait()
+            second = await started("second")
+            said, _ = await second.communicate()
+        assert said.decode().strip() == "['A', 'sent to ada', 'paid']"
+    finally:
+        await store.close()
+    words = Counter(line.partition(" ")[0] for line in done())
+    assert words == {"lookup": 1, "send": 1, "pay": 2}
+    assert len({line for line in done() if line.startswith("pay")}) == 1, "one key"

@@ -25,6 +25,7 @@ import asyncio
 import contextlib
 import ctypes
 import os
+import resource
 import shutil
 import signal
 import sys
@@ -34,6 +35,7 @@ from typing import Any, Final
 
 import msgspec
 
+from holdfast.agents.texts import head_and_tail
 from holdfast.errors import InvalidSetting, Refused
 from holdfast.model.instants import Duration, parse_duration
 from holdfast.model.limits import MIB
@@ -76,19 +78,23 @@ async def run_process(
     timeout: Duration | None = None,
     grace: Duration = "5s",
     output_max: int = OUTPUT_BYTES_MAX,
+    output_tail: int = 0,
+    memory_max: int | None = None,
 ) -> Ended:
     """The program has ended, and nothing of its group is left.
 
     env: added to the few variables that are passed on; with `inherit_env` everything is passed on. timeout: then the
     group gets SIGTERM, and SIGKILL after the grace. output_max: bytes kept of stdout and of stderr, each; the rest is
-    read and thrown away. A program that cannot be started is `Refused`: it certainly did nothing.
+    read and thrown away. output_tail: how many of these are kept for the end of what is printed; a line in the middle
+    then says how much is missing. memory_max: bytes of address space for each process of the group. A program that
+    cannot be started is `Refused`: it certainly did nothing.
     """
     command = [os.fspath(word) for word in argv]
     environment = _environment(env, inherit_env=inherit_env)
     program = _found(command, environment, cwd)
     limit_s = None if timeout is None else parse_duration(timeout) / 1_000_000
-    running = _Running(parse_duration(grace) / 1_000_000, output_max)
-    await running.start([program, *command[1:]], environment, cwd)
+    running = _Running(parse_duration(grace) / 1_000_000, output_max, output_tail)
+    await running.start([program, *command[1:]], environment, cwd, memory_max)
     fed = input.encode() if isinstance(input, str) else input
     ending = asyncio.create_task(running.end(fed, limit_s), name="holdfast-process")
     cancelled: asyncio.CancelledError | None = None
@@ -109,21 +115,30 @@ class _Talk(asyncio.SubprocessProtocol):
     """What a program prints, as far as it is kept, and whether it has ended. Its end is one thing and that of its
     output another: a child that it leaves behind may hold the pipes open."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, tail: int) -> None:
         loop = asyncio.get_running_loop()
         self.ended = loop.create_future()
         self.closed = loop.create_future()
-        self.truncated = {1: False, 2: False}
-        self._kept = {1: bytearray(), 2: bytearray()}
-        self._most = most
+        self.cut = {1: 0, 2: 0}
+        self._heads = {1: bytearray(), 2: bytearray()}
+        self._tails = {1: bytearray(), 2: bytearray()}
+        self._tail = min(tail, most)
+        self._most = most - self._tail
 
     def text(self, fd: int) -> str:
-        return self._kept[fd].decode("utf-8", "replace")
+        head, tail = self._heads[fd], self._tails[fd]
+        if self.cut[fd] and self._tail:
+            return head_and_tail(head, tail, self.cut[fd])
+        return (head + tail).decode("utf-8", "replace")
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        room = max(self._most - len(self._kept[fd]), 0)
-        self._kept[fd] += data[:room]
-        self.truncated[fd] = self.truncated[fd] or len(data) > room
+        head, tail = self._heads[fd], self._tails[fd]
+        room = max(self._most - len(head), 0)
+        head += data[:room]
+        tail += data[room:]
+        if len(tail) > self._tail:
+            self.cut[fd] += len(tail) - self._tail
+            del tail[: len(tail) - self._tail]
 
     def process_exited(self) -> None:
         self.ended.set_result(None)
@@ -135,13 +150,17 @@ class _Talk(asyncio.SubprocessProtocol):
 class _Running:
     """A program, its group, and the pipe that says that we are here."""
 
-    def __init__(self, grace_s: float, output_max: int) -> None:
+    def __init__(self, grace_s: float, output_max: int, output_tail: int = 0) -> None:
         self.hurry = asyncio.Event()
         self._grace_s = grace_s
-        self._talk = _Talk(output_max)
+        self._talk = _Talk(output_max, output_tail)
 
     async def start(
-        self, command: list[str], env: dict[str, str], cwd: str | os.PathLike[str] | None
+        self,
+        command: list[str],
+        env: dict[str, str],
+        cwd: str | os.PathLike[str] | None,
+        memory_max: int | None = None,
     ) -> None:
         theirs, self.ours = os.pipe()
         guarded = [str(_SHELL), "-c", _GUARD, str(theirs), *command] if _SHELL.exists() else command
@@ -153,7 +172,7 @@ class _Running:
                 env=env,
                 pass_fds=[theirs],
                 start_new_session=True,
-                preexec_fn=_dies_with(os.getpid()),
+                preexec_fn=_before_it_runs(os.getpid(), memory_max),
             )
         except asyncio.CancelledError:
             os.close(self.ours)  # whatever had begun, the guard ends it
@@ -186,7 +205,7 @@ class _Running:
         await self.closed()
         status = self._transport.get_returncode()
         assert status is not None, "it has ended"
-        return Ended(status, talk.text(1), talk.text(2), talk.truncated[1], talk.truncated[2], timed_out)
+        return Ended(status, talk.text(1), talk.text(2), talk.cut[1] > 0, talk.cut[2] > 0, timed_out)
 
     async def closed(self) -> None:
         """The program has ended, and nobody prints any more; or who left its group has had time to."""
@@ -222,15 +241,19 @@ def _found(command: list[str], env: Mapping[str, str], cwd: str | os.PathLike[st
     return str(Path(found).absolute())
 
 
-def _dies_with(worker: int) -> Callable[[], None] | None:
-    """What a child does before it becomes the program: it asks the kernel to be killed with its worker."""
-    if sys.platform != "linux":
+def _before_it_runs(worker: int, memory_max: int | None) -> Callable[[], None] | None:
+    """What a child does before it becomes the program: it takes on its limit, and asks the kernel to be killed with its
+    worker."""
+    prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
+    if prctl is None and memory_max is None:
         return None
-    prctl = ctypes.CDLL(None).prctl
 
-    def ask() -> None:
-        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != worker:
-            os._exit(1)  # it died before we could ask
+    def prepare() -> None:
+        if memory_max is not None:
+            resource.setrlimit(resource.RLIMIT_AS, (memory_max, memory_max))
+        if prctl is not None:
+            prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            if os.getppid() != worker:
+                os._exit(1)  # it died before we could ask
 
-    return ask
+    return prepare

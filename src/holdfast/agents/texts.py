@@ -32,7 +32,7 @@ def shortened(text: str, bytes_max: int) -> str:
     return head_and_tail(head, tail, len(data) - len(head) - len(tail))
 
 
-def head_and_tail(head: bytes, tail: bytes, cut: int) -> str:
+def head_and_tail(head: bytes | bytearray, tail: bytes | bytearray, cut: int) -> str:
     """A beginning and an end, with a line between them that says how much is missing; characters that were cut through
     are left out."""
     first, last = (part.decode("utf-8", "ignore") for part in (head, tail))

@@ -1,0 +1,238 @@
+"""Files below a root, and no others.
+
+A path is walked from the root, name by name, each opened inside the folder before it and never through a symbolic link
+(`openat` with `O_NOFOLLOW`). So there is no way out by `..`, by an absolute path or by a link, also not by one that
+appears between a look and an open. The price: links inside the root are not followed either.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+import threading
+from collections.abc import Iterator
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.agents.signatures import Key
+from holdfast.agents.toolbox import making
+from holdfast.agents.tools import Tool
+from holdfast.errors import InvalidSetting, Refused
+from holdfast.model.limits import KIB
+
+READ_BYTES_MAX: Final = 128 * KIB
+"""As JSON a byte may take six, and a result has to fit into a journal."""
+
+WRITE_BYTES_MAX: Final = 512 * KIB
+ENTRIES_MAX: Final = 1_000
+
+_NO_KEY: Final = Key("")
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One thing in a folder. `kind` is `file`, `folder`, or `other` for links, devices and the like."""
+
+    name: str
+    kind: str
+    bytes: int = 0
+
+
+def file_tools(
+    root: str | PathLike[str],
+    *,
+    prefix: str = "",
+    writing: bool = True,
+    read_max: int = READ_BYTES_MAX,
+    write_max: int = WRITE_BYTES_MAX,
+) -> list[Tool[..., Any]]:
+    """Tools for the files below the folder `root`: read_file and list_files, and write_file unless `writing=False`.
+
+    read_max: bytes that one call gives at most; the result says where to read on. write_max: bytes of one file.
+    Writing is `idempotent`: the same text again changes nothing. (It does undo what somebody else wrote in between.)
+    """
+    files = _Files(Path(root).resolve(), read_max, write_max)
+    if not files.root.is_dir():
+        msg = f"the folder {str(root)!r} of the files is not there"
+        raise InvalidSetting(msg, hint="Make the folder first, or name another one.")
+    reading = making.terms("read_only", timeout="1m")
+    tools = [
+        making.tool(files.read_file, f"{prefix}read_file", reading),
+        making.tool(files.list_files, f"{prefix}list_files", reading),
+    ]
+    if writing:
+        safe = making.terms("idempotent", timeout="1m")
+        tools.append(making.tool(files.write_file, f"{prefix}write_file", safe))
+    return tools
+
+
+class _Files:
+    """The functions behind the tools. They block: a tool runs them in a thread."""
+
+    def __init__(self, root: Path, read_max: int, write_max: int) -> None:
+        self.root = root
+        self._read_max = read_max
+        self._write_max = write_max
+
+    def read_file(self, path: str, start: int = 0) -> str:
+        """Read a text file.
+
+        Args:
+            path: The file, relative to the root folder.
+            start: The byte to begin with; for the rest of a long file.
+        """
+        with self._opened(path) as (folder, name), _refusing(path):
+            # Not to wait for whoever writes into a pipe.
+            handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+            with os.fdopen(handle, "rb") as file:
+                seen = os.fstat(handle)
+                if not stat.S_ISREG(seen.st_mode):
+                    raise _refused(path, "is no file")
+                file.seek(max(start, 0))
+                data = file.read(self._read_max)
+        text = data.decode("utf-8", "replace")
+        end = max(start, 0) + len(data)
+        if end >= seen.st_size:
+            return text
+        return f"{text}\n[… {seen.st_size - end:,} bytes left; read on with start={end} …]"
+
+    def list_files(self, path: str = ".") -> list[Entry]:
+        """List what is in a folder.
+
+        Args:
+            path: The folder, relative to the root folder.
+        """
+        with self._folder(_parts(path), path) as folder, _refusing(path):
+            with os.scandir(folder) as there:
+                names = sorted(one.name for one in there)
+            found = [_entry(name, folder) for name in names[:ENTRIES_MAX]]
+        if len(names) > ENTRIES_MAX:
+            found.append(Entry(f"[… {len(names) - ENTRIES_MAX:,} more …]", "other"))
+        return found
+
+    def write_file(self, path: str, text: str, *, key: Key = _NO_KEY) -> int:
+        """Write a text file, whole, in place of what was there. Folders on the way are made.
+
+        Args:
+            path: The file, relative to the root folder.
+            text: All of its new content.
+        """
+        data = _bytes(path, text)
+        if len(data) > self._write_max:
+            raise _refused(
+                path, f"would have {len(data):,} bytes, more than the limit of {self._write_max:,}"
+            )
+        # Named by the call, so that a call that is made again finds and replaces what it left behind.
+        beside = f".holdfast-{key[:32] or threading.get_ident()}"
+        with self._opened(path, make=True) as (folder, name):
+            with _refusing(path):
+                _replace(beside, name, folder, data)
+            os.fsync(folder)  # it is there already: if this fails, nobody may say that nothing was done
+        return len(data)
+
+    @contextlib.contextmanager
+    def _opened(self, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
+        """The folder that the file is in, open, and the file's name in it."""
+        parts = _parts(path)
+        if not parts:
+            raise _refused(path, "is a folder")
+        with self._folder(parts[:-1], path, make=make) as folder:
+            yield folder, parts[-1]
+
+    @contextlib.contextmanager
+    def _folder(self, parts: list[str], path: str, *, make: bool = False) -> Iterator[int]:
+        with contextlib.ExitStack() as opened:
+            folder = _open_folder(str(self.root), None, path, opened)
+            for part in parts:
+                if make:
+                    with _refusing(path), contextlib.suppress(FileExistsError):
+                        os.mkdir(part, dir_fd=folder)
+                folder = _open_folder(part, folder, path, opened)
+            yield folder
+
+
+def _open_folder(name: str, inside: int | None, path: str, opened: contextlib.ExitStack) -> int:
+    with _refusing(path):
+        handle = os.open(name, _FOLDER, dir_fd=inside)
+    opened.callback(os.close, handle)
+    return handle
+
+
+def _parts(path: str) -> list[str]:
+    """The names on the way from the root; or Refused, if it leads out of it, or nowhere."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise _refused(path, "holds half of a character") from None
+    if "\0" in path:
+        raise _refused(path, "holds a NUL character")
+    parts = [part for part in path.split("/") if part not in {"", "."}]
+    if path.startswith("/") or ".." in parts:
+        raise _refused(path, "is not below the root")
+    return parts
+
+
+def _bytes(path: str, text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise _refused(path, "cannot keep half of a character") from None
+
+
+def _replace(beside: str, name: str, folder: int, data: bytes) -> None:
+    """The file has this content, all of it; or, if this fails, what it had before."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(beside, dir_fd=folder)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    handle = os.open(beside, flags, _mode(name, folder), dir_fd=folder)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(handle)
+        os.replace(beside, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(beside, dir_fd=folder)
+        raise
+
+
+def _mode(name: str, folder: int) -> int:
+    """The permissions of the file that is replaced, if there is one."""
+    with contextlib.suppress(OSError):
+        seen = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if stat.S_ISREG(seen.st_mode):
+            return seen.st_mode & 0o777
+    return 0o644
+
+
+def _entry(name: str, folder: int) -> Entry:
+    shown = name.encode("utf-8", "replace").decode()
+    try:
+        seen = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return Entry(shown, "other")  # gone since we looked
+    if stat.S_ISREG(seen.st_mode):
+        return Entry(shown, "file", seen.st_size)
+    return Entry(shown, "folder" if stat.S_ISDIR(seen.st_mode) else "other")
+
+
+@contextlib.contextmanager
+def _refusing(path: str) -> Iterator[None]:
+    """What the system refuses has not been done, and the agent may do something else."""
+    try:
+        yield
+    except OSError as error:
+        is_link = error.errno in {errno.ELOOP, errno.EMLINK}
+        raise _refused(path, "is a link" if is_link else (error.strerror or str(error)).lower()) from None
+
+
+def _refused(path: str, why: str) -> Refused:
+    return Refused(
+        f"{path[:200]!r}: {why}", hint="Give a path below the root; list_files shows what is there."
+    )

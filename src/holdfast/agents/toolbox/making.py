@@ -1,0 +1,35 @@
+"""Tools of the box are made, not decorated: their owner sets their bounds when they are made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.agents.tools import Tool, terms_of
+from holdfast.engine.asked import Terms
+from holdfast.model.instants import Duration
+
+
+def terms(
+    effect: str,
+    *,
+    timeout: Duration,
+    key_lifetime: Duration | None = None,
+    approve: Callable[..., bool] | bool | None = None,
+) -> Terms:
+    """The terms of a tool that has no probe."""
+    return terms_of(
+        effect=effect,
+        key_lifetime=key_lifetime,
+        probe=None,
+        timeout=timeout,
+        receiver_delay=0,
+        approve=approve,
+        approval_lifetime="7d",
+        on_resume=None,
+        output=None,
+    )
+
+
+def tool(function: Callable[..., Any], name: str, terms: Terms) -> Tool[..., Any]:
+    return Tool(function, name=name, terms=terms)

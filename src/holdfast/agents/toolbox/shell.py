@@ -1,0 +1,86 @@
+"""A shell for agents: one command at a time, in a folder, within bounds of time, memory and output.
+
+What these bounds are not: a jail. A command may read and write whatever the worker's user may, and may use the network.
+Run workers that have a shell as a user, or in a container, that may do no more than the agent should.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.agents.processes import run_process
+from holdfast.agents.toolbox import making
+from holdfast.agents.tools import Tool
+from holdfast.errors import InvalidSetting, Refused
+from holdfast.model.instants import SECOND, Duration, parse_duration
+from holdfast.model.limits import MIB
+
+MEMORY_BYTES_MAX: Final = 2048 * MIB
+SHELL_OUTPUT_BYTES_MAX: Final = 64 * 1024
+_GRACE_US: Final = 2 * SECOND
+
+
+class Ran(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How a command ended, and what it printed. `status` is minus the signal, if a signal ended it."""
+
+    status: int
+    stdout: str = ""
+    stderr: str = ""
+    timed_out: bool = False
+
+
+def shell_tool(
+    root: str | PathLike[str],
+    *,
+    name: str = "shell",
+    effect: str = "unsafe",
+    approve: Callable[..., bool] | bool | None = None,
+    timeout: Duration = "1m",
+    memory_max: int | None = MEMORY_BYTES_MAX,
+    output_max: int = SHELL_OUTPUT_BYTES_MAX,
+    env: Mapping[str, str] | None = None,
+) -> Tool[..., Any]:
+    """A tool that runs a command of the shell in the folder `root`.
+
+    The command has a process group of its own, which dies with the call and with the worker. It sees of the
+    environment what it needs to find its way (PATH, HOME, LANG …), and `env`. timeout: then the group is killed, and
+    the result says so. memory_max: bytes of address space for each process. output_max: bytes kept of stdout and of
+    stderr, each: beginning and end. effect: what repeating a command does; nobody knows that of any command, so it is
+    `unsafe`, unless you know your commands.
+    """
+    folder = Path(root).resolve()
+    if not folder.is_dir():
+        msg = f"the folder {str(root)!r} of the shell is not there"
+        raise InvalidSetting(msg, hint="Make the folder first, or name another one.")
+    limit_us = parse_duration(timeout)
+
+    async def shell(command: str) -> Ran:
+        """Run a command with /bin/sh in the working folder, and return its exit status and what it printed."""
+        if "\0" in command:
+            msg = "a command cannot hold a NUL character"
+            raise Refused(msg, hint="Leave it out; printf '\\0' prints one.")
+        try:
+            command.encode()
+        except UnicodeEncodeError:
+            msg = "the command holds half of a character"
+            raise Refused(msg, hint="Write whole characters.") from None
+        ended = await run_process(
+            ["/bin/sh", "-c", command],
+            cwd=folder,
+            env=env,
+            timeout=limit_us / SECOND,
+            grace=_GRACE_US / SECOND,
+            output_max=output_max,
+            output_tail=output_max // 2,
+            memory_max=memory_max,
+        )
+        return Ran(ended.status, ended.stdout, ended.stderr, ended.timed_out)
+
+    # The call itself may take as long as the command, and the time that ending it takes.
+    longest = (limit_us + 5 * _GRACE_US) / SECOND
+    return making.tool(shell, name, making.terms(effect, timeout=longest, approve=approve))
