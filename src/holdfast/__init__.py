@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from holdfast.agents.conversations import Session
     from holdfast.agents.jobs import Job
     from holdfast.agents.mcp import mcp
+    from holdfast.agents.models.memo import Cache
     from holdfast.agents.models.model import Model, Reply, llm
     from holdfast.agents.models.patience import Limits
     from holdfast.agents.models.prices import Price
@@ -49,6 +50,7 @@ _WHERE: Final = {
     "holdfast.agents.conversations": ("Session",),
     "holdfast.agents.jobs": ("Job",),
     "holdfast.agents.mcp": ("mcp",),
+    "holdfast.agents.models.memo": ("Cache",),
     "holdfast.agents.models.model": ("Model", "Reply", "llm"),
     "holdfast.agents.models.patience": ("Limits",),
     "holdfast.agents.models.prices": ("Price",),
@@ -83,6 +85,7 @@ __all__ = [
     "App",
     "Assistant",
     "AttemptSuperseded",
+    "Cache",
     "CannotTell",
     "Chunk",
     "Context",

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 
 from holdfast.agents.agents import Agent
-from holdfast.agents.assistant import CONTEXT_TOKENS_MAX, Assistant
 from holdfast.agents.jobs import Host
-from holdfast.agents.models.model import Model
-from holdfast.agents.schemas import Callee
-from holdfast.agents.sessions import Handler, SessionAgent, check_handler
 from holdfast.agents.tools import Probe, Tool, terms_of
 from holdfast.engine.desk import Program
 from holdfast.errors import InvalidSetting
 from holdfast.model.instants import Duration
 from holdfast.model.jobs import DEFAULT_QUEUE
 from holdfast.model.limits import PRIORITY_DEFAULT
+
+if TYPE_CHECKING:
+    # Loaded when somebody declares one: most of the time that an import takes would be theirs.
+    from holdfast.agents.assistant import Assistant
+    from holdfast.agents.models.model import Model
+    from holdfast.agents.schemas import Callee
+    from holdfast.agents.sessions import Handler, SessionAgent
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -105,6 +108,8 @@ class Catalogue(ABC):
         """The function takes the turns of sessions: it gets a `Turn`, and what it returns is the answer."""
 
         def declare(handler: Handler) -> SessionAgent:
+            from holdfast.agents.sessions import SessionAgent, check_handler
+
             check_handler(handler)
             named = name or handler.__name__
             agent = SessionAgent(handler, name=named, queue=queue, priority=priority, host=self.host)
@@ -121,7 +126,7 @@ class Catalogue(ABC):
         model: str | Model | Sequence[Any] | None = None,
         instructions: str = "",
         tools: Sequence[Callee] = (),
-        context_tokens_max: int = CONTEXT_TOKENS_MAX,
+        context_tokens_max: int | None = None,
         queue: str = DEFAULT_QUEUE,
         priority: int = PRIORITY_DEFAULT,
     ) -> Assistant:
@@ -130,12 +135,14 @@ class Catalogue(ABC):
         model: as `hf.llm` takes it; none is a script that says how to choose one. context_tokens_max: when a
         conversation has grown beyond so much, it goes on from a summary.
         """
+        from holdfast.agents.assistant import CONTEXT_TOKENS_MAX, Assistant
+
         made = Assistant(
             name,
             model=model,
             instructions=instructions,
             tools=tools,
-            context_tokens_max=context_tokens_max,
+            context_tokens_max=context_tokens_max or CONTEXT_TOKENS_MAX,
             queue=queue,
             priority=priority,
             host=self.host,

@@ -44,6 +44,7 @@ async def test_a_model_asks_for_a_tool_and_goes_on(app: hf.App, models: LLMockSe
         assert len(models.state.journal.records()) == 2
         assert (await replay(process.store, job.id, asker.program, clock=SystemClock())).same
         assert len(models.state.journal.records()) == 2
+    await llm.close()
 
 
 def test_a_conversation_in_openais_words() -> None:

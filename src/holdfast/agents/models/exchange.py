@@ -21,6 +21,7 @@ import msgspec
 from holdfast.agents.models import sse
 from holdfast.agents.models.flow import Flow
 from holdfast.agents.models.live import BAD, Live, Send, Served, Unreachable
+from holdfast.agents.models.memo import Cache
 from holdfast.agents.models.patience import RETRIED, Gate, Patience
 from holdfast.agents.models.prices import Price, find_price
 from holdfast.agents.models.wire import Body, Wire
@@ -45,6 +46,7 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True):
 
     patience: Patience = Patience()
     prices: Mapping[str, Price] = {}
+    cache: Cache | None = None
     gates: dict[str, Gate] = msgspec.field(default_factory=dict)
 
     async def serve(self, drive: Drive, wire: Wire, body: Body, send: Send) -> Served:
@@ -93,6 +95,9 @@ class _One:
         if asking.answer is not None:
             return self._replayed(asking, asking.answer)
         try:
+            kept = await self._kept(asking)
+            if kept is not None:
+                return kept
             while True:
                 served = await self._attempt(asking)
                 if isinstance(served, Served):
@@ -101,6 +106,20 @@ class _One:
         except asyncio.CancelledError:
             await asking.given_up()
             raise
+
+    async def _kept(self, asking: Asking) -> Served | None:
+        """What somebody else was answered to the very same question, if that is wanted."""
+        cache, store = self._exchange.cache, self._drive.store
+        if cache is None or store is None:
+            return None
+        with asking.working():
+            found = await cache.find(store, self._drive.owner.namespace, self._request)
+        if found is None:
+            return None
+        asking.begin()
+        answer = Answer(found, {"cached": True})
+        await asking.answered(answer)
+        return self._replayed(asking, answer)
 
     async def _attempt(self, asking: Asking) -> Served | _Later:
         now = asking.now_us()
@@ -125,7 +144,7 @@ class _One:
         return await self._whole(asking, live, data)
 
     def _flowing(self, asking: Asking, live: Live, stack: AsyncExitStack) -> Served:
-        flow = Flow(asking, live.pieces(), self._wire.gathering(self._body), self._answer, stack)
+        flow = Flow(asking, live.pieces(), self._wire.gathering(self._body), self._answer, self._keep, stack)
         return Served(live.status, dict(live.headers), flow.stream(), asking.step_key, flow.close)
 
     async def _whole(self, asking: Asking, live: Live, data: bytes) -> Served | _Later:
@@ -140,7 +159,13 @@ class _One:
         else:
             answer = self._answer(asking, value)
         await asking.answered(answer)
+        await self._keep(answer)
         return self._replayed(asking, answer)
+
+    async def _keep(self, answer: Answer) -> None:
+        cache, store = self._exchange.cache, self._drive.store
+        if cache is not None and store is not None and answer.error is None:
+            await cache.keep(store, self._drive.owner.namespace, self._request, answer.response)
 
     async def _unreachable(self, asking: Asking, error: Unreachable) -> _Later:
         later = self._later(asking, None)

@@ -9,7 +9,7 @@ nobody asks again behind the back of somebody who has read half of an answer.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -28,12 +28,14 @@ class Flow:
         asking: Asking,
         pieces: AsyncIterator[bytes],
         gathering: Gathering,
-        keep: Callable[[Asking, Any], Answer],
+        answer: Callable[[Asking, Any], Answer],
+        keep: Callable[[Answer], Awaitable[None]],
         stack: AsyncExitStack,
     ) -> None:
         self._asking = asking
         self._pieces = pieces
         self._gathering = gathering
+        self._answer = answer
         self._keep = keep
         self._stack = stack
         self._reader = sse.Reader()
@@ -79,7 +81,10 @@ class Flow:
         self._settled = True
         error = self._gathering.error
         if error is None:
-            await self._asking.answered(self._keep(self._asking, self._gathering.message()))
+            answer = self._answer(self._asking, self._gathering.message())
+            await self._asking.answered(answer)
+            if self._gathering.complete:
+                await self._keep(answer)
         else:
             await self._asking.answered(Answer(error={"status": 200, "body": error, "headers": {}}))
 

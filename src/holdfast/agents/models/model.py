@@ -11,7 +11,9 @@ providers are asked through their own clients, which must be installed; a script
 
 from __future__ import annotations
 
+import asyncio
 import importlib
+import weakref
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -21,6 +23,7 @@ from holdfast.agents.models import sse
 from holdfast.agents.models.anthropic_wire import AnthropicGathering
 from holdfast.agents.models.exchange import KNOWN, Exchange, Known
 from holdfast.agents.models.live import BAD, Live
+from holdfast.agents.models.memo import Cache
 from holdfast.agents.models.openai_wire import ChatWire
 from holdfast.agents.models.patience import Limits, Patience
 from holdfast.agents.models.prices import Price
@@ -102,6 +105,12 @@ class Model:
         finally:
             KNOWN.reset(token)
 
+    async def close(self) -> None:
+        """Connections of this event loop to the provider are closed. It can still be asked, over new ones."""
+        close = getattr(self._complete, "close", None)
+        if close is not None:
+            await close()
+
     def __repr__(self) -> str:
         return f"<model {self.name}>"
 
@@ -115,18 +124,25 @@ def llm(
     fallback: Mapping[str, str] | None = None,
     limits: Limits | None = None,
     prices: Mapping[str, Price] | None = None,
+    cache: Cache | None = None,
 ) -> Model:
     """The model of this name: `anthropic:…`, `openai:…` (any server that speaks its language, by `base_url`), or
     `scripted:file.toml`. A list of replies is a scripted model, too. The rest is as in `hf.wrap`."""
     if not isinstance(name, str):
         script = name if isinstance(name, Script) else script_of(name)
-        return Model("scripted", _scripted("scripted", script, _exchange(retry, limits)))
+        return Model("scripted", _scripted("scripted", script, _exchange(retry, limits, cache)))
     provider, _, wanted = name.partition(":")
-    options: dict[str, Any] = {"retry": retry, "fallback": fallback, "limits": limits, "prices": prices}
+    options: dict[str, Any] = {
+        "retry": retry,
+        "fallback": fallback,
+        "limits": limits,
+        "prices": prices,
+        "cache": cache,
+    }
     where = {key: value for key, value in {"base_url": base_url, "api_key": api_key}.items() if value}
     match provider:
         case "scripted" if wanted:
-            return Model(name, _scripted(wanted, read_script(wanted), _exchange(retry, limits)))
+            return Model(name, _scripted(wanted, read_script(wanted), _exchange(retry, limits, cache)))
         case "anthropic" if wanted:
             return Model(name, _Claude(wanted, where, options))
         case "openai" if wanted:
@@ -136,9 +152,10 @@ def llm(
             raise InvalidSetting(msg, hint="Write anthropic:NAME, openai:NAME or scripted:FILE.")
 
 
-def _exchange(retry: RetryPolicy | None, limits: Limits | None) -> Exchange:
+def _exchange(retry: RetryPolicy | None, limits: Limits | None, cache: Cache | None) -> Exchange:
     usual = Patience()
-    return Exchange(patience=Patience(retry=retry or usual.retry, limits=limits or usual.limits))
+    patience = Patience(retry=retry or usual.retry, limits=limits or usual.limits)
+    return Exchange(patience=patience, cache=cache)
 
 
 def _declared(tools: Iterable[Any]) -> list[Any]:
@@ -193,19 +210,36 @@ def _from_claude(message: Body) -> Reply:
 # ── providers ─────────────────────────────────────────────────────────────────────────────────────
 
 
+class _Clients:
+    """A provider's client, one for each event loop: its connections belong to the loop that made them."""
+
+    def __init__(self, make: Callable[[], Any], options: dict[str, Any]) -> None:
+        self._make = make
+        self._options = options
+        self._made: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = weakref.WeakKeyDictionary()
+
+    def here(self) -> Any:
+        loop = asyncio.get_running_loop()
+        if loop not in self._made:
+            self._made[loop] = wrap(self._make(), **self._options)
+        return self._made[loop]
+
+    async def close(self) -> None:
+        client = self._made.pop(asyncio.get_running_loop(), None)
+        if client is not None:
+            await client.close()
+
+
 class _Claude:
     """Anthropic's models, through its client."""
 
     def __init__(self, name: str, where: dict[str, str], options: dict[str, Any]) -> None:
         self._name = name
-        self._where = where
-        self._options = options
-        self._client: Any = None
+        self._clients = _Clients(lambda: _installed("anthropic").AsyncAnthropic(**where), options)
+        self.close = self._clients.close
 
     async def __call__(self, body: Body) -> Reply:
-        if self._client is None:
-            self._client = wrap(_installed("anthropic").AsyncAnthropic(**self._where), **self._options)
-        async with self._client.messages.stream(model=self._name, **body) as stream:
+        async with self._clients.here().messages.stream(model=self._name, **body) as stream:
             final = await stream.get_final_message()
         return _from_claude(final.to_dict(mode="json"))
 
@@ -215,20 +249,17 @@ class _Gpt:
 
     def __init__(self, name: str, where: dict[str, str], options: dict[str, Any]) -> None:
         self._name = name
-        self._where = where
-        self._options = options
-        self._client: Any = None
+        self._clients = _Clients(lambda: _installed("openai").AsyncOpenAI(**where), options)
+        self.close = self._clients.close
 
     async def __call__(self, body: Body) -> Reply:
-        if self._client is None:
-            self._client = wrap(_installed("openai").AsyncOpenAI(**self._where), **self._options)
         system, known = body.get("system", ""), KNOWN.get()
         asked: Body = {"messages": to_chat(body["messages"], system)}
         if known is not None:
             KNOWN.set(Known(len(to_chat(body["messages"][: known.count], system)), known.name))
         if body.get("tools"):
             asked["tools"] = [_function(tool) for tool in body["tools"]]
-        stream = await self._client.chat.completions.create(
+        stream = await self._clients.here().chat.completions.create(
             model=self._name,
             max_completion_tokens=body["max_tokens"],
             stream=True,

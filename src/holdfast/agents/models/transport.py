@@ -18,6 +18,7 @@ from holdfast.agents.models.acting import acted
 from holdfast.agents.models.anthropic_wire import AnthropicWire
 from holdfast.agents.models.exchange import Exchange
 from holdfast.agents.models.live import Served, Unreachable
+from holdfast.agents.models.memo import Cache
 from holdfast.agents.models.openai_wire import ChatWire, ResponsesWire
 from holdfast.agents.models.patience import Limits, Patience
 from holdfast.agents.models.prices import PRICES, Price
@@ -53,12 +54,14 @@ def wrap(
     fallback: Mapping[str, str] | None = None,
     limits: Limits | None = None,
     prices: Mapping[str, Price] | None = None,
+    cache: Cache | None = None,
 ) -> C:
     """The same client, whose requests inside an agent are durable: recorded, found again, streamed to whoever watches.
 
     retry: how patiently a provider that is busy or away is asked again; while that takes long nobody holds the job.
     fallback: for a model that stays away, the one to ask instead. limits: what this process asks of one model at most.
     prices: corrections of and additions to the table of prices, by the model's name.
+    cache: answers that other jobs had to the very same question may be given again; off unless it is asked for.
     """
     inner = getattr(client, "_client", None)
     copy = getattr(client, "copy", None)
@@ -74,7 +77,7 @@ def wrap(
         fallback=usual.fallback if fallback is None else dict(fallback),
         limits=usual.limits if limits is None else limits,
     )
-    exchange = Exchange(patience=patience, prices={**PRICES, **(prices or {})})
+    exchange = Exchange(patience=patience, prices={**PRICES, **(prices or {})}, cache=cache)
     if isinstance(inner, library.AsyncClient):
         return cast("C", copy(http_client=_durable(library, inner, exchange), max_retries=0))
     return cast("C", copy(http_client=_refusing(library, inner)))
