@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from holdfast.agents.signatures import Key
     from holdfast.agents.tools import CannotTell, Happened, NotHappened, Tool
     from holdfast.agents.words import checkpoint, emit, now, random, restored, scope, sleep, uuid, wait
-    from holdfast.errors import HoldfastError, Refused
+    from holdfast.errors import CallFailed, Denied, HoldfastError, Refused
     from holdfast.model.streams import AttemptSuperseded, Chunk
     from holdfast.runtime.app import App, Assistant, agent, session, step, tool
     from holdfast.runtime.stores import open_store
@@ -73,7 +73,7 @@ _WHERE: Final = {
         "uuid",
         "wait",
     ),
-    "holdfast.errors": ("HoldfastError", "Refused"),
+    "holdfast.errors": ("CallFailed", "Denied", "HoldfastError", "Refused"),
     "holdfast.model.streams": ("AttemptSuperseded", "Chunk"),
     "holdfast.runtime.app": ("App", "Assistant", "agent", "session", "step", "tool"),
     "holdfast.runtime.stores": ("open_store",),
@@ -86,9 +86,11 @@ __all__ = [
     "Assistant",
     "AttemptSuperseded",
     "Cache",
+    "CallFailed",
     "CannotTell",
     "Chunk",
     "Context",
+    "Denied",
     "Happened",
     "HoldfastError",
     "Job",

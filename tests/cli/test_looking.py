@@ -101,6 +101,8 @@ def test_an_uncertain_call_is_shown_with_all_one_needs_to_decide(desk: CommandDe
         "key         hf_",
         f"holdfast reconcile {job_id} '0/pay#1' --happened --result @file --why '…'",
         "allowed from",
+        "Next time nobody need be asked",
+        '@hf.step(effect="idempotent")  sent again',
         f"holdfast trace {job_id}",
     ):
         assert said in done.out, said

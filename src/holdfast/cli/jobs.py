@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -13,6 +13,7 @@ from holdfast.cli.options import json_option, store_option
 from holdfast.cli.talk import to_json, wait_for
 from holdfast.client.records import Checked, JobView, Need
 from holdfast.errors import InvalidPayload
+from holdfast.model.effects import Effect
 from holdfast.model.identity import short
 from holdfast.model.jobs import JobFilter, JobRecord
 from holdfast.model.page import Page
@@ -252,6 +253,24 @@ def _show_need(console: Console, need: Need) -> None:
                 f"allowed from {screens.instant(need.allowed_at)}, in {screens.span(need.allowed_at - now)}"
             )
             console.print(screens.indented(screens.text(allowed, "dim"), 6))
+    if need.reason is WaitReason.RECONCILE and need.effect == Effect.UNSAFE:
+        _show_declarations(console)
+
+
+def _show_declarations(console: Console) -> None:
+    """How to be asked less: what a call that nobody declared could have been declared as."""
+    console.print(
+        screens.text("Next time nobody need be asked, if the function says what repeating it would do:")
+    )
+    for declared, means in _DECLARATIONS:
+        console.print(screens.indented(screens.joined(screens.text(declared, "cyan"), means)))
+
+
+_DECLARATIONS: Final = (
+    ('@hf.step(effect="read_only")', "run again: it changes nothing"),
+    ('@hf.step(effect="idempotent")', "sent again, under the same `key: hf.Key`"),
+    ('@hf.step(effect="verifiable", probe=…)', "looked up first, at its receiver"),
+)
 
 
 def _evidence(need: Need) -> list[tuple[str, object]]:

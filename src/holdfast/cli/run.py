@@ -190,5 +190,8 @@ async def _question(process: Process, head: JobHead) -> JobHeld:
     calls = ", ".join(f"{row.tool_name} ({row.step_key})" for row in rows)
     msg = f"job {job_id} was cut off in the middle of {calls}, and nobody here can know whether it happened"
     step = rows[0].step_key if rows else "STEP"
-    hint = f"Find out, then say it: holdfast reconcile {job_id} {step} --happened | --not-happened --why …"
+    hint = (
+        f"Find out, then say it: holdfast reconcile {job_id} {step} --happened | --not-happened --why …\n"
+        f"  How to declare it, so that nobody need be asked next time: holdfast job {job_id}"
+    )
     return JobHeld(msg, job_id=job_id, hint=hint)
