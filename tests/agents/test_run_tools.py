@@ -8,10 +8,9 @@ import sys
 import textwrap
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from anthropic.types import Message
 
 import holdfast as hf
 from holdfast.errors import Fenced, InvalidMove, InvalidPayload, InvalidSetting, Unavailable
@@ -24,12 +23,6 @@ from holdfast.testing.conformance.bench import Backend
 from tests.agents.replies import REPLIES, Asks, answers, chat, claude, faults, responses, texts
 from tests.engine.shop import Shop, opened
 from tests.fixtures.stores import STORES
-
-if TYPE_CHECKING:
-    from anthropic.types import MessageParam
-    from openai.types.chat import ChatCompletion, ChatCompletionToolMessageParam
-    from openai.types.responses import Response
-    from openai.types.responses.response_input_param import FunctionCallOutput
 
 on_every_store = pytest.mark.parametrize("backend", STORES, indirect=True)
 on_memory = pytest.mark.parametrize("backend", ["memory"], indirect=True)
@@ -114,22 +107,6 @@ async def test_what_is_no_reply_is_refused(bench: Bench, reply: Any) -> None:
 async def test_two_tools_of_one_name_are_refused(bench: Bench) -> None:
     with pytest.raises(InvalidSetting, match="both 'look' and 'look'"):
         await hf.run_tools(claude([]), [bench.look, bench.look])
-
-
-def test_a_checker_knows_what_comes_back() -> None:
-    """Read by mypy, not run."""
-
-    async def read(message: Message, completion: ChatCompletion, response: Response, bench: Bench) -> None:
-        one: MessageParam = await hf.run_tools(message, bench.tools)
-        two: list[ChatCompletionToolMessageParam] = await hf.run_tools(completion, bench.tools)
-        same: list[ChatCompletionToolMessageParam] = await hf.run_tools(
-            completion.choices[0].message, bench.tools
-        )
-        three: list[FunctionCallOutput] = await hf.run_tools(response, bench.tools)
-        wrong: list[FunctionCallOutput] = await hf.run_tools(message, bench.tools)  # type: ignore[assignment]
-        del one, two, same, three, wrong
-
-    assert asyncio.iscoroutinefunction(read)
 
 
 # ── hostile model output ──────────────────────────────────────────────────────────────────────────

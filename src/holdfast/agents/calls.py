@@ -20,7 +20,6 @@ from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, overload
 
 from holdfast.agents import context
-from holdfast.agents.agents import spawned
 from holdfast.agents.schemas import Callee, by_wire_name
 from holdfast.agents.texts import shortened, text_of
 from holdfast.agents.tools import Tool
@@ -178,10 +177,9 @@ async def _answer(call: Call, known: Mapping[str, Callee], answer_max: int) -> A
     except (InvalidPayload, InvalidSetting) as error:
         return _fault("invalid_arguments", str(error), error.hint)
     try:
+        value, is_error = await callee.outcome(given), False
         if isinstance(callee, Tool):
-            value, is_error = callee.answer(await callee.outcome(given))
-        else:
-            value, is_error = await spawned(callee, given), False
+            value, is_error = callee.answer(value)
         text = text_of(value)
     except Denied as error:
         return _fault("denied", str(error), error.hint)
