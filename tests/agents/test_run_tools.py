@@ -225,6 +225,34 @@ async def test_no_arguments_are_written_in_many_ways(bench: Bench) -> None:
     assert texts(await hf.run_tools(chat_dict(asks), [ping])) == ["pong"] * 4
 
 
+class Picky:
+    """A type that checks its values with code of its own, which expects the best."""
+
+    @classmethod
+    def model_validate(cls, value: dict[str, dict[str, int]]) -> Picky:
+        assert value["size"]["cm"] > 0
+        return cls()
+
+
+@pytest.mark.parametrize("given", [{}, {"size": 5}, {"size": {"cm": 0}}, {"size": {"cm": "x"}}, []])
+async def test_a_type_that_trips_over_its_value(bench: Bench, given: Any) -> None:
+    @bench.app.tool(effect="read_only")
+    async def measure(what: Picky) -> str:
+        return "measured"
+
+    asks: Asks = [("measure", {"what": given}), ("measure", {"what": {"size": {"cm": 1}}})]
+    said = await hf.run_tools(claude(asks), [measure])
+    assert faults(said) == ["invalid_arguments", None]
+
+
+async def test_a_model_hears_the_names_that_it_may_call(bench: Bench) -> None:
+    dotted: hf.Tool[..., Any] = hf.Tool(bench.look.function, name="shop.look", terms=bench.look.terms)
+    asks: Asks = [("look", {}), ("shop_look", {"what": "a"}), ("shop.look", {"what": "a"})]
+    said = texts(await hf.run_tools(claude(asks), [dotted, bench.send]))
+    assert json.loads(said[0])["error"]["hint"] == "Call one of: send, shop_look."
+    assert said[1:] == ["A", "A"]
+
+
 async def test_a_long_result_says_what_is_missing(bench: Bench) -> None:
     @bench.app.tool(effect="read_only")
     async def read(size: int) -> str:
