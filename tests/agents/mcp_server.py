@@ -41,7 +41,10 @@ def lookup(what: str) -> str:
 
 @server.tool(annotations=ToolAnnotations(idempotent_hint=True))
 def pay(order: str, cents: Annotated[int, Field(ge=1)], idempotency_key: str) -> Receipt:
-    """Pay for an order."""
+    """Pay for an order.
+
+    At once, and for good.
+    """
     did("pay", order, idempotency_key)
     return Receipt(order=order, cents=cents)
 

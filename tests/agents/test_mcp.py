@@ -100,7 +100,8 @@ async def test_tools_are_called_and_told(shop: Shop) -> None:
     tools = {tool.name: tool for tool in await shop.server.tools()}
     assert await tools["shop.lookup"](what="a") == "A"
     (told,) = hf.schemas(tools["shop.pay"])
-    assert (told["name"], told["description"]) == ("shop_pay", "Pay for an order.")
+    assert told["name"] == "shop_pay"
+    assert told["description"].split() == "Pay for an order. At once, and for good.".split(), "all of it"
     schema: Any = told["input_schema"]
     assert sorted(schema["properties"]) == ["cents", "order"], "the key is ours to give"
     assert schema["required"] == ["order", "cents"]

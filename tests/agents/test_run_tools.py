@@ -8,10 +8,9 @@ import sys
 import textwrap
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from anthropic.types import Message
 
 import holdfast as hf
 from holdfast.errors import Fenced, InvalidMove, InvalidPayload, InvalidSetting, Unavailable
@@ -24,12 +23,6 @@ from holdfast.testing.conformance.bench import Backend
 from tests.agents.replies import REPLIES, Asks, answers, chat, claude, faults, responses, texts
 from tests.engine.shop import Shop, opened
 from tests.fixtures.stores import STORES
-
-if TYPE_CHECKING:
-    from anthropic.types import MessageParam
-    from openai.types.chat import ChatCompletion, ChatCompletionToolMessageParam
-    from openai.types.responses import Response
-    from openai.types.responses.response_input_param import FunctionCallOutput
 
 on_every_store = pytest.mark.parametrize("backend", STORES, indirect=True)
 on_memory = pytest.mark.parametrize("backend", ["memory"], indirect=True)
@@ -114,22 +107,6 @@ async def test_what_is_no_reply_is_refused(bench: Bench, reply: Any) -> None:
 async def test_two_tools_of_one_name_are_refused(bench: Bench) -> None:
     with pytest.raises(InvalidSetting, match="both 'look' and 'look'"):
         await hf.run_tools(claude([]), [bench.look, bench.look])
-
-
-def test_a_checker_knows_what_comes_back() -> None:
-    """Read by mypy, not run."""
-
-    async def read(message: Message, completion: ChatCompletion, response: Response, bench: Bench) -> None:
-        one: MessageParam = await hf.run_tools(message, bench.tools)
-        two: list[ChatCompletionToolMessageParam] = await hf.run_tools(completion, bench.tools)
-        same: list[ChatCompletionToolMessageParam] = await hf.run_tools(
-            completion.choices[0].message, bench.tools
-        )
-        three: list[FunctionCallOutput] = await hf.run_tools(response, bench.tools)
-        wrong: list[FunctionCallOutput] = await hf.run_tools(message, bench.tools)  # type: ignore[assignment]
-        del one, two, same, three, wrong
-
-    assert asyncio.iscoroutinefunction(read)
 
 
 # ── hostile model output ──────────────────────────────────────────────────────────────────────────
@@ -246,6 +223,34 @@ async def test_no_arguments_are_written_in_many_ways(bench: Bench) -> None:
 
     asks: Asks = [("ping", ""), ("ping", " "), ("ping", "{}"), ("ping", "null")]
     assert texts(await hf.run_tools(chat_dict(asks), [ping])) == ["pong"] * 4
+
+
+class Picky:
+    """A type that checks its values with code of its own, which expects the best."""
+
+    @classmethod
+    def model_validate(cls, value: dict[str, dict[str, int]]) -> Picky:
+        assert value["size"]["cm"] > 0
+        return cls()
+
+
+@pytest.mark.parametrize("given", [{}, {"size": 5}, {"size": {"cm": 0}}, {"size": {"cm": "x"}}, []])
+async def test_a_type_that_trips_over_its_value(bench: Bench, given: Any) -> None:
+    @bench.app.tool(effect="read_only")
+    async def measure(what: Picky) -> str:
+        return "measured"
+
+    asks: Asks = [("measure", {"what": given}), ("measure", {"what": {"size": {"cm": 1}}})]
+    said = await hf.run_tools(claude(asks), [measure])
+    assert faults(said) == ["invalid_arguments", None]
+
+
+async def test_a_model_hears_the_names_that_it_may_call(bench: Bench) -> None:
+    dotted: hf.Tool[..., Any] = hf.Tool(bench.look.function, name="shop.look", terms=bench.look.terms)
+    asks: Asks = [("look", {}), ("shop_look", {"what": "a"}), ("shop.look", {"what": "a"})]
+    said = texts(await hf.run_tools(claude(asks), [dotted, bench.send]))
+    assert json.loads(said[0])["error"]["hint"] == "Call one of: send, shop_look."
+    assert said[1:] == ["A", "A"]
 
 
 async def test_a_long_result_says_what_is_missing(bench: Bench) -> None:

@@ -214,6 +214,8 @@ def test_hosts_that_make_no_sense_are_refused(name: str) -> None:
         http_tools(allow=[name])
     with pytest.raises(InvalidSetting, match="no host is allowed"):
         http_tools(allow=[])
+    with pytest.raises(InvalidSetting, match="key_lifetime without a key_header"):
+        http_tools(allow=["a"], methods=["POST"], key_lifetime="1h")
     with pytest.raises(InvalidSetting, match="cannot send TRACE"):
         http_tools(allow=["a"], methods=["TRACE"])
 

@@ -55,7 +55,7 @@ class Agent(Generic[P, R]):
         self.signature = Signature(function)
         self.queue = queue
         self.priority = priority
-        self.host = host
+        self._host = host
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         drive = context.find_drive()
@@ -76,7 +76,7 @@ class Agent(Generic[P, R]):
             raise InvalidSetting(
                 msg, hint=f"Say `await hf.spawn({self.name}, …)`: then it is started once, whatever happens."
             )
-        host = await self.host()
+        host = await self._host()
         started = await host.start(self.draft(self.signature.bind(args, kwargs), job_id=job_id))
         return Job(started, host, self.signature.result)
 
@@ -85,6 +85,14 @@ class Agent(Generic[P, R]):
         given = self.signature.bind((), named)
         self.signature.call_with(given)
         return given
+
+    async def outcome(self, given: dict[str, Any]) -> Any:
+        """What a job of its own with these arguments returned, as JSON: inside a job it is a child."""
+        drive = context.find_drive()
+        if drive is not None:
+            return await children.spawn(drive, self.draft(given))
+        host = await self._host()
+        return await host.result(await host.start(self.draft(given)))
 
     def draft(self, given: dict[str, Any], *, job_id: str | None = None) -> JobDraft:
         """The request for a job with these arguments; they are checked against the hints first."""
@@ -111,14 +119,6 @@ class Agent(Generic[P, R]):
 async def spawn(agent: Agent[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """What the agent returned, as a job of its own: started once, found again by a parent that was resumed, cancelled
     with it."""
-    context.drive("hf.spawn")
-    return cast("R", agent.signature.result(await spawned(agent, agent.signature.bind(args, kwargs))))
-
-
-async def spawned(agent: Agent[..., Any], given: dict[str, Any]) -> Any:
-    """What the agent returned, as JSON: inside a job from a child, anywhere else from a job that is started now."""
-    drive = context.find_drive()
-    if drive is not None:
-        return await children.spawn(drive, agent.draft(given))
-    host = await agent.host()
-    return await host.result(await host.start(agent.draft(given)))
+    drive = context.drive("hf.spawn")
+    draft = agent.draft(agent.signature.bind(args, kwargs))
+    return cast("R", agent.signature.result(await children.spawn(drive, draft)))

@@ -20,8 +20,7 @@ from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, overload
 
 from holdfast.agents import context
-from holdfast.agents.agents import spawned
-from holdfast.agents.schemas import Callee, by_wire_name
+from holdfast.agents.schemas import Callee, by_wire_name, wire_name
 from holdfast.agents.texts import shortened, text_of
 from holdfast.agents.tools import Tool
 from holdfast.errors import (
@@ -30,7 +29,6 @@ from holdfast.errors import (
     HoldfastError,
     InvalidMove,
     InvalidPayload,
-    InvalidSetting,
     Misuse,
     Refused,
 )
@@ -171,17 +169,18 @@ async def _together(answers: list[Coroutine[Any, Any, Answer]]) -> list[Answer]:
 async def _answer(call: Call, known: Mapping[str, Callee], answer_max: int) -> Answer:
     callee = known.get(call.name) if isinstance(call.name, str) else None
     if callee is None:
-        named = ", ".join(sorted({tool.name for tool in known.values()}))
+        named = ", ".join(sorted({wire_name(tool.name) for tool in known.values()}))
         return _fault("unknown_tool", f"there is no tool {call.name!r}", f"Call one of: {named or 'none'}.")
     try:
         given = _checked(callee, call.arguments)
-    except (InvalidPayload, InvalidSetting) as error:
+    except HoldfastError as error:
         return _fault("invalid_arguments", str(error), error.hint)
+    except Exception as error:  # a type may check its values with any code
+        return _fault("invalid_arguments", f"{type(error).__name__}: {error}", _TRY_ANOTHER_WAY)
     try:
+        value, is_error = await callee.outcome(given), False
         if isinstance(callee, Tool):
-            value, is_error = callee.answer(await callee.outcome(given))
-        else:
-            value, is_error = await spawned(callee, given), False
+            value, is_error = callee.answer(value)
         text = text_of(value)
     except Denied as error:
         return _fault("denied", str(error), error.hint)

@@ -21,6 +21,7 @@ import msgspec
 
 from holdfast.agents.agents import Agent
 from holdfast.agents.signatures import Declared, plain
+from holdfast.agents.texts import shortened
 from holdfast.agents.tools import Tool
 from holdfast.errors import HoldfastError, InvalidSetting
 
@@ -35,6 +36,7 @@ Callee = Tool[..., Any] | Agent[..., Any]
 WIRE_NAME_MAX: Final = 64
 """The longest tool name that every provider takes."""
 
+DESCRIPTION_BYTES_MAX: Final = 16_000
 _NOT_IN_NAMES: Final = re.compile(r"[^a-zA-Z0-9_-]+")
 _SECTION: Final = re.compile(
     r"(args|arguments|parameters|params|returns?|yields?|raises|examples?|notes?):\s*$", re.IGNORECASE
@@ -113,6 +115,8 @@ def wire_name(name: str) -> str:
 def described(tool: Callee) -> str:
     """What the tool does, in its author's words; without any, what its name says."""
     written = inspect.cleandoc(tool.__doc__ or "")
+    if written and isinstance(tool, Tool) and tool.schema is not None:
+        return shortened(written, DESCRIPTION_BYTES_MAX)  # written for models, all of it
     first = " ".join(written.partition("\n\n")[0].split())
     if first and not _SECTION.match(first.partition(" ")[0]):
         return first

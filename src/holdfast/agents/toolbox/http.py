@@ -81,6 +81,9 @@ def http_tools(
     if unknown := set(named) - set(_METHODS):
         msg = f"http_tools cannot send {', '.join(sorted(unknown))}"
         raise InvalidSetting(msg, hint=f"Name some of {', '.join(_METHODS)}; getting is always there.")
+    if key_lifetime is not None and key_header is None:
+        msg = "a key_lifetime without a key_header"
+        raise InvalidSetting(msg, hint="Say in which header the receivers take the key, or leave it out.")
     limit_us = parse_duration(timeout)
     web = _Web(Allowed(allow), dict(headers or {}), key_header, limit_us / SECOND, body_max, named, trust)
     longest = (limit_us + 15 * SECOND) / SECOND
