@@ -62,6 +62,37 @@ def message_in(node: model.Node) -> Message:
     return message_of(Input(node.caused_by or "", node.node_id, body["kind"], body["input"]))
 
 
+def drafted(
+    agent: Answering,
+    session_id: str,
+    content: Any,
+    *,
+    id: str | None = None,  # noqa: A002 - as users say it
+    when: When = "earliest_safe_boundary",
+    after: str | msgspec.UnsetType | None = msgspec.UNSET,
+) -> tuple[BatchDraft, JobDraft]:
+    """A message as its session's inbox takes it, and the job that will answer it."""
+    payload = {"content": plain(content, "a message")}
+    if after is not msgspec.UNSET:
+        payload["after"] = after
+    batch = BatchDraft(
+        session_id=session_id,
+        items=(ItemDraft(MESSAGE, payload),),
+        delivery=Delivery(when),
+        slot=SlotPolicy.JOIN if after is msgspec.UNSET else SlotPolicy.EXCLUSIVE,
+        merge_key=_TOGETHER,
+    )
+    job = JobDraft(
+        kind=agent.name,
+        queue=agent.queue,
+        priority=agent.priority,
+        session_id=session_id,
+        request_key=id,
+        python_version=HERE,
+    )
+    return batch, job
+
+
 class SessionJob(Job[str]):
     """The turn that a message is part of."""
 
@@ -122,25 +153,8 @@ class Session:
         if context.find_drive() is not None:
             msg = "a message to a session from inside a job"
             raise InvalidMove(msg, hint="Send it from outside, or spawn an agent.")
-        payload = {"content": plain(content, "a message")}
-        if after is not msgspec.UNSET:
-            payload["after"] = after
+        draft, job = drafted(self._agent, self.id, content, id=id, when=when, after=after)
         host = await self._host()
-        draft = BatchDraft(
-            session_id=self.id,
-            items=(ItemDraft(MESSAGE, payload),),
-            delivery=Delivery(when),
-            slot=SlotPolicy.JOIN if after is msgspec.UNSET else SlotPolicy.EXCLUSIVE,
-            merge_key=_TOGETHER,
-        )
-        job = JobDraft(
-            kind=self._agent.name,
-            queue=self._agent.queue,
-            priority=self._agent.priority,
-            session_id=self.id,
-            request_key=id,
-            python_version=HERE,
-        )
         batch = await host.store.inbox.deliver(draft, job)
         return SessionJob(batch.batch_id, host, self.id)
 

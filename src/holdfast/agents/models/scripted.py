@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from holdfast.agents.models import sse
 from holdfast.agents.models.anthropic_wire import AnthropicWire
@@ -14,7 +14,13 @@ from holdfast.agents.models.wire import Body
 from holdfast.model import canonical
 from holdfast.model.instants import SECOND, parse_duration
 
-WIRE = AnthropicWire()
+
+class ScriptedWire(AnthropicWire):
+    name = "scripted"
+    provider = "scripted"
+
+
+WIRE: Final = ScriptedWire()
 
 
 class Provider:

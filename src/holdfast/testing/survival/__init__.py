@@ -25,7 +25,11 @@ from typing import Any, Literal
 
 from holdfast.agents.agents import Agent
 from holdfast.agents.catalogue import Catalogue
+from holdfast.agents.conversations import drafted
+from holdfast.agents.sessions import SessionAgent
 from holdfast.errors import InvalidMove, InvalidSetting
+from holdfast.model.inbox import BatchDraft
+from holdfast.model.jobs import JobDraft
 from holdfast.testing.survival import judge
 from holdfast.testing.survival.facts import Passed, Played, Setting
 from holdfast.testing.survival.play import play
@@ -45,7 +49,7 @@ RETURNED = (
 
 
 def survives_crashes(
-    agent: Agent[..., Any],
+    agent: Agent[..., Any] | SessionAgent,
     /,
     *args: Any,
     effects: Callable[[], Any] | None = None,
@@ -57,6 +61,7 @@ def survives_crashes(
     **kwargs: Any,
 ) -> Survival:
     """The agent, called like this, comes out the same wherever its process is killed; or DidNotSurvive says how not.
+    An assistant is given a message, and everything that is said in its session must be the same.
 
     effects: a witness of the outside world, asked after each run. reset: called before each. signals: sent to whichever
     job waits for one. approve: what is said to every approval. compare: what of the result must be the same. kill:
@@ -66,10 +71,13 @@ def survives_crashes(
     _must_not_run_a_loop()
     app = _app_of(agent)
     pairs = signals.items() if isinstance(signals, Mapping) else signals
+    draft, message = _asked_for(agent, args, kwargs)
+    everybody: list[Agent[..., Any] | SessionAgent] = [*app.agents.values(), *app.sessions.values()]
     setting = Setting(
         programs=app.programs(),
-        queues=tuple(sorted({one.queue for one in app.agents.values()})),
-        draft=agent.draft(agent.signature.bind(args, kwargs)),
+        queues=tuple(sorted({one.queue for one in everybody})),
+        draft=draft,
+        message=message,
         signals=tuple((name, body) for name, body in pairs),
         approve=approve == "yes",
         strict=bool(getattr(app, "_strict", False)),
@@ -78,7 +86,21 @@ def survives_crashes(
     return _Trial(agent, setting, effects, reset, compare, keyless).held(kill)
 
 
-async def survives_crashes_async(agent: Agent[..., Any], /, *args: Any, **options: Any) -> Survival:
+def _asked_for(
+    agent: Agent[..., Any] | SessionAgent, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[JobDraft, BatchDraft | None]:
+    if isinstance(agent, Agent):
+        return agent.draft(agent.signature.bind(args, kwargs)), None
+    if len(args) != 1 or kwargs:
+        msg = f"{agent!r} is given one message"
+        raise InvalidSetting(msg, hint='Say survives_crashes(assistant, "hello").')
+    message, draft = drafted(agent, "survival", args[0])
+    return draft, message
+
+
+async def survives_crashes_async(
+    agent: Agent[..., Any] | SessionAgent, /, *args: Any, **options: Any
+) -> Survival:
     """`survives_crashes`, from a test that is `async def`: beside its event loop, on a thread."""
     return await asyncio.to_thread(functools.partial(survives_crashes, agent, *args, **options))
 
@@ -94,7 +116,7 @@ class _Run:
 class _Trial:
     def __init__(
         self,
-        agent: Agent[..., Any],
+        agent: Agent[..., Any] | SessionAgent,
         setting: Setting,
         effects: Callable[[], Any] | None,
         reset: Callable[[], Any] | None,
@@ -165,10 +187,13 @@ class _Trial:
         if after.stopped is not None:
             return [*faults, judge.stopped(after)]
         faults += judge.missing(before.calls, after.calls)
-        first, second = (self._compare(self._agent.signature.result(one.output)) for one in (before, after))
+        first, second = (self._compare(self._result(one.output)) for one in (before, after))
         if first != second:
             faults.append(Fault(f"it returned {second!r} instead of {first!r}", RETURNED))
         return faults
+
+    def _result(self, output: Any) -> Any:
+        return self._agent.signature.result(output) if isinstance(self._agent, Agent) else output
 
     @staticmethod
     def _outside(calm: _Run, run: _Run) -> judge.Outside | None:
@@ -191,8 +216,8 @@ async def _awaited(said: Awaitable[Any]) -> Any:
     return await said
 
 
-def _app_of(agent: Agent[..., Any]) -> Catalogue:
-    app = getattr(getattr(agent, "host", None), "__self__", None)
+def _app_of(agent: Agent[..., Any] | SessionAgent) -> Catalogue:
+    app = getattr(getattr(agent, "_host", None), "__self__", None)
     if not isinstance(app, Catalogue):
         msg = f"{agent!r} is no agent of an application"
         raise InvalidSetting(msg, hint="Give the function that `@app.agent` or `@hf.agent` made.")

@@ -11,6 +11,7 @@ from holdfast.engine.desk import Program
 from holdfast.errors import Refused
 from holdfast.model import canonical
 from holdfast.model.effects import Effect
+from holdfast.model.inbox import BatchDraft
 from holdfast.model.jobs import JobDraft
 
 
@@ -65,6 +66,8 @@ class Setting(msgspec.Struct, frozen=True):
     programs: Mapping[str, Program]
     queues: tuple[str, ...]
     draft: JobDraft
+    message: BatchDraft | None
+    """What is said to a session, if the job is a turn of one."""
     signals: Signals
     approve: bool
     strict: bool

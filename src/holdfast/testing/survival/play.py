@@ -42,7 +42,7 @@ from holdfast.testing.world.heard import Heard
 from holdfast.worker.worker import Worker
 
 READS: Final = frozenset(
-    "attempts counts find get has head list list_expired owners read read_many timers wait".split()
+    "attempts counts find get has head list list_expired load node owners read read_many timers wait".split()
 )
 """Calls of the store that leave everything as it is: to die there is to die after the write before."""
 
@@ -231,19 +231,32 @@ class Play:
     # ── the play ──────────────────────────────────────────────────────────────────────────────────
 
     async def play(self) -> Played:
-        submitted = await self.store.jobs.submit(self._setting.draft)
+        job_id = await self._begun()
         self._start()
-        stopped, where = await self._to_the_end(submitted.job_id)
+        stopped, where = await self._to_the_end(job_id)
         last = unseal((await self.store.journal.read(where))[-1])
         return Played(
             passed=[life.passed for life in self.lives.values()],
             reached=self.reached,
             calls=self.calls,
             said=self._said,
-            output=last.output if isinstance(last, JobCompleted) else None,
+            output=await self._output(last),
             stopped=stopped,
             report=getattr(last, "report", None) or getattr(last, "causes", None),
         )
+
+    async def _begun(self) -> str:
+        draft, message = self._setting.draft, self._setting.message
+        if message is None:
+            return (await self.store.jobs.submit(draft)).job_id
+        return (await self.store.inbox.deliver(message, draft)).batch_id
+
+    async def _output(self, last: Event) -> Any:
+        """What came out: of a turn, everything that was said in its session."""
+        if not isinstance(last, JobCompleted) or self._setting.message is None:
+            return last.output if isinstance(last, JobCompleted) else None
+        view = await self.store.sessions.load(self._setting.message.session_id)
+        return None if view is None else [node.body for node in view.graph.nodes]
 
     async def _to_the_end(self, job_id: str) -> tuple[str | None, str]:
         """Why it goes no further (None if the job completed), and which job says so: it, or one of its children."""
