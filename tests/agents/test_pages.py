@@ -13,7 +13,7 @@ import holdfast as hf
 from holdfast.agents.models.script import read_script
 
 DOCS = Path(__file__).parents[2] / "docs"
-FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.M | re.S)
+FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def blocks(page: str, language: str) -> list[str]:

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 AWAKE_US: Final = 5 * SECOND
 """A rest up to this long is not worth giving a job back for."""
 
+PIECE: Final = 16 * 1024
+
 
 class Request(msgspec.Struct, frozen=True):
     """What is asked. `name` is the step's; `params` is the request without its messages, in canonical bytes.
@@ -110,10 +112,11 @@ class Asking:
         with self._drive.busy(), self._place.within(self.step_key):
             yield
 
-    def say(self, said: Any, stream: str) -> None:
-        """Whoever watches the job hears it."""
+    def say(self, text: str, stream: str) -> None:
+        """Whoever watches the job hears it, in pieces if it is long."""
         if self._voice is not None:
-            self._voice.say(said, stream)
+            for start in range(0, len(text), PIECE):
+                self._voice.say(text[start : start + PIECE], stream)
 
     async def rest(self, until_us: int) -> None:
         """The instant has come. If that takes long, nobody holds the job meanwhile."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-import msgspec
-
 from holdfast.agents.models.wire import TEXT, THOUGHTS, Body, Heard, Usage, joined, number, read_event
+from holdfast.model import canonical
+from holdfast.model.limits import BLOB_BYTES_MAX
 
 _OWN_TOOLS: Final = ("custom", None)
 """Tools that the caller runs. Any other type is run by the provider."""
@@ -80,7 +80,7 @@ def _taken_apart(block: Body) -> tuple[Body, list[Body]]:
             signed = {"type": "signature_delta", "signature": block.get("signature", "")}
             return block | {"thinking": "", "signature": ""}, [said, signed]
         case "tool_use" | "server_tool_use" | "mcp_tool_use":
-            given = msgspec.json.encode(block.get("input") or {}).decode()
+            given = canonical.encode(block.get("input") or {}, bytes_max=BLOB_BYTES_MAX).decode()
             return block | {"input": {}}, [{"type": "input_json_delta", "partial_json": given}]
         case _:
             return block, []
@@ -147,7 +147,4 @@ class AnthropicGathering:
 
 def _input(given: str) -> Any:
     """The arguments of a call, if the model has written them to the end."""
-    try:
-        return msgspec.json.decode(given) if given.strip() else {}
-    except msgspec.DecodeError:
-        return {}
+    return read_event(given) if given.strip() else {}

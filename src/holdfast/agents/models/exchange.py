@@ -199,7 +199,7 @@ class _One:
             raise asking.failed(Unreachable(error["kind"], error["message"]))
         if error is not None and error["status"] >= BAD:
             headers = {**error["headers"], "content-type": "application/json"}
-            return Served(error["status"], headers, msgspec.json.encode(error["body"]), asking.step_key)
+            return Served(error["status"], headers, canonical.encode(error["body"]), asking.step_key)
         if not self._body.get("stream"):
             body = canonical.encode(answer.response)
             return Served(200, {"content-type": "application/json"}, body, asking.step_key)

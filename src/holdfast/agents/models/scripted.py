@@ -13,6 +13,7 @@ from holdfast.agents.models.script import Line, Script
 from holdfast.agents.models.wire import Body
 from holdfast.model import canonical
 from holdfast.model.instants import SECOND, parse_duration
+from holdfast.model.limits import BLOB_BYTES_MAX
 
 
 class ScriptedWire(AnthropicWire):
@@ -44,7 +45,7 @@ class Provider:
         await pause(parse_duration(line.delay))
         message = self._answer(line, body, messages)
         if not body.get("stream"):
-            return _Reply(200, canonical.encode(message))
+            return _Reply(200, canonical.encode(message, bytes_max=BLOB_BYTES_MAX))
         return _Reply(200, b"", _stream(message, body, parse_duration(line.pace)))
 
     def _answer(self, line: Line, body: Body, messages: list[Any]) -> Body:
@@ -60,7 +61,7 @@ class Provider:
             "stop_sequence": None,
             "usage": {
                 "input_tokens": heard // 4,
-                "output_tokens": len(canonical.encode(message["content"])) // 4,
+                "output_tokens": _size(message) // 4,
             },
         }
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
-import msgspec
+from holdfast.model import canonical
+from holdfast.model.limits import BLOB_BYTES_MAX
 
 Sent: TypeAlias = tuple[str, str]
 """An event's name (may be empty) and its data."""
@@ -41,6 +42,6 @@ class Reader:
 
 def written(name: str, data: Any) -> bytes:
     """One event as bytes; data that is text already is sent as it is."""
-    text = data.encode() if isinstance(data, str) else msgspec.json.encode(data)
+    text = data.encode() if isinstance(data, str) else canonical.encode(data, bytes_max=BLOB_BYTES_MAX)
     head = f"event: {name}\n".encode() if name else b""
     return head + b"data: " + text + b"\n\n"
