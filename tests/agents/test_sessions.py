@@ -29,8 +29,10 @@ CHAT: list[Any] = [
 ]
 
 
-@pytest.fixture
-def app(tmp_path: Path) -> hf.App:
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.store("postgres"))])
+def app(request: pytest.FixtureRequest, tmp_path: Path) -> hf.App:
+    if request.param == "postgres":
+        return hf.App(store=request.getfixturevalue("postgres_database"))
     return hf.App(store=f"sqlite:///{tmp_path / 'test.db'}")
 
 

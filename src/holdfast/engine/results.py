@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any, Final
 
 from holdfast.errors import JobCancelled, JobFailed, JobHeld
@@ -19,11 +20,20 @@ _HELD: Final = {
     WaitReason.RESTORE_REVIEW: ("the store was restored, and it is held for review", "holdfast resume {job}"),
 }
 
+_PEOPLE: Final = {
+    WaitReason.RECONCILE: "a call was cut off, and nobody here can know whether it happened",
+    WaitReason.APPROVAL: "it may not go on before somebody has agreed",
+    WaitReason.BUDGET: "its budget is used up",
+}
+
+_LOG: Final = logging.getLogger("holdfast")
+
 
 async def result(store: Store, job_id: str) -> Any:
     """What the job returned, as soon as it has. A job that ended otherwise, or is held for a person, is an error; one
-    that waits for a signal, a time or an answer is waited for."""
+    that waits for a signal, a time or an answer is waited for, and whoever waits is told if it is a person's."""
     topics = frozenset({f"job:{job_id}"})
+    told: WaitReason | None = None
     while True:
         head = await store.jobs.head(job_id)
         if head.status in TERMINAL:
@@ -32,6 +42,10 @@ async def result(store: Store, job_id: str) -> Any:
             what, command = _HELD[head.wait_reason]
             hint = f"Look at it and decide: {command.format(job=job_id)}"
             raise JobHeld(f"job {job_id}: {what}{await _why(store, head)}", job_id=job_id, hint=hint)
+        if head.wait_reason in _PEOPLE and head.wait_reason is not told:
+            what = _PEOPLE[head.wait_reason]
+            _LOG.warning("job %s: %s. Look at it and decide: holdfast job %s", job_id, what, job_id)
+        told = head.wait_reason
         await store.wakeups.wait(topics, POLL_S)
 
 
