@@ -11,7 +11,7 @@ import pytest
 import holdfast as hf
 from holdfast.engine.replayed import replay
 from holdfast.engine.verify.verify import verify
-from holdfast.errors import InvalidSetting, NotFound
+from holdfast.errors import InvalidPayload, InvalidSetting, NotFound
 from holdfast.model.chain import unseal
 from holdfast.model.events import JobCompleted, LlmRequested, LlmResponded, TurnCommitted
 from holdfast.runtime.process import Process
@@ -256,6 +256,41 @@ async def test_a_message_can_be_said_otherwise_and_both_answers_stay(app: hf.App
             await ada.branch("nobody")
         with pytest.raises(NotFound):
             await ada.retry(first_answer.node_id)
+        await clean(process)
+
+
+# ── files ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_file_is_stored_once_and_shown_to_the_model(app: hf.App) -> None:
+    """Goal: messages name files, models see bytes. Method: two turns about one picture; the node holds its name, the
+    model's second request its bytes, and the turn has stamped the promise."""
+    shown: list[Any] = []
+    model = hf.llm(["I see."])
+    ask = model.ask
+
+    async def noted(messages: Any, **options: Any) -> Any:
+        shown.append(messages[0]["content"])
+        return await ask(messages, **options)
+
+    model.ask = noted  # type: ignore[method-assign]
+    helper = app.assistant("viewer", model=model)
+    async with app.running() as process:
+        ada = helper.session("ada")
+        picture = await ada.attach(b"\x89PNG" + b"x" * 100_000, media_type="image/png")
+        unused = await ada.attach(b"never sent", media_type="text/plain")
+        await ada.send([picture, {"type": "text", "text": "What is this?"}])
+        await ada.send("And now?")
+        for content in shown:
+            assert content[0]["type"] == "image"
+            assert content[0]["source"]["media_type"] == "image/png"
+            assert content[1] == {"type": "text", "text": "What is this?"}
+        (first, *_) = await ada.messages()
+        assert first["content"][0] == picture
+        left = await process.store.attachments.list_uncommitted(2**62)
+        assert [intent.attachment_id for intent in left] == [unused["attachment_id"]]
+        with pytest.raises(InvalidPayload):
+            await ada.attach("text", media_type="text/plain")  # type: ignore[arg-type]
         await clean(process)
 
 

@@ -67,7 +67,7 @@ class Assistant(SessionAgent):
 
     async def _ask(self, turn: Turn) -> Reply:
         reply = await self.model.ask(
-            [*turn.history, *turn.said],
+            await turn.messages(),
             instructions=self.instructions,
             tools=self.tools,
             known=Known(len(turn.history), turn.begins_at),

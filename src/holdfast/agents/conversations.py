@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, Protocol, cast
 import msgspec
 
 from holdfast.agents import context
+from holdfast.agents.attachments import attach
 from holdfast.agents.jobs import Host, Job
 from holdfast.agents.models.talk import Message
 from holdfast.agents.signatures import plain
@@ -157,6 +158,11 @@ class Session:
         host = await self._host()
         batch = await host.store.inbox.deliver(draft, job)
         return SessionJob(batch.batch_id, host, self.id)
+
+    async def attach(self, data: bytes, *, media_type: str) -> Message:
+        """The bytes are stored; what is returned is a block for a message, and names them."""
+        host = await self._host()
+        return await attach(host.store, self.id, data, media_type, now=host.now_us())
 
     async def messages(self) -> list[Message]:
         """What was said, on the path that is active now."""

@@ -23,6 +23,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from holdfast.agents import context
+from holdfast.agents.attachments import attached, shown
 from holdfast.agents.context import Context
 from holdfast.agents.conversations import Session, conversation, message_of
 from holdfast.agents.jobs import Host
@@ -107,6 +108,11 @@ class Turn:
         self._nodes.append(node)
         self._leaf = node_id
 
+    async def messages(self) -> list[Message]:
+        """All that was said so far, as a model is told of it."""
+        store, namespace = self._engine.store, self._engine.namespace
+        return await shown(store, namespace, [*self.history, *self.said])
+
     @property
     def leaf(self) -> str | None:
         """The node that ends the conversation now."""
@@ -134,6 +140,7 @@ class Turn:
             self._nodes,
             usage=self._usage,
             frames=self._frames,
+            attachments=attached(self.said),
             checkpoint=model.Checkpoint(execution_state=state),
         )
         assert self._leaf is not None

@@ -45,6 +45,9 @@ class Process:
         self._ids = RandomIds()
         self._working = asyncio.get_running_loop().create_task(worker.work(), name="holdfast-worker")
 
+    def now_us(self) -> int:
+        return SystemClock().wall_us()
+
     async def start(self, draft: JobDraft) -> str:
         return (await self.store.jobs.submit(draft)).job_id
 
