@@ -6,7 +6,7 @@ import bisect
 import textwrap
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -192,7 +192,7 @@ def _label(span: Span) -> str:
 def _tail(span: Span) -> str:
     effect = "" if span.kind is SpanKind.READ or not span.effect else f" {span.effect}"
     tries = f" ×{len(span.sent_at)}" if len(span.sent_at) > 1 else ""
-    return f"{span.outcome.replace('_', ' ')}{tries}{effect}"
+    return f"{span.outcome.replace('_', ' ')}{tries}{effect}{_used(span.usage)}"
 
 
 def _span_line(span: Span, axis: Axis, label: int, bar: int, now: int) -> Text:
@@ -225,3 +225,12 @@ def _bar(span: Span, axis: Axis, width: int, now: int, style: str) -> Text:
 
 def _fitted(text: str, width: int) -> str:
     return text.ljust(width) if len(text) <= width else text[: width - 1] + "…"
+
+
+def _used(usage: Any) -> str:
+    """What an answer used up, in few words."""
+    if not isinstance(usage, dict) or usage.get("cached"):
+        return ", had by another job" if usage else ""
+    said = f", {usage.get('input', 0):,} + {usage.get('output', 0):,} tokens"
+    micros = usage.get("usd_micros")
+    return said if micros is None else f"{said}, ${micros / 1_000_000:.4f}"

@@ -144,6 +144,8 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
     result: Any = None
     error: Any = None
     notes: tuple[str, ...] = ()
+    usage: Any = None
+    """What a model's answer used up: tokens, and money if its price is known."""
 
 
 class SeamKind(StrEnum):

@@ -295,7 +295,9 @@ class _Reader:
             case e.LlmRequested():
                 self._open(at, SpanKind.MODEL, event.step_key, name=event.model, attempt=event.attempt)
             case e.LlmResponded():
-                self._close(at, (SpanKind.MODEL, event.step_key, "0"), "succeeded", result=event.response)
+                outcome = "succeeded" if event.error is None else "failed"
+                place = (SpanKind.MODEL, event.step_key, "0")
+                self._close(at, place, outcome, result=event.response, error=event.error, usage=event.usage)
             case e.ApprovalRequested():
                 self._open(at, SpanKind.APPROVAL, event.step_key)
                 self._said[event.approval_id] = event.step_key

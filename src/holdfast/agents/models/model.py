@@ -15,6 +15,7 @@ import asyncio
 import importlib
 import weakref
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from pathlib import PurePath
 from typing import Any, Final
 
 import msgspec
@@ -142,7 +143,8 @@ def llm(
     where = {key: value for key, value in {"base_url": base_url, "api_key": api_key}.items() if value}
     match provider:
         case "scripted" if wanted:
-            return Model(name, _scripted(wanted, read_script(wanted), _exchange(retry, limits, cache)))
+            script = read_script(wanted)
+            return Model(name, _scripted(PurePath(wanted).name, script, _exchange(retry, limits, cache)))
         case "anthropic" if wanted:
             return Model(name, _Claude(wanted, where, options))
         case "openai" if wanted:
