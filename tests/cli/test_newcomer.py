@@ -72,8 +72,8 @@ def test_an_undeclared_step_that_was_cut_off(tmp_path: Path) -> None:
     ):
         assert said in screen, said
 
-    said = ("--happened", "--result", '"sent"', "--why", "it is in the outbox")
-    assert holdfast(tmp_path, "reconcile", "first", "0/send_mail#1", *said).returncode == 0
+    words = ("--happened", "--result", '"sent"', "--why", "it is in the outbox")
+    assert holdfast(tmp_path, "reconcile", "first", "0/send_mail#1", *words).returncode == 0
     done = holdfast(tmp_path, "run", "--resume", "--run-id", "first")
     assert (done.returncode, done.stdout.strip()) == (0, '"sent"')
     assert (tmp_path / "outbox").read_text(encoding="utf-8") == "ada\n", "once"
