@@ -29,14 +29,17 @@ if TYPE_CHECKING:
     from holdfast.agents.models.prices import Price
     from holdfast.agents.models.talk import assistant, user
     from holdfast.agents.models.transport import wrap
+    from holdfast.agents.plans import NodeOutcome, execute, plan
     from holdfast.agents.policy import Policy
     from holdfast.agents.processes import run_process
     from holdfast.agents.schemas import schemas
     from holdfast.agents.sessions import Turn
-    from holdfast.agents.signatures import Key
+    from holdfast.agents.signatures import KEY, Key
     from holdfast.agents.tools import CannotTell, Happened, NotHappened, Tool
     from holdfast.agents.words import checkpoint, emit, now, random, restored, scope, sleep, uuid, wait
-    from holdfast.errors import HoldfastError, Refused
+    from holdfast.errors import HoldfastError, PlanFailed, Refused
+    from holdfast.model.plan import Node, Plan
+    from holdfast.model.refs import Ref
     from holdfast.model.streams import AttemptSuperseded, Chunk
     from holdfast.runtime.app import App, Assistant, agent, session, step, tool
     from holdfast.runtime.stores import open_store
@@ -52,11 +55,12 @@ _WHERE: Final = {
     "holdfast.agents.models.prices": ("Price",),
     "holdfast.agents.models.talk": ("assistant", "user"),
     "holdfast.agents.models.transport": ("wrap",),
+    "holdfast.agents.plans": ("NodeOutcome", "execute", "plan"),
     "holdfast.agents.policy": ("Policy",),
     "holdfast.agents.processes": ("run_process",),
     "holdfast.agents.schemas": ("schemas",),
     "holdfast.agents.sessions": ("Turn",),
-    "holdfast.agents.signatures": ("Key",),
+    "holdfast.agents.signatures": ("KEY", "Key"),
     "holdfast.agents.tools": ("CannotTell", "Happened", "NotHappened", "Tool"),
     "holdfast.agents.words": (
         "checkpoint",
@@ -69,7 +73,9 @@ _WHERE: Final = {
         "uuid",
         "wait",
     ),
-    "holdfast.errors": ("HoldfastError", "Refused"),
+    "holdfast.errors": ("HoldfastError", "PlanFailed", "Refused"),
+    "holdfast.model.plan": ("Node", "Plan"),
+    "holdfast.model.refs": ("Ref",),
     "holdfast.model.streams": ("AttemptSuperseded", "Chunk"),
     "holdfast.runtime.app": ("App", "Assistant", "agent", "session", "step", "tool"),
     "holdfast.runtime.stores": ("open_store",),
@@ -77,6 +83,7 @@ _WHERE: Final = {
 _MODULE_OF: Final = {name: module for module, names in _WHERE.items() for name in names}
 
 __all__ = [
+    "KEY",
     "Agent",
     "App",
     "Assistant",
@@ -90,9 +97,14 @@ __all__ = [
     "Key",
     "Limits",
     "Model",
+    "Node",
+    "NodeOutcome",
     "NotHappened",
+    "Plan",
+    "PlanFailed",
     "Policy",
     "Price",
+    "Ref",
     "Refused",
     "Reply",
     "Session",
@@ -103,9 +115,11 @@ __all__ = [
     "checkpoint",
     "context",
     "emit",
+    "execute",
     "llm",
     "now",
     "open_store",
+    "plan",
     "random",
     "restored",
     "run_process",

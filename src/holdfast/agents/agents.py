@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from holdfast.agents import context
@@ -85,6 +86,10 @@ class Agent(Generic[P, R]):
         given = self.signature.bind((), named)
         self.signature.call_with(given)
         return given
+
+    def admit(self, named: Mapping[str, Any], unknown: AbstractSet[str]) -> None:
+        """The agent can be called with arguments of these names; those that are not known yet are of any type."""
+        self.signature.admit(named, unknown)
 
     def draft(self, given: dict[str, Any], *, job_id: str | None = None) -> JobDraft:
         """The request for a job with these arguments; they are checked against the hints first."""

@@ -84,10 +84,12 @@ class Model:
         instructions: str = "",
         tools: Iterable[Any] = (),
         max_tokens: int = TOKENS_MAX,
+        must_call: str = "",
         known: Known | None = None,
     ) -> Reply:
         """What the model says next in this conversation. `tools` are tools and agents of yours, or schemas.
 
+        must_call: the tool that it has to call.
         known: how much of the conversation is kept elsewhere, under which name; it is not stored again.
         """
         body: Body = {"messages": list(messages), "max_tokens": max_tokens}
@@ -96,6 +98,8 @@ class Model:
         declared = _declared(tools)
         if declared:
             body["tools"] = declared
+        if must_call:
+            body["tool_choice"] = {"type": "tool", "name": must_call}
         token = KNOWN.set(known)
         try:
             return await self._complete(body)
@@ -228,6 +232,8 @@ class _Gpt:
             KNOWN.set(Known(len(to_chat(body["messages"][: known.count], system)), known.name))
         if body.get("tools"):
             asked["tools"] = [_function(tool) for tool in body["tools"]]
+        if "tool_choice" in body:
+            asked["tool_choice"] = {"type": "function", "function": {"name": body["tool_choice"]["name"]}}
         stream = await self._client.chat.completions.create(
             model=self._name,
             max_completion_tokens=body["max_tokens"],
