@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from holdfast.agents.agents import Agent, spawn
+    from holdfast.agents.asking import ask
     from holdfast.agents.calls import run_tools
     from holdfast.agents.context import Context, context
     from holdfast.agents.conversations import Session
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
 _WHERE: Final = {
     "holdfast.agents.agents": ("Agent", "spawn"),
+    "holdfast.agents.asking": ("ask",),
     "holdfast.agents.calls": ("run_tools",),
     "holdfast.agents.context": ("Context", "context"),
     "holdfast.agents.conversations": ("Session",),
@@ -111,6 +113,7 @@ __all__ = [
     "Tool",
     "Turn",
     "agent",
+    "ask",
     "assistant",
     "checkpoint",
     "context",

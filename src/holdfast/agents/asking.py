@@ -35,9 +35,7 @@ async def ask(question: str, *, schema: type[T], to: str = "", timeout: Duration
 async def ask(question: str, *, schema: Any, to: str = "", timeout: Duration | None = None) -> Any: ...
 
 
-async def ask(
-    question: str, *, schema: Any = bool, to: str = "", timeout: Duration | None = None
-) -> Any:
+async def ask(question: str, *, schema: Any = bool, to: str = "", timeout: Duration | None = None) -> Any:
     """What a person answered, as `schema` says: yes or no, text, a `Literal`, a dataclass, a model. TimeoutError, if
     nobody did in time.
 

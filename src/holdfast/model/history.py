@@ -203,9 +203,7 @@ class History:
     def _take_rare(self, seq: int, event: e.Event) -> None:
         match event:
             case e.QuestionAsked():
-                self.add(
-                    Recorded(event.step_key, "", seq=seq, name=event.question_id, due_at=event.due_at)
-                )
+                self.add(Recorded(event.step_key, "", seq=seq, name=event.question_id, due_at=event.due_at))
             case e.PlanGenerated():
                 self._plan(seq, event)
             case e.NodeStarted():

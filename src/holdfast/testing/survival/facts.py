@@ -67,6 +67,7 @@ class Setting(msgspec.Struct, frozen=True):
     draft: JobDraft
     signals: Signals
     approve: bool
+    answers: tuple[tuple[str, Any], ...]
     strict: bool
 
 
