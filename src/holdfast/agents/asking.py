@@ -9,7 +9,8 @@ not fit is refused there. Whatever arrives, the code gets a value of the type it
 
 from __future__ import annotations
 
-from typing import Any, TypeVar, overload
+from types import UnionType
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from holdfast.agents import context
 from holdfast.agents.schemas import schema_of
@@ -19,6 +20,9 @@ from holdfast.engine.questions import Question
 from holdfast.errors import InvalidPayload
 from holdfast.model.ids import check_name
 from holdfast.model.instants import Duration, parse_duration
+
+if TYPE_CHECKING:
+    from typing import _SpecialForm
 
 T = TypeVar("T")
 
@@ -32,7 +36,9 @@ async def ask(question: str, *, schema: type[T], to: str = "", timeout: Duration
 
 
 @overload
-async def ask(question: str, *, schema: Any, to: str = "", timeout: Duration | None = None) -> Any: ...
+async def ask(
+    question: str, *, schema: UnionType | _SpecialForm, to: str = "", timeout: Duration | None = None
+) -> Any: ...
 
 
 async def ask(question: str, *, schema: Any = bool, to: str = "", timeout: Duration | None = None) -> Any:

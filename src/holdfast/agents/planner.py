@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from holdfast.agents.models.model import Model
-from holdfast.agents.models.talk import Message, user
+from holdfast.agents.models.talk import Said, user
 from holdfast.agents.schemas import Callee, described, parameters_of
 from holdfast.errors import InvalidPlan, Misuse
 from holdfast.model.plan import Plan
@@ -36,7 +36,7 @@ async def planned(
         for name, callee in offered.items()
     ]
     instructions = _INSTRUCTIONS + "\n".join(json.dumps(one, ensure_ascii=False) for one in told)
-    messages: list[Message] = [user(goal)]
+    messages: list[Said] = [user(goal)]
     why: Misuse = InvalidPlan("the model made no plan")
     for _ in range(TRIES):
         reply = await model.ask(

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -26,7 +26,7 @@ from holdfast.agents.models.patience import Limits, Patience
 from holdfast.agents.models.prices import Price
 from holdfast.agents.models.script import Script, read_script, script_of
 from holdfast.agents.models.scripted import WIRE, Provider
-from holdfast.agents.models.talk import Message, from_chat, to_chat
+from holdfast.agents.models.talk import Said, from_chat, to_chat
 from holdfast.agents.models.transport import asking, wrap
 from holdfast.agents.models.wire import Body, Usage
 from holdfast.agents.schemas import schemas
@@ -48,25 +48,24 @@ class Asked(msgspec.Struct, frozen=True):
 class Reply(msgspec.Struct, frozen=True):
     """What a model said. `message` is for the conversation; `stop_reason` is why it stopped, in its own word."""
 
-    message: Message
+    message: Said
     stop_reason: str = ""
     usage: Usage = Usage()
 
     @property
     def content(self) -> list[Any]:
         """The blocks of the message."""
-        blocks: list[Any] = self.message["content"]
-        return blocks
+        blocks: Any = self.message["content"]
+        return cast("list[Any]", blocks)
 
     @property
     def text(self) -> str:
-        return "".join(block["text"] for block in self.message["content"] if block["type"] == "text")
+        return "".join(block["text"] for block in self.content if block["type"] == "text")
 
     @property
     def calls(self) -> tuple[Asked, ...]:
-        blocks = self.message["content"]
         return tuple(
-            Asked(one["id"], one["name"], one["input"]) for one in blocks if one["type"] == "tool_use"
+            Asked(one["id"], one["name"], one["input"]) for one in self.content if one["type"] == "tool_use"
         )
 
 
@@ -79,7 +78,7 @@ class Model:
 
     async def ask(
         self,
-        messages: Sequence[Message],
+        messages: Sequence[Mapping[str, Any]],
         *,
         instructions: str = "",
         tools: Iterable[Any] = (),
@@ -190,7 +189,7 @@ def _reply(status: int, data: bytes) -> Reply:
 
 
 def _from_claude(message: Body) -> Reply:
-    said = {"role": "assistant", "content": message["content"]}
+    said: Any = {"role": "assistant", "content": message["content"]}
     return Reply(said, message.get("stop_reason") or "", WIRE.usage(message))
 
 
@@ -246,7 +245,7 @@ class _Gpt:
             gathering.take("", chunk.to_json(indent=None))
         completion = gathering.message()
         message, stop = from_chat(completion)
-        return Reply(message, stop, CHAT.usage(completion))
+        return Reply(cast("Said", message), stop, CHAT.usage(completion))
 
 
 def _function(tool: dict[str, Any]) -> dict[str, Any]:
