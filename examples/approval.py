@@ -15,7 +15,7 @@ LARGE_CENTS = 50_00
 
 
 @hf.tool(effect="idempotent", approve=lambda **given: given["cents"] > LARGE_CENTS)
-async def transfer(to: str, cents: int, *, key: hf.Key) -> str:
+async def transfer(to: str, cents: int, *, key: hf.Key = hf.KEY) -> str:
     """Send money."""
     return f"sent {cents / 100:.2f} to {to} ({key[-6:]})"
 

@@ -23,7 +23,7 @@ async def lookup(order: str) -> str:
 
 
 @hf.tool(effect="idempotent", key_lifetime="24h")
-async def refund(order: str, cents: int, *, key: hf.Key) -> str:
+async def refund(order: str, cents: int, *, key: hf.Key = hf.KEY) -> str:
     """Give the money for an order back."""
     return f"refunded {cents / 100:.2f} for order {order}, receipt {key[-6:]}"
 

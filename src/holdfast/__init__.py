@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from holdfast.agents.agents import Agent, spawn
+    from holdfast.agents.asking import ask
     from holdfast.agents.calls import run_tools
     from holdfast.agents.context import Context, context
     from holdfast.agents.conversations import Session
@@ -31,20 +32,24 @@ if TYPE_CHECKING:
     from holdfast.agents.models.prices import Price
     from holdfast.agents.models.talk import assistant, user
     from holdfast.agents.models.transport import wrap
+    from holdfast.agents.plans import NodeOutcome, execute, plan
     from holdfast.agents.policy import Policy
     from holdfast.agents.processes import run_process
     from holdfast.agents.schemas import schemas
     from holdfast.agents.sessions import Turn
-    from holdfast.agents.signatures import Key
+    from holdfast.agents.signatures import KEY, Key
     from holdfast.agents.tools import CannotTell, Happened, NotHappened, Tool
     from holdfast.agents.words import checkpoint, emit, now, random, restored, scope, sleep, uuid, wait
-    from holdfast.errors import CallFailed, Denied, HoldfastError, Refused
+    from holdfast.errors import CallFailed, Denied, HoldfastError, PlanFailed, Refused
+    from holdfast.model.plan import Node, Plan
+    from holdfast.model.refs import Ref
     from holdfast.model.streams import AttemptSuperseded, Chunk
     from holdfast.runtime.app import App, Assistant, agent, session, step, tool
     from holdfast.runtime.stores import open_store
 
 _WHERE: Final = {
     "holdfast.agents.agents": ("Agent", "spawn"),
+    "holdfast.agents.asking": ("ask",),
     "holdfast.agents.calls": ("run_tools",),
     "holdfast.agents.context": ("Context", "context"),
     "holdfast.agents.conversations": ("Session",),
@@ -56,11 +61,12 @@ _WHERE: Final = {
     "holdfast.agents.models.prices": ("Price",),
     "holdfast.agents.models.talk": ("assistant", "user"),
     "holdfast.agents.models.transport": ("wrap",),
+    "holdfast.agents.plans": ("NodeOutcome", "execute", "plan"),
     "holdfast.agents.policy": ("Policy",),
     "holdfast.agents.processes": ("run_process",),
     "holdfast.agents.schemas": ("schemas",),
     "holdfast.agents.sessions": ("Turn",),
-    "holdfast.agents.signatures": ("Key",),
+    "holdfast.agents.signatures": ("KEY", "Key"),
     "holdfast.agents.tools": ("CannotTell", "Happened", "NotHappened", "Tool"),
     "holdfast.agents.words": (
         "checkpoint",
@@ -73,7 +79,9 @@ _WHERE: Final = {
         "uuid",
         "wait",
     ),
-    "holdfast.errors": ("CallFailed", "Denied", "HoldfastError", "Refused"),
+    "holdfast.errors": ("CallFailed", "Denied", "HoldfastError", "PlanFailed", "Refused"),
+    "holdfast.model.plan": ("Node", "Plan"),
+    "holdfast.model.refs": ("Ref",),
     "holdfast.model.streams": ("AttemptSuperseded", "Chunk"),
     "holdfast.runtime.app": ("App", "Assistant", "agent", "session", "step", "tool"),
     "holdfast.runtime.stores": ("open_store",),
@@ -81,6 +89,7 @@ _WHERE: Final = {
 _MODULE_OF: Final = {name: module for module, names in _WHERE.items() for name in names}
 
 __all__ = [
+    "KEY",
     "Agent",
     "App",
     "Assistant",
@@ -97,23 +106,31 @@ __all__ = [
     "Key",
     "Limits",
     "Model",
+    "Node",
+    "NodeOutcome",
     "NotHappened",
+    "Plan",
+    "PlanFailed",
     "Policy",
     "Price",
+    "Ref",
     "Refused",
     "Reply",
     "Session",
     "Tool",
     "Turn",
     "agent",
+    "ask",
     "assistant",
     "checkpoint",
     "context",
     "emit",
+    "execute",
     "llm",
     "mcp",
     "now",
     "open_store",
+    "plan",
     "random",
     "restored",
     "run_process",

@@ -39,6 +39,7 @@ An error answers three questions: whose move is it, may I try again, what do I t
     │   ├── Refused               raised by a tool: the receiver certainly did nothing
     │   ├── CallFailed            a step or tool raised an error that it did not declare
     │   ├── Denied                a person said no, or nobody said yes in time
+    │   ├── PlanFailed            a node of a plan failed, and the plan stopped
     │   ├── Unproven              the evidence of a checkpoint does not hold
     │   └── Withdrawn             the job was cancelled before this could be written or sent
     ├── NoResult                  the job you wait for gives none
@@ -60,7 +61,7 @@ An error answers three questions: whose move is it, may I try again, what do I t
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class HoldfastError(Exception):
@@ -314,6 +315,20 @@ class Denied(InJob):
     def __init__(self, message: str, *, by: str = "", hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.by = by
+
+
+class PlanFailed(InJob):
+    """`.node` is the first node that failed, `.outcomes` how all of them came out, by name."""
+
+    code = "plan_failed"
+    default_hint = 'Say on_failure="skip_dependents" or "go_on" to have the outcomes instead of this error.'
+
+    def __init__(
+        self, message: str, *, node: str = "", outcomes: Any = None, hint: str | None = None
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.node = node
+        self.outcomes = {} if outcomes is None else outcomes
 
 
 class Unproven(InJob):

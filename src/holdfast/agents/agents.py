@@ -14,7 +14,8 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Any, Generic, ParamSpec, TypeVar, cast
+from collections.abc import Set as AbstractSet
+from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from holdfast.agents import context
 from holdfast.agents.context import Context
@@ -66,9 +67,15 @@ class Agent(Generic[P, R]):
             bound = self.signature.call_with(given)
             return await self.function(*bound.args, **bound.kwargs)
 
-    async def start(self, *args: Any, id: str | None = None, **kwargs: Any) -> Job[R]:  # noqa: A002 - as users say it
+    @overload
+    async def start(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]: ...
+
+    @overload
+    async def start(self, *args: Any, id: str | None, **kwargs: Any) -> Job[R]: ...
+
+    async def start(self, *args: Any, **kwargs: Any) -> Job[R]:
         """A durable job is queued. With an `id`, saying it again gives the same job."""
-        return await self._start(args, kwargs, id)
+        return await self._start(args, kwargs, kwargs.pop("id", None))
 
     async def _start(self, args: tuple[Any, ...], kwargs: dict[str, Any], job_id: str | None) -> Job[R]:
         if context.find_drive() is not None:
@@ -93,6 +100,10 @@ class Agent(Generic[P, R]):
             return await children.spawn(drive, self.draft(given))
         host = await self._host()
         return await host.result(await host.start(self.draft(given)))
+
+    def admit(self, named: Mapping[str, Any], unknown: AbstractSet[str]) -> None:
+        """The agent can be called with arguments of these names; those that are not known yet are of any type."""
+        self.signature.admit(named, unknown)
 
     def draft(self, given: dict[str, Any], *, job_id: str | None = None) -> JobDraft:
         """The request for a job with these arguments; they are checked against the hints first."""

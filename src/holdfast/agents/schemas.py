@@ -162,9 +162,20 @@ def _schema(tool: Callee, one: Declared, defs: _Definitions) -> dict[str, Any]:
             msg,
             hint="Import the type where the function stands, outside of `if TYPE_CHECKING` and of functions.",
         )
+    return _told(one.hint, where, defs)
+
+
+def schema_of(hint: Any, what: str) -> dict[str, Any]:
+    """The JSON schema of a type; or an error that says what of it cannot be told."""
+    defs = _Definitions()
+    schema = _told(hint, what, defs)
+    return {**schema, "$defs": defs.written} if defs.written else schema
+
+
+def _told(hint: Any, where: str, defs: _Definitions) -> dict[str, Any]:
     try:
         (found,), components = msgspec.json.schema_components(
-            [one.hint], schema_hook=_by_its_own_rules, ref_template=_REFS + "{name}"
+            [hint], schema_hook=_by_its_own_rules, ref_template=_REFS + "{name}"
         )
     except (TypeError, ValueError) as error:
         msg = f"{where} has a type that JSON schema cannot express: {str(error).splitlines()[-1]}"

@@ -17,7 +17,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final, cast
 
 import msgspec
@@ -77,11 +77,17 @@ class Turn:
             self._add(message, one.node_id, one.batch_id, body)
 
     def say(
-        self, message: Message, *, source: str = "", model_name: str = "", usage: Usage | None = None
+        self,
+        message: Mapping[str, Any],
+        *,
+        source: str = "",
+        model_name: str = "",
+        usage: Usage | None = None,
     ) -> None:
         """The message is part of the conversation, if the turn is committed."""
         node_id = f"{self._engine.turn_id}.said.{len(self._nodes)}"
-        self._add(message, node_id, None, {"message": message})
+        said = dict(message)
+        self._add(said, node_id, None, {"message": said})
         if usage is not None:
             self.use(source=source, model_name=model_name, usage=usage)
 

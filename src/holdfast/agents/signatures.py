@@ -11,6 +11,7 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any, Final, NamedTuple, NewType
 
 import msgspec
@@ -19,6 +20,9 @@ from holdfast.errors import InvalidPayload, InvalidSetting
 
 Key = NewType("Key", str)
 """A tool's parameter of this type gets the call's idempotency key: the same over attempts, workers and restores."""
+
+KEY: Final = Key("")
+"""The default of such a parameter, so that type checkers let callers leave it out: `key: hf.Key = hf.KEY`."""
 
 _SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 """What is JSON as it is."""
@@ -101,6 +105,15 @@ class Signature:
                 raise InvalidPayload(msg, hint="Give it in the job's input.")
         bound.apply_defaults()
         return Arguments(bound.args, bound.kwargs)
+
+    def admit(self, named: Mapping[str, Any], unknown: AbstractSet[str]) -> None:
+        """The function can be called with arguments of these names. Values that are not known yet are of any type."""
+        given = self.bind((), {name: None if name in unknown else value for name, value in named.items()})
+        for name, value in given.items():
+            if self._variable.get(name) is inspect.Parameter.VAR_KEYWORD:
+                self._read(name, {key: one for key, one in value.items() if key not in unknown})
+            elif name not in unknown:
+                self._read(name, value)
 
     def _read(self, name: str, value: Any) -> Any:
         kind = self._types[name]

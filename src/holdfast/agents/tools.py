@@ -14,6 +14,7 @@ import copy
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 import msgspec
@@ -85,6 +86,10 @@ class Tool(Generic[P, R]):
         given = self.signature.bind((), self._named(dict(named)))
         self.signature.call_with(given, "")
         return given
+
+    def admit(self, named: Mapping[str, Any], unknown: AbstractSet[str]) -> None:
+        """The tool can be called with arguments of these names; those that are not known yet are of any type."""
+        self.signature.admit(self._named(dict(named)), unknown)
 
     async def outcome(self, given: dict[str, Any]) -> Any:
         """The result of the call with these arguments, as JSON: from the record, or from doing it."""

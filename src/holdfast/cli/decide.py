@@ -1,4 +1,4 @@
-"""`holdfast cancel`, `resume`, `signal`, `reconcile`, `approve`, `deny`: what a person says to a job."""
+"""`holdfast cancel`, `resume`, `signal`, `answer`, `reconcile`, `approve`, `deny`: what a person says to a job."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import click
 from holdfast.cli.opened import client_at
 from holdfast.cli.options import by_option, json_option, operation_option, store_option
 from holdfast.cli.talk import plain, to_json, wait_for
+from holdfast.client import questions
 from holdfast.client.protocol import Client
 from holdfast.client.records import Accepted, SpanKind
 from holdfast.errors import InvalidPayload, InvalidSetting, NotFound
@@ -128,6 +129,46 @@ def signal(
         lambda client: client.signal(job_id, name, body, by=by, operation_id=operation_id),
         done="received",
         sent="sent: it is in the job's mail",
+        as_json=as_json,
+    )
+
+
+@click.command()
+@click.argument("job_id", metavar="ID")
+@click.argument("words", metavar="ANSWER", required=False)
+@click.option("--yes", "yes", flag_value=True, type=bool, default=None, help="Yes.")
+@click.option("--no", "yes", flag_value=False, type=bool, help="No.")
+@click.option("--question", metavar="QUESTION", help="Which one, if the job asks several.")
+@by_option
+@operation_option
+@store_option
+@json_option
+def answer(
+    job_id: str,
+    words: str | None,
+    where: str,
+    *,
+    yes: bool | None,
+    question: str | None,
+    by: str,
+    operation_id: str | None,
+    as_json: bool,
+) -> None:
+    """Answer what a job asks: --yes, --no, text, or JSON. `holdfast job ID` shows the question, and what fits.
+
+    Example: holdfast answer job_06h57w4p2ksb3f1cqn8xv0zt6e --yes
+    """
+    if (words is None) == (yes is None):
+        msg = "what is the answer?" if words is None else "two answers"
+        raise InvalidSetting(msg, hint="Say --yes, --no, or the answer itself.")
+    value: Any = yes if words is None else given(words) if words.startswith("@") else words
+    said(
+        where,
+        lambda client: questions.answer(
+            client, job_id, value, question_id=question, by=by, operation_id=operation_id
+        ),
+        done="answered",
+        sent="answered: any worker that has code for it goes on with it",
         as_json=as_json,
     )
 

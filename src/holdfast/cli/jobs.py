@@ -11,7 +11,7 @@ from holdfast.cli import screens
 from holdfast.cli.opened import client_at
 from holdfast.cli.options import json_option, store_option
 from holdfast.cli.talk import to_json, wait_for
-from holdfast.client.records import Checked, JobView, Need
+from holdfast.client.records import Checked, JobView, Need, PlanView
 from holdfast.errors import InvalidPayload
 from holdfast.model.effects import Effect
 from holdfast.model.identity import short
@@ -209,12 +209,21 @@ def _facts(job: JobView, width: int) -> list[tuple[str, object]]:
         rows.append(("ended by", f"{job.cancelled_by or 'somebody'}{why}"))
     elif job.unread and job.worker is None:
         rows.append(("mail", f"{_count(job.unread, 'letter')} not read yet"))
+    rows += [("plan", _plan(plan)) for plan in job.plans]
     rows.append(("input", screens.short(job.input, width)))
     if job.status is Status.COMPLETED:
         rows.append(("output", screens.text(screens.short(job.output, width), "green")))
     if job.error is not None and job.status is Status.FAILED:
         rows.append(("error", screens.text(screens.short(job.error, width), "red")))
     return rows
+
+
+def _plan(plan: PlanView) -> str:
+    states: dict[str, list[str]] = {}
+    for node in plan.nodes:
+        states.setdefault(node.state, []).append(node.name)
+    told = "; ".join(f"{state}: {', '.join(names)}" for state, names in states.items())
+    return f"{plan.done} of {_count(len(plan.nodes), 'node')} done ({told})"
 
 
 def _count(number: int, what: str) -> str:
@@ -275,6 +284,8 @@ _DECLARATIONS: Final = (
 
 def _evidence(need: Need) -> list[tuple[str, object]]:
     found = need.evidence
+    if need.question_id:
+        return [("question", need.question_id), ("fits", screens.short(found, 400))]
     if isinstance(found, str):
         return [("why", found)]
     if need.reason is WaitReason.DRIFT and isinstance(found, dict):

@@ -16,6 +16,7 @@ _COMMANDS: Final = {
     "cancel": ("holdfast.cli.decide", "cancel", "End a job."),
     "resume": ("holdfast.cli.decide", "resume", "Let a job go on that is held for a person."),
     "signal": ("holdfast.cli.decide", "signal", "Send a signal to a job."),
+    "answer": ("holdfast.cli.decide", "answer", "Answer what a job asks."),
     "reconcile": ("holdfast.cli.decide", "reconcile", "Say what became of an uncertain call."),
     "approve": ("holdfast.cli.decide", "approve", "Say yes to a call that waits for it."),
     "deny": ("holdfast.cli.decide", "deny", "Say no to a call that waits for it."),

@@ -14,7 +14,7 @@ from holdfast.cli import screens
 from holdfast.cli.opened import client_at
 from holdfast.cli.options import json_option, store_option
 from holdfast.cli.talk import one_line, table, to_json, wait_for
-from holdfast.client.records import EventView, Note, Seam, SeamKind, Span, SpanKind, Trace
+from holdfast.client.records import EventView, Note, PlanView, Seam, SeamKind, Span, SpanKind, Trace
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,6 +29,7 @@ OUTCOMES: Final = {
     "succeeded": "green",
     "happened": "green",
     "approved": "green",
+    "answered": "green",
     "completed": "green",
     "over": "blue",
     "open": "cyan",
@@ -37,6 +38,8 @@ OUTCOMES: Final = {
     "refused": "red",
     "fail": "red",
     "denied": "red",
+    "nobody answered": "red",
+    "cancelled": "dim",
     "given up": "dim",
     "skip": "dim",
     "not_happened": "dim",
@@ -144,8 +147,22 @@ def draw(console: Console, life: Trace) -> None:
             console.print(_span_line(item, axis, label, bar, life.end_at), no_wrap=True, overflow="ellipsis")
             for said in item.notes:
                 _show_note(console, said)
+    for plan in life.plans:
+        _show_plan(console, plan)
     if axis.squeezed:
         console.print(screens.text("bars are not to scale: long waits are drawn short", "dim"))
+
+
+def _show_plan(console: Console, plan: PlanView) -> None:
+    """The plan, node by node, those that were not reached included."""
+    head = f"plan: {plan.done} of {len(plan.nodes)} done"
+    console.print(screens.text(head, "bold"))
+    wide = max((len(node.name) for node in plan.nodes), default=0)
+    for node in plan.nodes:
+        name = screens.text(_fitted(one_line(node.name), min(wide, LABEL_MAX)))
+        state = screens.text(node.state, OUTCOMES.get(node.state, "dim"))
+        waits = screens.text(f"after {', '.join(node.after)}" if node.after else "", "dim")
+        console.print(screens.indented(screens.joined(name, node.tool, state, waits)), soft_wrap=True)
 
 
 def _in_order(life: Trace) -> Iterator[Seam | Span]:

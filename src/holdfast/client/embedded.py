@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.client import reading, words
+from holdfast.client.questions import check_answer
 from holdfast.client.reading import Loaded, loaded, needs_of, view_of
 from holdfast.client.records import Accepted, Checked, EventView, JobView, Need, Trace
 from holdfast.client.trace import trace_of
@@ -172,6 +173,7 @@ class EmbeddedClient:
         )
         if (earlier := words.repeated(job, letter)) is not None:
             return earlier
+        check_answer(job, name, body, now=self._clock.wall_us())
         return await self._send(job, letter, "signal")
 
     async def reconcile(

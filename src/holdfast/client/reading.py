@@ -9,6 +9,8 @@ from typing import Any, Final
 
 import msgspec
 
+from holdfast.client.plans import plans_of
+from holdfast.client.questions import question_needs
 from holdfast.client.records import EventView, JobView, Need
 from holdfast.model import canonical, fold
 from holdfast.model import events as e
@@ -117,6 +119,7 @@ def view_of(job: Loaded) -> JobView:
         steps=len(told.steps),
         calls=dict(Counter(str(call.status) for call in told.calls.values())),
         needs=tuple(needs_of(job)),
+        plans=plans_of(((fact.at, fact.event) for fact in job.facts), over=head.status in TERMINAL),
     )
 
 
@@ -135,6 +138,7 @@ def needs_of(job: Loaded) -> Iterator[Need]:
         return
     yield from _uncertain(job)
     yield from _approvals(job)
+    yield from question_needs(job)
     match job.head.wait_reason:
         case WaitReason.DRIFT:
             at, parked = _newest(job, e.JobParked)

@@ -39,7 +39,8 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that a job waits for, and what to type to go on.
 
     For an uncertain call and for an approval, `args` are the canonical arguments and `key` is what the receiver saw;
-    `evidence` is why nobody knows. For a parked job `evidence` is the report, for a dead letter its causes.
+    `evidence` is why nobody knows. For a parked job `evidence` is the report, for a dead letter its causes, for a
+    question the JSON schema of an answer.
     `allowed_at`: before this instant nobody may say that the call did not happen.
     """
 
@@ -57,10 +58,32 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
     args_digest: str = ""
     key: str = ""
     approval_id: str | None = None
+    question_id: str | None = None
     due_at: int | None = None
     allowed_at: int | None = None
     evidence: Any = None
     commands: tuple[str, ...] = ()
+
+
+class NodeView(msgspec.Struct, frozen=True, kw_only=True):
+    """One node of a plan. `state`: `to come`, `open`, how it came out, or `not reached` when the job is over."""
+
+    name: str
+    tool: str
+    after: tuple[str, ...] = ()
+    state: str
+
+
+class PlanView(msgspec.Struct, frozen=True, kw_only=True):
+    """A plan that a job follows, with its nodes in their order."""
+
+    plan_id: str
+    at: int
+    nodes: tuple[NodeView, ...]
+
+    @property
+    def done(self) -> int:
+        return sum(node.state == "succeeded" for node in self.nodes)
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,6 +124,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     steps: int
     calls: dict[str, int]
     needs: tuple[Need, ...]
+    plans: tuple[PlanView, ...] = ()
 
     @property
     def over(self) -> bool:
@@ -198,6 +222,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     spans: tuple[Span, ...]
     seams: tuple[Seam, ...]
     notes: tuple[Note, ...]
+    plans: tuple[PlanView, ...] = ()
 
 
 class Checked(msgspec.Struct, frozen=True):

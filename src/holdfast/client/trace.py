@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from holdfast.client.plans import plans_of
 from holdfast.client.records import Note, Seam, SeamKind, Span, SpanKind, Trace
 from holdfast.errors import HoldfastError
 from holdfast.model import events as e
@@ -27,6 +28,7 @@ OPEN: Final = "open"
 def trace_of(head: JobHead, sealed: Sequence[SealedEvent], *, now: int) -> Trace:
     """The life of a job so far. A fact that this version cannot read becomes a seam that says so."""
     reader = _Reader()
+    facts: list[tuple[int, e.Event]] = []
     for one in sealed:
         try:
             event = unseal(one)
@@ -34,6 +36,7 @@ def trace_of(head: JobHead, sealed: Sequence[SealedEvent], *, now: int) -> Trace
             reader.seam(one, SeamKind.OTHER, f"{one.type} cannot be read: {error}")
             continue
         reader.take(one, event)
+        facts.append((one.at, event))
     over = head.status in TERMINAL
     spans = sorted(reader.spans.values(), key=lambda span: (span.start_at, span.seq))
     return Trace(
@@ -46,6 +49,7 @@ def trace_of(head: JobHead, sealed: Sequence[SealedEvent], *, now: int) -> Trace
         spans=tuple(spans),
         seams=tuple(reader.seams),
         notes=tuple(reader.notes),
+        plans=plans_of(facts, over=over),
     )
 
 
@@ -314,14 +318,21 @@ class _Reader:
             case e.NodeFinished():
                 self._close(at, (SpanKind.NODE, f"{event.plan_id}/{event.node}", "0"), event.outcome)
             case e.SignalReceived():
-                self.seam(at, SeamKind.SIGNAL, f"signal {event.name}")
+                said = "an answer" if event.name in self._said else f"signal {event.name}"
+                self.seam(at, SeamKind.SIGNAL, said)
+            case e.QuestionAsked():
+                self._open(at, SpanKind.APPROVAL, event.step_key, name=event.question)
+                self._said[event.question_id] = event.step_key
+            case e.SignalTaken() if event.name in self._said:
+                outcome = "nobody answered" if event.mail_seq is None else "answered"
+                self._close(at, (SpanKind.APPROVAL, self._said[event.name], "0"), outcome)
             case e.CheckpointSaved() | e.TurnCommitted():
                 self.seam(at, SeamKind.COMMIT, f"state committed ({event.ordinal})")
             case e.StoreRestored():
                 self.seam(at, SeamKind.RESTORED, "the store was restored from a backup")
                 self._note(at, "the job was held, because what it did after the backup is forgotten.")
             case e.PlanGenerated():
-                self.seam(at, SeamKind.OTHER, f"plan {event.plan_id} was made, once and for all")
+                self.seam(at, SeamKind.OTHER, "a plan was made, once and for all")
             case e.BudgetReached():
                 self.seam(at, SeamKind.OTHER, f"budget reached: {event.limit}")
             case _:

@@ -37,6 +37,7 @@ from holdfast.model import events as e
 from holdfast.model.chain import SealedEvent, first_break, unseal
 from holdfast.model.history import History, Recorded
 from holdfast.model.jobs import DEFAULT_NAMESPACE
+from holdfast.model.naming import scope_of, within
 from holdfast.model.states import TERMINAL, Status, WaitReason
 from holdfast.store.clock import Clock
 from holdfast.store.contract import Store
@@ -150,6 +151,12 @@ class _Record:
                 self._note(Step(event.step_key, _name(event.step_key), event.args_digest, seq=seq))
             case e.ChildStarted():
                 self._note(Step(event.step_key, event.kind, event.args_digest, seq=seq))
+            case e.PlanGenerated():
+                # What the planner did to make it, it does not do again.
+                self._optional |= {key for key in self._steps if within(scope_of(event.step_key), key)}
+                self._note(Step(event.step_key, "plan", seq=seq))
+            case e.QuestionAsked():
+                self._note(Step(event.step_key, "ask", seq=seq))
             case _:
                 pass
 

@@ -110,9 +110,12 @@ class CancelRequested(Event, frozen=True):
 
 
 class PlanGenerated(Event, frozen=True):
+    """The plan that is followed from here on. What was called before it in its scope, the planner did to make it."""
+
     type = "plan_generated"
     plan_id: str
     plan: Json
+    step_key: str = ""
 
 
 class NodeStarted(Event, frozen=True):
@@ -321,6 +324,19 @@ class SignalTaken(Event, frozen=True):
     step_key: str
     name: str
     mail_seq: int | None = None
+
+
+class QuestionAsked(Event, frozen=True):
+    """Somebody is asked, and answers with a signal named after the question. `schema`: what an answer looks like;
+    `to`: who is meant; `due_at`: from when on nobody waits for the answer."""
+
+    type = "question_asked"
+    question_id: str
+    step_key: str
+    question: str
+    schema: Json = None
+    to: str = ""
+    due_at: int | None = None
 
 
 class ApprovalRequested(Event, frozen=True):

@@ -12,14 +12,20 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from holdfast.model import events as e
 from holdfast.model.effects import DECIDED, CallStatus, Effect
+from holdfast.model.heard import Approval, Requested, Signal
+from holdfast.model.naming import scope_of, within
 from holdfast.model.pinning import FOUND
 from holdfast.model.states import Status
+
+STARTED: Final = "started"
+SUCCEEDED: Final = "succeeded"
+"""States of a plan's node."""
 
 
 class Recorded(msgspec.Struct, gc=False):
@@ -55,33 +61,6 @@ class Recorded(msgspec.Struct, gc=False):
         return self.seq is not None or self.cancelled_seq is not None
 
 
-class Signal(msgspec.Struct, frozen=True):
-    """A letter of a name that code may wait for."""
-
-    name: str
-    mail_seq: int
-    body: Any
-
-
-class Requested(msgspec.Struct, frozen=True):
-    """A request to a model: where it was made, and the digests of all its parts."""
-
-    place: str
-    parts: tuple[str, ...]
-
-
-class Approval(msgspec.Struct):
-    """A question to a person about one call with exactly these arguments, and the answer, if there is one."""
-
-    step_key: str
-    args_digest: str
-    expires_at: int
-    decision: str | None = None
-    by: str = ""
-    why: str = ""
-    seq: int | None = None
-
-
 class History:
     """The calls since the last commit, and which effects among them the code has not asked for yet."""
 
@@ -90,6 +69,10 @@ class History:
         self.state: Any = None
         self.evidence: Any = None
         self.approvals: dict[str, Approval] = {}
+        self.plans: dict[str, bool] = {}
+        """The plans that were made, and whether this run has come to follow them."""
+        self.nodes: dict[tuple[str, str], str] = {}
+        """How far each node of a plan is: `started`, or its outcome."""
         self.children: dict[str, str] = {}
         self.worker = ""
         self.claims = 0
@@ -176,6 +159,7 @@ class History:
             case e.CheckpointSaved():
                 self.ordinal = event.ordinal  # keys restart under it
                 self._calls, self._unclaimed, self.approvals = {}, {}, {}
+                self.plans, self.nodes = {}, {}
                 self.state, self.evidence = event.state, event.evidence
             case e.JobClaimed():
                 self.worker, self.claims = event.worker, self.claims + 1
@@ -214,7 +198,26 @@ class History:
             case e.ToolReconciled():
                 self._decide(seq, event)
             case _:
+                self._take_rare(seq, event)
+
+    def _take_rare(self, seq: int, event: e.Event) -> None:
+        match event:
+            case e.QuestionAsked():
+                self.add(Recorded(event.step_key, "", seq=seq, name=event.question_id, due_at=event.due_at))
+            case e.PlanGenerated():
+                self._plan(seq, event)
+            case e.NodeStarted():
+                self.nodes[event.plan_id, event.node] = STARTED
+            case e.NodeFinished():
+                self.nodes[event.plan_id, event.node] = event.outcome
+            case _:
                 pass
+
+    def _plan(self, seq: int, event: e.PlanGenerated) -> None:
+        self.plans[event.plan_id] = False
+        self.add(Recorded(event.step_key, "", seq=seq, name=event.plan_id, result=event.plan))
+        for key in [key for key in self._unclaimed if within(scope_of(event.step_key), key)]:
+            del self._unclaimed[key]
 
     def _rerun(self, step_keys: tuple[str, ...]) -> None:
         """The failures of these calls are forgotten, and so is what followed from them.
@@ -236,6 +239,7 @@ class History:
                 newest.retired = newest.seq is None and newest.effect is Effect.READ_ONLY
             if newest.intent_seq is not None and newest.intent_seq > first:
                 self._unclaimed.pop(key, None)
+        self.nodes = {place: state for place, state in self.nodes.items() if state == SUCCEEDED}
 
     def _accept(self) -> None:
         """What the report named the code need not ask for, and may ask for otherwise. If it asks for the very same, it

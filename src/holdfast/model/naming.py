@@ -48,6 +48,16 @@ class Scope:
         return Scope(_short(f"{self.path}/{name}#{nth}"))
 
 
+def scope_of(step_key: str) -> str:
+    """The path of the scope that a call was made in."""
+    return step_key.rpartition("/")[0]
+
+
+def within(path: str, step_key: str) -> bool:
+    """Whether a call was made in this scope, or in one inside it."""
+    return bool(path) and step_key.startswith(f"{path}/")
+
+
 @functools.lru_cache(1024)
 def plain(name: str) -> str:
     """A name as part of a key: without the functions around it, without what separates parts, never too long."""

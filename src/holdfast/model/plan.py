@@ -13,7 +13,7 @@ import heapq
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -28,27 +28,43 @@ __all__ = ["Node", "Plan", "Ref", "references", "resolve"]
 _VERSION: Final = 1
 
 
-@dataclass(frozen=True, slots=True)
+class Named(Protocol):
+    """Whatever a node may call: a tool, an agent."""
+
+    @property
+    def name(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True, init=False)
 class Node:
-    """One call of a tool. `args` may hold `Ref`s at any depth; it is copied, and kept as plain JSON."""
+    """One call of a tool. `args` may hold `Ref`s at any depth; it is copied, and kept as plain JSON.
+
+    `callee` is the tool itself, if the plan was written with it: a plan that comes from a journal or a model has names.
+    """
 
     name: str
     tool: str
-    args: Mapping[str, Any] = field(default_factory=dict)
-    after: Iterable[str] = ()
+    args: Mapping[str, Any]
+    after: tuple[str, ...]
+    callee: Any = field(compare=False, repr=False)
 
-    def __post_init__(self) -> None:
-        check_name(self.name, "node name")
-        check_name(self.tool, "tool name")
-        if isinstance(self.after, str):
-            raise InvalidPlan(f"`after` of node {self.name!r} is text", hint='Write a list: after=["fetch"].')
-        plain = canonical.decode(canonical.encode(to_plain(self.args)))
+    def __init__(
+        self, name: str, tool: str | Named, args: Mapping[str, Any] | None = None, after: Iterable[str] = ()
+    ) -> None:
+        is_name = isinstance(tool, str)
+        if isinstance(after, str):
+            raise InvalidPlan(f"`after` of node {name!r} is text", hint='Write a list: after=["fetch"].')
+        plain = canonical.decode(canonical.encode(to_plain({} if args is None else args)))
         if not isinstance(plain, dict):
-            raise InvalidPlan(
-                f"`args` of node {self.name!r} is not an object", hint="Pass arguments by name."
-            )
-        object.__setattr__(self, "args", plain)
-        object.__setattr__(self, "after", tuple(check_name(name, "node name") for name in self.after))
+            raise InvalidPlan(f"`args` of node {name!r} is not an object", hint="Pass arguments by name.")
+        for field_name, value in (
+            ("name", check_name(name, "node name")),
+            ("tool", check_name(tool if is_name else getattr(tool, "name", None), "tool name")),
+            ("args", plain),
+            ("after", tuple(check_name(one, "node name") for one in after)),
+            ("callee", None if is_name else tool),
+        ):
+            object.__setattr__(self, field_name, value)
 
     @property
     def waits_for(self) -> tuple[str, ...]:
@@ -56,24 +72,27 @@ class Node:
         return tuple(dict.fromkeys((*self.after, *(ref.node for ref in references(self.args)))))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Plan:
     """A checked plan: names are unique, every reference names a node, nothing waits for itself.
 
-    Equal plans have equal digests; the digest covers the nodes as declared, their order included.
+    Equal plans have equal digests; the digest covers the nodes as declared, their order included. `recorded_as` is the
+    id under which a journal has this plan, if one has.
     """
 
-    nodes: Iterable[Node]
-    digest: bytes = field(init=False, repr=False, compare=False)
-    _order: tuple[Node, ...] = field(init=False, repr=False, compare=False)
+    nodes: tuple[Node, ...]
+    recorded_as: str = field(repr=False, compare=False)
+    digest: bytes = field(repr=False, compare=False)
+    _order: tuple[Node, ...] = field(repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        nodes = tuple(self.nodes)
+    def __init__(self, nodes: Iterable[Node], *, recorded_as: str = "") -> None:
+        nodes = tuple(nodes)
         if len(nodes) > PLAN_NODES_MAX:
             raise InvalidPlan(
                 f"{len(nodes):,} nodes, more than {PLAN_NODES_MAX:,}", hint="Split the plan into jobs."
             )
         object.__setattr__(self, "nodes", nodes)
+        object.__setattr__(self, "recorded_as", recorded_as)
         object.__setattr__(self, "_order", _sort(nodes))
         object.__setattr__(self, "digest", canonical.digest_of(self.to_json()))
 
@@ -100,7 +119,7 @@ class Plan:
         return {"version": _VERSION, "nodes": nodes}
 
     @staticmethod
-    def from_json(value: object) -> Plan:
+    def from_json(value: object, *, recorded_as: str = "") -> Plan:
         """Return the plan that `to_json` wrote, or a model did; unknown fields are refused."""
         try:
             document = msgspec.convert(value, _PlanDocument)
@@ -108,7 +127,8 @@ class Plan:
             raise InvalidPlan(f"not a plan: {error}") from None
         if document.version != _VERSION:
             raise InvalidPlan(f"plan version {document.version}; this code reads version {_VERSION}")
-        return Plan(tuple(Node(n.name, n.tool, n.args, n.after) for n in document.nodes))
+        nodes = tuple(Node(n.name, n.tool, n.args, n.after) for n in document.nodes)
+        return Plan(nodes, recorded_as=recorded_as)
 
 
 class _NodeDocument(msgspec.Struct, forbid_unknown_fields=True):

@@ -94,6 +94,7 @@ ERASABLE: Final = frozenset(
         "plan_generated",
         "checkpoint_saved",
         "signal_received",
+        "question_asked",
         "job_parked",
     }
 )

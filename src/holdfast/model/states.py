@@ -131,6 +131,7 @@ DRIVEN: Final = frozenset(
         "inputs_claimed",
         "timer_set",
         "signal_taken",
+        "question_asked",
         "approval_requested",
         "child_started",
         "budget_reached",

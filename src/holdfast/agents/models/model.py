@@ -16,7 +16,7 @@ import importlib
 import weakref
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import PurePath
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -30,7 +30,7 @@ from holdfast.agents.models.patience import Limits, Patience
 from holdfast.agents.models.prices import Price
 from holdfast.agents.models.script import Script, read_script, script_of
 from holdfast.agents.models.scripted import WIRE, Provider
-from holdfast.agents.models.talk import Message, from_chat, to_chat
+from holdfast.agents.models.talk import Said, from_chat, to_chat
 from holdfast.agents.models.transport import asking, wrap
 from holdfast.agents.models.wire import Body, Usage
 from holdfast.agents.schemas import schemas
@@ -52,25 +52,24 @@ class Asked(msgspec.Struct, frozen=True):
 class Reply(msgspec.Struct, frozen=True):
     """What a model said. `message` is for the conversation; `stop_reason` is why it stopped, in its own word."""
 
-    message: Message
+    message: Said
     stop_reason: str = ""
     usage: Usage = Usage()
 
     @property
     def content(self) -> list[Any]:
         """The blocks of the message."""
-        blocks: list[Any] = self.message["content"]
-        return blocks
+        blocks: Any = self.message["content"]
+        return cast("list[Any]", blocks)
 
     @property
     def text(self) -> str:
-        return "".join(block["text"] for block in self.message["content"] if block["type"] == "text")
+        return "".join(block["text"] for block in self.content if block["type"] == "text")
 
     @property
     def calls(self) -> tuple[Asked, ...]:
-        blocks = self.message["content"]
         return tuple(
-            Asked(one["id"], one["name"], one["input"]) for one in blocks if one["type"] == "tool_use"
+            Asked(one["id"], one["name"], one["input"]) for one in self.content if one["type"] == "tool_use"
         )
 
 
@@ -83,15 +82,17 @@ class Model:
 
     async def ask(
         self,
-        messages: Sequence[Message],
+        messages: Sequence[Mapping[str, Any]],
         *,
         instructions: str = "",
         tools: Iterable[Any] = (),
         max_tokens: int = TOKENS_MAX,
+        must_call: str = "",
         known: Known | None = None,
     ) -> Reply:
         """What the model says next in this conversation. `tools` are tools and agents of yours, or schemas.
 
+        must_call: the tool that it has to call.
         known: how much of the conversation is kept elsewhere, under which name; it is not stored again.
         """
         body: Body = {"messages": list(messages), "max_tokens": max_tokens}
@@ -100,6 +101,8 @@ class Model:
         declared = _declared(tools)
         if declared:
             body["tools"] = declared
+        if must_call:
+            body["tool_choice"] = {"type": "tool", "name": must_call}
         token = KNOWN.set(known)
         try:
             return await self._complete(body)
@@ -205,7 +208,7 @@ def _reply(status: int, data: bytes) -> Reply:
 
 
 def _from_claude(message: Body) -> Reply:
-    said = {"role": "assistant", "content": message["content"]}
+    said: Any = {"role": "assistant", "content": message["content"]}
     return Reply(said, message.get("stop_reason") or "", WIRE.usage(message))
 
 
@@ -261,6 +264,8 @@ class _Gpt:
             KNOWN.set(Known(len(to_chat(body["messages"][: known.count], system)), known.name))
         if body.get("tools"):
             asked["tools"] = [_function(tool) for tool in body["tools"]]
+        if "tool_choice" in body:
+            asked["tool_choice"] = {"type": "function", "function": {"name": body["tool_choice"]["name"]}}
         stream = await self._clients.here().chat.completions.create(
             model=self._name,
             max_completion_tokens=body["max_tokens"],
@@ -273,7 +278,7 @@ class _Gpt:
             gathering.take("", chunk.to_json(indent=None))
         completion = gathering.message()
         message, stop = from_chat(completion)
-        return Reply(message, stop, CHAT.usage(completion))
+        return Reply(cast("Said", message), stop, CHAT.usage(completion))
 
 
 def _function(tool: dict[str, Any]) -> dict[str, Any]:

@@ -7,23 +7,38 @@ The one form is Anthropic's: a message has a role and content, which is text or 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 import msgspec
 
 from holdfast.model import canonical
 
+if TYPE_CHECKING:
+    from anthropic.types import MessageParam
+
+    Said: TypeAlias = MessageParam
+    """A message as people write it, and as the client of Anthropic takes it."""
+else:
+    Said = dict[str, Any]
+
 Message: TypeAlias = dict[str, Any]
 
 
-def user(content: str | list[Any]) -> Message:
+class Spoken(Protocol):
+    """A reply of a model, as its client gives it."""
+
+    @property
+    def content(self) -> Any: ...
+
+
+def user(content: str | list[Any]) -> Said:
     """What a person says."""
-    return {"role": "user", "content": content}
+    return cast("Said", {"role": "user", "content": content})
 
 
-def assistant(content: str | list[Any]) -> Message:
-    """What the model said."""
-    return {"role": "assistant", "content": content}
+def assistant(content: str | list[Any] | Spoken) -> Said:
+    """What the model said: its words, its blocks, or the reply itself."""
+    return cast("Said", {"role": "assistant", "content": getattr(content, "content", content)})
 
 
 def to_chat(messages: list[Message], instructions: str) -> list[Message]:

@@ -56,6 +56,7 @@ def survives_crashes(
     reset: Callable[[], Any] | None = None,
     signals: Mapping[str, Any] | Iterable[tuple[str, Any]] = (),
     approve: Literal["yes", "no"] = "yes",
+    answers: Mapping[str, Any] | None = None,
     compare: Callable[[Any], Any] = lambda result: result,
     kill: Literal["never", "every", "twice"] = "every",
     **kwargs: Any,
@@ -64,8 +65,9 @@ def survives_crashes(
     An assistant is given a message, and everything that is said in its session must be the same.
 
     effects: a witness of the outside world, asked after each run. reset: called before each. signals: sent to whichever
-    job waits for one. approve: what is said to every approval. compare: what of the result must be the same. kill:
-    "twice" kills the worker that takes over as well, at every point that it passes; "never" only plays it undisturbed.
+    job waits for one. approve: what is said to every approval. answers: what is said to each question of `hf.ask`.
+    compare: what of the result must be the same. kill: "twice" kills the worker that takes over as well, at every point
+    that it passes; "never" only plays it undisturbed.
     """
     __tracebackhide__ = True
     _must_not_run_a_loop()
@@ -80,6 +82,7 @@ def survives_crashes(
         message=message,
         signals=tuple((name, body) for name, body in pairs),
         approve=approve == "yes",
+        answers=tuple((answers or {}).items()),
         strict=bool(getattr(app, "_strict", False)),
     )
     keyless = frozenset(name for name, tool in app.tools.items() if tool.signature.key_parameter is None)

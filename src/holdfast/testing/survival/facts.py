@@ -70,6 +70,7 @@ class Setting(msgspec.Struct, frozen=True):
     """What is said to a session, if the job is a turn of one."""
     signals: Signals
     approve: bool
+    answers: tuple[tuple[str, Any], ...]
     strict: bool
 
 

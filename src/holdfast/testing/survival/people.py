@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.model.chain import unseal
 from holdfast.model.effects import CallStatus
-from holdfast.model.events import ApprovalDecided, ApprovalRequested
+from holdfast.model.events import ApprovalDecided, ApprovalRequested, QuestionAsked
 from holdfast.model.jobs import JobHead
 from holdfast.model.mail import MailDraft
 from holdfast.model.states import MailKind, WaitReason
@@ -22,6 +22,7 @@ class People:
         self._store = store
         self._signals = setting.signals
         self._approve = setting.approve
+        self._answers = dict(setting.answers)
         self._calls = calls
         self._said = said
         self._told: set[str] = set()
@@ -64,8 +65,12 @@ class People:
         for fact in facts:
             if isinstance(fact, ApprovalRequested) and fact.approval_id not in decided:
                 word = "approved" if self._approve else "denied"
-                body = {"approval_id": fact.approval_id, "decision": word, "why": ""}
+                body: Any = {"approval_id": fact.approval_id, "decision": word, "why": ""}
                 await self._tell(job_id, MailKind.APPROVAL, fact.approval_id, body=body)
+            if isinstance(fact, QuestionAsked) and fact.question in self._answers:
+                body = self._answers[fact.question]
+                name = fact.question_id
+                await self._tell(job_id, MailKind.SIGNAL, name, name=name, body=body)
 
     async def _signal(self, job_id: str) -> None:
         for number, (name, body) in enumerate(self._signals, 1):

@@ -1,0 +1,63 @@
+"""`hf.ask`: a question to a person, and an answer of the type that was asked for.
+
+    if await hf.ask("Approve the refund?", to="ops", timeout="2d"):
+        await refund(order)
+
+The job waits, and nobody holds it meanwhile. `holdfast job` shows the question and what to type; an answer that does
+not fit is refused there. Whatever arrives, the code gets a value of the type it named, or a TimeoutError.
+"""
+
+from __future__ import annotations
+
+from types import UnionType
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from holdfast.agents import context
+from holdfast.agents.schemas import schema_of
+from holdfast.agents.signatures import typed
+from holdfast.engine import questions
+from holdfast.engine.questions import Question
+from holdfast.errors import InvalidPayload
+from holdfast.model.ids import check_name
+from holdfast.model.instants import Duration, parse_duration
+
+if TYPE_CHECKING:
+    from typing import _SpecialForm
+
+T = TypeVar("T")
+
+
+@overload
+async def ask(question: str, *, to: str = "", timeout: Duration | None = None) -> bool: ...
+
+
+@overload
+async def ask(question: str, *, schema: type[T], to: str = "", timeout: Duration | None = None) -> T: ...
+
+
+@overload
+async def ask(
+    question: str, *, schema: UnionType | _SpecialForm, to: str = "", timeout: Duration | None = None
+) -> Any: ...
+
+
+async def ask(question: str, *, schema: Any = bool, to: str = "", timeout: Duration | None = None) -> Any:
+    """What a person answered, as `schema` says: yes or no, text, a `Literal`, a dataclass, a model. TimeoutError, if
+    nobody did in time.
+
+    to: who is meant, for people to read; it keeps nobody else from answering.
+    """
+    drive = context.drive("hf.ask")
+    if to:
+        check_name(to, "to")
+    limit = None if timeout is None else parse_duration(timeout)
+    asked = Question(question, schema_of(schema, "the answer"), to, limit)
+
+    def fits(answer: Any) -> bool:
+        try:
+            typed(answer, schema, "the answer")
+        except InvalidPayload:
+            return False
+        return True
+
+    return typed(await questions.ask(drive, asked, fits), schema, "the answer")

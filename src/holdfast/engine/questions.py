@@ -1,0 +1,74 @@
+"""Questions to people: asked once, answered with a signal, and only by what fits.
+
+The question is a fact, with what an answer looks like, so that whoever looks at the job sees what to say. The answer is
+a signal named after the question. What does not fit is refused where it is said; if it comes another way, it is taken
+and passed over, and the code hears nothing of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from holdfast.engine import signals
+from holdfast.engine.drive import Drive
+from holdfast.model.events import QuestionAsked
+from holdfast.model.states import WaitReason
+
+
+class Question(msgspec.Struct, frozen=True):
+    """What is asked, of whom, and what an answer looks like, as a JSON schema."""
+
+    text: str
+    schema: Any
+    to: str = ""
+    timeout_us: int | None = None
+
+
+async def ask(drive: Drive, question: Question, fits: Callable[[Any], bool]) -> Any:
+    """The first answer that fits; TimeoutError, if none came in time since the code first came here."""
+    with drive.scope("ask"):
+        question_id, due_at = _asked(drive, question)
+        try:
+            while not fits(answer := await _answer(drive, question_id, due_at)):
+                pass
+        except TimeoutError:
+            msg = f"nobody answered in time: {question.text}"
+            raise TimeoutError(msg) from None
+        return answer
+
+
+def _asked(drive: Drive, question: Question) -> tuple[str, int | None]:
+    """The question is a fact: as it was put the first time."""
+    key = drive.place().scope.key("question")
+    recorded = drive.history.find(key, "")
+    if recorded is not None:
+        return recorded.name, recorded.due_at
+    event = QuestionAsked(
+        _question_id(drive, key),
+        key,
+        question.text,
+        question.schema,
+        question.to,
+        None if question.timeout_us is None else drive.latest_us() + question.timeout_us,
+    )
+    drive.history.take(drive.recorder.record(event), event)
+    return event.question_id, event.due_at
+
+
+async def _answer(drive: Drive, question_id: str, due_at: int | None) -> Any:
+    """What somebody answered next."""
+    key = drive.place().scope.key("answer")
+    recorded = drive.history.find(key, "")
+    if recorded is not None and recorded.settled:
+        await drive.past(recorded)
+        return signals.told(drive, key)
+    return await signals.take(drive, key, question_id, WaitReason.APPROVAL, due_at)
+
+
+def _question_id(drive: Drive, key: str) -> str:
+    place = f"{drive.owner.namespace}\0{drive.owner.job_id}\0{key}"
+    return f"ask_{hashlib.sha256(place.encode('utf-8', 'surrogatepass')).hexdigest()[:26]}"
