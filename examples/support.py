@@ -35,7 +35,7 @@ async def support(question: str) -> str:
         reply = await llm.ask(messages, tools=[lookup, refund])
         if not reply.calls:
             return reply.text
-        messages += [reply.message, dict(await hf.run_tools(reply, [lookup, refund]))]
+        messages += [reply.message, await hf.run_tools(reply, [lookup, refund])]
 
 
 if __name__ == "__main__":

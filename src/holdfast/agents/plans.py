@@ -26,7 +26,7 @@ from typing import Any, Final, Literal, TypeVar, overload
 import msgspec
 
 from holdfast.agents import context
-from holdfast.agents.agents import Agent, spawned
+from holdfast.agents.agents import Agent
 from holdfast.agents.models.model import Model
 from holdfast.agents.planner import planned
 from holdfast.agents.schemas import Callee
@@ -225,7 +225,7 @@ class _Execution:
         self._note_start(node)
         try:
             given = callee.given(resolve(node.args, self._outputs))
-            output = await (callee.outcome(given) if isinstance(callee, Tool) else spawned(callee, given))
+            output = await callee.outcome(given)
             value = callee.signature.result(output)
         except asyncio.CancelledError:
             self._note_end(node, plans.CANCELLED)

@@ -6,7 +6,7 @@ The one form is Anthropic's: a message has a role and content, which is text or 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 import msgspec
@@ -41,7 +41,7 @@ def assistant(content: str | list[Any] | Spoken) -> Said:
     return cast("Said", {"role": "assistant", "content": getattr(content, "content", content)})
 
 
-def to_chat(messages: list[Message], instructions: str) -> list[Message]:
+def to_chat(messages: Sequence[Any], instructions: str) -> list[Message]:
     """The conversation as OpenAI's chat completions have it."""
     said = [{"role": "system", "content": instructions}] if instructions else []
     for message in messages:
