@@ -13,7 +13,7 @@ from holdfast.engine.replayed import replay
 from holdfast.engine.verify.verify import verify
 from holdfast.errors import InvalidPayload, InvalidSetting, NotFound
 from holdfast.model.chain import unseal
-from holdfast.model.events import JobCompleted, LlmRequested, LlmResponded, TurnCommitted
+from holdfast.model.events import JobCompleted, LlmRequested, LlmResponded, PlanGenerated, TurnCommitted
 from holdfast.runtime.process import Process
 from holdfast.store.clock import SystemClock
 from holdfast.store.ports.sessions import FULL_GRAPH
@@ -162,6 +162,26 @@ async def test_a_finished_turn_is_replayed(app: hf.App) -> None:
         await ada.send("hello")
         verdict = await replay(process.store, job.id, helper.program, clock=SystemClock())
         assert verdict.same, verdict
+
+
+async def test_an_assistant_with_a_planner_does_what_was_planned_first(app: hf.App) -> None:
+    """The plan is a fact of the turn; the model is told what came of it."""
+    nodes = [
+        {"name": "first", "tool": "lookup", "args": {"order": "1"}},
+        {"name": "second", "tool": "lookup", "args": {"order": {"$ref": "first"}}},
+    ]
+    helper = assistant_of(
+        app,
+        model=["I know: {said}"],
+        planner=[{"calls": [{"tool": "submit_plan", "args": {"nodes": nodes}}]}],
+    )
+    async with app.running() as process:
+        job = await helper.session("ada").post("find them")
+        said = await job.result()
+        assert "order order 1, on its way, on its way" in said
+        assert sum(isinstance(one, PlanGenerated) for one in await facts(process, job.id)) == 1
+        assert (await replay(process.store, job.id, helper.program, clock=SystemClock())).same
+        await clean(process)
 
 
 # ── messages that come while it works ─────────────────────────────────────────────────────────────

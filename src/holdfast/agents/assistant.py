@@ -14,22 +14,31 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from holdfast.agents.calls import run_tools
+from holdfast.agents.conversations import text_in
 from holdfast.agents.jobs import Host
 from holdfast.agents.models.builtin import BUILT_IN
 from holdfast.agents.models.exchange import Known
 from holdfast.agents.models.model import Model, Reply, llm
 from holdfast.agents.models.talk import user
+from holdfast.agents.plans import execute, plan
 from holdfast.agents.schemas import Callee
 from holdfast.agents.sessions import SessionAgent, Turn
+from holdfast.agents.signatures import plain
+from holdfast.model import canonical
 from holdfast.model.jobs import DEFAULT_QUEUE
 from holdfast.model.limits import PRIORITY_DEFAULT
+from holdfast.model.plan import Plan
 
 CONTEXT_TOKENS_MAX: Final = 100_000
 _SUMMARISE: Final = (
     "Summarise this conversation for yourself: you will go on from the summary alone. Keep every fact, name, number, "
     "decision and open question that may still matter, and what you have promised. Write nothing else."
 )
+_DONE: Final = "This was done, by a plan: "
 _BEFORE: Final = "What was said before, in short: "
+
+
+Planner = Callable[[str], Awaitable[Plan]]
 
 
 class Assistant(SessionAgent):
@@ -42,6 +51,7 @@ class Assistant(SessionAgent):
         model: str | Model | Sequence[Any] | None = None,
         instructions: str = "",
         tools: Sequence[Callee] = (),
+        planner: str | Model | Sequence[Any] | Planner | None = None,
         context_tokens_max: int = CONTEXT_TOKENS_MAX,
         queue: str = DEFAULT_QUEUE,
         priority: int = PRIORITY_DEFAULT,
@@ -49,7 +59,8 @@ class Assistant(SessionAgent):
     ) -> None:
         super().__init__(self._take_turn, name=name, queue=queue, priority=priority, host=host)
         given = BUILT_IN if model is None else model
-        self.model = given if isinstance(given, Model) else llm(given)
+        self.model = _model_of(given)
+        self.planner: Any = planner if planner is None or callable(planner) else _model_of(planner)
         self.instructions = instructions
         self.tools = tuple(tools)
         self.context_tokens_max = context_tokens_max
@@ -57,6 +68,8 @@ class Assistant(SessionAgent):
     async def _take_turn(self, turn: Turn) -> None:
         if (turn.state or {}).get("context_tokens", 0) > self.context_tokens_max:
             await self._go_on_from_a_summary(turn)
+        if self.planner is not None:
+            await self._follow_a_plan(turn)
         while True:
             reply = await self._ask(turn)
             if reply.calls:
@@ -64,6 +77,14 @@ class Assistant(SessionAgent):
             came = await turn.poll()
             if not reply.calls and not came:
                 return
+
+    async def _follow_a_plan(self, turn: Turn) -> None:
+        """What the planner thought up, once, has been done; the model is told what came of it."""
+        goal = " ".join(text_in(message) for message in turn.said)
+        made = await plan(self.planner, goal, tools=self.tools)
+        outcomes = await execute(made, tools=self.tools, on_failure="skip_dependents")
+        done = {name: one.value if one.succeeded else one.status for name, one in outcomes.items()}
+        turn.say(user(f"{_DONE}{canonical.encode(plain(done, 'the outcome of a plan')).decode()}"))
 
     async def _ask(self, turn: Turn) -> Reply:
         reply = await self.model.ask(
@@ -84,3 +105,7 @@ class Assistant(SessionAgent):
         )
         turn.use(source=self.name, model_name=self.model.name, usage=reply.usage)
         turn.new_frame(_BEFORE + reply.text, reason="compaction")
+
+
+def _model_of(name: Any) -> Model:
+    return name if isinstance(name, Model) else llm(name)

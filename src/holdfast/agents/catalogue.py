@@ -17,7 +17,7 @@ from holdfast.model.limits import PRIORITY_DEFAULT
 
 if TYPE_CHECKING:
     # Loaded when somebody declares one: most of the time that an import takes would be theirs.
-    from holdfast.agents.assistant import Assistant
+    from holdfast.agents.assistant import Assistant, Planner
     from holdfast.agents.models.model import Model
     from holdfast.agents.schemas import Callee
     from holdfast.agents.sessions import Handler, SessionAgent
@@ -126,13 +126,15 @@ class Catalogue(ABC):
         model: str | Model | Sequence[Any] | None = None,
         instructions: str = "",
         tools: Sequence[Callee] = (),
+        planner: str | Model | Sequence[Any] | Planner | None = None,
         context_tokens_max: int | None = None,
         queue: str = DEFAULT_QUEUE,
         priority: int = PRIORITY_DEFAULT,
     ) -> Assistant:
         """An assistant of this name: a model with instructions and tools, one session for each conversation.
 
-        model: as `hf.llm` takes it; none is a script that says how to choose one. context_tokens_max: when a
+        model: as `hf.llm` takes it; none is a script that says how to choose one. planner: a model or an async function
+        that makes a plan of the tools first; it is carried out, and the model told of it. context_tokens_max: when a
         conversation has grown beyond so much, it goes on from a summary.
         """
         from holdfast.agents.assistant import CONTEXT_TOKENS_MAX, Assistant
@@ -142,6 +144,7 @@ class Catalogue(ABC):
             model=model,
             instructions=instructions,
             tools=tools,
+            planner=planner,
             context_tokens_max=context_tokens_max or CONTEXT_TOKENS_MAX,
             queue=queue,
             priority=priority,
