@@ -16,10 +16,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# file → the extras it locks. `dev` is what a contributor and CI install; `runtime` is what a deployment installs.
+# file → the extras it locks. `dev` is what a contributor and CI install; `runtime` is what a deployment installs;
+# `peers` is what benchmarks are measured beside.
 LOCKS = {
     "dev": ["dev"],
     "runtime": ["postgres", "nats", "server"],
+    "peers": ["peers"],
 }
 
 HEADER = "# Made by `make lock` from pyproject.toml. Do not edit.\n"
