@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -21,6 +21,10 @@ from holdfast.model.states import Status, WaitReason, parse_status
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+
+
+NODES_NAMED: Final = 8
+"""So many nodes of a plan are named in one line; the trace has all."""
 
 
 @click.command()
@@ -221,8 +225,13 @@ def _plan(plan: PlanView) -> str:
     states: dict[str, list[str]] = {}
     for node in plan.nodes:
         states.setdefault(node.state, []).append(node.name)
-    told = "; ".join(f"{state}: {', '.join(names)}" for state, names in states.items())
+    told = "; ".join(f"{state}: {_few(names)}" for state, names in states.items())
     return f"{plan.done} of {_count(len(plan.nodes), 'node')} done ({told})"
+
+
+def _few(names: list[str]) -> str:
+    more = f" and {len(names) - NODES_NAMED:,} more" if len(names) > NODES_NAMED else ""
+    return ", ".join(names[:NODES_NAMED]) + more
 
 
 def _count(number: int, what: str) -> str:
