@@ -1,48 +1,74 @@
-"""A planner: a model says what to do, once; then it is done, in parallel, and never thought up again.
+"""A model makes the plan, once; the job follows it, whatever becomes of its process.
 
-python examples/planner.py "a beach holiday"
+    python examples/planner.py                                  # offline, with a script for a model
+    HOLDFAST_MODEL=anthropic:NAME python examples/planner.py    # a real one
 """
 
 from __future__ import annotations
 
 import asyncio
-import sys
+import os
+from typing import Any
 
 import holdfast as hf
 
-PLAN = {
-    "nodes": [
-        {"name": "tides", "tool": "look_up", "args": {"what": "tides"}},
-        {"name": "trains", "tool": "look_up", "args": {"what": "trains"}},
-        {
-            "name": "letter",
-            "tool": "write_letter",
-            "args": {"about": {"$ref": "tides"}, "and_also": {"$ref": "trains"}},
-        },
-    ]
-}
+PLAN: list[dict[str, Any]] = [
+    {"name": "weather", "tool": "weather", "args": {"city": "Turin"}},
+    {"name": "trains", "tool": "trains", "args": {"to": "Turin"}},
+    {
+        "name": "book",
+        "tool": "book",
+        "args": {"train": {"$ref": "trains", "path": [0, "number"]}, "seats": 2},
+        "after": ["weather"],
+    },
+    {
+        "name": "letter",
+        "tool": "letter",
+        "args": {"forecast": {"$ref": "weather"}, "booking": {"$ref": "book"}},
+    },
+]
+SCRIPT = [{"calls": [{"tool": "submit_plan", "args": {"nodes": PLAN}}]}]
 
-llm = hf.llm([{"calls": [{"tool": "submit_plan", "args": PLAN}]}])  # or hf.llm("anthropic:claude-sonnet-5")
+llm = hf.llm(os.environ.get("HOLDFAST_MODEL") or SCRIPT)
 
 
 @hf.tool(effect="read_only")
-async def look_up(what: str) -> str:
-    """Look something up."""
-    return f"the {what} are fine"
+async def weather(city: str) -> str:
+    """The forecast for a city."""
+    return f"sunny in {city}"
 
 
 @hf.tool(effect="read_only")
-async def write_letter(about: str, and_also: str) -> str:
-    """Write a letter."""
-    return f"Dear Ada, {about}, and {and_also}."
+async def trains(to: str) -> list[dict[str, Any]]:
+    """Trains to a city, the next one first: a list of {number, departs}."""
+    return [{"number": f"{to[:2].upper()} 9512", "departs": "08:10"}, {"number": "R 17", "departs": "09:40"}]
+
+
+@hf.tool(effect="idempotent", key_lifetime="24h")
+async def book(train: str, seats: int, *, key: hf.Key = hf.KEY) -> str:
+    """Seats on a train, by its number. Returns the booking."""
+    return f"{seats} seats on {train} ({key[-6:] or 'no key'})"
+
+
+@hf.tool(effect="read_only")
+async def letter(forecast: str, booking: str) -> str:
+    """A short note that tells of the weather and the booking."""
+    return f"It will be {forecast}. You have {booking}."
 
 
 @hf.agent
-async def planner(goal: str) -> str:
-    plan = await hf.plan(llm, goal, tools=[look_up, write_letter])
-    outcomes = await hf.execute(plan, tools=[look_up, write_letter])
-    return str(outcomes["letter"].value)
+async def journey(goal: str) -> str:
+    plan = await hf.plan(llm, goal, tools=[weather, trains, book, letter])
+    outcomes = await hf.execute(plan, on_failure="skip_dependents")
+    last = plan.order()[-1].name
+    return str(outcomes[last].value) if outcomes[last].succeeded else f"not done: {outcomes}"
+
+
+async def main() -> None:
+    job = await journey.start("Two seats to Turin, and a note about the weather there.")
+    print(await job.result())
+    print(f"the plan: holdfast trace {job.id}")
 
 
 if __name__ == "__main__":
-    print(asyncio.run(planner(" ".join(sys.argv[1:]) or "a beach holiday")))
+    asyncio.run(main())

@@ -10,9 +10,13 @@ from typing import Any
 import pytest
 
 import holdfast as hf
+from holdfast.client.embedded import EmbeddedClient
+from holdfast.client.records import SpanKind
+from holdfast.engine.fork import fork
 from holdfast.engine.replayed import replay
 from holdfast.errors import Fenced, InvalidPlan, InvalidSetting
 from holdfast.model.events import ChildStarted, JobRequeued, NodeFinished, NodeStarted, PlanGenerated
+from holdfast.model.ids import SequentialIds
 from holdfast.model.instants import MINUTE
 from holdfast.testing import survives_crashes
 from holdfast.testing.conformance.bench import Backend
@@ -348,6 +352,64 @@ async def test_the_recorded_plan_is_followed_whatever_the_code_builds(backend: B
         assert (await replay(shop.store, job_id, program.program, clock=shop.clock)).difference is None
     assert len(built) == 3
     assert bench.done == {"send run-0": 1, "look run-0": 1}
+
+
+@on_two_stores
+async def test_a_fork_follows_the_plan_or_makes_its_own(backend: Backend, bench: Bench) -> None:
+    """Forked at a node, it has the plan and the nodes before; forked at the plan, it makes another."""
+    built: list[str] = []
+
+    @bench.app.agent
+    async def program() -> Any:
+        built.append(f"run-{len(built)}")
+        plan = hf.Plan(
+            [
+                hf.Node("a", bench.look, {"what": built[-1]}),
+                hf.Node("b", bench.send, {"to": hf.Ref("a", "name")}),
+            ]
+        )
+        return values(await hf.execute(plan))["b"]
+
+    async with opened(backend) as shop:
+        job_id = await submitted(shop, program)
+        assert await shop.drive_all() == ["completed"]
+        ids = SequentialIds(5)
+        at_node = await fork(shop.store, job_id, at="0/execute#1/b#1/send#1", ids=ids)
+        at_plan = await fork(shop.store, job_id, at="0/execute#1/plan#1", ids=ids)
+        assert sorted(await shop.drive_all()) == ["completed", "completed"]
+        outputs = [(await shop.job(one)).output for one in (job_id, at_node.job_id, at_plan.job_id)]
+        assert outputs == ["sent to RUN-0", "sent to RUN-0", f"sent to {built[-1].upper()}"]
+        for one in (at_node, at_plan):
+            told = await node_facts(shop, one.job_id)
+            assert [fact for fact in told if fact.startswith("plan")] == ["plan a b"]
+            assert (
+                await replay(shop.store, one.job_id, program.program, clock=shop.clock)
+            ).difference is None
+    assert bench.done["look run-0"] == 1
+
+
+@on_memory
+async def test_the_trace_lets_no_read_begin_before_its_node(backend: Backend, bench: Bench) -> None:
+    async with opened(backend) as shop:
+
+        @bench.app.tool(effect="read_only")
+        async def slow(what: str) -> str:
+            shop.clock.advance(1 * MINUTE // 60)
+            return what
+
+        @bench.app.agent
+        async def program() -> None:
+            nodes = [hf.Node("a", slow, {"what": "x"}), hf.Node("b", slow, {"what": hf.Ref("a")})]
+            await hf.execute(hf.Plan(nodes))
+
+        job_id = await submitted(shop, program)
+        assert await shop.drive_all() == ["completed"]
+        client = EmbeddedClient(shop.store, shop.clock, SequentialIds(9))
+        spans = (await client.trace(job_id)).spans
+        first, second = [span for span in spans if span.kind is SpanKind.READ]
+        assert first.scope == ("execute#1", "a#1")
+        assert first.end_at is not None
+        assert second.start_at >= first.end_at
 
 
 # ── planners ──────────────────────────────────────────────────────────────────────────────────────

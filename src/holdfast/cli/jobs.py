@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
+NODES_NAMED: Final = 8
+"""So many nodes of a plan are named in one line; the trace has all."""
+
+
 @click.command()
 @click.option("--status", metavar="STATUS", help=f"Only these: {', '.join(Status)}.")
 @click.option("--kind", help="Only jobs of this kind.")
@@ -222,8 +226,13 @@ def _plan(plan: PlanView) -> str:
     states: dict[str, list[str]] = {}
     for node in plan.nodes:
         states.setdefault(node.state, []).append(node.name)
-    told = "; ".join(f"{state}: {', '.join(names)}" for state, names in states.items())
+    told = "; ".join(f"{state}: {_few(names)}" for state, names in states.items())
     return f"{plan.done} of {_count(len(plan.nodes), 'node')} done ({told})"
+
+
+def _few(names: list[str]) -> str:
+    more = f" and {len(names) - NODES_NAMED:,} more" if len(names) > NODES_NAMED else ""
+    return ", ".join(names[:NODES_NAMED]) + more
 
 
 def _count(number: int, what: str) -> str:

@@ -157,12 +157,14 @@ def _show_plan(console: Console, plan: PlanView) -> None:
     """The plan, node by node, those that were not reached included."""
     head = f"plan: {plan.done} of {len(plan.nodes)} done"
     console.print(screens.text(head, "bold"))
-    wide = max((len(node.name) for node in plan.nodes), default=0)
+    names = min(max((len(node.name) for node in plan.nodes), default=0), LABEL_MAX)
+    tools = min(max((len(node.tool) for node in plan.nodes), default=0), LABEL_MAX)
     for node in plan.nodes:
-        name = screens.text(_fitted(one_line(node.name), min(wide, LABEL_MAX)))
-        state = screens.text(node.state, OUTCOMES.get(node.state, "dim"))
-        waits = screens.text(f"after {', '.join(node.after)}" if node.after else "", "dim")
-        console.print(screens.indented(screens.joined(name, node.tool, state, waits)), soft_wrap=True)
+        name, tool = _fitted(one_line(node.name), names), _fitted(one_line(node.tool), tools)
+        line = screens.joined(name, tool, screens.text(node.state, OUTCOMES.get(node.state, "dim")))
+        if node.after:
+            line.append("  ").append_text(screens.text(f"after {', '.join(node.after)}", "dim"))
+        console.print(screens.indented(line), soft_wrap=True)
 
 
 def _in_order(life: Trace) -> Iterator[Seam | Span]:

@@ -315,6 +315,7 @@ class _Reader:
                 self._close(at, (SpanKind.CHILD, event.step_key, "0"), event.status)
             case e.NodeStarted():
                 self._open(at, SpanKind.NODE, f"{event.plan_id}/{event.node}", name=event.node)
+                self._ended_at[split(f"{event.scope}/")[0]] = at.at  # no call of its begins before it
             case e.NodeFinished():
                 self._close(at, (SpanKind.NODE, f"{event.plan_id}/{event.node}", "0"), event.outcome)
             case e.SignalReceived():

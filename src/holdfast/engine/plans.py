@@ -55,7 +55,7 @@ async def to_follow(drive: Drive, plan: Plan, check: Callable[[Plan], None]) -> 
 def node_started(drive: Drive, plan_id: str, node: str) -> None:
     """It is a fact that the node is under way."""
     if (plan_id, node) not in drive.history.nodes:
-        _record(drive, NodeStarted(plan_id, node))
+        _record(drive, NodeStarted(plan_id, node, drive.place().scope.path))
 
 
 def node_finished(drive: Drive, plan_id: str, node: str, outcome: str) -> None:

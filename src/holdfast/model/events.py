@@ -122,6 +122,7 @@ class NodeStarted(Event, frozen=True):
     type = "node_started"
     plan_id: str
     node: str
+    scope: str = ""
 
 
 class NodeFinished(Event, frozen=True):
@@ -327,8 +328,7 @@ class SignalTaken(Event, frozen=True):
 
 
 class QuestionAsked(Event, frozen=True):
-    """Somebody is asked, and answers with a signal named after the question. `schema`: what an answer looks like;
-    `to`: who is meant; `due_at`: from when on nobody waits for the answer."""
+    """Somebody is asked, and answers with a signal named after the question. `schema`: what an answer looks like."""
 
     type = "question_asked"
     question_id: str

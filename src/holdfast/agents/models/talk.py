@@ -6,7 +6,7 @@ The one form is Anthropic's: a message has a role and content, which is text or 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 import msgspec
@@ -41,7 +41,7 @@ def assistant(content: str | list[Any] | Spoken) -> Said:
     return cast("Said", {"role": "assistant", "content": getattr(content, "content", content)})
 
 
-def to_chat(messages: Sequence[Any], instructions: str) -> list[Message]:
+def to_chat(messages: Iterable[Mapping[str, Any]], instructions: str) -> list[Message]:
     """The conversation as OpenAI's chat completions have it."""
     said = [{"role": "system", "content": instructions}] if instructions else []
     for message in messages:
@@ -49,7 +49,7 @@ def to_chat(messages: Sequence[Any], instructions: str) -> list[Message]:
     return said
 
 
-def _assistants(message: Message) -> Iterator[Message]:
+def _assistants(message: Mapping[str, Any]) -> Iterator[Message]:
     blocks = _blocks(message)
     text = "".join(block["text"] for block in blocks if block["type"] == "text")
     calls = [
@@ -64,7 +64,7 @@ def _assistants(message: Message) -> Iterator[Message]:
     yield {"role": "assistant", "content": text or None, **({"tool_calls": calls} if calls else {})}
 
 
-def _users(message: Message) -> Iterator[Message]:
+def _users(message: Mapping[str, Any]) -> Iterator[Message]:
     """Results of tools are messages of their own there, and come first."""
     blocks = _blocks(message)
     for block in blocks:
@@ -78,7 +78,7 @@ def _users(message: Message) -> Iterator[Message]:
         yield {"role": message["role"], "content": alone}
 
 
-def _blocks(message: Message) -> list[Any]:
+def _blocks(message: Mapping[str, Any]) -> list[Any]:
     content = message["content"]
     return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
