@@ -1,7 +1,7 @@
 """A model makes the plan, once; the job follows it, whatever becomes of its process.
 
-    python examples/planner.py                                  # offline, with a script for a model
-    HOLDFAST_MODEL=anthropic:NAME python examples/planner.py    # a real one
+python examples/planner.py                                  # offline, with a script for a model
+HOLDFAST_MODEL=anthropic:NAME python examples/planner.py    # a real one
 """
 
 from __future__ import annotations
