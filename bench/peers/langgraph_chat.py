@@ -1,4 +1,7 @@
-"""A conversation in LangGraph: as much is said in a turn as in ours. Reads `lap turn` lines, answers `done`, and says `ready` before the first."""
+"""A conversation in LangGraph: as much is said in a turn as in ours.
+
+Says `ready`, then reads `lap turn` lines and answers `done`.
+"""
 
 
 # mypy: ignore-errors
