@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from holdfast.agents.tools import CannotTell, Happened, NotHappened, Tool
     from holdfast.agents.words import checkpoint, emit, now, random, restored, scope, sleep, uuid, wait
     from holdfast.errors import HoldfastError, Refused
+    from holdfast.model.budget import Budget
     from holdfast.model.streams import AttemptSuperseded, Chunk
     from holdfast.runtime.app import App, agent, step, tool
     from holdfast.runtime.stores import open_store
@@ -66,6 +67,7 @@ _WHERE: Final = {
         "wait",
     ),
     "holdfast.errors": ("HoldfastError", "Refused"),
+    "holdfast.model.budget": ("Budget",),
     "holdfast.model.streams": ("AttemptSuperseded", "Chunk"),
     "holdfast.runtime.app": ("App", "agent", "step", "tool"),
     "holdfast.runtime.stores": ("open_store",),
@@ -76,6 +78,7 @@ __all__ = [
     "Agent",
     "App",
     "AttemptSuperseded",
+    "Budget",
     "CannotTell",
     "Chunk",
     "Context",

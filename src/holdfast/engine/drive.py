@@ -36,6 +36,7 @@ from holdfast.model.naming import Scope
 from holdfast.store.clock import Clock
 
 if TYPE_CHECKING:
+    from holdfast.engine.budgets import Purse
     from holdfast.engine.checkpoints import Inspector
     from holdfast.engine.streams import Outlet
 
@@ -85,6 +86,7 @@ class Drive:
         self._recovering: set[str] = set()
         self.waits = Waits(clock, self.look)
         self._raised: list[tuple[Exception, str]] = []
+        self.purse: Purse | None = None
 
     async def run(self, body: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         """What the job's function returned; or Failed, Parked, Asleep, or whatever `stop` was called with."""
@@ -225,7 +227,7 @@ class Drive:
 
     async def _read(self, asked: Asked, place: Place, key: str, digest: str, generation: int) -> Any:
         try:
-            value, error = await self.perform(asked, place, key)
+            value, error = await (self.purse or self).perform(asked, place, key)
             if error is None:
                 value, error = kept(value)
             outcome = "succeeded" if error is None else "failed"
@@ -393,8 +395,5 @@ class Drive:
                 cleared.set_result(None)
 
     def _park(self, why: str, recorded: list[Recorded], asked: Asked, key: str) -> None:
-        told = [
-            {"step_key": one.step_key, "name": one.name, "args_digest": one.args_digest} for one in recorded
-        ]
         attempted = {"step_key": key, "name": asked.name, "args": asked.args}
-        self.stop(Parked({"why": why, "recorded": told, "attempted": attempted}))
+        self.stop(Parked({"why": why, "recorded": [one.told for one in recorded], "attempted": attempted}))

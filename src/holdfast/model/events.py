@@ -36,6 +36,9 @@ class JobCreated(Event, frozen=True):
     python_version: str | None = None
     forked_from: str | None = None
     forked_at_seq: int | None = None
+    budget: Json = None
+    budgets: tuple[str, ...] = ()
+    depth: int = 0
 
 
 class JobClaimed(Event, frozen=True):
@@ -141,7 +144,7 @@ class StepFinished(Event, frozen=True):
 class CallCancelled(Event, frozen=True):
     """The code stopped waiting for a call: a timeout, a sibling that failed. A result before it was never seen.
 
-    `by`: the timer of the code that had struck last.
+    `by`: the timer of the code that had struck last. `made`: a read of a job with a budget that was under way.
     """
 
     type = "call_cancelled"
@@ -149,6 +152,7 @@ class CallCancelled(Event, frozen=True):
     args_digest: str
     generation: int = 0
     by: str = ""
+    made: bool = False
 
 
 class LlmRequested(Event, frozen=True):
@@ -367,6 +371,17 @@ class BudgetReached(Event, frozen=True):
     type = "budget_reached"
     limit: str
     spent: Json = None
+    allowed: int = 0
+    budget_id: str = ""
+
+
+class BudgetRaised(Event, frozen=True):
+    type = "budget_raised"
+    budget_id: str
+    limits: Json
+    by: str
+    why: str = ""
+    mail_seq: int = 0
 
 
 class StoreRestored(Event, frozen=True):

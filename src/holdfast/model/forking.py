@@ -38,6 +38,7 @@ _CREATED_SEQ: Final = 1
 _LEFT_BEHIND: Final = frozenset(MOVES) | {
     "cancel_requested",
     "budget_reached",
+    "budget_raised",
     "store_restored",
     "approval_requested",
     "approval_decided",

@@ -102,6 +102,7 @@ class _One:
             raise
 
     async def _attempt(self, asking: Asking) -> Served | _Later:
+        await asking.afford()
         now = asking.now_us()
         opens_at = self._gate.opens_at(now)
         if opens_at > now:
