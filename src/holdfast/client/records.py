@@ -63,6 +63,15 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
     commands: tuple[str, ...] = ()
 
 
+class BudgetView(msgspec.Struct, frozen=True, kw_only=True):
+    """A budget that counts for a job: its limits and what its whole tree has used, in exact units."""
+
+    budget_id: str
+    since: int
+    limits: dict[str, int]
+    spent: dict[str, int]
+
+
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
     """A job as it stands: the head and the journal, read together.
 
@@ -101,6 +110,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     steps: int
     calls: dict[str, int]
     needs: tuple[Need, ...]
+    budgets: tuple[BudgetView, ...] = ()
 
     @property
     def over(self) -> bool:

@@ -71,7 +71,6 @@ async def fork(
         job_id=named,
         code_version=created.code_version,
         python_version=created.python_version,
-        # What it takes over was paid for by the original; what it does itself, it pays from a budget of its own.
         budget=None if created.budget is None else money.read(created.budget),
         forked_from=job_id,
         forked_at_seq=before,

@@ -16,7 +16,7 @@ import msgspec
 
 from holdfast.errors import InvalidSetting
 from holdfast.model import events as e
-from holdfast.model.instants import Duration, Micros, parse_duration, show_duration
+from holdfast.model.instants import MINUTE, SECOND, Duration, Micros, parse_duration, show_duration
 from holdfast.model.limits import INTEGER_MAX
 from holdfast.model.naming import NO_ARGS
 from holdfast.model.states import WaitReason
@@ -281,8 +281,37 @@ def _amount(told: object) -> int:
     return min(max(told, 0), CHARGE_MAX) if type(told) is int else 0
 
 
+OPTIONS: Final[Mapping[str, str]] = {
+    "usd_micros": "--usd",
+    "tokens": "--tokens",
+    "tool_calls": "--tool-calls",
+    "wall_us": "--wall",
+    "depth": "--depth",
+    "fan_out": "--fan-out",
+}
+"""What one types to raise a limit."""
+
+WORDS: Final[Mapping[str, str]] = {
+    "usd_micros": "spent",
+    "tokens": "tokens",
+    "tool_calls": "tool calls",
+    "wall_us": "of time",
+    "depth": "levels of children",
+    "fan_out": "children of one job",
+}
+
+
+def written(limit: str, amount: int) -> str:
+    """An amount as one types it: `Budget(usd=…)` and `Budget(wall=…)` read it."""
+    if limit == "usd_micros":
+        return f"{Decimal(amount) / DOLLAR:f}"
+    return show_duration(amount).replace(" ", "") if limit == "wall_us" else str(amount)
+
+
 def show(limit: str, amount: int) -> str:
-    """An amount as people write it."""
+    """An amount as people read it; of a time that is not short, the seconds will do."""
     if limit == "usd_micros":
         return f"${amount // DOLLAR}.{amount % DOLLAR:06d}"
-    return show_duration(amount) if limit == "wall_us" else f"{amount:,}"
+    if limit == "wall_us":
+        return show_duration(amount - amount % SECOND if amount >= MINUTE else amount)
+    return f"{amount:,}"
