@@ -10,7 +10,7 @@ import pytest
 import holdfast as hf
 from holdfast.model.budget import Budget
 from holdfast.model.chain import unseal
-from holdfast.model.events import BudgetReached, LlmResponded
+from holdfast.model.events import BudgetReached, LlmRequested, LlmResponded
 from holdfast.model.instants import MINUTE
 from holdfast.model.jobs import JobFilter
 from holdfast.model.states import MailKind, Status, WaitReason
@@ -88,6 +88,27 @@ async def test_an_endless_tool_loop_is_stopped(backend: Backend, budget: hf.Budg
             more = {limit: 2 * allowed}
             await shop.tell(job_id, MailKind.BUDGET, {"budget_id": job_id, "limits": more})
         assert len(await limits_reached(shop, job_id)) == 2
+
+
+async def test_a_request_that_cannot_be_afforded_is_not_sent(backend: Backend) -> None:
+    """A model that only talks: the answer that crosses the limit is the last one asked for."""
+    async with opened(backend) as shop:
+        app, llm = hf.App(store="memory:"), hf.llm(["and then?"])
+
+        @app.agent(budget=hf.Budget(tokens=100))
+        async def chatter() -> None:
+            messages: list[Any] = [hf.user("once upon a time")]
+            while True:
+                messages += [(await llm.ask(messages)).message, hf.user("go on")]
+
+        shop.programs |= app.programs()
+        job_id = (await shop.store.jobs.submit(chatter.draft({}))).job_id
+        assert await shop.drive_all() == ["waiting"]
+        events = [unseal(sealed) for sealed in await shop.store.journal.read(job_id)]
+        answers = await usages(shop, job_id)
+        assert sum(isinstance(event, LlmRequested) for event in events) == len(answers)
+        assert sum(answers[:-1]) < 100 <= sum(answers)
+        assert await limits_reached(shop, job_id) == ["tokens"]
 
 
 async def test_what_an_agent_spawns_pays_with_it(backend: Backend) -> None:
