@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from holdfast.agents.tools import CannotTell, Happened, NotHappened, Tool
     from holdfast.agents.words import checkpoint, emit, now, random, restored, scope, sleep, uuid, wait
     from holdfast.errors import CallFailed, Denied, HoldfastError, PlanFailed, Refused
+    from holdfast.model.budget import Budget
     from holdfast.model.plan import Node, Plan
     from holdfast.model.refs import Ref
     from holdfast.model.streams import AttemptSuperseded, Chunk
@@ -80,6 +81,7 @@ _WHERE: Final = {
         "wait",
     ),
     "holdfast.errors": ("CallFailed", "Denied", "HoldfastError", "PlanFailed", "Refused"),
+    "holdfast.model.budget": ("Budget",),
     "holdfast.model.plan": ("Node", "Plan"),
     "holdfast.model.refs": ("Ref",),
     "holdfast.model.streams": ("AttemptSuperseded", "Chunk"),
@@ -94,6 +96,7 @@ __all__ = [
     "App",
     "Assistant",
     "AttemptSuperseded",
+    "Budget",
     "Cache",
     "CallFailed",
     "CannotTell",

@@ -162,6 +162,51 @@ def test_an_approval_is_given_once(desk: CommandDesk) -> None:
     assert "holdfast approve" not in desk.type("job", job_id).out, "nothing to decide any more"
 
 
+@BOTH
+def test_a_budget_is_raised_by_the_line_that_the_screen_shows(desk: CommandDesk) -> None:
+    job_id = desk.live(Lives.stopped)
+    shown = desk.type("job", job_id).out
+    assert "$0.000000 of $3.000000 spent, 2 of 2 tool calls" in shown
+    assert "its budget is used up: 2 of 2 tool calls" in shown
+    assert f"holdfast raise {job_id} --tool-calls 4 --why '…'" in shown
+    assert "its budget is used up" in desk.type("jobs", "--person").out
+    done = desk.type("raise", job_id, "--tool-calls", "4", "--usd", "4.5", "--why", "worth it")
+    assert (done.status, done.out) == (0, "")
+    assert "any worker that has code for it goes on" in done.err
+    assert desk.live(Lives.go_on_thrifty, ago_us=0) == ["completed"]
+    (budget,) = desk.type("job", job_id, "--json").json["budgets"]
+    assert budget["limits"] == {"tool_calls": 4, "usd_micros": 4_500_000}
+    assert budget["spent"]["tool_calls"] == 3
+    assert "ada raised the budget: 4 tool calls" in desk.type("trace", job_id).out
+    late = desk.type("raise", job_id, "--tool-calls", "9")
+    assert (late.status, "it is completed" in late.err) == (4, True)
+
+
+@pytest.mark.parametrize(
+    "arguments, status, said",
+    [
+        ((), 2, "nothing to raise"),
+        (("--tool-calls", "1"), 2, "allows 2 tool calls already"),
+        (("--tokens", "9"), 2, "has no limit on tokens"),
+        (("--tokens", "many"), 2, "Invalid value for '--tokens'"),
+        (("--usd", "much"), 2, "'much' is not an amount of dollars"),
+        (("--wall", "soon"), 2, "soon"),
+        (("--tool-calls", "-1"), 2, "tool_calls is -1"),
+        (("--tool-calls", "9", "--budget", "job_none"), 3, "does not count for job"),
+    ],
+    ids=lambda value: " ".join(value)[:40] if isinstance(value, tuple) else None,
+)
+def test_mistakes_in_raising_end_in_a_sentence(
+    desk: CommandDesk, arguments: tuple[str, ...], status: int, said: str
+) -> None:
+    job_id = desk.live(Lives.stopped)
+    before = desk.type("job", job_id, "--json").json
+    done = desk.type("raise", job_id, *arguments)
+    assert (done.status, done.out) == (status, "")
+    assert said in done.err
+    assert desk.type("job", job_id, "--json").json == before
+
+
 # ── mistakes ──────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -12,6 +12,7 @@ import msgspec
 from holdfast.client.embedded import EmbeddedClient
 from holdfast.client.protocol import Client
 from holdfast.engine.asked import Asked, Terms
+from holdfast.engine.children import spawn
 from holdfast.engine.desk import Desk
 from holdfast.engine.drive import Drive
 from holdfast.engine.points import Point
@@ -19,10 +20,12 @@ from holdfast.engine.run import JobRun
 from holdfast.engine.timers import sleep
 from holdfast.errors import Fenced
 from holdfast.model.append import Move
+from holdfast.model.budget import Budget
 from holdfast.model.effects import Effect
 from holdfast.model.events import ApprovalRequested, JobWaiting
 from holdfast.model.ids import SequentialIds
 from holdfast.model.instants import HOUR, MINUTE, SECOND
+from holdfast.model.jobs import JobDraft
 from holdfast.model.states import Status, WaitReason
 from holdfast.store.clock import VirtualClock
 from holdfast.store.contract import Store
@@ -82,6 +85,13 @@ class Lives(Shop):
     async def slow(self, drive: Drive, _: Any) -> Any:
         return await self.look(drive, "slow", lambda: asyncio.get_running_loop().create_future())
 
+    async def thrifty(self, drive: Drive, given: Any) -> Any:
+        """Some pages, and children with a page each."""
+        pages = [f"page {n}" for n in range(given.get("children", 0))]
+        drafts = [JobDraft(kind="thrifty", input={"pages": [page]}) for page in pages]
+        seen = [await self.look(drive, page) for page in given["pages"]]
+        return seen + await asyncio.gather(*(spawn(drive, draft) for draft in drafts))
+
     async def _mail(self, drive: Drive, name: str, terms: Terms, mail: PlainMail, args: Any) -> Any:
         async def send(key: str) -> Any:
             self.clock.advance(SECOND // 4)
@@ -107,6 +117,10 @@ class Lives(Shop):
             ends += [await run.go() for run in await self.claim_all(worker=worker)]
             self.clock.advance(step_us)
         return ends
+
+    async def go_on_thrifty(self) -> list[str]:
+        self.programs["thrifty"] = self.thrifty
+        return await self.go_on(rounds=1)
 
     async def uncertain(self, at: Point = Point.AFTER_SUCCESS) -> str:
         """A payment that nobody knows about; at this instant the quiet period is not over yet."""
@@ -139,6 +153,15 @@ class Lives(Shop):
     async def sleeping(self) -> str:
         job_id = await self.submit(self.nap)
         assert await (await self.claim(worker="ant")).go() == "waiting"
+        return job_id
+
+    async def stopped(self, *, children: int = 0) -> str:
+        """A job that has used up its budget; or whose children have, all of them."""
+        given = {"pages": ["a"] if children else ["a", "b", "c"], "children": children}
+        self.programs["thrifty"] = self.thrifty
+        draft = JobDraft(kind="thrifty", input=given, budget=Budget(tool_calls=1 if children else 2, usd=3))
+        job_id = (await self.store.jobs.submit(draft)).job_id
+        assert set(await self.go_on(worker="ant", rounds=2, step_us=SECOND)) == {"waiting"}
         return job_id
 
     @asynccontextmanager

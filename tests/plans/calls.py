@@ -125,6 +125,12 @@ HOT: Final = {
         {"session_nodes(namespace, session_id, node_id)", "blobs(namespace, digest)"},
     ),
     "call_by_key": Call({"idempotency_key": "idempotency-7"}, {"tool_calls(idempotency_key)"}),
+    "find_budgets": Call(
+        {"budget_ids": [crowd.job_id(n) for n in range(3)]}, {"budgets(budget_id)"}, frozenset({""})
+    ),
+    "charge_budget": Call(
+        {"budget_id": _JOB, "usd_micros": 1, "tokens": 1, "tool_calls": 1}, {"budgets(budget_id)"}
+    ),
     "list_jobs": Call(
         _FILTERS | {"before": crowd.job_id(3_000), "limit": 101},
         {"jobs(job_id)", "job_heads(job_id)"},
@@ -154,5 +160,7 @@ POINTS: Final = (
     "heads_of_token",
     "read_events",
     "call_by_key",
+    "find_budgets",
+    "charge_budget",
 )
 """Those that must be right from the first row on. A claim sorts until Postgres knows that there is much to sort."""

@@ -55,6 +55,7 @@ def rows() -> Iterator[tuple[str, list[Row]]]:
     yield "timers", [(job_id(n), "1/sleep#1", NOW + n) for n in range(JOBS) if _status(n) == "waiting"]
     yield "stream_passages", [_passage(n, last) for n in range(JOBS) for last in range(1, PASSAGES_EACH + 1)]
     yield "tool_calls", [_call(n) for n in range(CALLS)]
+    yield "budgets", [(job_id(n), NAMESPACE, 0, NOW, b"{}", 0, 0, 0) for n in range(JOBS)]
     yield "sessions", [_session(n) for n in range(SESSIONS)]
     yield "session_nodes", [_node(n, seq) for n in range(SESSIONS) for seq in range(_nodes_of(n))]
     yield "inbox_batches", [_batch(n, seq) for n in range(SESSIONS) for seq in range(1, BATCHES_EACH + 1)]

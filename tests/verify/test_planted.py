@@ -23,6 +23,18 @@ class Planted(NamedTuple):
 
 
 PLANTED = (
+    Planted("an account that does not add up", "UPDATE budgets SET tool_calls = 7", "I8"),
+    Planted("an account of nothing", "DELETE FROM budgets", "I8"),
+    Planted(
+        "a limit that nobody raised",
+        'UPDATE budgets SET limits = CAST(\'{"tool_calls":41,"usd_micros":2000000}\' AS {bytes})',
+        "I8",
+    ),
+    Planted(
+        "limits that nobody can read",
+        "UPDATE budgets SET limits = CAST('{\"luck\":true}' AS {bytes})",
+        "I8",
+    ),
     Planted("an event removed", "DELETE FROM events WHERE job_id = 'job-done' AND seq = 3", "I5"),
     Planted(
         "an event nobody owns",

@@ -24,6 +24,7 @@ from holdfast.agents.signatures import Signature, plain
 from holdfast.engine import children
 from holdfast.engine.drive import Drive
 from holdfast.errors import InvalidSetting
+from holdfast.model.budget import Budget
 from holdfast.model.ids import check_name
 from holdfast.model.jobs import JobDraft
 from holdfast.model.pinning import HERE
@@ -43,6 +44,7 @@ class Agent(Generic[P, R]):
         queue: str,
         priority: int,
         host: Callable[[], Awaitable[Host]],
+        budget: Budget | None = None,
     ) -> None:
         if not inspect.iscoroutinefunction(function):
             msg = f"the agent {name} is not an `async def`"
@@ -57,6 +59,7 @@ class Agent(Generic[P, R]):
         self.queue = queue
         self.priority = priority
         self._host = host
+        self.budget = budget
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         drive = context.find_drive()
@@ -115,6 +118,7 @@ class Agent(Generic[P, R]):
             priority=self.priority,
             job_id=job_id,
             python_version=HERE,
+            budget=self.budget,
         )
 
     async def program(self, drive: Drive, given: Any) -> Any:

@@ -11,6 +11,7 @@ from holdfast.agents.jobs import Host
 from holdfast.agents.tools import Probe, Tool, terms_of
 from holdfast.engine.desk import Program
 from holdfast.errors import InvalidSetting
+from holdfast.model.budget import Budget
 from holdfast.model.instants import Duration
 from holdfast.model.jobs import DEFAULT_QUEUE
 from holdfast.model.limits import PRIORITY_DEFAULT
@@ -60,7 +61,13 @@ class Catalogue(ABC):
 
     @overload
     def agent(
-        self, /, *, name: str | None = None, queue: str = DEFAULT_QUEUE, priority: int = PRIORITY_DEFAULT
+        self,
+        /,
+        *,
+        name: str | None = None,
+        queue: str = DEFAULT_QUEUE,
+        priority: int = PRIORITY_DEFAULT,
+        budget: Budget | None = None,
     ) -> DeclareAgent: ...
 
     def agent(
@@ -71,8 +78,13 @@ class Catalogue(ABC):
         name: str | None = None,
         queue: str = DEFAULT_QUEUE,
         priority: int = PRIORITY_DEFAULT,
+        budget: Budget | None = None,
     ) -> Any:
-        """The function is an agent: its calls are durable jobs."""
+        """The function is an agent: its calls are durable jobs.
+
+        budget: what each such job may use together with all jobs that it spawns. At a limit the job stops before the
+        call that would break it, and asks.
+        """
 
         def declare(function: Callable[..., Any]) -> Agent[..., Any]:
             agent: Agent[..., Any] = Agent(
@@ -81,6 +93,7 @@ class Catalogue(ABC):
                 queue=queue,
                 priority=priority,
                 host=self.host,
+                budget=budget,
             )
             self._must_be_new(agent.name)
             self.agents[agent.name] = agent

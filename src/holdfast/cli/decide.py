@@ -1,4 +1,4 @@
-"""`holdfast cancel`, `resume`, `signal`, `answer`, `reconcile`, `approve`, `deny`: what a person says to a job."""
+"""`holdfast cancel`, `resume`, `signal`, `answer`, `reconcile`, `approve`, `deny`, `raise`: what a person says."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from holdfast.client.protocol import Client
 from holdfast.client.records import Accepted, SpanKind
 from holdfast.errors import InvalidPayload, InvalidSetting, NotFound
 from holdfast.model import canonical
+from holdfast.model.budget import Budget
 
 
 def said(
@@ -290,5 +291,48 @@ def deny(
         lambda client: client.deny(approval, step_key=step, why=why, by=by, operation_id=operation_id),
         done="denied",
         sent="denied: any worker that has code for it goes on with it",
+        as_json=as_json,
+    )
+
+
+@click.command("raise")
+@click.argument("job_id", metavar="ID")
+@click.option("--usd", metavar="DOLLARS", help="Money, as 5 or 0.25.")
+@click.option("--tokens", type=int, help="Tokens of models.")
+@click.option("--tool-calls", type=int, help="Calls of tools and steps.")
+@click.option("--wall", metavar="DURATION", help="Time since the job was created, as 90m or 3d.")
+@click.option("--depth", type=int, help="Levels of children.")
+@click.option("--fan-out", type=int, help="Children of any one job.")
+@click.option("--budget", "budget_id", metavar="ID", help="Whose budget, if several count for the job.")
+@click.option("--why", default="", help="The reason, for the journal.")
+@by_option
+@operation_option
+@store_option
+@json_option
+def raise_(
+    job_id: str,
+    where: str,
+    *,
+    budget_id: str | None,
+    why: str,
+    by: str,
+    operation_id: str | None,
+    as_json: bool,
+    **limits: Any,
+) -> None:
+    """Raise limits of the budget that stopped a job. What you say is the new total; nothing is lowered.
+
+    A budget counts for a whole tree of jobs: all of them that wait for it go on.
+
+    Example: holdfast raise job_06h57w4p2ksb3f1cqn8xv0zt6e --usd 5 --why 'worth it'
+    """
+    asked = Budget(**limits)
+    said(
+        where,
+        lambda client: client.raise_budget(
+            job_id, asked, budget_id=budget_id, why=why, by=by, operation_id=operation_id
+        ),
+        done="raised",
+        sent="raised: any worker that has code for it goes on with it",
         as_json=as_json,
     )

@@ -11,8 +11,9 @@ from holdfast.cli import screens
 from holdfast.cli.opened import client_at
 from holdfast.cli.options import json_option, store_option
 from holdfast.cli.talk import to_json, wait_for
-from holdfast.client.records import Checked, JobView, Need, PlanView
+from holdfast.client.records import BudgetView, Checked, JobView, Need, PlanView
 from holdfast.errors import InvalidPayload
+from holdfast.model.budget import WORDS, show
 from holdfast.model.effects import Effect
 from holdfast.model.identity import short
 from holdfast.model.jobs import JobFilter, JobRecord
@@ -204,6 +205,7 @@ def _facts(job: JobView, width: int) -> list[tuple[str, object]]:
     effects = ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in sorted(job.calls.items()))
     done = f"{_count(job.steps, 'read')}, effects: {effects or 'none'}"
     rows.append(("done", f"{done}; {_count(job.events, 'event')}"))
+    rows += [("budget", _used(budget, job, now)) for budget in job.budgets]
     if job.claims:
         tries = f"{_count(job.claims, 'claim')}, last by {short(job.last_worker or 'nobody')}"
         used = f"; used up: {_count(job.attempts, 'attempt')}, {_count(job.takeovers, 'takeover')}"
@@ -233,6 +235,18 @@ def _plan(plan: PlanView) -> str:
 def _few(names: list[str]) -> str:
     more = f" and {len(names) - NODES_NAMED:,} more" if len(names) > NODES_NAMED else ""
     return ", ".join(names[:NODES_NAMED]) + more
+
+
+def _used(budget: BudgetView, job: JobView, now: int) -> str:
+    """What is spent of what. Depth and fan-out are looked at where children are started, and are no sums."""
+    spent = budget.spent | {"wall_us": (job.ended_at or now) - budget.since}
+    parts = [
+        f"{show(limit, spent[limit])} of {show(limit, most)} {WORDS[limit]}" if limit in spent else ""
+        for limit, most in budget.limits.items()
+    ]
+    parts += [f"at most {most} {WORDS[limit]}" for limit, most in budget.limits.items() if limit not in spent]
+    whose = "" if budget.budget_id == job.job_id else f" (with all of {budget.budget_id})"
+    return (", ".join(filter(None, parts)) or "no limits") + whose
 
 
 def _count(number: int, what: str) -> str:

@@ -20,6 +20,7 @@ _COMMANDS: Final = {
     "reconcile": ("holdfast.cli.decide", "reconcile", "Say what became of an uncertain call."),
     "approve": ("holdfast.cli.decide", "approve", "Say yes to a call that waits for it."),
     "deny": ("holdfast.cli.decide", "deny", "Say no to a call that waits for it."),
+    "raise": ("holdfast.cli.decide", "raise_", "Raise a budget, so that a job can go on."),
     "dead": ("holdfast.cli.dead", "dead", "Dead letters: list, requeue, discard."),
     "replay": (
         "holdfast.cli.rerun",

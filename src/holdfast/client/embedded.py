@@ -13,14 +13,15 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.client import reading, words
+from holdfast.client import raising, reading, words
+from holdfast.client.holds import needs_its_worker, unless_moved
 from holdfast.client.questions import check_answer
 from holdfast.client.reading import Loaded, loaded, needs_of, view_of
 from holdfast.client.records import Accepted, Checked, EventView, JobView, Need, Trace
 from holdfast.client.trace import trace_of
-from holdfast.engine.verify.journals import judge_alone
 from holdfast.errors import InvalidMove, NotFound, NotOver
 from holdfast.model.append import Move
+from holdfast.model.budget import Budget
 from holdfast.model.events import CancelRequested, JobCancelled
 from holdfast.model.ids import IdSource, check_name
 from holdfast.model.jobs import (
@@ -38,7 +39,7 @@ from holdfast.model.page import Page
 from holdfast.model.states import HELD, TERMINAL, MailKind, Status, WaitReason
 from holdfast.store.clock import Clock
 from holdfast.store.contract import Store
-from holdfast.store.ports.journal import Decide, Ruling
+from holdfast.store.ports.journal import Ruling
 
 POLL_S: Final = 1.0
 """How long a hint may be late before the store is asked without one."""
@@ -111,14 +112,9 @@ class EmbeddedClient:
 
     async def verify(self, job_id: str) -> Checked:
         while True:
-            head = await self._head(job_id)
-            sealed = await self._store.journal.read(job_id)
+            head, sealed = await self._head(job_id), await self._store.journal.read(job_id)
             if head == await self._head(job_id):  # nobody wrote in between, so the two belong together
-                break
-        found = tuple(f"{one.invariant}: {one.detail}" for one in judge_alone(head, sealed))
-        if not found and (len(sealed), sealed[-1].hash) != (head.head_seq, head.head_hash):
-            found = (f"I5: the head is at event {head.head_seq}, the journal at {len(sealed)}",)
-        return Checked(job_id, len(sealed), found)
+                return reading.judged(head, sealed)
 
     async def result(self, job_id: str, *, timeout_s: float | None = None) -> JobView:
         loop = asyncio.get_running_loop()
@@ -139,15 +135,15 @@ class EmbeddedClient:
     ) -> Accepted:
         job = await self._load(job_id)
         asked = words.cancel(why, by, self._operation(operation_id))
-        if (earlier := _earlier(job, asked)) is not None:
+        if (earlier := words.earlier_cancel(job, asked)) is not None:
             return earlier
         return await self._cancel(job, asked)
 
     async def _cancel(self, job: Loaded, asked: CancelRequested) -> Accepted:
         job_id = job.head.job_id
-        if not _needs_its_worker(job):
+        if not needs_its_worker(job):
             ruling = Ruling((asked, JobCancelled(asked.why)), Move(status=Status.CANCELLED))
-            if await self._store.journal.hold(job_id, _unless_moved(job, ruling)) is not None:
+            if await self._store.journal.hold(job_id, unless_moved(job, ruling)) is not None:
                 return Accepted(job_id=job_id, operation_id=asked.operation_id, at_once=True)
         try:
             return await self._send(job, words.cancel_letter(asked, job_id), "cancel")
@@ -272,6 +268,28 @@ class EmbeddedClient:
             raise words.not_held(job)
         return await self._send(job, letter, "resume")
 
+    async def raise_budget(
+        self,
+        job_id: str,
+        limits: Budget,
+        *,
+        budget_id: str | None = None,
+        why: str = "",
+        by: str,
+        operation_id: str | None = None,
+    ) -> Accepted:
+        job, operation_id = await self._load(job_id), self._operation(operation_id)
+        letter = raising.letter(job, budget_id, limits, why=why, by=by, operation_id=operation_id)
+        if (earlier := words.repeated(job, letter)) is not None:
+            return earlier
+        raising.check(job, letter)
+        accepted = await self._send(job, letter, "raise a budget of")
+        async for record in self._all(JobFilter(wait_reason=WaitReason.BUDGET)):
+            other = await self._load(record.job_id)
+            if raising.waits_for(other, letter):
+                await self._store.post.send(msgspec.structs.replace(letter, job_id=record.job_id))
+        return accepted
+
     # ── what needs a person ───────────────────────────────────────────────────────────────────────
 
     async def waiting_for_person(self) -> tuple[Need, ...]:
@@ -301,7 +319,7 @@ class EmbeddedClient:
             if job.head.wait_reason is not WaitReason.DEAD_LETTER:
                 raise words.not_dead(job)
             # If it moved while we looked, the next look says where to.
-            if await self._store.journal.hold(job_id, _unless_moved(job, ruling)) is not None:
+            if await self._store.journal.hold(job_id, unless_moved(job, ruling)) is not None:
                 return Accepted(job_id=job_id, operation_id=asked.operation_id, at_once=True)
 
     async def discard(
@@ -309,7 +327,7 @@ class EmbeddedClient:
     ) -> Accepted:
         asked = words.cancel(words.reason(why), by, self._operation(operation_id))
         job = await self._load(job_id)
-        if (earlier := _earlier(job, asked)) is not None:
+        if (earlier := words.earlier_cancel(job, asked)) is not None:
             return earlier
         if job.head.wait_reason is not WaitReason.DEAD_LETTER:
             raise words.not_dead(job)
@@ -331,7 +349,9 @@ class EmbeddedClient:
         record = await self._store.jobs.get(job_id)
         sealed = await self._store.journal.read(job_id)
         letters = await self._store.post.read(job_id) if head.mail_seq else ()
-        return loaded(record, head, sealed, letters)
+        job = loaded(record, head, sealed, letters)
+        accounts = await self._store.budgets.find(job.budgets) if job.budgets else ()
+        return msgspec.structs.replace(job, accounts=tuple(accounts))
 
     async def _approval(self, approval: str, step_key: str | None) -> tuple[Loaded, str]:
         """The job and the id of an approval that is named by its own id, or by its job's."""
@@ -378,22 +398,3 @@ class EmbeddedClient:
 
     def _operation(self, operation_id: str | None) -> str:
         return self._ids.new("op") if operation_id is None else check_name(operation_id, "operation id")
-
-
-def _earlier(job: Loaded, asked: CancelRequested) -> Accepted | None:
-    """The answer that this operation got before: from the journal if it was served at once, else from the mail."""
-    return words.earlier(job, asked) or words.repeated(job, words.cancel_letter(asked, job.head.job_id))
-
-
-# ── short holds ───────────────────────────────────────────────────────────────────────────────────
-
-
-def _needs_its_worker(job: Loaded) -> bool:
-    """Others hear of its end, a parent or children: whoever drives it knows how to tell them."""
-    return job.record.parent_job_id is not None or bool(reading.open_children(job))
-
-
-def _unless_moved(job: Loaded, ruling: Ruling) -> Decide:
-    """The ruling, if the job is still the one it was made for."""
-    seen = job.facts[-1].seq
-    return lambda head: ruling if head.head_seq == seen else None

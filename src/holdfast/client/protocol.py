@@ -4,8 +4,9 @@ Every write takes an `operation_id`. The same one again, with the same content, 
 writes nothing (`repeated`); with other content it raises KeyReused. Without one the client makes one up, so a caller
 that wants to repeat a call after a lost answer brings its own.
 
-A word to a job (cancel, signal, reconcile, approve, resume) is durable when the call returns. If nobody drives the job
-and no code is needed, it is also done (`Accepted.at_once`); otherwise whoever drives the job next reads it first.
+A word to a job (cancel, signal, reconcile, approve, resume, a raised budget) is durable when the call returns. If
+nobody drives the job and no code is needed, it is also done (`Accepted.at_once`); otherwise whoever drives the job next
+reads it first.
 
 A refused call leaves nothing behind. Jobs of another namespace are NotFound.
 """
@@ -15,6 +16,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from holdfast.client.records import Accepted, Checked, EventView, JobView, Need, Trace
+from holdfast.model.budget import Budget
 from holdfast.model.jobs import DEFAULT_QUEUE, JobFilter, JobRecord, Submitted
 from holdfast.model.limits import PRIORITY_DEFAULT, ROWS_PER_PAGE_DEFAULT
 from holdfast.model.page import Page
@@ -150,6 +152,28 @@ class Client(Protocol):
 
         `continue` goes on from the last commit of state with the code as it is; `accept` lets recorded calls that the
         code does not ask for any more rest. InvalidMove if the job is not held.
+        """
+        ...
+
+    async def raise_budget(
+        self,
+        job_id: str,
+        limits: Budget,
+        *,
+        budget_id: str | None = None,
+        why: str = "",
+        by: str,
+        operation_id: str | None = None,
+    ) -> Accepted:
+        """A budget that counts for this job has at least these limits; whoever waits for it goes on.
+
+        Limits are totals, and are only raised. Without a `budget_id` it is the budget that stopped the job; if none
+        did, its own, or the nearest of its ancestors'.
+
+        Raises:
+            NotFound: No such job, or no such budget counts for it.
+            InvalidMove: The job is over, or no budget counts for it.
+            InvalidPayload: Nothing would be more than it is.
         """
         ...
 

@@ -11,9 +11,12 @@ import msgspec
 
 from holdfast.client.plans import plans_of
 from holdfast.client.questions import question_needs
-from holdfast.client.records import EventView, JobView, Need
+from holdfast.client.records import BudgetView, Checked, EventView, JobView, Need
+from holdfast.engine.verify.journals import judge_alone
+from holdfast.model import budget as money
 from holdfast.model import canonical, fold
 from holdfast.model import events as e
+from holdfast.model.budget import SHARED, Account
 from holdfast.model.chain import SealedEvent, unseal
 from holdfast.model.effects import DECIDED, CallStatus, quiet_at
 from holdfast.model.jobs import JobHead, JobRecord
@@ -48,6 +51,15 @@ class Loaded(msgspec.Struct, frozen=True):
     facts: tuple[Fact, ...]
     job: fold.Job
     letters: tuple[Mail, ...] = ()
+    accounts: tuple[Account, ...] = ()
+
+    @property
+    def budgets(self) -> tuple[str, ...]:
+        """The budgets that count for it, the outermost first."""
+        created = self.facts[0].event
+        if not isinstance(created, e.JobCreated):
+            return ()
+        return created.budgets if created.budget is None else (*created.budgets, self.head.job_id)
 
 
 class Approval(msgspec.Struct, frozen=True):
@@ -77,6 +89,14 @@ def shown(sealed: SealedEvent) -> EventView:
         body=None if sealed.body is None else canonical.decode_stored(sealed.body),
         hash=sealed.hash.hex(),
     )
+
+
+def judged(head: JobHead, sealed: Sequence[SealedEvent]) -> Checked:
+    """The journal recomputed from its first event, and the head against it."""
+    found = tuple(f"{one.invariant}: {one.detail}" for one in judge_alone(head, list(sealed)))
+    if not found and (len(sealed), sealed[-1].hash) != (head.head_seq, head.head_hash):
+        found = (f"I5: the head is at event {head.head_seq}, the journal at {len(sealed)}",)
+    return Checked(head.job_id, len(sealed), found)
 
 
 def view_of(job: Loaded) -> JobView:
@@ -120,6 +140,16 @@ def view_of(job: Loaded) -> JobView:
         calls=dict(Counter(str(call.status) for call in told.calls.values())),
         needs=tuple(needs_of(job)),
         plans=plans_of(((fact.at, fact.event) for fact in job.facts), over=head.status in TERMINAL),
+        budgets=tuple(map(_budget, job.accounts)),
+    )
+
+
+def _budget(account: Account) -> BudgetView:
+    return BudgetView(
+        budget_id=account.budget_id,
+        since=account.created_at,
+        limits=money.told(account.limits),
+        spent={limit: getattr(account, limit) for limit in SHARED},
     )
 
 
@@ -150,7 +180,7 @@ def needs_of(job: Loaded) -> Iterator[Need]:
             what = "the store was restored from a backup: what the job did afterwards is forgotten"
             yield _held(job, job.facts[-1].at, what, None)
         case WaitReason.BUDGET:
-            yield _waits(job, "its budget is spent", ("holdfast cancel {job}",), person=True)
+            yield _spent(job)
         case WaitReason.TIMER:
             yield _waits(job, "a timer", due_at=job.head.wake_at)
         case WaitReason.SIGNAL:
@@ -213,6 +243,27 @@ def _waits(
         due_at=due_at,
         commands=_filled(job, commands),
     )
+
+
+def stopped_by(job: Loaded) -> e.BudgetReached | None:
+    """The limit that the job sleeps over."""
+    if job.head.wait_reason is not WaitReason.BUDGET:
+        return None
+    found: e.BudgetReached = _newest(job, e.BudgetReached)[1]
+    return found
+
+
+def _spent(job: Loaded) -> Need:
+    stopped = stopped_by(job)
+    assert stopped is not None
+    limit, spent = stopped.limit, int(stopped.spent or 0)
+    used = (
+        f"{money.show(limit, spent)} of {money.show(limit, stopped.allowed)} {money.WORDS.get(limit, limit)}"
+    )
+    whose = "its budget" if stopped.budget_id == job.head.job_id else f"the budget of {stopped.budget_id}"
+    more = shlex.quote(money.written(limit, max(2 * stopped.allowed, spent + 1)))
+    raises = f"holdfast raise {{job}} {money.OPTIONS.get(limit, limit)} {more} --why '…'"
+    return _waits(job, f"{whose} is used up: {used}", (raises, "holdfast cancel {job}"), person=True)
 
 
 def _filled(job: Loaded, commands: tuple[str, ...]) -> tuple[str, ...]:

@@ -86,6 +86,15 @@ class PlanView(msgspec.Struct, frozen=True, kw_only=True):
         return sum(node.state == "succeeded" for node in self.nodes)
 
 
+class BudgetView(msgspec.Struct, frozen=True, kw_only=True):
+    """A budget that counts for a job: its limits and what its whole tree has used, in exact units."""
+
+    budget_id: str
+    since: int
+    limits: dict[str, int]
+    spent: dict[str, int]
+
+
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
     """A job as it stands: the head and the journal, read together.
 
@@ -125,6 +134,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     calls: dict[str, int]
     needs: tuple[Need, ...]
     plans: tuple[PlanView, ...] = ()
+    budgets: tuple[BudgetView, ...] = ()
 
     @property
     def over(self) -> bool:

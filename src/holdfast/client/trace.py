@@ -15,6 +15,7 @@ import msgspec
 from holdfast.client.plans import plans_of
 from holdfast.client.records import Note, Seam, SeamKind, Span, SpanKind, Trace
 from holdfast.errors import HoldfastError
+from holdfast.model import budget as money
 from holdfast.model import events as e
 from holdfast.model.chain import SealedEvent, unseal
 from holdfast.model.effects import Effect
@@ -335,7 +336,10 @@ class _Reader:
             case e.PlanGenerated():
                 self.seam(at, SeamKind.OTHER, "a plan was made, once and for all")
             case e.BudgetReached():
-                self.seam(at, SeamKind.OTHER, f"budget reached: {event.limit}")
+                used = f"{_amount(event.limit, event.spent)} of {_named(event.limit, event.allowed)}"
+                self.seam(at, SeamKind.OTHER, f"budget reached: {used}")
+            case e.BudgetRaised():
+                self.seam(at, SeamKind.OTHER, f"{event.by} raised the budget{_because(_raised(event))}")
             case _:
                 self.seam(at, SeamKind.OTHER, event.type.replace("_", " "))
 
@@ -370,6 +374,19 @@ def _outcomes(number: int) -> str:
 
 def _because(why: str) -> str:
     return f": {why}" if why else ""
+
+
+def _raised(event: e.BudgetRaised) -> str:
+    limits = event.limits if isinstance(event.limits, dict) else {}
+    return ", ".join(_named(name, most) for name, most in limits.items()) + _because(event.why)
+
+
+def _named(limit: str, amount: Any) -> str:
+    return f"{_amount(limit, amount)} {money.WORDS.get(limit, limit)}"
+
+
+def _amount(limit: str, amount: Any) -> str:
+    return money.show(limit, amount) if type(amount) is int and amount >= 0 else str(amount)
 
 
 def _told(error: Any) -> str:

@@ -110,6 +110,11 @@ def earlier(job: Loaded, asked: CancelRequested | JobRequeued) -> Accepted | Non
     return None
 
 
+def earlier_cancel(job: Loaded, asked: CancelRequested) -> Accepted | None:
+    """The answer that this operation got before: from the journal if it was served at once, else from the mail."""
+    return earlier(job, asked) or repeated(job, cancel_letter(asked, job.head.job_id))
+
+
 def must_be_first(heard: Mail | None, sent: MailDraft) -> None:
     """Of two who speak at once the first is heard, and the other is told so."""
     if heard is not None and heard.operation_id != sent.operation_id:

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from holdfast.engine.asked import Asked, Terms
+from holdfast.engine.budgets import ONE_CHILD
 from holdfast.engine.drive import Drive
 from holdfast.engine.letters import News
 from holdfast.model import canonical
@@ -29,7 +30,8 @@ from holdfast.model.states import MailKind, Status, WaitReason
 async def spawn(drive: Drive, draft: JobDraft) -> Any:
     """What the child returned; CallFailed, if it ended otherwise. It runs once, whatever happens to its parent."""
     check_draft(draft)
-    key = drive.place().scope.key(f"spawn:{draft.kind}")
+    place = drive.place()
+    key = place.scope.key(f"spawn:{draft.kind}")
     args = [draft.kind, draft.input]
     digest = canonical.hex_digest(canonical.encode(args))
     asked = Asked(draft.kind, args, _never, Terms(effect=Effect.IDEMPOTENT))
@@ -37,6 +39,8 @@ async def spawn(drive: Drive, draft: JobDraft) -> Any:
     if recorded is None:
         async with drive.noting_cancel(key, digest, drive.history.next_generation(key)):
             await drive.clear(asked, key)
+            if drive.purse is not None:
+                await drive.purse.afford(place, key, ONE_CHILD)
         recorded = _started(drive, draft, key, digest)
     if not recorded.settled:
         assert recorded.child_job_id is not None
@@ -57,6 +61,8 @@ def _started(drive: Drive, draft: JobDraft, key: str, digest: str) -> Recorded:
         namespace=drive.owner.namespace,
         parent_job_id=drive.owner.job_id,
         parent_step_key=key,
+        budgets=drive.owner.budgets,
+        depth=drive.owner.depth + 1,
     )
     event = ChildStarted(key, child_job_id, digest, draft.kind, generation)
     order = drive.recorder.record(event, extras=Extras(children=(child,)), guarded=True, progress=True)

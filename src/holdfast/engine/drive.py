@@ -36,6 +36,7 @@ from holdfast.model.naming import Scope
 from holdfast.store.clock import Clock
 
 if TYPE_CHECKING:
+    from holdfast.engine.budgets import Purse
     from holdfast.engine.checkpoints import Inspector
     from holdfast.engine.streams import Outlet
     from holdfast.store.contract import Store
@@ -87,8 +88,8 @@ class Drive:
         self.waits = Waits(clock, self.look)
         self._raised: list[tuple[Exception, str]] = []
         self.store: Store | None = None
-        self.ends_with: tuple[Event, Extras] | None = None
-        """What is written with the fact that the job is completed: a turn of its session."""
+        self.ends_with: tuple[Event, Extras] | None = None  # what goes with `job_completed`: a turn
+        self.purse: Purse | None = None
 
     async def run(self, body: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         """What the job's function returned; or Failed, Parked, Asleep, or whatever `stop` was called with."""
@@ -229,7 +230,7 @@ class Drive:
 
     async def _read(self, asked: Asked, place: Place, key: str, digest: str, generation: int) -> Any:
         try:
-            value, error = await self.perform(asked, place, key)
+            value, error = await (self.purse or self).perform(asked, place, key)
             if error is None:
                 value, error = kept(value)
             outcome = "succeeded" if error is None else "failed"
@@ -286,7 +287,7 @@ class Drive:
     async def noting_cancel(
         self, key: str, digest: str, generation: int, extras: Extras = NOTHING
     ) -> AsyncIterator[None]:
-        """That the code gave the call up is a fact, unless it is we who stop the code."""
+        """The code gave the call up: a fact, unless we stop it."""
         try:
             yield
         except asyncio.CancelledError:

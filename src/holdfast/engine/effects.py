@@ -27,6 +27,7 @@ from holdfast.engine import approvals, failures
 from holdfast.engine.asked import Probed, kept
 from holdfast.engine.points import Point, Points, nothing
 from holdfast.errors import Refused
+from holdfast.model.budget import ONE_CALL
 from holdfast.model.effects import Answer, CallStatus, CutOff, Effect, Recovery, quiet_at, recover
 from holdfast.model.events import ToolCalled, ToolFailed, ToolReconciled, ToolReturned, ToolUncertain
 from holdfast.model.history import Recorded
@@ -40,12 +41,14 @@ if TYPE_CHECKING:
 
 
 class Owner(msgspec.Struct, frozen=True):
-    """Whose calls these are: what keys are made of, and the fence they are written under."""
+    """Whose calls these are: what keys are made of, the fence they are written under, and who pays for them."""
 
     namespace: str
     job_id: str
     fence: int
     session_id: str | None = None
+    budgets: tuple[str, ...] = ()
+    depth: int = 0
 
 
 class Acts:
@@ -161,7 +164,9 @@ class _Call:
                 self._drive, self._asked, self._step_key, self._digest, self.generation
             )
             await self._drive.clear(self._asked, self._step_key)
-            if approvals.lasts(self._drive, self._approval_id):  # to be clear may have taken long
+            if self._drive.purse is not None:
+                await self._drive.purse.afford(self._place, self._step_key, ONE_CALL)
+            if approvals.lasts(self._drive, self._approval_id):  # to come here may have taken long
                 return await self._fire()
 
     async def _fire(self) -> Any:

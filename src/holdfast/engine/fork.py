@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from holdfast.errors import Broken, InvalidMove, NotFound
+from holdfast.model import budget as money
 from holdfast.model.append import Extras, Move
 from holdfast.model.chain import first_break, unseal
 from holdfast.model.events import JobCreated
@@ -70,6 +71,7 @@ async def fork(
         job_id=named,
         code_version=created.code_version,
         python_version=created.python_version,
+        budget=None if created.budget is None else money.read(created.budget),
         forked_from=job_id,
         forked_at_seq=before,
     )

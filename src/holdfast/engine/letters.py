@@ -9,16 +9,21 @@ twice.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
+from holdfast.engine import budgets
 from holdfast.engine.approvals import APPROVED, DENIED
 from holdfast.engine.pen import Entry
 from holdfast.engine.signals import topic
+from holdfast.model import budget as money
+from holdfast.model.append import Extras
+from holdfast.model.budget import Limit, Raise
 from holdfast.model.effects import DECIDED, CallStatus
 from holdfast.model.events import (
     ApprovalDecided,
+    BudgetRaised,
     CancelRequested,
     ChildFinished,
     JobRequeued,
@@ -27,6 +32,7 @@ from holdfast.model.events import (
 )
 from holdfast.model.history import History, Recorded
 from holdfast.model.ledger import CallRow, call_id, idempotency_key
+from holdfast.model.limits import INTEGER_MAX
 from holdfast.model.mail import Mail
 from holdfast.model.states import MailKind
 
@@ -59,6 +65,14 @@ class News(msgspec.Struct, frozen=True):
     error: Any = None
 
 
+class Grown(msgspec.Struct, frozen=True):
+    """What a person says about a budget: limits that it has at least from now on, in exact units."""
+
+    budget_id: str
+    limits: dict[Limit, Annotated[int, msgspec.Meta(ge=0, le=INTEGER_MAX)]]
+    why: str = ""
+
+
 class Choice(msgspec.Struct, frozen=True):
     """What a person says about a job that is held: go on, and perhaps that the report of a parked job is accepted."""
 
@@ -85,6 +99,7 @@ class Letterbox:
             MailKind.RECONCILE: self._reconcile,
             MailKind.APPROVAL: self._approval,
             MailKind.CHILD: self._child,
+            MailKind.BUDGET: self._budget,
             MailKind.RESUME: self._resume,
         }
 
@@ -152,6 +167,15 @@ class Letterbox:
         )
         return Entry(self._reserve(), event)
 
+    def _budget(self, letter: Mail) -> Entry | None:
+        """The account grows with the fact that says so. A job raises only what counts for it."""
+        grown = msgspec.convert(letter.body, Grown)
+        if grown.budget_id not in self._history.budgets:
+            return None
+        event = BudgetRaised(grown.budget_id, grown.limits, letter.sender, grown.why, letter.mail_seq)
+        raises = (Raise(grown.budget_id, money.read(dict(grown.limits.items()))),)
+        return Entry(self._reserve(), event, extras=Extras(raises=raises))
+
     def _resume(self, letter: Mail) -> None:
         """Not a fact among others: the claim ends with it, and the next one starts over."""
         choice = msgspec.convert(letter.body or {}, Choice)
@@ -191,5 +215,7 @@ def rings(entry: Entry) -> str | None:
             return step_key
         case ApprovalDecided(approval_id=approval_id):
             return approval_id
+        case BudgetRaised(budget_id=budget_id):
+            return budgets.topic(budget_id)
         case _:
             return None

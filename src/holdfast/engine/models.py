@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import msgspec
 
 from holdfast.engine.asked import READS, Asked
+from holdfast.engine.budgets import ONE_ANSWER
 from holdfast.engine.voices import Voice
 from holdfast.model import canonical
 from holdfast.model.append import Extras
@@ -74,6 +75,11 @@ class Asking:
         self._digest = digest
         self._generation = known.generation if known else drive.history.next_generation(step_key)
         self._voice: Voice | None = None
+
+    async def afford(self) -> None:
+        """No budget stands against asking. Until then the code waits."""
+        if self._drive.purse is not None:
+            await self._drive.purse.afford(self._place, self.step_key, ONE_ANSWER)
 
     def begin(self) -> None:
         """It is a fact that the model is about to be asked, once more perhaps. It is on its way to the disk."""

@@ -5,20 +5,18 @@ from __future__ import annotations
 import hashlib
 
 from holdfast.engine.drive import Drive
-from holdfast.model import canonical
 from holdfast.model.events import StepFinished
-
-_NO_ARGS = canonical.hex_digest(canonical.encode([]))
+from holdfast.model.naming import NO_ARGS
 
 
 def now_us(drive: Drive) -> int:
     """The instant at which the code first came here. Nobody waits for it: its place in the order is the code's own."""
     key = drive.place().scope.key("now")
-    recorded = drive.history.find(key, _NO_ARGS)
+    recorded = drive.history.find(key, NO_ARGS)
     if recorded is not None and recorded.settled:
         return int(recorded.result)
     instant = drive.clock.wall_us()
-    drive.recorder.record(StepFinished(key, _NO_ARGS, result=instant))
+    drive.recorder.record(StepFinished(key, NO_ARGS, result=instant))
     return instant
 
 

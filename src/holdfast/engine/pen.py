@@ -272,4 +272,6 @@ def _together(parts: Sequence[Extras]) -> Extras:
         letters=all_of("letters"),
         turn=turns[0] if turns else None,
         blobs=all_of("blobs"),
+        spend=all_of("spend"),
+        raises=all_of("raises"),
     )

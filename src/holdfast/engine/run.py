@@ -20,12 +20,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
-from holdfast.engine import failures
+from holdfast.engine import budgets, failures
 from holdfast.engine.checkpoints import unproven
 from holdfast.engine.children import farewell
 from holdfast.engine.desk import Desk
 from holdfast.engine.drive import Drive
-from holdfast.engine.effects import Owner
 from holdfast.engine.endings import Asleep, Failed, Parked, Uncovered
 from holdfast.engine.letters import Letterbox, rings
 from holdfast.engine.pen import Entry, Pen
@@ -194,6 +193,7 @@ class JobRun:
                 take(one.seq, event)
                 if one.seq == 1 and isinstance(event, JobCreated):
                     self._created = event
+                    self._history.budgets = budgets.owner_of(grant, event).budgets
         except fold.Ungrammatical as error:
             msg = f"the journal of job {grant.job_id} says what cannot be: {error}"
             raise Broken(msg) from error
@@ -212,14 +212,14 @@ class JobRun:
             return await self._end(JobParked(report), Move(status=Status.WAITING, reason=WaitReason.DRIFT))
         if self._leaving:
             return await self._end(JobReleased(), Move(status=Status.PENDING))
-        created = self._created
-        given, session_id = (None, None) if created is None else (created.input, created.session_id)
+        given = None if self._created is None else self._created.input
         self._outlet = await self._open_outlet()
+        owner = budgets.owner_of(self.grant, self._created)
         drive = self._drive = Drive(
             self._history,
             self._pen,
             self._clock,
-            Owner(self.grant.namespace, self.grant.job_id, self.grant.fence, session_id),
+            owner,
             strict=self.desk.strict,
             points=self.desk.points,
             covered=lambda: self._covers(self.grant.job_id),
@@ -231,6 +231,7 @@ class JobRun:
             outlet=self._outlet,
         )
         drive.store = self.desk.store
+        budgets.enter(drive, self.desk.store.budgets)
         if self._pen.lost is not None:
             raise self._pen.lost
         try:

@@ -2,7 +2,7 @@
 
 An append names the head it was built on (seq and hash), the fence and token it writes with, and what should be true
 afterwards: new events, and whatever belongs to them (ledger rows, timers, children, letters to other jobs, a turn of
-its session). Either all of it is written or none.
+its session, what it costs). Either all of it is written or none.
 
 Three answers are not failures of the database but facts about the world, and each asks for something else:
 
@@ -19,6 +19,7 @@ from collections.abc import Iterable
 import msgspec
 
 from holdfast.errors import InvalidMove, TooLarge
+from holdfast.model.budget import Charge, Raise
 from holdfast.model.chain import Head, SealedEvent, seal
 from holdfast.model.events import Event
 from holdfast.model.jobs import JobDraft
@@ -67,9 +68,13 @@ class Extras(msgspec.Struct, frozen=True, kw_only=True):
     turn: TurnCommit | None = None
     blobs: tuple[bytes, ...] = ()
     """Bytes that the events name by digest."""
+    spend: tuple[Charge, ...] = ()
+    """What the events cost, for each budget that counts for the job."""
+    raises: tuple[Raise, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.calls or self.timers or self.children or self.letters or self.turn or self.blobs)
+        beside = self.calls or self.timers or self.children or self.letters or self.turn or self.blobs
+        return bool(beside or self.spend or self.raises)
 
 
 NOTHING = Extras()

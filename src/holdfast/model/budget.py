@@ -7,6 +7,7 @@ twice: replayed calls cost nothing, so what is spent follows from the journal al
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Final, Literal, TypeAlias, get_args
@@ -14,8 +15,11 @@ from typing import Final, Literal, TypeAlias, get_args
 import msgspec
 
 from holdfast.errors import InvalidSetting
-from holdfast.model.instants import Duration, Micros, parse_duration, show_duration
+from holdfast.model import events as e
+from holdfast.model.instants import MINUTE, SECOND, Duration, Micros, parse_duration, show_duration
 from holdfast.model.limits import INTEGER_MAX
+from holdfast.model.naming import NO_ARGS
+from holdfast.model.states import WaitReason
 
 Limit: TypeAlias = Literal["usd_micros", "tokens", "tool_calls", "wall_us", "depth", "fan_out"]
 Money: TypeAlias = int | str | Decimal | float
@@ -23,8 +27,8 @@ Money: TypeAlias = int | str | Decimal | float
 LIMITS: Final[tuple[Limit, ...]] = get_args(Limit)
 DOLLAR: Final = 1_000_000
 
-# What a tree of jobs uses up together. The others are measured anew in each job: children run side by side,
-# so their wall time is not a sum, and depth and fan-out describe one job's place and children.
+# What a tree of jobs uses up together. The others are no sums: wall time is counted from the creation of the job that
+# declared the budget, and depth and fan-out describe one job's place and children.
 SHARED: Final[tuple[Limit, ...]] = ("usd_micros", "tokens", "tool_calls")
 
 
@@ -35,8 +39,8 @@ class Budget:
     Written in people's units, kept in exact ones: `Budget(usd=2, wall="10m")` has `usd_micros` 2,000,000 and
     `wall_us` 600,000,000.
 
-    `depth` is how many levels of children there may be below the job, `fan_out` how many children it may
-    start itself.
+    `wall` counts from the job's creation, for its children too. `depth` is how many levels of children there may be
+    below the job, `fan_out` how many children any one job of the tree may start.
     """
 
     usd_micros: int | None = None
@@ -94,6 +98,7 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 NOTHING: Final = Spent()
+ONE_CALL: Final = Spent(tool_calls=1)
 
 
 class Breach(msgspec.Struct, frozen=True):
@@ -104,7 +109,43 @@ class Breach(msgspec.Struct, frozen=True):
     spent: int
 
     def __str__(self) -> str:
-        return f"{self.limit}: {_show(self.limit, self.spent)} of {_show(self.limit, self.allowed)}"
+        return f"{self.limit}: {show(self.limit, self.spent)} of {show(self.limit, self.allowed)}"
+
+
+class Charge(msgspec.Struct, frozen=True):
+    """What is added to one budget's account."""
+
+    budget_id: str
+    usd_micros: int = 0
+    tokens: int = 0
+    tool_calls: int = 0
+
+
+class Raise(msgspec.Struct, frozen=True):
+    """Limits that one budget has at least from now on. What it does not name stays, and nothing is lowered."""
+
+    budget_id: str
+    limits: Budget
+
+
+class Account(msgspec.Struct, frozen=True, kw_only=True):
+    """A budget and what the whole tree below has used of it. Field order is the order of the columns.
+
+    `budget_id` is the id of the job that declared it; `depth` and `created_at` are that job's.
+    """
+
+    budget_id: str
+    namespace: str
+    depth: int
+    created_at: int
+    limits: Budget
+    usd_micros: int = 0
+    tokens: int = 0
+    tool_calls: int = 0
+
+    @property
+    def spent(self) -> Spent:
+        return Spent(usd_micros=self.usd_micros, tokens=self.tokens, tool_calls=self.tool_calls)
 
 
 def dollars(amount: Money) -> int:
@@ -177,7 +218,100 @@ def split(budget: Budget, parts: int) -> tuple[Budget, ...]:
     return tuple(shares)
 
 
-def _show(limit: Limit, amount: int) -> str:
+def told(budget: Budget) -> dict[str, int]:
+    """The budget as JSON: the limits that there are."""
+    limits = {limit: getattr(budget, limit) for limit in LIMITS}
+    return {limit: allowed for limit, allowed in limits.items() if allowed is not None}
+
+
+def read(limits: Mapping[str, int]) -> Budget:
+    """The budget that `told` told of."""
+    return msgspec.convert(limits, Budget)
+
+
+def raised(budget: Budget, least: Budget) -> Budget:
+    """The budget with limits that are at least those. In whichever order two are raised, it comes to the same."""
+    limits = told(budget)
+    return read({limit: max(allowed, told(least).get(limit, 0)) for limit, allowed in limits.items()})
+
+
+class Stops:
+    """What a journal tells of the limits that stopped its job."""
+
+    def __init__(self) -> None:
+        self.allowed: dict[tuple[str, str], int] = {}
+        """By budget and limit, what was allowed when it was reached; forgotten once somebody has raised one."""
+        self.sleeps = 0
+        """How often the job has gone to sleep over them since."""
+
+    def take(self, event: e.BudgetReached | e.BudgetRaised | e.JobWaiting) -> None:
+        match event:
+            case e.BudgetReached():
+                self.allowed[event.budget_id, event.limit] = event.allowed
+            case e.BudgetRaised():
+                self.allowed, self.sleeps = {}, 0
+            case e.JobWaiting(reason=WaitReason.BUDGET):
+                self.sleeps += 1
+
+
+# ── what facts cost ───────────────────────────────────────────────────────────────────────────────
+
+CHARGE_MAX: Final = 10**12
+"""No single answer counts for more: a provider that says otherwise is wrong, and no account may overflow."""
+
+
+def cost(event: e.Event) -> Spent:
+    """What one fact adds to the accounts of its job. An intent counts once for its step and generation: whoever sends
+    it again knows that, see `engine.budgets` and `verify`."""
+    match event:
+        case e.StepFinished(args_digest=digest):
+            return NOTHING if digest == NO_ARGS else ONE_CALL
+        case e.ToolCalled():
+            return ONE_CALL
+        case e.CallCancelled(made=True):
+            return ONE_CALL
+        case e.LlmResponded(usage=dict() as usage):
+            tokens = _amount(usage.get("input")) + _amount(usage.get("output"))
+            return Spent(usd_micros=_amount(usage.get("usd_micros")), tokens=min(tokens, CHARGE_MAX))
+        case _:
+            return NOTHING
+
+
+def _amount(told: object) -> int:
+    return min(max(told, 0), CHARGE_MAX) if type(told) is int else 0
+
+
+OPTIONS: Final[Mapping[str, str]] = {
+    "usd_micros": "--usd",
+    "tokens": "--tokens",
+    "tool_calls": "--tool-calls",
+    "wall_us": "--wall",
+    "depth": "--depth",
+    "fan_out": "--fan-out",
+}
+"""What one types to raise a limit."""
+
+WORDS: Final[Mapping[str, str]] = {
+    "usd_micros": "spent",
+    "tokens": "tokens",
+    "tool_calls": "tool calls",
+    "wall_us": "of time",
+    "depth": "levels of children",
+    "fan_out": "children of one job",
+}
+
+
+def written(limit: str, amount: int) -> str:
+    """An amount as one types it: `Budget(usd=…)` and `Budget(wall=…)` read it."""
+    if limit == "usd_micros":
+        return f"{Decimal(amount) / DOLLAR:f}"
+    return show_duration(amount).replace(" ", "") if limit == "wall_us" else str(amount)
+
+
+def show(limit: str, amount: int) -> str:
+    """An amount as people read it; of a time that is not short, the seconds will do."""
     if limit == "usd_micros":
         return f"${amount // DOLLAR}.{amount % DOLLAR:06d}"
-    return show_duration(amount) if limit == "wall_us" else f"{amount:,}"
+    if limit == "wall_us":
+        return show_duration(amount - amount % SECOND if amount >= MINUTE else amount)
+    return f"{amount:,}"

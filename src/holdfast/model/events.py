@@ -8,18 +8,14 @@ version from the future is refused with both versions named, never guessed. How 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final
+from typing import Final
 
-import msgspec
-
-Json = Any
-
-
-class Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One fact. Subclasses add fields with defaults only, and raise `version` when the meaning changes."""
-
-    type: ClassVar[str]
-    version: ClassVar[int] = 1
+from holdfast.model.event import Event as Event
+from holdfast.model.event import Json as Json
+from holdfast.model.kit_events import CheckpointBegun as CheckpointBegun
+from holdfast.model.kit_events import CheckpointCommitted as CheckpointCommitted
+from holdfast.model.kit_events import CheckpointsDropped as CheckpointsDropped
+from holdfast.model.kit_events import CheckpointVerified as CheckpointVerified
 
 
 class JobCreated(Event, frozen=True):
@@ -36,6 +32,9 @@ class JobCreated(Event, frozen=True):
     python_version: str | None = None
     forked_from: str | None = None
     forked_at_seq: int | None = None
+    budget: Json = None
+    budgets: tuple[str, ...] = ()
+    depth: int = 0
 
 
 class JobClaimed(Event, frozen=True):
@@ -145,7 +144,7 @@ class StepFinished(Event, frozen=True):
 class CallCancelled(Event, frozen=True):
     """The code stopped waiting for a call: a timeout, a sibling that failed. A result before it was never seen.
 
-    `by`: the timer of the code that had struck last.
+    `by`: the timer of the code that had struck last. `made`: a read of a job with a budget that was under way.
     """
 
     type = "call_cancelled"
@@ -153,6 +152,7 @@ class CallCancelled(Event, frozen=True):
     args_digest: str
     generation: int = 0
     by: str = ""
+    made: bool = False
 
 
 class LlmRequested(Event, frozen=True):
@@ -244,46 +244,6 @@ class CheckpointSaved(Event, frozen=True):
     ordinal: int
     state: Json = None
     evidence: Json = None
-
-
-class CheckpointBegun(Event, frozen=True):
-    """Somebody with a loop of their own is about to reach a point, in this state. Without the commit that follows it,
-    it says that they did not get there."""
-
-    type = "checkpoint_begun"
-    checkpoint_id: str
-    kind: str
-    state: Json = None
-    work_item_id: str | None = None
-    metadata: Json = None
-
-
-class CheckpointCommitted(Event, frozen=True):
-    """They got there. `evidence` is what must be true for it to count, `findings` what was found then."""
-
-    type = "checkpoint_committed"
-    checkpoint_id: str
-    evidence: Json = None
-    findings: tuple[Json, ...] = ()
-    holds: bool = False
-    name: str | None = None
-
-
-class CheckpointVerified(Event, frozen=True):
-    """The evidence of a checkpoint was looked at again, and the verdict is another one now."""
-
-    type = "checkpoint_verified"
-    checkpoint_id: str
-    holds: bool
-    findings: tuple[Json, ...] = ()
-
-
-class CheckpointsDropped(Event, frozen=True):
-    """These points are not offered any more, to list or to go back to."""
-
-    type = "checkpoints_dropped"
-    checkpoint_ids: tuple[str, ...]
-    why: str = ""
 
 
 class TurnCommitted(Event, frozen=True):
@@ -383,6 +343,17 @@ class BudgetReached(Event, frozen=True):
     type = "budget_reached"
     limit: str
     spent: Json = None
+    allowed: int = 0
+    budget_id: str = ""
+
+
+class BudgetRaised(Event, frozen=True):
+    type = "budget_raised"
+    budget_id: str
+    limits: Json
+    by: str
+    why: str = ""
+    mail_seq: int = 0
 
 
 class StoreRestored(Event, frozen=True):

@@ -176,7 +176,7 @@ def _take_inner(job: Job, seq: int, event: e.Event) -> None:
                     f"child {event.child_job_id} finished at event {seq} without being started"
                 )
             job.mail_seq = max(job.mail_seq, event.mail_seq)
-        case e.SignalReceived() | e.ApprovalDecided():
+        case e.SignalReceived() | e.ApprovalDecided() | e.BudgetRaised():
             job.mail_seq = max(job.mail_seq, event.mail_seq)
         case e.SignalTaken():
             job.timers.pop(event.step_key, None)

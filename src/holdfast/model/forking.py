@@ -13,6 +13,9 @@ original that failed is one of the fork's past, too: which failures count no mor
 were made by the original, once. The fork's ledger names them as well, because a ledger is the fold of its journal, but
 under keys of the fork that no receiver has ever seen; the receipts stay where they are.
 
+What it takes over was paid for by the original. For what it does itself it has a budget of its own, with the limits
+that the original declared.
+
 What is not settled at the point cannot be shared. A read or a sleep that was going on is simply done again. An effect
 that was under way is refused: nobody could say to which of the two jobs its outcome belongs.
 """
@@ -38,6 +41,7 @@ _CREATED_SEQ: Final = 1
 _LEFT_BEHIND: Final = frozenset(MOVES) | {
     "cancel_requested",
     "budget_reached",
+    "budget_raised",
     "store_restored",
     "approval_requested",
     "approval_decided",

@@ -17,6 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.model import events as e
+from holdfast.model.budget import Stops
 from holdfast.model.effects import DECIDED, CallStatus, Effect
 from holdfast.model.heard import Approval, Requested, Signal
 from holdfast.model.naming import scope_of, within
@@ -60,6 +61,10 @@ class Recorded(msgspec.Struct, gc=False):
     def settled(self) -> bool:
         return self.seq is not None or self.cancelled_seq is not None
 
+    @property
+    def told(self) -> dict[str, str]:
+        return {"step_key": self.step_key, "name": self.name, "args_digest": self.args_digest}
+
 
 class History:
     """The calls since the last commit, and which effects among them the code has not asked for yet."""
@@ -82,8 +87,10 @@ class History:
         self._signals: dict[str, deque[Signal]] = defaultdict(deque)
         self._parked: tuple[str, ...] = ()
         self._misfit: str | None = None
-        self.request: Requested | None = None
-        """The last request to a model, whole: most begin with the one before."""
+        self.born = 0
+        self.stops = Stops()
+        self.budgets: tuple[str, ...] = ()
+        self.request: Requested | None = None  # the last one to a model: most begin with the one before
 
     def find(self, step_key: str, args_digest: str) -> Recorded | None:
         """The newest record of this very call. One with other arguments is not it: see `drifted`."""
@@ -193,6 +200,8 @@ class History:
                 self._settle(seq, event, CallStatus.SUCCEEDED, result=event.result, error=event.error)
             case e.ToolFailed():
                 self._settle(seq, event, CallStatus.FAILED, error=event.error)
+            case e.BudgetReached() | e.BudgetRaised() | e.JobWaiting():
+                self.stops.take(event)
             case e.ToolUncertain():
                 self._newest(event.step_key, event.generation).status = CallStatus.UNCERTAIN
             case e.ToolReconciled():
@@ -283,6 +292,7 @@ class History:
     def _bear(self, seq: int, event: e.ChildStarted | e.ChildFinished) -> None:
         if isinstance(event, e.ChildStarted):
             self.children[event.child_job_id] = event.step_key
+            self.born += 1
             self.add(
                 Recorded(
                     event.step_key,

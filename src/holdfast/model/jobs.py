@@ -11,7 +11,9 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.errors import InvalidPayload
+from holdfast.model import budget as money
 from holdfast.model import canonical
+from holdfast.model.budget import Budget
 from holdfast.model.chain import Head
 from holdfast.model.events import JobCreated
 from holdfast.model.ids import check_integer, check_name
@@ -23,7 +25,10 @@ DEFAULT_QUEUE: Final = "default"
 
 
 class JobDraft(msgspec.Struct, frozen=True, kw_only=True):
-    """A request for a job. With a `request_key` it can be sent any number of times and makes one job."""
+    """A request for a job. With a `request_key` it can be sent any number of times and makes one job.
+
+    `budget` is its own; `budgets` name those of its ancestors, and `depth` counts its ancestors.
+    """
 
     kind: str
     input: Any = None
@@ -40,6 +45,9 @@ class JobDraft(msgspec.Struct, frozen=True, kw_only=True):
     python_version: str | None = None
     forked_from: str | None = None
     forked_at_seq: int | None = None
+    budget: Budget | None = None
+    budgets: tuple[str, ...] = ()
+    depth: int = 0
 
 
 class Submitted(msgspec.Struct, frozen=True):
@@ -121,7 +129,10 @@ def check_draft(draft: JobDraft) -> JobDraft:
     ):
         if value is not None:
             check_name(value, what)
+    for budget_id in draft.budgets:
+        check_name(budget_id, "budget id")
     check_integer(draft.ready_at, "ready_at")
+    check_integer(draft.depth, "depth")
     if draft.job_id is not None and draft.job_id == draft.parent_job_id:
         msg = f"job {draft.job_id!r} would be its own parent"
         raise InvalidPayload(msg, hint="Give the child an id of its own.")
@@ -155,4 +166,7 @@ def created_event(draft: JobDraft) -> JobCreated:
         python_version=draft.python_version,
         forked_from=draft.forked_from,
         forked_at_seq=draft.forked_at_seq,
+        budget=None if draft.budget is None else money.told(draft.budget),
+        budgets=draft.budgets,
+        depth=draft.depth,
     )

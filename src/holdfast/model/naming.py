@@ -17,7 +17,11 @@ import functools
 import hashlib
 from typing import Final
 
+from holdfast.model import canonical
 from holdfast.model.limits import NAME_LENGTH_MAX
+
+NO_ARGS: Final = canonical.hex_digest(canonical.encode([]))
+"""The digest of what is no call at all, only noted: the time. Arguments of a call have names."""
 
 _LOCAL: Final = "<locals>."
 _ESCAPES: Final = str.maketrans({"%": "%25", "/": "%2F", "#": "%23"})

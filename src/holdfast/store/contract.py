@@ -9,6 +9,7 @@ import msgspec
 
 from holdfast.store.ports.attachments import Attachments
 from holdfast.store.ports.blobs import Blobs
+from holdfast.store.ports.budgets import Budgets
 from holdfast.store.ports.cache import Cache
 from holdfast.store.ports.inbox import Inbox
 from holdfast.store.ports.jobs import Jobs
@@ -96,6 +97,9 @@ class Store(Protocol):
 
     @property
     def streams(self) -> Streams: ...
+
+    @property
+    def budgets(self) -> Budgets: ...
 
     @property
     def wakeups(self) -> Wakeups: ...

@@ -9,6 +9,7 @@ from typing import Any, cast
 from holdfast.store.contract import Store, StoreInfo
 from holdfast.store.ports.attachments import Attachments
 from holdfast.store.ports.blobs import Blobs
+from holdfast.store.ports.budgets import Budgets
 from holdfast.store.ports.cache import Cache
 from holdfast.store.ports.inbox import Inbox
 from holdfast.store.ports.jobs import Jobs
@@ -68,6 +69,7 @@ class WrappedStore:
         self.cache = cast("Cache", _Port(store.cache, "cache", around))
         self.retention = cast("Retention", _Port(store.retention, "retention", around))
         self.streams = cast("Streams", _Port(store.streams, "streams", around))
+        self.budgets = cast("Budgets", _Port(store.budgets, "budgets", around))
 
     async def info(self) -> StoreInfo:
         return await self.inner.info()

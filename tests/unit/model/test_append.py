@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from holdfast.errors import InvalidMove, TooLarge
 from holdfast.model.append import NOTHING, Append, Extras, Holder, Move, Timer, after, append_of
+from holdfast.model.budget import Budget, Charge, Raise
 from holdfast.model.chain import EMPTY, Head, first_break, seal
 from holdfast.model.effects import CallStatus, Effect
 from holdfast.model.events import Event, JobCompleted, JobCreated, StepFinished
@@ -138,8 +139,10 @@ CALL = CallRow(
         Extras(letters=(MailDraft(job_id="j", kind=MailKind.SIGNAL, operation_id="o"),)),
         Extras(turn=TurnCommit(session_id="s")),
         Extras(blobs=(b"x",)),
+        Extras(spend=(Charge("j", tokens=1),)),
+        Extras(raises=(Raise("j", Budget(usd=1)),)),
     ],
-    ids=["calls", "timers", "children", "letters", "turn", "blobs"],
+    ids=["calls", "timers", "children", "letters", "turn", "blobs", "spend", "raises"],
 )
 def test_extras_of_any_kind_are_something(extras: Extras) -> None:
     """Ask whether there is more to write than events."""
@@ -150,4 +153,13 @@ def test_extras_of_any_kind_are_something(extras: Extras) -> None:
 
 def test_every_kind_of_extra_is_asked_for() -> None:
     """Compare with the fields there are: a new one must not be forgotten when a store asks for more."""
-    assert Extras.__struct_fields__ == ("calls", "timers", "children", "letters", "turn", "blobs")
+    assert Extras.__struct_fields__ == (
+        "calls",
+        "timers",
+        "children",
+        "letters",
+        "turn",
+        "blobs",
+        "spend",
+        "raises",
+    )

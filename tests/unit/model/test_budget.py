@@ -11,21 +11,33 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import InvalidSetting
+from holdfast.model import events as e
 from holdfast.model.budget import (
+    CHARGE_MAX,
     LIMITS,
     NOTHING,
+    ONE_CALL,
+    OPTIONS,
     SHARED,
+    WORDS,
     Breach,
     Budget,
     Spent,
     absorb,
     add,
     breach,
+    cost,
     dollars,
+    raised,
+    read,
     remaining,
+    show,
     split,
+    told,
+    written,
 )
 from holdfast.model.instants import MINUTE
+from holdfast.model.naming import NO_ARGS
 
 amounts = st.integers(0, 10**12)
 budgets = st.builds(
@@ -164,3 +176,74 @@ def test_a_parent_answers_for_its_children() -> None:
     child = Spent(usd_micros=5, tokens=6, tool_calls=7, wall_us=8, depth=2, fan_out=3)
     total = absorb(Spent(usd_micros=1, depth=1, fan_out=1), child)
     assert total == Spent(usd_micros=6, tokens=6, tool_calls=7, depth=3, fan_out=1)
+
+
+# ── what facts cost ───────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    "event, price",
+    [
+        (e.StepFinished("0/look#1", "digest"), ONE_CALL),
+        (e.StepFinished("0/look#1", "digest", outcome="failed"), ONE_CALL),
+        (e.StepFinished("0/now#1", NO_ARGS), NOTHING),
+        (e.ToolCalled("0/send#1", "send", "unsafe", "digest", "key"), ONE_CALL),
+        (e.ToolReturned("0/send#1"), NOTHING),
+        (e.CallCancelled("0/look#1", "digest"), NOTHING),
+        (e.CallCancelled("0/look#1", "digest", made=True), ONE_CALL),
+        (e.LlmRequested("0/llm#1", "m"), NOTHING),
+        (e.LlmResponded("0/llm#1", usage={"input": 5, "output": 2, "cache_read": 3}), Spent(tokens=7)),
+        (e.LlmResponded("0/llm#1", usage={"input": 5, "usd_micros": 9}), Spent(tokens=5, usd_micros=9)),
+        (e.LlmResponded("0/llm#1", usage=None, error={"status": 400}), NOTHING),
+        (e.ChildStarted("0/spawn#1", "job_2"), NOTHING),
+    ],
+)
+def test_what_a_fact_costs(event: e.Event, price: Spent) -> None:
+    """Calls count when they are made and recorded, answers by what they used up, everything else nothing."""
+    assert cost(event) == price
+
+
+@given(
+    st.dictionaries(st.sampled_from(["input", "output", "usd_micros", "other"]), st.integers() | st.text())
+)
+def test_no_provider_can_break_an_account(usage: dict[str, Any]) -> None:
+    """Let it say anything: what is charged is never negative, and never enough to overflow."""
+    price = cost(e.LlmResponded("0/llm#1", usage=usage))
+    assert all(0 <= getattr(price, limit) <= CHARGE_MAX for limit in LIMITS)
+
+
+@given(budgets)
+def test_a_budget_is_told_and_read(budget: Budget) -> None:
+    assert read(told(budget)) == budget
+    assert None not in told(budget).values()
+
+
+@given(budgets, budgets, budgets)
+def test_in_whichever_order_limits_are_raised(budget: Budget, one: Budget, other: Budget) -> None:
+    """Raise twice, both ways round, and once more: the same budget, no limit smaller, none where there was none."""
+    both = raised(raised(budget, one), other)
+    assert both == raised(raised(budget, other), one) == raised(both, one)
+    for limit in LIMITS:
+        before, after = getattr(budget, limit), getattr(both, limit)
+        assert (before is None) == (after is None)
+        assert before is None or after >= before
+
+
+@given(amounts)
+def test_what_is_written_can_be_read_again(amount: int) -> None:
+    """Type what a screen suggests."""
+    assert Budget(usd=written("usd_micros", amount)).usd_micros == amount
+    assert Budget(wall=written("wall_us", amount)).wall_us == amount
+    assert written("tokens", amount) == str(amount)
+
+
+def test_every_limit_has_its_words() -> None:
+    assert set(WORDS) == set(OPTIONS) == set(LIMITS)
+    assert [show(limit, 61_500_000) for limit in LIMITS] == [
+        "$61.500000",
+        "61,500,000",
+        "61,500,000",
+        "1 m 1 s",
+        "61,500,000",
+        "61,500,000",
+    ]

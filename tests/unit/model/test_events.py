@@ -30,7 +30,8 @@ NAMES = """
     tool_called tool_returned tool_failed tool_uncertain tool_reconciled
     checkpoint_saved checkpoint_begun checkpoint_committed checkpoint_verified checkpoints_dropped
     turn_committed inputs_claimed timer_set timer_fired signal_received signal_taken question_asked
-    approval_requested approval_decided child_started child_finished budget_reached store_restored
+    approval_requested approval_decided child_started child_finished budget_reached budget_raised
+    store_restored
 """.split()
 
 # ── any event at all ──────────────────────────────────────────────────────────────────────────────

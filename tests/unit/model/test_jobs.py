@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from holdfast.errors import InvalidName, InvalidPayload, TooLarge
+from holdfast.model.budget import Budget
 from holdfast.model.chain import Head
 from holdfast.model.events import JobCreated
 from holdfast.model.jobs import JobDraft, JobHead, JobRecord, check_draft, created_event, request_digest
@@ -48,6 +49,9 @@ DOES_NOT_COUNT: dict[str, Any] = {
     "job_id": None,
     "code_version": None,
     "python_version": None,
+    "budget": Budget(usd=1),
+    "budgets": ("job_above",),
+    "depth": 2,
 }
 
 

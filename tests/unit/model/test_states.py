@@ -41,7 +41,7 @@ WHILE_RUNNING = """
 """.split()
 WHILE_NOT_OVER = """
     cancel_requested tool_returned tool_failed tool_uncertain tool_reconciled timer_fired signal_received
-    approval_decided child_finished store_restored
+    approval_decided child_finished budget_raised store_restored
     checkpoint_begun checkpoint_committed checkpoint_verified checkpoints_dropped
 """.split()
 

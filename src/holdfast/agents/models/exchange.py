@@ -122,6 +122,7 @@ class _One:
         return self._replayed(asking, answer)
 
     async def _attempt(self, asking: Asking) -> Served | _Later:
+        await asking.afford()
         now = asking.now_us()
         opens_at = self._gate.opens_at(now)
         if opens_at > now:

@@ -1,8 +1,8 @@
 """Invariants that need a journal read from its first event: the chain, the grammar, and what the rows beside it say.
 
-The head, the ledger and the timers are the fold of the journal, kept up to date by the transaction that appends. Here
-the fold is computed again. A journal from which retention has erased bodies still has its chain, and the order of its
-events; what the bodies said can no longer be compared with anything.
+The head, the ledger and the timers are the fold of the journal, kept up to date by the transaction that appends; so are
+the accounts of budgets, of many journals. Here the fold is computed again. A journal from which retention has erased
+bodies still has its chain, and the order of its events; what the bodies said can no longer be compared with anything.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from holdfast.engine.verify.accounts import Bill, bill_of, by_account
 from holdfast.engine.verify.beside import by_attempts, by_head, by_ledger, by_timers, by_waiting
 from holdfast.engine.verify.calls import by_calls
 from holdfast.engine.verify.crowds import Hold, by_worker, holds_of
@@ -57,6 +58,7 @@ async def by_journal(tx: Transaction, counted: Counted, limits: Limits) -> list[
     """What is wrong with any journal, job by job."""
     found: list[Violation] = []
     holds: list[Hold] = []
+    bills: list[Bill] = []
     after = ""
     while heads := [head_of(row) for row in await tx.rows("all_heads", after=after, limit=PAGE)]:
         for head in heads:
@@ -64,9 +66,10 @@ async def by_journal(tx: Transaction, counted: Counted, limits: Limits) -> list[
             events = [SealedEvent(*row) for row in rows]
             counted.jobs += 1
             counted.events += len(events)
-            found.extend(judge(head, events, await _beside(tx, head), limits, holds))
+            found.extend(judge(head, events, await _beside(tx, head), limits, holds, bills=bills))
         after = heads[-1].job_id
-    return found + by_worker(holds, limits.concurrency)
+    found += by_worker(holds, limits.concurrency)
+    return [*found, *by_account(bills, await tx.rows("all_budgets"))]
 
 
 async def _beside(tx: Transaction, head: JobHead) -> Beside:
@@ -93,8 +96,10 @@ def judge(
     limits: Limits,
     holds: list[Hold],
     sent_at: Mapping[int, int] = {},
+    bills: list[Bill] | None = None,
 ) -> Iterator[Violation]:
-    """What is wrong with one journal and the rows beside it. Who held the job goes into `holds`."""
+    """What is wrong with one journal and the rows beside it. Who held the job goes into `holds`, what it cost into
+    `bills`."""
     broken = first_break(head.job_id, events)
     if broken is not None:
         yield Violation("I6", head.job_id, f"the hash chain breaks at event {broken}")
@@ -108,6 +113,9 @@ def judge(
         yield Violation("I7", head.job_id, str(error))
         return
     holds += holds_of(head.job_id, facts)
+    bill = bill_of(head.job_id, facts)
+    if bill is not None and bills is not None:
+        bills.append(bill)
     job = told(facts)
     for finding in _against(facts, job, beside, sent_at):
         yield Violation(finding.invariant, head.job_id, finding.detail)

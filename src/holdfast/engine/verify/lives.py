@@ -35,6 +35,7 @@ _FROM_MAIL: Final = {
     e.ApprovalDecided: MailKind.APPROVAL,
     e.ToolReconciled: MailKind.RECONCILE,
     e.ChildFinished: MailKind.CHILD,
+    e.BudgetRaised: MailKind.BUDGET,
     e.JobRequeued: MailKind.RESUME,
 }
 

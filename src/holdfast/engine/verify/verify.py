@@ -11,9 +11,9 @@ from holdfast.engine.verify.rows import BY_QUERY, by_query
 from holdfast.store.executor import Transaction
 from holdfast.store.ports.inspection import Inspection
 
-BY_READING = 24
-"""The checks that are not one query: journals I1 to I3, I6, I7, I8 (head, ledger, timers), I10, I12 to I16, I26 to I30;
-content I22, I23, I33 (bytes, states); the engine's own files I36."""
+BY_READING = 25
+"""The checks that are not one query: journals I1 to I3, I6, I7, I8 (head, ledger, timers, accounts), I10, I12 to I16,
+I26 to I30; content I22, I23, I33 (bytes, states); the engine's own files I36."""
 
 UNLIMITED: Final = Limits()
 

@@ -26,6 +26,7 @@ TABLES: Final = (
     "cache_entries",
     "tombstones",
     "stream_passages",
+    "budgets",
 )
 """A test keeps this equal to the schema."""
 

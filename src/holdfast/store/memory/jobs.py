@@ -25,6 +25,7 @@ from holdfast.model.jobs import (
 from holdfast.model.page import Page, decode_cursor, encode_cursor
 from holdfast.model.states import TERMINAL, Slot, Status, WaitReason
 from holdfast.store.memory.blobs import keep_large
+from holdfast.store.memory.budgets import open_account
 from holdfast.store.memory.state import JobRow, State, Work
 
 _CURSOR: Final = "jobs"
@@ -174,6 +175,7 @@ def _create(work: Work, draft: JobDraft, digest: bytes) -> str:
         created_at=work.wall,
         events=events,
     )
+    open_account(work, job_id, draft)
     if draft.request_key is not None:
         work.tables.requests[draft.namespace, draft.request_key] = job_id
     if not behind:

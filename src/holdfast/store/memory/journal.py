@@ -1,8 +1,9 @@
 """The journal: fenced appends and short holds.
 
 Both end in `_write`: first the head and its move, then what belongs to them, in the order calls, timers, children,
-letters, turn. The head goes first so that what follows meets the job as it will be: a letter that an append sends to
-its own job wakes it, and a child in the session of a job that is over finds the session's turn already passed on.
+letters, turn, accounts. The head goes first so that what follows meets the job as it will be: a letter that an append
+sends to its own job wakes it, and a child in the session of a job that is over finds the session's turn already passed
+on.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from holdfast.model.chain import Head, SealedEvent, seal
 from holdfast.model.jobs import JobDraft, JobHead, Submitted
 from holdfast.model.states import TERMINAL, Slot, Status
 from holdfast.store.memory.blobs import keep, keep_large
+from holdfast.store.memory.budgets import charge, raise_limits
 from holdfast.store.memory.jobs import promote, put_head, submit
 from holdfast.store.memory.leases import is_driven
 from holdfast.store.memory.ledger import write_call
@@ -195,5 +197,9 @@ def _write(work: Work, head: JobHead, events: tuple[SealedEvent, ...], extras: E
         send(work, letter)
     if extras.turn is not None:
         commit_turn(work, head.namespace, extras.turn)
+    for part in extras.spend:
+        charge(work, part)
+    for one in extras.raises:
+        raise_limits(work, one)
     if over:  # after the extras: a job that is over has no timers, whatever its last append said
         clear_timers(work, head.job_id)

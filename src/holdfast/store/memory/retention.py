@@ -113,6 +113,7 @@ def _carry_out(work: Work, row: JobRow, how: How) -> None:
     else:
         for call in row.calls.values():
             del tables.keys[call.idempotency_key]
+        tables.accounts.pop(head.job_id, None)
         del tables.jobs[head.job_id]
     stone = Tombstone(
         job_id=head.job_id,

@@ -19,6 +19,7 @@ import msgspec
 
 from holdfast.errors import NotFound
 from holdfast.model import canonical
+from holdfast.model.budget import Account
 from holdfast.model.chain import SealedEvent
 from holdfast.model.ids import IdSource
 from holdfast.model.inbox import Batch
@@ -136,6 +137,7 @@ class Tables:
     blobs: dict[tuple[str, str], BlobRow] = field(default_factory=dict)  # (namespace, hex digest)
     cache: dict[tuple[str, bytes], Cached] = field(default_factory=dict)  # (namespace, key)
     tombs: dict[str, TombRow] = field(default_factory=dict)
+    accounts: dict[str, Account] = field(default_factory=dict)  # budget id
 
     def copy(self) -> Tables:
         return Tables(**{name: dict(table) for name, table in vars(self).items()})

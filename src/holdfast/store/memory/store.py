@@ -7,6 +7,7 @@ from holdfast.store.clock import Clock
 from holdfast.store.contract import StoreInfo, Tier
 from holdfast.store.memory.attachments import MemoryAttachments
 from holdfast.store.memory.blobs import MemoryBlobs
+from holdfast.store.memory.budgets import MemoryBudgets
 from holdfast.store.memory.cache import MemoryCache
 from holdfast.store.memory.inbox import MemoryInbox
 from holdfast.store.memory.jobs import MemoryJobs
@@ -22,6 +23,7 @@ from holdfast.store.memory.streams import MemoryStreams
 from holdfast.store.memory.wakeups import MemoryWakeups
 from holdfast.store.ports.attachments import Attachments
 from holdfast.store.ports.blobs import Blobs
+from holdfast.store.ports.budgets import Budgets
 from holdfast.store.ports.cache import Cache
 from holdfast.store.ports.inbox import Inbox
 from holdfast.store.ports.jobs import Jobs
@@ -56,6 +58,7 @@ class MemoryStore:
         self.namespaces: Namespaces = MemoryNamespaces(state)
         self.retention: Retention = MemoryRetention(state)
         self.streams: Streams = MemoryStreams(state)
+        self.budgets: Budgets = MemoryBudgets(state)
         self.wakeups: Wakeups = wakeups
         self._release = wakeups.release
         self._info = StoreInfo(

@@ -24,6 +24,7 @@ from holdfast.model.page import Page, decode_cursor, encode_cursor
 from holdfast.model.states import Slot, Status, WaitReason
 from holdfast.store.executor import Executor, Row, Transaction
 from holdfast.store.tables.bodies import need_namespace, store_body, word
+from holdfast.store.tables.budgets import open_in
 from holdfast.store.tables.heads import head_of
 from holdfast.store.tables.submits import submit_plain_in
 
@@ -186,6 +187,7 @@ async def _begin(tx: Transaction, draft: JobDraft, *, created_at: int) -> None:
         body_digest=body.digest,
         hash=event.hash,
     )
+    await open_in(tx, draft, created_at)
     if not behind:
         tx.hint(f"queue:{draft.queue}")
 

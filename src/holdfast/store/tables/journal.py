@@ -32,6 +32,7 @@ from holdfast.store.tables.batches import (
     is_plain,
 )
 from holdfast.store.tables.bodies import put_blob_in, store_body
+from holdfast.store.tables.budgets import charge_in, raise_in
 from holdfast.store.tables.heads import Place, lock_head, move_values, settle_move
 from holdfast.store.tables.jobs import submit_in
 from holdfast.store.tables.ledger import write_call
@@ -198,6 +199,9 @@ async def _write_extras(tx: Transaction, namespace: str, job_id: str, extras: Ex
         await send_in(tx, letter)
     if extras.turn is not None:
         await commit_in(tx, extras.turn, namespace=namespace, handle=None, job_id=job_id)
+    # Last, because a whole tree shares these rows: they are held as short as can be.
+    await charge_in(tx, extras.spend)
+    await raise_in(tx, extras.raises)
 
 
 def _with_id(draft: JobDraft) -> JobDraft:

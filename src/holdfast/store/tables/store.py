@@ -13,6 +13,7 @@ from holdfast.store.ports.wakeups import Wakeups
 from holdfast.store.sql.migrate import MIN_READER, SCHEMA_VERSION
 from holdfast.store.tables.attachments import SqlAttachments
 from holdfast.store.tables.blobs import SqlBlobs
+from holdfast.store.tables.budgets import SqlBudgets
 from holdfast.store.tables.cache import SqlCache
 from holdfast.store.tables.inbox import SqlInbox
 from holdfast.store.tables.inspection import SqlInspection
@@ -58,6 +59,7 @@ class SqlStore:
         self.namespaces = SqlNamespaces(executor)
         self.retention = SqlRetention(executor)
         self.streams = SqlStreams(executor)
+        self.budgets = SqlBudgets(executor)
         self.inspection = SqlInspection(executor, integrity)
         self.wakeups = wakeups
         self._details = details

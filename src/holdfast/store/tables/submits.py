@@ -1,8 +1,9 @@
 """Many new jobs in one go.
 
-Most submits bring a job that nobody has heard of: an id of its own, no request key, no session, a small input. Of such
-drafts a whole list is looked up by one statement and written by three (on Postgres by one), instead of six for each.
-Whatever is not as plain as that, or not new, takes the way of `jobs.submit_in`, one by one in the same transaction.
+Most submits bring a job that nobody has heard of: an id of its own, no request key, no session, no budget of its own, a
+small input. Of such drafts a whole list is looked up by one statement and written by three (on Postgres by one),
+instead of six for each. Whatever is not as plain as that, or not new, takes the way of `jobs.submit_in`, one by one in
+the same transaction.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ async def submit_plain_in(tx: Transaction, drafts: Sequence[JobDraft]) -> list[S
 
 
 def _is_plain(draft: JobDraft) -> bool:
-    return draft.request_key is None and draft.session_id is None
+    return draft.request_key is None and draft.session_id is None and draft.budget is None
 
 
 def _sealed(draft: JobDraft, fence: int, at: int) -> Sealed:

@@ -240,6 +240,7 @@ class Bench:
             shown[f"mail {job_id}"] = await store.post.read(job_id)
             shown[f"timers {job_id}"] = await store.post.timers(job_id)
             shown[f"said {job_id}"] = await store.streams.read(job_id)
+            shown[f"budget {job_id}"] = await store.budgets.find([job_id])
         return shown
 
 

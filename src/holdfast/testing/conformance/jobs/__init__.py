@@ -6,6 +6,7 @@ from typing import Final
 
 from holdfast.testing.conformance.bench import Check, checks_in
 from holdfast.testing.conformance.jobs import (
+    budgets,
     caches,
     claims,
     extras,
@@ -41,6 +42,7 @@ JOBS: Final[tuple[Check, ...]] = checks_in(
     refusals,
     shelves,
     caches,
+    budgets,
     streams,
     together,
 )

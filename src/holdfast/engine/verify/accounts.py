@@ -1,0 +1,109 @@
+"""The accounts of budgets are the fold of many journals (I8): of every job in the tree of the one that declared it.
+
+What a journal costs is told by its facts, see `model.budget.cost`. The past that a fork took over was paid for by its
+original, and an intent that was sent again under its key was paid for the first time. Limits are what was declared, or
+what somebody has raised them to, whichever is more.
+
+A tree of which retention has taken something cannot be added up any more, and is left alone.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from holdfast.engine.verify.facts import Facts
+from holdfast.engine.verify.report import Violation
+from holdfast.errors import HoldfastError
+from holdfast.model import budget as money
+from holdfast.model import events as e
+from holdfast.model.budget import NOTHING, SHARED, Account, Budget, Spent
+from holdfast.model.forking import HOLDER
+from holdfast.store.executor import Row
+from holdfast.store.tables.budgets import account_of
+
+
+class Bill(msgspec.Struct, frozen=True, kw_only=True):
+    """What one job costs, and whom."""
+
+    job_id: str
+    declared: Budget | None
+    depth: int
+    created_at: int
+    payers: tuple[str, ...]
+    spent: Spent
+    raises: tuple[tuple[str, Budget], ...]
+    children: frozenset[str]
+
+
+def bill_of(job_id: str, facts: Facts) -> Bill | None:
+    """The bill of a job that somebody pays for."""
+    created = facts[0].event if facts else None
+    if not isinstance(created, e.JobCreated) or (created.budget is None and not created.budgets):
+        return None
+    spent, sent, is_taken_over = NOTHING, set[tuple[str, int]](), False
+    raises: list[tuple[str, Budget]] = []
+    for fact in facts:
+        event = fact.event
+        if isinstance(event, e.JobClaimed):
+            is_taken_over = created.forked_from is not None and event.worker == HOLDER
+        elif isinstance(event, e.BudgetRaised):
+            raises.append((event.budget_id, money.read(event.limits)))
+        elif isinstance(event, e.ToolCalled) and (event.step_key, event.generation) in sent:
+            continue
+        elif not is_taken_over:
+            spent = money.add(spent, money.cost(event))
+        if isinstance(event, e.ToolCalled):
+            sent.add((event.step_key, event.generation))
+    declared = None if created.budget is None else money.read(created.budget)
+    return Bill(
+        job_id=job_id,
+        declared=declared,
+        depth=created.depth,
+        created_at=facts[0].at,
+        payers=created.budgets if declared is None else (*created.budgets, job_id),
+        spent=spent,
+        raises=tuple(raises),
+        children=frozenset(
+            fact.event.child_job_id for fact in facts if isinstance(fact.event, e.ChildStarted)
+        ),
+    )
+
+
+def by_account(bills: Sequence[Bill], rows: Sequence[Row]) -> Iterator[Violation]:
+    """What is wrong with any account: it is there if its job is, and says what the journals do."""
+    told = {bill.job_id: bill for bill in bills}
+    trees: dict[str, list[Bill]] = defaultdict(list)
+    for bill in bills:
+        for payer in bill.payers:
+            trees[payer].append(bill)
+    kept = {row[0] for row in rows}
+    for bill in bills:
+        if bill.declared is not None and bill.job_id not in kept:
+            yield Violation("I8", bill.job_id, "declares a budget, and has no account")
+    for row in rows:
+        tree = trees[row[0]]
+        if row[0] not in told or any(bill.children - told.keys() for bill in tree):
+            continue  # something of it is erased or removed
+        try:
+            account = account_of(row)
+        except (HoldfastError, msgspec.ValidationError) as error:
+            yield Violation("I8", row[0], f"the limits of its account cannot be read: {error}")
+            continue
+        yield from _differences(account, told[row[0]], tree)
+
+
+def _differences(account: Account, owner: Bill, tree: Sequence[Bill]) -> Iterator[Violation]:
+    for limit in SHARED:
+        told, kept = sum(getattr(bill.spent, limit) for bill in tree), getattr(account, limit)
+        if told != kept:
+            detail = f"the account says {kept} of {limit}, the journals of its tree {told}"
+            yield Violation("I8", account.budget_id, detail)
+    limits = owner.declared or Budget()
+    for _, least in (one for bill in tree for one in bill.raises if one[0] == account.budget_id):
+        limits = money.raised(limits, least)
+    if (limits, owner.depth, owner.created_at) != (account.limits, account.depth, account.created_at):
+        detail = f"the account is of {money.told(account.limits)}, the journals say {money.told(limits)}"
+        yield Violation("I8", account.budget_id, detail)

@@ -1,0 +1,34 @@
+-- Budgets: one account for a whole tree of jobs, written by the appends of its jobs.
+
+-- name: open_budget
+-- The job that declares it has an account, and nothing is spent.
+INSERT INTO budgets (budget_id, namespace, depth, created_at, limits, usd_micros, tokens, tool_calls)
+VALUES (:budget_id, :namespace, :depth, :created_at, :limits, 0, 0, 0);
+
+-- name: find_budgets
+-- These accounts as they are now.
+SELECT budget_id, namespace, depth, created_at, limits, usd_micros, tokens, tool_calls
+FROM budgets WHERE budget_id {any:budget_ids} ORDER BY budget_id;
+
+-- name: charge_budget
+-- So much more is spent of it.
+UPDATE budgets
+SET usd_micros = usd_micros + :usd_micros, tokens = tokens + :tokens, tool_calls = tool_calls + :tool_calls
+WHERE budget_id = :budget_id;
+
+-- name: lock_budget
+-- Its limits, held until the transaction ends.
+SELECT limits FROM budgets WHERE budget_id = :budget_id {for_update};
+
+-- name: set_limits
+-- It has these limits.
+UPDATE budgets SET limits = :limits WHERE budget_id = :budget_id;
+
+-- name: remove_budget
+-- The account is gone, with the job that declared it.
+DELETE FROM budgets WHERE budget_id = :budget_id;
+
+-- name: all_budgets
+-- Every account, for the check against the journals.
+SELECT budget_id, namespace, depth, created_at, limits, usd_micros, tokens, tool_calls
+FROM budgets ORDER BY budget_id;

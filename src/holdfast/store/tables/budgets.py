@@ -1,0 +1,66 @@
+"""Budgets over SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.model import budget as money
+from holdfast.model import canonical
+from holdfast.model.budget import Account, Charge, Raise
+from holdfast.model.jobs import JobDraft
+from holdfast.store.executor import Executor, Row, Transaction
+from holdfast.store.tables.bodies import read_json
+
+
+class SqlBudgets:
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+
+    async def find(self, budget_ids: Sequence[str]) -> list[Account]:
+        async def work(tx: Transaction) -> Sequence[Row]:
+            return await tx.rows("find_budgets", budget_ids=list(budget_ids))
+
+        return [account_of(row) for row in await self._executor.read(work, brief=True)]
+
+
+def account_of(row: Row) -> Account:
+    """The row as an account: the columns come in the order of the fields."""
+    values = dict(zip(Account.__struct_fields__, row, strict=True))
+    values["limits"] = money.read(read_json(row[4], f"budget {row[0]}"))
+    return Account(**values)
+
+
+async def open_in(tx: Transaction, draft: JobDraft, created_at: int) -> None:
+    """The job's own budget, if it has one, has an account."""
+    if draft.budget is not None:
+        await tx.run(
+            "open_budget",
+            budget_id=draft.job_id,
+            namespace=draft.namespace,
+            depth=draft.depth,
+            created_at=created_at,
+            limits=canonical.encode(money.told(draft.budget)),
+        )
+
+
+async def charge_in(tx: Transaction, spend: Sequence[Charge]) -> None:
+    """The accounts have been charged, each once and in the one order that everybody uses."""
+    for budget_id in sorted({charge.budget_id for charge in spend}):
+        parts = [charge for charge in spend if charge.budget_id == budget_id]
+        await tx.run(
+            "charge_budget",
+            budget_id=budget_id,
+            usd_micros=sum(part.usd_micros for part in parts),
+            tokens=sum(part.tokens for part in parts),
+            tool_calls=sum(part.tool_calls for part in parts),
+        )
+
+
+async def raise_in(tx: Transaction, raises: Sequence[Raise]) -> None:
+    """The budgets have at least these limits."""
+    for one in sorted(raises, key=lambda one: one.budget_id):
+        row = await tx.row("lock_budget", budget_id=one.budget_id)
+        if row is not None:
+            before = money.read(read_json(row[0], f"budget {one.budget_id}"))
+            limits = canonical.encode(money.told(money.raised(before, one.limits)))
+            await tx.run("set_limits", budget_id=one.budget_id, limits=limits)
