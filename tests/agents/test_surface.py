@@ -28,6 +28,7 @@ from holdfast.errors import (
     JobHeld,
     KeyReused,
     Refused,
+    TooLarge,
 )
 from holdfast.model.chain import unseal
 from holdfast.model.events import ApprovalRequested, ToolCalled
@@ -451,3 +452,39 @@ def test_undeclared_is_unsafe(app: hf.App) -> None:
 
     assert anything.terms.effect == "unsafe"
     assert repr(anything) == "<tool anything unsafe>"
+
+
+async def test_a_read_may_be_given_a_time_limit(app: hf.App) -> None:
+    """Goal: a read that hangs does not hang its job. Method: one that never answers, with and without a catch."""
+
+    @app.tool(effect="read_only", timeout="20ms")
+    async def hang() -> str:
+        await asyncio.get_running_loop().create_future()
+        return "never"
+
+    @app.agent
+    async def patient() -> str:
+        try:
+            return await hang()
+        except TimeoutError:
+            return "gave up"
+
+    async with working(app):
+        assert await patient() == "gave up"
+
+
+async def test_arguments_that_no_journal_takes_are_an_error_that_code_can_catch(app: hf.App) -> None:
+    @app.tool(effect="unsafe")
+    async def send(text: str) -> None:
+        raise AssertionError(len(text))
+
+    @app.agent
+    async def sender() -> str:
+        try:
+            await send("x" * 1_045_000)
+        except TooLarge as error:
+            return str(error)
+        return "sent"
+
+    async with working(app):
+        assert "than the limit of" in await sender()

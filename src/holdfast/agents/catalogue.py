@@ -187,7 +187,7 @@ class Catalogue(ABC):
         name: str | None = None,
         key_lifetime: Duration | None = None,
         probe: Probe | None = None,
-        timeout: Duration = "1m",
+        timeout: Duration | None = None,
         receiver_delay: Duration = 0,
         approve: Callable[..., bool] | bool | None = None,
         approval_lifetime: Duration = "7d",
@@ -205,7 +205,7 @@ class Catalogue(ABC):
         name: str | None = None,
         key_lifetime: Duration | None = None,
         probe: Probe | None = None,
-        timeout: Duration = "1m",
+        timeout: Duration | None = None,
         receiver_delay: Duration = 0,
         approve: Callable[..., bool] | bool | None = None,
         approval_lifetime: Duration = "7d",
@@ -218,10 +218,12 @@ class Catalogue(ABC):
         effect: `read_only`, `idempotent`, `verifiable` or `unsafe`. Nothing declared is `unsafe`: never repeated by
         itself. key_lifetime: how long the receiver of an `idempotent` call remembers its key; nothing said is for
         ever. probe: `probe(key, args)` of a `verifiable` call gives Happened(result), NotHappened() or CannotTell().
-        timeout: how long one call may take; longer is an unclear outcome. receiver_delay: how long after the call the
-        probe may still not see it. approve: True, or a condition on the arguments: then a person must agree before
-        the call. on_resume: "relaunch" for a black box that is simply started again, unless `output(key, args)` finds
-        its output. raises: the errors that code may catch by their class.
+        timeout: how long one call may take, a minute if nothing is said; longer is an unclear outcome. A read that
+        takes longer than its author says is a TimeoutError, and without a word it may take as long as it likes.
+        receiver_delay: how long after the call the probe may still not see it. approve: True, or a condition on the
+        arguments: then a person must agree before the call. on_resume: "relaunch" for a black box that is simply
+        started again, unless `output(key, args)` finds its output. raises: the errors that code may catch by their
+        class.
         """
         terms = terms_of(
             effect=effect,

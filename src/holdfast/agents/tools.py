@@ -26,7 +26,7 @@ from holdfast.engine.asked import Asked, Probed, Terms
 from holdfast.errors import InvalidSetting
 from holdfast.model.effects import Answer, Effect, parse_effect
 from holdfast.model.ids import check_name
-from holdfast.model.instants import Duration, parse_duration
+from holdfast.model.instants import MINUTE, Duration, parse_duration
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -140,7 +140,7 @@ def terms_of(
     effect: str | None,
     key_lifetime: Duration | None,
     probe: Probe | None,
-    timeout: Duration,
+    timeout: Duration | None,
     receiver_delay: Duration,
     approve: Callable[..., bool] | bool | None,
     approval_lifetime: Duration,
@@ -163,7 +163,8 @@ def terms_of(
         effect=declared,
         key_lifetime_us=None if key_lifetime is None else parse_duration(key_lifetime),
         probe=None if asks is None else functools.partial(_probed, asks),
-        longest_call_us=parse_duration(timeout),
+        longest_call_us=MINUTE if timeout is None else parse_duration(timeout),
+        reads_within_us=None if timeout is None else parse_duration(timeout),
         receiver_delay_us=parse_duration(receiver_delay),
         relaunch=on_resume == "relaunch",
         approve=_asks_leave(approve),

@@ -286,8 +286,6 @@ class _Reader:
                 self.seam(at, SeamKind.ENDED, f"failed: {_told(event.error)}")
             case e.JobCancelled():
                 self.seam(at, SeamKind.ENDED, "cancelled")
-            case _:
-                pass
 
     # ── everything else ───────────────────────────────────────────────────────────────────────────
 
@@ -300,9 +298,9 @@ class _Reader:
             case e.LlmRequested():
                 self._open(at, SpanKind.MODEL, event.step_key, name=event.model, attempt=event.attempt)
             case e.LlmResponded():
-                outcome = "succeeded" if event.error is None else "failed"
+                said = {"result": event.response, "error": event.error, "usage": event.usage}
                 place = (SpanKind.MODEL, event.step_key, "0")
-                self._close(at, place, outcome, result=event.response, error=event.error, usage=event.usage)
+                self._close(at, place, "failed" if event.error else "succeeded", **said)
             case e.ApprovalRequested():
                 self._open(at, SpanKind.APPROVAL, event.step_key)
                 self._said[event.approval_id] = event.step_key

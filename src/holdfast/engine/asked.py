@@ -25,14 +25,16 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """What the author declared about a call.
 
     `relaunch`: a call that was cut off is given up and made anew, unless `probe` finds its output. `approve` says of
-    the arguments whether a person must agree first. `start_within_us` is how long after its intent the call may start,
-    `quiet_margin_us` what is added to its longest time before anybody asks the receiver.
+    the arguments whether a person must agree first. `reads_within_us`: how long a read may take, if its author cares;
+    it is simply made again. `start_within_us` is how long after its intent the call may start, `quiet_margin_us` what
+    is added to its longest time before anybody asks the receiver.
     """
 
     effect: Effect = Effect.UNSAFE
     key_lifetime_us: int | None = None
     probe: Callable[[str, Any], Awaitable[Probed]] | None = None
     longest_call_us: int = 1 * MINUTE
+    reads_within_us: int | None = None
     receiver_delay_us: int = 0
     start_within_us: int = START_WITHIN_US
     quiet_margin_us: int = QUIET_MARGIN_US
@@ -58,6 +60,11 @@ class Asked(msgspec.Struct, frozen=True):
     @property
     def identity(self) -> Any:
         return self.args if self.same is msgspec.UNSET else self.same
+
+    @property
+    def digest(self) -> str:
+        """What tells this call from another under the same key; TooLarge, if its fact would fit no journal."""
+        return canonical.hex_digest(canonical.encode(self.identity, bytes_max=RESULT_BYTES_MAX))
 
 
 def kept(value: Any) -> tuple[Any, Exception | None]:

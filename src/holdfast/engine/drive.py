@@ -27,7 +27,6 @@ from holdfast.engine.recorder import Recorder
 from holdfast.engine.voices import speaking
 from holdfast.engine.waits import Waits
 from holdfast.errors import CallFailed
-from holdfast.model import canonical
 from holdfast.model.append import NOTHING, Extras
 from holdfast.model.effects import CallStatus, Effect
 from holdfast.model.events import CallCancelled, Event, StepFinished
@@ -184,7 +183,7 @@ class Drive:
         """The outcome of the call, from the record or from doing it."""
         place = self.place()
         key = place.scope.key(asked.name)
-        digest = canonical.hex_digest(canonical.encode(asked.identity))
+        digest = asked.digest
         recorded = self.history.find(key, digest)
         if recorded is None and self.history.drifted(key, digest) is not None:
             recorded = await self.known(asked, key, digest)
@@ -254,9 +253,10 @@ class Drive:
         token = place.enter(step_key)
         try:
             with speaking(self.outlet, step_key):
-                if longest_us is None:
+                limit_us = asked.terms.reads_within_us if longest_us is None else longest_us
+                if limit_us is None:
                     return await asked.run(key), None
-                async with asyncio.timeout(longest_us / 1_000_000):
+                async with asyncio.timeout(limit_us / 1_000_000):
                     return await asked.run(key), None
         except Exception as error:
             return None, error
@@ -331,12 +331,11 @@ class Drive:
             place.scope = outer
 
     def latest_us(self) -> int:
-        """The time is not later than this: what may not be over too early is counted from here, and compared with the
-        clock."""
+        """The time is not later than this: what may not be over too early is counted from here."""
         return self.clock.wall_us() + self._unsure_us
 
     def dead_at(self, worker: str) -> int | None:
-        """By when this worker was certainly dead: when this process first found it so. None: nothing is proven."""
+        """By when this worker was certainly dead: when it was first found so here. None: nothing is proven."""
         if worker not in self._dead and self._gone(worker):
             self._dead[worker] = self.latest_us()
         return self._dead.get(worker)

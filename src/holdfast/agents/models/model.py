@@ -134,7 +134,7 @@ def llm(
     `scripted:file.toml`. A list of replies is a scripted model, too. The rest is as in `hf.wrap`."""
     if not isinstance(name, str):
         script = name if isinstance(name, Script) else script_of(name)
-        return Model("scripted", _scripted("scripted", script, _exchange(retry, limits, cache)))
+        return Model("scripted", _scripted("scripted", script, _exchange(retry, limits, prices, cache)))
     provider, _, wanted = name.partition(":")
     options: dict[str, Any] = {
         "retry": retry,
@@ -147,7 +147,9 @@ def llm(
     match provider:
         case "scripted" if wanted:
             script = read_script(wanted)
-            return Model(name, _scripted(PurePath(wanted).name, script, _exchange(retry, limits, cache)))
+            return Model(
+                name, _scripted(PurePath(wanted).name, script, _exchange(retry, limits, prices, cache))
+            )
         case "anthropic" if wanted:
             return Model(name, _Claude(wanted, where, options))
         case "openai" if wanted:
@@ -157,10 +159,15 @@ def llm(
             raise InvalidSetting(msg, hint="Write anthropic:NAME, openai:NAME or scripted:FILE.")
 
 
-def _exchange(retry: RetryPolicy | None, limits: Limits | None, cache: Cache | None) -> Exchange:
+def _exchange(
+    retry: RetryPolicy | None,
+    limits: Limits | None,
+    prices: Mapping[str, Price] | None,
+    cache: Cache | None,
+) -> Exchange:
     usual = Patience()
     patience = Patience(retry=retry or usual.retry, limits=limits or usual.limits)
-    return Exchange(patience=patience, cache=cache)
+    return Exchange(patience=patience, prices=prices or {}, cache=cache)
 
 
 def _declared(tools: Iterable[Any]) -> list[Any]:
