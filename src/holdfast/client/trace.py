@@ -298,9 +298,9 @@ class _Reader:
             case e.LlmRequested():
                 self._open(at, SpanKind.MODEL, event.step_key, name=event.model, attempt=event.attempt)
             case e.LlmResponded():
-                outcome = {"result": event.response, "error": event.error, "usage": event.usage}
+                answer = {"result": event.response, "error": event.error, "usage": event.usage}
                 place = (SpanKind.MODEL, event.step_key, "0")
-                self._close(at, place, "failed" if event.error else "succeeded", **outcome)
+                self._close(at, place, "failed" if event.error else "succeeded", **answer)
             case e.ApprovalRequested():
                 self._open(at, SpanKind.APPROVAL, event.step_key)
                 self._said[event.approval_id] = event.step_key
