@@ -10,6 +10,8 @@ import holdfast as hf
 from bench.contest import Contestant
 from bench.material import GROUP, RESULT, STEPS, STEPS_PER_JOB, TURN_BYTES
 from bench.places import Place
+from holdfast.engine.retention import prune
+from holdfast.model.retention import How, Policy
 from holdfast.model.states import Status
 from holdfast.runtime.process import Process
 
@@ -143,3 +145,17 @@ class Chat(Surface):
 
     async def operation(self, number: int) -> None:
         assert await self.assistant.session(f"session-{self.conversation}").send(self.said)
+
+
+class PrunedChat(Chat):
+    """The same, with the journals of turns that are over removed now and then, as `holdfast prune` does. What was said
+    is in the session; only the journals of the last turns are there to be replayed."""
+
+    name = "holdfast assistant, pruned every 20 turns"
+    every = 20
+    policy = Policy(older_than_us=1, how=How.REMOVE, keys_live_us=0, blob_grace_us=1)
+
+    async def operation(self, number: int) -> None:
+        await super().operation(number)
+        if number % self.every == self.every - 1:
+            await prune(self.process.store, self.policy)

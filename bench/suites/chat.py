@@ -1,5 +1,6 @@
 """The built-in assistant through a long conversation: message to answer, near the beginning and near the end, and what
-it leaves on disk: messages, journals, receipts and all. On SQLite beside LangGraph over its own checkpointer."""
+it leaves on disk: messages, journals, receipts and all; and with the journals of old turns pruned, as retention does.
+On SQLite beside LangGraph over its own checkpointer."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from bench.material import TURNS
 from bench.peers import LangGraphChat
 from bench.report import Contest, Findings, goal
 from bench.suites.session import BYTES_AT_MOST, LATE_AT_MOST, near_10, near_200, weighed
-from bench.surface import Chat
+from bench.surface import Chat, PrunedChat
 
 QUICK = 2
 """So few rounds are a test of the benchmark, not a measurement: nobody is installed for it."""
@@ -18,7 +19,7 @@ QUICK = 2
 async def run(arena: Arena, findings: Findings) -> None:
     for store in arena.stores:
         beside = store == "sqlite" and arena.scale.rounds > QUICK
-        entered: list[type[Contestant]] = [LangGraphChat, Chat] if beside else [Chat]
+        entered: list[type[Contestant]] = [PrunedChat, *([LangGraphChat] if beside else []), Chat]
         contestants = await arena.enter(store, *entered)
         async with opened(contestants):
             weights = [await weighed(one) for one in contestants]
@@ -33,6 +34,6 @@ async def run(arena: Arena, findings: Findings) -> None:
         ]
         flat = figure([near_200(lap) / near_10(lap) for lap in ours.laps])
         findings.goals += [
-            goal(f"chat bytes {store}", weights[-1], "at most", BYTES_AT_MOST, "× the text"),
+            goal(f"chat bytes {store}", weights[0], "at most", BYTES_AT_MOST, "× the text, pruned"),
             goal(f"chat flat {store}", flat, "at most", LATE_AT_MOST, "× a turn near turn 10"),
         ]
