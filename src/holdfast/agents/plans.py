@@ -99,7 +99,7 @@ async def plan(planner: Any, goal: Any, *, tools: Iterable[Callee]) -> Plan:
     if drive is None:
         return _with(offered, await make())
     with drive.scope("plan"):
-        return _with(offered, await plans.once(drive, make))
+        return _with(offered, await plans.made_once(drive, make))
 
 
 async def execute(

@@ -18,7 +18,7 @@ from holdfast.model.plan import Plan
 CANCELLED = "cancelled"
 
 
-async def once(drive: Drive, make: Callable[[], Awaitable[Plan]]) -> Plan:
+async def made_once(drive: Drive, make: Callable[[], Awaitable[Plan]]) -> Plan:
     """The plan of this place: as it is recorded, or made now and on disk before anything follows from it. Said in a
     scope of its own, which is the planner's."""
     key = drive.place().scope.key("plan")
