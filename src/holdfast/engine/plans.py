@@ -46,7 +46,7 @@ async def to_follow(drive: Drive, plan: Plan, check: Callable[[Plan], None]) -> 
             check(plan)
             return plan
 
-        plan = await once(drive, checked)
+        plan = await made_once(drive, checked)
     check(plan)
     history.plans[plan.recorded_as] = True
     return plan
