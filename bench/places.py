@@ -31,6 +31,10 @@ class Place(Protocol):
         """Holdfast as production opens it, at full durability."""
         ...
 
+    async def tidied(self) -> None:
+        """What was removed is room for what comes, as the database sees to by itself in time."""
+        ...
+
     async def size(self) -> int:
         """Bytes on disk: tables and indexes, with no log left to replay."""
         ...
@@ -48,6 +52,8 @@ class File:
         store = await open_sqlite(self.path, clock=SystemClock(), ids=RandomIds())
         assert store.tier is Tier.SQLITE, "measured at full durability or not at all"
         return store
+
+    async def tidied(self) -> None: ...
 
     async def size(self) -> int:
         db = connect(self.path)
@@ -71,6 +77,13 @@ class Database:
         store = await open_postgres(self.url, ids=RandomIds())
         assert store.tier is Tier.POSTGRES, "measured at full durability or not at all"
         return store
+
+    async def tidied(self) -> None:
+        connection = await asyncpg.connect(self.url)
+        try:
+            await connection.execute("VACUUM")
+        finally:
+            await connection.close()
 
     async def size(self) -> int:
         connection = await asyncpg.connect(self.url)

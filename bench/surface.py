@@ -159,3 +159,4 @@ class PrunedChat(Chat):
         await super().operation(number)
         if number % self.every == self.every - 1:
             await prune(self.process.store, self.policy)
+            await self.place.tidied()

@@ -37,10 +37,8 @@ class Provider:
         if found is None:
             return _Reply(400, _error("no_reply", "no reply of the script fits this conversation"))
         number, line = found
-        place = f"{number}/{canonical.digest_of(messages).hex()}"
-        if self._refused[place] < len(line.fail):
-            status = line.fail[self._refused[place]]
-            self._refused[place] += 1
+        status = self._refusal(number, line, messages)
+        if status is not None:
             return _Reply(status, _error("scripted", f"the script says {status}"))
         await pause(parse_duration(line.delay))
         message = self._answer(line, body, messages)
@@ -48,12 +46,20 @@ class Provider:
             return _Reply(200, canonical.encode(message, bytes_max=BLOB_BYTES_MAX))
         return _Reply(200, b"", _stream(message, body, parse_duration(line.pace)))
 
+    def _refusal(self, number: int, line: Line, messages: list[Any]) -> int | None:
+        if not line.fail:
+            return None
+        place = f"{number}/{canonical.digest_of(messages).hex()}"
+        self._refused[place] += 1
+        nth = self._refused[place] - 1
+        return line.fail[nth] if nth < len(line.fail) else None
+
     def _answer(self, line: Line, body: Body, messages: list[Any]) -> Body:
         message = self._script.message(line, messages)
         calls = any(block["type"] == "tool_use" for block in message["content"])
         heard = sum(map(_size, messages))
         return {
-            "id": f"msg_{canonical.digest_of([body.get('model', ''), messages]).hex()[:24]}",
+            "id": f"msg_{canonical.digest_of([len(messages), messages[-1:]]).hex()[:24]}",
             "type": "message",
             "model": body.get("model", "scripted"),
             **message,
