@@ -195,6 +195,31 @@ async def test_a_reader_that_stops_early_has_had_a_part(
         assert len(statuses(models)) == 1
 
 
+async def test_a_reader_that_fails_in_the_middle_gets_the_whole_answer_next_time(
+    app: hf.App, models: LLMockServer, claude: Claude
+) -> None:
+    """Goal: a part is never taken for the whole. Method: the reader's own error ends the first attempt half-way; the
+    second reads on, finds the record too short, and the third asks anew."""
+    models.state.scenarios.add(Reply("one two three four five six seven eight nine ten", times=None))
+    wrapped = hf.wrap(claude)
+    tries: list[str] = []
+
+    @app.agent
+    async def asker() -> str:
+        heard = ""
+        async with wrapped.messages.stream(model="claude-x", max_tokens=50, messages=QUESTION) as stream:
+            async for text in stream.text_stream:
+                heard += text
+                if "three" in heard and not tries:
+                    tries.append(heard)
+                    raise ValueError("the reader stumbles")
+        return heard
+
+    async with app.running():
+        assert await asker() == "one two three four five six seven eight nine ten"
+    assert len(statuses(models)) == 2
+
+
 async def test_no_more_requests_than_allowed_are_made_at_once(
     app: hf.App, models: LLMockServer, claude: Claude
 ) -> None:

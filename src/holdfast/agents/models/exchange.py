@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
 from typing import Any, Final
 
@@ -196,6 +196,10 @@ class _One:
     def _replayed(self, asking: Asking, answer: Answer) -> Served:
         """What is on record, in the form in which it was asked for."""
         error = answer.error
+        if error is not None and "part" in error:
+            return Served(
+                200, {"content-type": "text/event-stream"}, self._part(asking, error), asking.step_key
+            )
         if error is not None and "kind" in error:
             raise asking.failed(Unreachable(error["kind"], error["message"]))
         if error is not None and error["status"] >= BAD:
@@ -207,6 +211,18 @@ class _One:
         events = [("error", error["body"])] if error else self._wire.streamed(answer.response, self._body)
         pieces = b"".join(sse.written(name, data) for name, data in events)
         return Served(200, {"content-type": "text/event-stream"}, pieces, asking.step_key)
+
+    async def _part(self, asking: Asking, error: Any) -> AsyncIterator[bytes]:
+        """What its reader had of a stream when it left; for whoever reads on there is an error."""
+        gathering = self._wire.gathering(self._body)
+        for name, data in self._wire.streamed(error["part"], self._body):
+            piece = sse.written(name, data)
+            for one in sse.Reader().feed(piece):
+                gathering.take(*one)
+            if gathering.complete:
+                break
+            yield piece
+        raise asking.failed(Unreachable(error["kind"], error["message"]))
 
 
 class Known(msgspec.Struct, frozen=True):

@@ -1,9 +1,10 @@
 """A streamed answer as its reader pulls it.
 
 It reaches its reader as it comes, and whoever watches the job. Its last piece is held back until the whole answer is on
-disk, so nothing is done with an answer that a crash could take back. A reader that stops early has had a part: that
-part is the answer on record. A connection that goes in the middle is an error for the reader, and on record as one:
-nobody asks again behind the back of somebody who has read half of an answer.
+disk, so nothing is done with an answer that a crash could take back. A reader that leaves early has had a part: that
+part is on record, as a part. A replay gives it as far as it goes; whoever reads on then is told, and the model is asked
+anew. A connection that goes in the middle is an error for the reader, and on record as one: nobody asks again behind
+the back of somebody who has read half of an answer.
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import Any, Final
 
 from holdfast.agents.models import sse
 from holdfast.agents.models.live import Unreachable
 from holdfast.agents.models.wire import Gathering
 from holdfast.engine.models import Answer, Asking
 from holdfast.model.limits import BLOB_BYTES_MAX
+
+LEFT: Final = "its reader left here the first time"
 
 
 class Flow:
@@ -95,11 +98,25 @@ class Flow:
             kind = getattr(error, "kind", "RemoteProtocolError")
             await self._asking.answered(Answer(error={"kind": kind, "message": str(error)}))
 
+    async def _left(self) -> None:
+        """Its reader does not want the rest. What there is, is kept for a replay that reads as far."""
+        if self._settled:
+            return
+        if self._gathering.complete or self._gathering.error is not None:
+            await self._settle()
+            return
+        self._settled = True
+        part = self._answer(self._asking, self._gathering.message())
+        if part.error is None:
+            error = {"kind": "ReadError", "message": LEFT, "part": part.response}
+            part = Answer(usage=part.usage, error=error)
+        await self._asking.answered(part)
+
     async def close(self) -> None:
         """Nothing is read any more, and the connection is given back."""
         try:
             if not self._asking.stopped:
-                await self._settle()
+                await self._left()
         finally:
             with self._asking.leaving():
                 await self._stack.aclose()
