@@ -11,7 +11,7 @@ import pytest
 import holdfast as hf
 from holdfast.engine.replayed import replay
 from holdfast.engine.verify.verify import verify
-from holdfast.errors import InvalidPayload, InvalidSetting, NotFound
+from holdfast.errors import InvalidPayload, InvalidSetting, JobCancelled, NotFound
 from holdfast.model.chain import unseal
 from holdfast.model.events import JobCompleted, LlmRequested, LlmResponded, PlanGenerated, TurnCommitted
 from holdfast.runtime.process import Process
@@ -204,6 +204,7 @@ class Slow:
         model = hf.llm(
             [
                 {"when": "dig", "turn": 0, "calls": [{"tool": "dig"}]},
+                {"when": "rest", "turn": 0, "text": "I heard: {said}."},
                 {"turn": 1, "text": "I heard: {said}."},
                 {"text": "Then I heard: {said}."},
             ]
@@ -248,6 +249,25 @@ async def test_a_message_that_waits_for_the_commit_reaches_the_model_in_the_next
         view = await ada.view()
         assert view is not None
         assert view.revision == 2
+        await clean(process)
+
+
+async def test_a_turn_that_was_cancelled_leaves_nothing_and_the_next_goes_on(app: hf.App) -> None:
+    """Goal: whoever stops an answer does not get it later. Method: cancelled in the middle of a tool, with a second
+    message in its turn already: that one is answered, in a turn of its own."""
+    slow = Slow(app)
+    async with app.running() as process:
+        ada = slow.assistant.session("ada")
+        first = await ada.post("dig")
+        await slow.begun.wait()
+        second = await ada.post("and rest", when="after_current_turn_commit")
+        await first.cancel("never mind")
+        with pytest.raises(JobCancelled):
+            await first.result()
+        slow.go_on.set()
+        assert await second.result() == "I heard: and rest."
+        said = [message["content"] for message in await ada.messages()]
+        assert "dig" not in said
         await clean(process)
 
 

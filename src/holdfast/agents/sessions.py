@@ -191,7 +191,7 @@ class SessionAgent:
         begun = await engine.begin()
         if not begun.inputs:
             return {"joined": await engine.joined()}
-        begun = _branched(begun)
+        begun = await _branched(engine, begun)
         history, state = await self._loaded(engine, begun)
         turn = Turn(engine, begun, history, state)
         said = await self._handler(turn)
@@ -223,12 +223,19 @@ class SessionAgent:
         return f"<session {self.name}>"
 
 
-def _branched(begun: turns.Begun) -> turns.Begun:
-    """A message may say behind which node it is meant: then the turn is a branch there."""
+async def _branched(engine: turns.Turn, begun: turns.Begun) -> turns.Begun:
+    """A message may say behind which node it is meant: then the turn is a branch there, in the frame of that node."""
     payload = begun.inputs[0].payload
-    if isinstance(payload, dict) and "after" in payload:
-        return msgspec.structs.replace(begun, leaf=payload["after"])
-    return begun
+    if not isinstance(payload, dict) or "after" not in payload:
+        return begun
+    leaf = payload["after"]
+    if leaf is None:
+        return msgspec.structs.replace(begun, leaf=None, frame=None)
+    node = await engine.store.sessions.node(engine.session_id, leaf, namespace=engine.namespace)
+    if node is None:
+        msg = f"there is no node {leaf!r} in session {engine.session_id!r} any more"
+        raise InvalidMove(msg, hint="Send the message again, behind a node that is there.")
+    return msgspec.structs.replace(begun, leaf=leaf, frame=node.frame_id)
 
 
 def check_handler(handler: Any) -> None:

@@ -144,6 +144,17 @@ class MemoryInbox:
         return [_shown(row) for row in _queued(self._state.tables, namespace, session_id)]
 
 
+def leave(work: Work, namespace: str, session_id: str, job_id: str) -> None:
+    """A turn that ended without a commit: its own message goes with it, unless another turn has heard it, and what it
+    held of others is free."""
+    rows = _queued(work.tables, namespace, session_id)
+    held = [row for row in rows if row.hold is not None and row.hold.owner == job_id]
+    _put(work, namespace, session_id, (dataclasses.replace(row, hold=None) for row in held))
+    unheard = [row for row in rows if row.hold is None or row.hold.owner == job_id]
+    own = [row for row in unheard if row.batch.batch_id == job_id]
+    _put(work, namespace, session_id, (_settled(row, BatchState.CANCELLED, "") for row in own))
+
+
 # ── for turn commits ──────────────────────────────────────────────────────────────────────────────
 
 

@@ -20,6 +20,7 @@ from holdfast.model.jobs import JobDraft, JobHead, Submitted
 from holdfast.model.states import TERMINAL, Slot, Status
 from holdfast.store.memory.blobs import keep, keep_large
 from holdfast.store.memory.budgets import charge, raise_limits
+from holdfast.store.memory.inbox import leave
 from holdfast.store.memory.jobs import promote, put_head, submit
 from holdfast.store.memory.leases import is_driven
 from holdfast.store.memory.ledger import write_call
@@ -182,6 +183,8 @@ def _write(work: Work, head: JobHead, events: tuple[SealedEvent, ...], extras: E
         keep_large(work, head.namespace, event.body)
     work.tables.jobs[head.job_id] = dataclasses.replace(row, events=row.events + events)
     put_head(work, head)
+    if over and head.session_id is not None and head.status is not Status.COMPLETED:
+        leave(work, head.namespace, head.session_id, head.job_id)
     if over and row.head.session_slot is Slot.LIVE and head.session_id is not None:
         promote(work, head.namespace, head.session_id)
     for body in extras.blobs:

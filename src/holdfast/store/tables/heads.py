@@ -77,8 +77,20 @@ async def settle_move(tx: Transaction, place: Place, move: Move) -> None:
     # The line is locked before it is read, so that a job joining it now is either seen here or sees us gone.
     await tx.row("lock_session", namespace=place.namespace, session_id=place.session_id)
     await tx.run("leave_session", job_id=place.job_id)
+    if move.status is not Status.COMPLETED:
+        await _leave_inbox(tx, place)
     if place.session_slot == Slot.LIVE:
         await _promote(tx, place.namespace, place.session_id)
+
+
+async def _leave_inbox(tx: Transaction, place: Place) -> None:
+    """Whoever cancels a message's job does not want it answered later; what others sent is theirs again."""
+    where = {"namespace": place.namespace, "session_id": place.session_id, "job_id": place.job_id}
+    if await tx.row("drop_message", **where) is not None:
+        await tx.run(
+            "drop_items", namespace=place.namespace, session_id=place.session_id, batch_id=place.job_id
+        )
+    await tx.run("free_batches", **where)
 
 
 async def _promote(tx: Transaction, namespace: str, session_id: str) -> None:

@@ -76,6 +76,21 @@ WHERE namespace = :namespace AND session_id = :session_id AND batch_id = :batch_
   AND (claim_token IS NULL OR claim_boot <> {boot} OR claim_expires_at <= {tick})
 RETURNING batch_id;
 
+-- name: drop_message
+-- A turn that ended without a commit takes its own message along, unless another turn has heard it already.
+UPDATE inbox_batches
+SET state = 'cancelled', settled_at = {now}, settled_by = '', claim_id = NULL, claim_owner = NULL, claim_token = NULL
+WHERE namespace = :namespace AND session_id = :session_id AND batch_id = :job_id AND state = 'queued'
+  AND (claim_owner IS NULL OR claim_owner = :job_id)
+RETURNING batch_id;
+
+-- name: free_batches
+-- What it held of others is free again.
+UPDATE inbox_batches
+SET claim_id = NULL, claim_owner = NULL, claim_token = NULL, claim_boot = NULL, claimed_at = NULL,
+    claim_expires_at = NULL
+WHERE namespace = :namespace AND session_id = :session_id AND state = 'queued' AND claim_owner = :job_id;
+
 -- name: claimable_batches
 -- What a claim may choose from: in the line, available, under no live claim; in enqueue order.
 SELECT batch_id, enqueue_seq, delivery, slot, merge_key, claim_fence

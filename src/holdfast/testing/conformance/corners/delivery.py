@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from holdfast.errors import InvalidPayload, KeyReused
+from holdfast.model.append import Move
+from holdfast.model.events import JobCancelled
 from holdfast.model.inbox import BatchState
 from holdfast.model.jobs import JobDraft
 from holdfast.model.session import TurnCommit, stamped
 from holdfast.model.states import Status, WaitReason
+from holdfast.store.ports.journal import Ruling
 from holdfast.testing.conformance.bench import Bench, present
 from holdfast.testing.conformance.drafts import message
 
@@ -43,6 +46,33 @@ async def a_message_whose_job_is_refused_does_not_arrive(bench: Bench) -> None:
         )
     async with bench.refuses(InvalidPayload):
         await bench.store.inbox.deliver(message("one"), JobDraft(kind="chat", session_id="other"))
+    assert await bench.queued() == []
+
+
+async def a_message_whose_job_is_cancelled_is_not_answered_later(bench: Bench) -> None:
+    """Its own message goes with it; what it held of others is free for them."""
+    first = await bench.store.inbox.deliver(message("one"), _JOB)
+    second = await bench.store.inbox.deliver(message("two"), _JOB)
+    driver = await bench.drive("default")
+    for _ in range(2):
+        present(await bench.claim(owner=first.batch_id), "a claim")
+    assert await bench.pending() == []
+    await driver.send(driver.build(JobCancelled(), move=Move(status=Status.CANCELLED)))
+    assert await bench.pending() == [second.batch_id]
+    gone = present(await bench.store.inbox.find("root", first.batch_id), "its receipt")
+    assert (gone.state, gone.items) == (BatchState.CANCELLED, ())
+    assert (await bench.store.jobs.get(second.batch_id)).status is Status.PENDING
+
+
+async def a_message_that_another_turn_has_heard_stays_with_it(bench: Bench) -> None:
+    """Its own job is cancelled meanwhile; the turn that holds it can still be committed."""
+    first = await bench.store.inbox.deliver(message("one"), _JOB)
+    second = await bench.store.inbox.deliver(message("two"), _JOB)
+    claims = [present(await bench.claim(owner=first.batch_id), "a claim") for _ in range(2)]
+    gone = Ruling((JobCancelled(),), Move(status=Status.CANCELLED))
+    assert await bench.store.journal.hold(second.batch_id, lambda _head: gone) is not None
+    completes = tuple(claim.completion() for claim in claims)
+    await bench.store.sessions.commit(TurnCommit(session_id="root", completes=completes))
     assert await bench.queued() == []
 
 
