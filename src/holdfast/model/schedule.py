@@ -76,7 +76,7 @@ def decide(schedule: Schedule, now: int, after: After) -> Decision | None:
         return Decision(due, after(due))
     if schedule.catch_up is CatchUp.ONE:
         return Decision(due, after(now))
-    return Decision(None, after(now - LATE_US))
+    return Decision(None, after(now - LATE_US - 1))
 
 
 def job_of(schedule: Schedule, instant: int) -> JobDraft:
