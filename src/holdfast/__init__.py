@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from holdfast.model.plan import Node, Plan
     from holdfast.model.refs import Ref
     from holdfast.model.streams import AttemptSuperseded, Chunk
-    from holdfast.runtime.app import App, Assistant, agent, session, step, tool
+    from holdfast.runtime.app import App, Assistant, agent, schedule, session, step, tool
     from holdfast.runtime.stores import open_store
 
 _WHERE: Final = {
@@ -85,7 +85,7 @@ _WHERE: Final = {
     "holdfast.model.plan": ("Node", "Plan"),
     "holdfast.model.refs": ("Ref",),
     "holdfast.model.streams": ("AttemptSuperseded", "Chunk"),
-    "holdfast.runtime.app": ("App", "Assistant", "agent", "session", "step", "tool"),
+    "holdfast.runtime.app": ("App", "Assistant", "agent", "schedule", "session", "step", "tool"),
     "holdfast.runtime.stores": ("open_store",),
 }
 _MODULE_OF: Final = {name: module for module, names in _WHERE.items() for name in names}
@@ -138,6 +138,7 @@ __all__ = [
     "restored",
     "run_process",
     "run_tools",
+    "schedule",
     "schemas",
     "scope",
     "session",

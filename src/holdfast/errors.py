@@ -25,6 +25,7 @@ An error answers three questions: whose move is it, may I try again, what do I t
     │   ├── CallUncertain         an earlier try of this call may have happened; a person must say
     │   └── EvidenceFails         what a checkpoint claims is not true now
     ├── Unavailable               the environment; try later
+    │   ├── Busy                  the queue takes no more now; nothing was written
     │   ├── StoreBusy             no turn to write within the time limit; nothing was written
     │   ├── StoreUnavailable      the database does not answer; nothing was written
     │   ├── OutcomeUnknown        the connection died during COMMIT; ask by operation id
@@ -226,6 +227,19 @@ class Unavailable(HoldfastError):
     code = "unavailable"
     retry = True
     default_hint = "Wait a moment and send the same call again; it is safe to repeat."
+
+
+class Busy(Unavailable):
+    """The queue is full or behind; `.retry_after_s` is when it is worth asking again."""
+
+    code = "busy"
+    default_hint = (
+        "Send the same request again after a while; nothing of it was kept. More workers make it shorter."
+    )
+
+    def __init__(self, message: str, *, retry_after_s: int, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.retry_after_s = retry_after_s
 
 
 class StoreBusy(Unavailable):

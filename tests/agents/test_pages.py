@@ -28,6 +28,18 @@ def test_the_session_of_the_page_answers() -> None:
     assert asyncio.run(names["main"]()) == ["1 new, 1 turns so far", "Hello."]
 
 
+@pytest.mark.store("memory")
+def test_the_schedule_of_the_page_stands() -> None:
+    names: dict[str, Any] = {}
+    exec("\n".join(blocks("schedules.md", "python")), names)  # noqa: S102 - our own page
+
+    async def look() -> list[tuple[str, Any]]:
+        async with names["app"].running() as process:
+            return [(one.cron, one.input) for one in await process.store.schedules.list()]
+
+    assert asyncio.run(look()) == [("0 7 * * 1-5", {"topic": "kelp"})]
+
+
 def test_the_models_of_the_page_are_there() -> None:
     names: dict[str, Any] = {}
     exec("\n".join(blocks("models.md", "python")), names)  # noqa: S102 - our own page

@@ -5,18 +5,23 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from holdfast.engine.schedules import fire_due
 from holdfast.engine.verify.verify import verify
 from holdfast.errors import ClaimLost, Fenced, ForeignFile, Misuse, NotFound, StoreCorrupt
+from holdfast.model.admission import QueueLimits
 from holdfast.model.append import Move
 from holdfast.model.events import JobCompleted
+from holdfast.model.hosted import HostedAgent
 from holdfast.model.ids import SequentialIds
 from holdfast.model.inbox import Boundary
 from holdfast.model.instants import MINUTE
 from holdfast.model.jobs import JobDraft, JobFilter
 from holdfast.model.lease import epoch_of
 from holdfast.model.mail import MailDraft
+from holdfast.model.schedule import CatchUp, Schedule
 from holdfast.model.session import TurnCommit
 from holdfast.model.states import MailKind, Status, WaitReason
 from holdfast.store.backup.files import Backup
@@ -102,6 +107,31 @@ async def test_a_restore_fences_every_older_worker(backend: AnyBackend, tmp_path
     )
     report = await verify(store)
     assert report.clean, report.violations
+    await store.close()
+
+
+@pytest.mark.parametrize("backend", SQL_STORES, indirect=True)
+async def test_after_a_restore_no_schedule_fires_by_itself(backend: AnyBackend, tmp_path: Path) -> None:
+    """What it fired after the backup is forgotten here, and would be fired again as missed; a person resumes it, and
+    agents, limits and schedules are otherwise as they were."""
+    store = await opened(backend)
+    now = backend.clock.wall_us()
+    agent = await store.agents.create(HostedAgent(agent_id="agent_1", name="helper"))
+    limits = QueueLimits(queue="q", depth_max=7, age_max_us=MINUTE)
+    await store.queues.limit(limits)
+    one = await store.schedules.put(
+        Schedule(
+            schedule_id="s", kind="k", cron="* * * * *", next_at=now, catch_up=CatchUp.ALL, input={"a": [1]}
+        )
+    )
+    await saved(backend, store, tmp_path / "b.db")
+    assert len(await fire_due(store, backend.clock)) == 1
+    done = await restored(backend, store, tmp_path / "b.db")
+    assert done.paused == 1
+    assert await store.schedules.get("s") == msgspec.structs.replace(one, paused=True)
+    assert await fire_due(store, backend.clock) == []
+    assert await store.agents.find("helper") == agent
+    assert await store.queues.list() == [limits]
     await store.close()
 
 

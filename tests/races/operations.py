@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from holdfast.model.append import Append, Extras, Move, Timer
 from holdfast.model.chain import Head
 from holdfast.model.events import JobCancelled, JobCompleted, JobReleased
@@ -17,6 +19,7 @@ from holdfast.model.inbox import Batch, BatchState, Boundary, Claim, Completion
 from holdfast.model.instants import MINUTE
 from holdfast.model.jobs import JobDraft, JobHead, Submitted
 from holdfast.model.mail import MailDraft, Sent
+from holdfast.model.schedule import Schedule, job_of
 from holdfast.model.session import Checkpoint, TurnCommit, stamped
 from holdfast.model.states import MailKind, Status
 from holdfast.store.contract import Store
@@ -281,6 +284,35 @@ async def commit_turn(store: Store) -> Trial:
     return Trial(lambda store: store.sessions.commit(turn), landed, session, check)
 
 
+async def fire(store: Store) -> Trial:
+    """The job and the move of its schedule, by this very call."""
+    name = fresh("schedule")
+    one = await store.schedules.put(Schedule(schedule_id=name, kind="work", cron="0 * * * *", next_at=MINUTE))
+    job = job_of(msgspec.structs.replace(one, queue=fresh("queue")), MINUTE)
+
+    async def check(answer: Submitted | None) -> None:
+        assert answer is not None, "nobody else fired it"
+        assert answer.created
+        assert (await store.schedules.get(name)).next_at == 2 * MINUTE
+        await check_journal(store, answer.job_id)
+
+    landed = "SELECT count(*) FROM holdfast.jobs WHERE request_key = $1"
+    return Trial(
+        lambda store: store.schedules.fire(one, job, 2 * MINUTE), landed, str(job.request_key), check
+    )
+
+
+async def remove_schedule(store: Store) -> Trial:
+    name = fresh("schedule")
+    await store.schedules.put(Schedule(schedule_id=name, kind="work", cron="0 * * * *", next_at=MINUTE))
+
+    async def check(answer: bool) -> None:
+        assert answer, "this very call removed it"
+
+    landed = "SELECT 1 - count(*) FROM holdfast.schedules WHERE schedule_id = $1"
+    return Trial(lambda store: store.schedules.remove(name), landed, name, check)
+
+
 OPERATIONS: tuple[Operation, ...] = (
     submit,
     submit_unnamed,
@@ -297,4 +329,6 @@ OPERATIONS: tuple[Operation, ...] = (
     claim_inbox,
     commit_turn,
     create_namespace,
+    fire,
+    remove_schedule,
 )

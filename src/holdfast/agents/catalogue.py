@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 
 from holdfast.agents.agents import Agent
 from holdfast.agents.jobs import Host
 from holdfast.agents.tools import Probe, Tool, terms_of
 from holdfast.engine.desk import Program
+from holdfast.engine.drive import Drive
 from holdfast.errors import InvalidSetting
 from holdfast.model.budget import Budget
+from holdfast.model.hosted import ASSISTANT
 from holdfast.model.instants import Duration
 from holdfast.model.jobs import DEFAULT_QUEUE
 from holdfast.model.limits import PRIORITY_DEFAULT
+from holdfast.model.schedule import Schedule, check_schedule, parse_catch_up
 
 if TYPE_CHECKING:
     # Loaded when somebody declares one: most of the time that an import takes would be theirs.
     from holdfast.agents.assistant import Assistant, Planner
+    from holdfast.agents.hosted import HostedAssistants
     from holdfast.agents.models.model import Model
     from holdfast.agents.schemas import Callee
     from holdfast.agents.sessions import Handler, SessionAgent
 
 P = ParamSpec("P")
 R = TypeVar("R")
+A = TypeVar("A", bound=Agent[..., Any])
 
 
 class DeclareAgent(Protocol):
@@ -46,6 +51,8 @@ class Catalogue(ABC):
         self.agents: dict[str, Agent[..., Any]] = {}
         self.tools: dict[str, Tool[..., Any]] = {}
         self.sessions: dict[str, SessionAgent] = {}
+        self.schedules: dict[str, Schedule] = {}
+        self._hosted: HostedAssistants | None = None
 
     @abstractmethod
     async def host(self) -> Host:
@@ -53,8 +60,22 @@ class Catalogue(ABC):
 
     def programs(self) -> dict[str, Program]:
         """The code for each kind of job."""
-        agents = {name: agent.program for name, agent in self.agents.items()}
-        return agents | {name: session.program for name, session in self.sessions.items()}
+        programs: dict[str, Program] = {ASSISTANT: self._configured}
+        programs |= {name: agent.program for name, agent in self.agents.items()}
+        return programs | {name: session.program for name, session in self.sessions.items()}
+
+    async def _configured(self, drive: Drive, given: Any) -> Any:
+        """A turn of an agent that is configured in the store."""
+        from holdfast.agents.hosted import HostedAssistants
+
+        if self._hosted is None:
+            self._hosted = HostedAssistants(self.callees, self.host)
+        return await self._hosted.program(drive, given)
+
+    @property
+    def callees(self) -> dict[str, Callee]:
+        """What a configured agent may be given as a tool, by name."""
+        return {**self.agents, **self.tools}
 
     @overload
     def agent(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> Agent[P, R]: ...
@@ -167,6 +188,44 @@ class Catalogue(ABC):
         self.sessions[made.name] = made
         return made
 
+    def schedule(
+        self,
+        cron: str,
+        *,
+        tz: str = "UTC",
+        catch_up: str = "skip",
+        id: str | None = None,  # noqa: A002 - as users say it
+        given: Mapping[str, Any] | None = None,
+    ) -> Callable[[A], A]:
+        """The agent begins by the clock, wherever a worker of this application runs; once for each instant.
+
+        cron: minute, hour, day, month, weekday, in the time zone `tz`. catch_up: what becomes of instants at which no
+        worker was there: `skip` leaves them out, `one` makes one job of them, `all` makes each. id: the schedule's
+        own, the agent's name if nothing is said. given: the agent's arguments.
+        """
+
+        def declare(agent: A) -> A:
+            from holdfast.engine.cron import after
+
+            draft = agent.draft(agent.given(given or {}))
+            schedule = Schedule(
+                schedule_id=id or agent.name,
+                kind=draft.kind,
+                cron=cron,
+                next_at=after(cron, tz)(0),
+                time_zone=tz,
+                catch_up=parse_catch_up(catch_up),
+                input=draft.input,
+                queue=draft.queue,
+                priority=draft.priority,
+                budget=draft.budget,
+                python_version=draft.python_version,
+            )
+            _add(self.schedules, schedule.schedule_id, check_schedule(schedule), "schedule", "id")
+            return agent
+
+        return declare
+
     def _must_be_new(self, name: str) -> None:
         if name in self.agents or name in self.sessions:
             msg = f"there are two agents called {name!r}"
@@ -250,8 +309,8 @@ class Catalogue(ABC):
     """A step is a tool that no model is offered: one word for a piece of the agent's own work."""
 
 
-def _add(there: dict[str, Any], name: str, thing: Any, what: str) -> None:
+def _add(there: dict[str, Any], name: str, thing: Any, what: str, word: str = "name") -> None:
     if name in there:
         msg = f"there are two {what}s called {name!r}"
-        raise InvalidSetting(msg, hint="Give one of them another name with name=….")
+        raise InvalidSetting(msg, hint=f"Give one of them another {word} with {word}=….")
     there[name] = thing

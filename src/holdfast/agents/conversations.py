@@ -28,11 +28,19 @@ When = Literal["earliest_safe_boundary", "after_current_turn_commit"]
 
 
 class Answering(Protocol):
-    """Whoever takes the turns of a conversation."""
+    """Whoever takes the turns of a conversation. `given` is the input of its jobs."""
 
-    name: str
-    queue: str
-    priority: int
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def queue(self) -> str: ...
+
+    @property
+    def priority(self) -> int: ...
+
+    @property
+    def given(self) -> Any: ...
 
 
 def message_of(one: Input) -> Message:
@@ -85,6 +93,7 @@ def drafted(
     )
     job = JobDraft(
         kind=agent.name,
+        input=agent.given,
         queue=agent.queue,
         priority=agent.priority,
         session_id=session_id,

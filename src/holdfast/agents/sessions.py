@@ -172,6 +172,7 @@ class SessionAgent:
         self.name = check_name(name, "agent name")
         self.queue = queue
         self.priority = priority
+        self.given: Any = None
         self._handler = handler
         self._host = host
         self._paths: OrderedDict[tuple[str, str | None], list[Message]] = OrderedDict()

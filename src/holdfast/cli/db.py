@@ -143,6 +143,10 @@ def restore(source: Path, where: str, *, yes: bool, as_json: bool) -> None:
     show(restored, as_json=as_json, title="restored")
     if restored.held and not as_json:
         click.echo(f"{restored.held} unfinished jobs wait for review (reason restore_review).", err=True)
+    if restored.paused and not as_json:
+        click.echo(
+            f"{restored.paused} schedules are paused; holdfast schedule resume ID lets one go on.", err=True
+        )
 
 
 @db.command()

@@ -10,6 +10,14 @@ import click
 _COMMANDS: Final = {
     "run": ("holdfast.cli.run", "run", "Run one job here, or go on with one."),
     "worker": ("holdfast.cli.worker", "worker", "Drive the jobs of an application."),
+    "agent": ("holdfast.cli.agent", "agent", "Agents that are configured: create, list, show."),
+    "chat": ("holdfast.cli.chat", "chat", "Talk to an agent."),
+    "schedule": (
+        "holdfast.cli.schedule",
+        "schedule",
+        "What begins by the clock: list, pause, resume, remove.",
+    ),
+    "queue": ("holdfast.cli.queue", "queue", "How much a queue takes before it says no."),
     "jobs": ("holdfast.cli.jobs", "jobs", "List jobs, or everything that waits for a person."),
     "job": ("holdfast.cli.jobs", "job", "One job: where it stands, what it waits for, how to go on."),
     "trace": ("holdfast.cli.trace", "trace", "A job's life as a timeline, with what recovery did and why."),

@@ -31,11 +31,15 @@ def worker(app_at: str, concurrency: int, name: str | None, where: str) -> None:
 
 async def _work(app_at: str, concurrency: int, name: str | None, where: str) -> None:
     app = load(app_at)
-    process = await opened(app.programs(), where, concurrency=concurrency, name=name)
+    process = await opened(
+        app.programs(), where, concurrency=concurrency, name=name, schedules=tuple(app.schedules.values())
+    )
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, _stop, process)
-    kinds = ", ".join(sorted(app.agents)) or "nothing: it declares no agents"
+    kinds = (
+        ", ".join(sorted({*app.agents, *app.sessions})) or "configured agents; it declares none of its own"
+    )
     click.echo(f"working on {kinds}; stop with Ctrl-C", err=True)
     await process.done()
     await process.close()

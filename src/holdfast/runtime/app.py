@@ -51,7 +51,13 @@ class App(Catalogue):
         loop = asyncio.get_running_loop()
         if loop not in self._processes:
             opening = loop.create_task(
-                opened(self.programs(), self.store, concurrency=self._concurrency, strict=self._strict)
+                opened(
+                    self.programs(),
+                    self.store,
+                    concurrency=self._concurrency,
+                    strict=self._strict,
+                    schedules=tuple(self.schedules.values()),
+                )
             )
             self._processes[loop] = opening
         return await asyncio.shield(self._processes[loop])
@@ -68,10 +74,11 @@ class App(Catalogue):
 
 
 DEFAULT = App()
-"""Where `hf.agent`, `hf.tool`, `hf.step`, `hf.session` and `hf.Assistant` declare."""
+"""Where `hf.agent`, `hf.tool`, `hf.step`, `hf.session`, `hf.schedule` and `hf.Assistant` declare."""
 
 agent = DEFAULT.agent
 tool = DEFAULT.tool
 step = DEFAULT.step
 session = DEFAULT.session
+schedule = DEFAULT.schedule
 Assistant = DEFAULT.assistant

@@ -6,7 +6,7 @@ import asyncio
 import os
 import random
 import socket
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,13 @@ from holdfast.engine.desk import Desk, Program
 from holdfast.engine.evidence import Looker
 from holdfast.engine.processes import HostProcesses
 from holdfast.engine.recover import Rules
+from holdfast.engine.schedules import stand
 from holdfast.engine.streams import Scribe
 from holdfast.engine.watching import watch
 from holdfast.model.ids import RandomIds
 from holdfast.model.jobs import JobDraft
 from holdfast.model.mail import MailDraft
+from holdfast.model.schedule import Schedule
 from holdfast.model.states import MailKind
 from holdfast.model.streams import AttemptSuperseded, Chunk
 from holdfast.runtime.crashes import crashing, points_of
@@ -99,8 +101,10 @@ async def opened(
     concurrency: int = 16,
     name: str | None = None,
     strict: bool = False,
+    schedules: Sequence[Schedule] = (),
 ) -> Process:
-    """A process at work on the store at this address. What its dead neighbours held is free at once."""
+    """A process at work on the store at this address. What its dead neighbours held is free at once, and the schedules
+    stand."""
     points = points_of(os.environ)
     store = crashing(await open_store(address), os.environ)
     ids, clock = RandomIds(), SystemClock()
@@ -124,6 +128,7 @@ async def opened(
         takeovers_max=desk.takeovers_max, failed_attempts_max=desk.retry.attempts, by=f"sweep of {named}"
     )
     rounds = Rounds(store, clock, neighbours, rules)
+    await stand(store, clock, schedules)
     await rounds.go()
     worker = Worker(
         desk,

@@ -1,8 +1,8 @@
-"""What a process does now and then for everybody: buries its dead neighbours, and sweeps.
+"""What a process does now and then for everybody: buries its dead neighbours, fires schedules, and sweeps.
 
 No job waits for it: a lease that has run out can be claimed as it is. The sweep does the bookkeeping for jobs that
-nobody here has code for, and holds those that keep killing their workers. Every process sweeps; two at once share the
-work.
+nobody here has code for, and holds those that keep killing their workers. Every process fires and sweeps; two at once
+share the work.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Final
 
 from holdfast.engine.processes import Processes
 from holdfast.engine.recover import LastSweep, Rules, prove_dead, remember, sweep
+from holdfast.engine.schedules import fire_due
 from holdfast.errors import HoldfastError
 from holdfast.model.identity import identity_in, is_dead, worker_name
 from holdfast.model.instants import SECOND
@@ -56,10 +57,11 @@ class Rounds:
         self._due_at = clock.tick_us() + SWEEP_EVERY_US
 
     async def go(self) -> None:
-        """The dead are buried, and, if it is time, what they left is in order. A store that is away is for next
-        time."""
+        """The dead are buried, what is due by the clock has begun, and, if it is time, what the dead left is in order.
+        A store that is away is for next time."""
         try:
             await self._neighbours.bury(self._store)
+            await fire_due(self._store, self._clock)
             if self._clock.tick_us() >= self._due_at:
                 self._due_at = self._clock.tick_us() + SWEEP_EVERY_US
                 await self._sweep()

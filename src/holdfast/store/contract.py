@@ -7,6 +7,7 @@ from typing import Protocol
 
 import msgspec
 
+from holdfast.store.ports.agents import Agents
 from holdfast.store.ports.attachments import Attachments
 from holdfast.store.ports.blobs import Blobs
 from holdfast.store.ports.budgets import Budgets
@@ -18,7 +19,9 @@ from holdfast.store.ports.leases import Leases
 from holdfast.store.ports.ledger import Ledger
 from holdfast.store.ports.mail import Post
 from holdfast.store.ports.namespaces import Namespaces
+from holdfast.store.ports.queues import Queues
 from holdfast.store.ports.retention import Retention
+from holdfast.store.ports.schedules import Schedules
 from holdfast.store.ports.sessions import Sessions
 from holdfast.store.ports.streams import Streams
 from holdfast.store.ports.wakeups import Wakeups
@@ -100,6 +103,15 @@ class Store(Protocol):
 
     @property
     def budgets(self) -> Budgets: ...
+
+    @property
+    def agents(self) -> Agents: ...
+
+    @property
+    def schedules(self) -> Schedules: ...
+
+    @property
+    def queues(self) -> Queues: ...
 
     @property
     def wakeups(self) -> Wakeups: ...

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 from holdfast.store.contract import Store, StoreInfo
+from holdfast.store.ports.agents import Agents
 from holdfast.store.ports.attachments import Attachments
 from holdfast.store.ports.blobs import Blobs
 from holdfast.store.ports.budgets import Budgets
@@ -18,7 +19,9 @@ from holdfast.store.ports.leases import Leases
 from holdfast.store.ports.ledger import Ledger
 from holdfast.store.ports.mail import Post
 from holdfast.store.ports.namespaces import Namespaces
+from holdfast.store.ports.queues import Queues
 from holdfast.store.ports.retention import Retention
+from holdfast.store.ports.schedules import Schedules
 from holdfast.store.ports.sessions import Sessions
 from holdfast.store.ports.streams import Streams
 from holdfast.store.ports.wakeups import Wakeups
@@ -70,6 +73,9 @@ class WrappedStore:
         self.retention = cast("Retention", _Port(store.retention, "retention", around))
         self.streams = cast("Streams", _Port(store.streams, "streams", around))
         self.budgets = cast("Budgets", _Port(store.budgets, "budgets", around))
+        self.agents = cast("Agents", _Port(store.agents, "agents", around))
+        self.schedules = cast("Schedules", _Port(store.schedules, "schedules", around))
+        self.queues = cast("Queues", _Port(store.queues, "queues", around))
 
     async def info(self) -> StoreInfo:
         return await self.inner.info()

@@ -7,6 +7,7 @@ So before a backup becomes a store again, a copy of it is *staged*:
     2. no leases and no claims: their holders belong to a time that is gone
     3. every unfinished job waits for a person (`restore_review`), with the restore in its journal: what it did after
        the backup may have happened outside, and nobody here remembers
+    4. every schedule is paused: what it fired after the backup would be fired again as missed
 
 Only the finished copy is brought into place, in one transaction. Killed anywhere before that, nothing has changed.
 """
@@ -29,11 +30,12 @@ from holdfast.store.tables.heads import head_of
 
 
 class Restored(msgspec.Struct, frozen=True):
-    """What a restore did: the new epoch, and how many jobs now wait for review."""
+    """What a restore did: the new epoch, how many jobs now wait for review, and how many schedules are paused."""
 
     epoch: int
     held: int
     jobs: int
+    paused: int = 0
 
 
 async def stage(copy: Path, *, live_epoch: int, label: str, clock: Clock, ids: IdSource) -> Restored:
@@ -80,4 +82,5 @@ async def _stage_in(tx: Transaction, live_epoch: int, label: str) -> Restored:
         held += 1
     count = await tx.row("count_heads")
     assert count is not None
-    return Restored(epoch, held, count[0])
+    paused = await tx.rows("pause_all_schedules")
+    return Restored(epoch, held, count[0], len(paused))

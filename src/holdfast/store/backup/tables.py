@@ -27,6 +27,9 @@ TABLES: Final = (
     "tombstones",
     "stream_passages",
     "budgets",
+    "agents",
+    "schedules",
+    "queue_limits",
 )
 """A test keeps this equal to the schema."""
 

@@ -58,7 +58,7 @@ class MemoryInbox:
     async def deliver(self, draft: BatchDraft, job: JobDraft) -> Batch:
         check_delivery(draft, job)
         with self._state.transaction() as work:
-            job_id = submit(work, job).job_id
+            job_id = submit(work, job, admitting=True).job_id
             own = msgspec.structs.replace(draft, batch_id=job_id, job_id=job_id)
             return _enqueue(work, own, job.namespace)
 

@@ -26,6 +26,7 @@ from holdfast.model.page import Page, decode_cursor, encode_cursor
 from holdfast.model.states import TERMINAL, Slot, Status, WaitReason
 from holdfast.store.memory.blobs import keep_large
 from holdfast.store.memory.budgets import open_account
+from holdfast.store.memory.queues import make_room
 from holdfast.store.memory.state import JobRow, State, Work
 
 _CURSOR: Final = "jobs"
@@ -37,13 +38,13 @@ class MemoryJobs:
 
     async def submit(self, draft: JobDraft) -> Submitted:
         with self._state.transaction() as work:
-            return submit(work, draft)
+            return submit(work, draft, admitting=True)
 
     async def submit_many(self, drafts: Sequence[JobDraft]) -> list[Submitted]:
         for draft in drafts:
             check_draft(draft)
         with self._state.transaction() as work:
-            return [submit(work, draft) for draft in drafts]
+            return [submit(work, draft, admitting=True) for draft in drafts]
 
     async def get(self, job_id: str) -> JobRecord:
         return _record(self._state.job(job_id))
@@ -70,8 +71,9 @@ class MemoryJobs:
         return Page(page, encode_cursor(_CURSOR, page[-1].job_id) if page and len(found) > limit else None)
 
 
-def submit(work: Work, draft: JobDraft) -> Submitted:
-    """A job exists for this draft: this one, or the one that the same request made before."""
+def submit(work: Work, draft: JobDraft, *, admitting: bool = False) -> Submitted:
+    """A job exists for this draft: this one, or the one that the same request made before. `admitting`: its queue may
+    be too full for it."""
     check_draft(draft)
     digest = request_digest(draft)
     work.need_namespace(draft.namespace)
@@ -85,6 +87,8 @@ def submit(work: Work, draft: JobDraft) -> Submitted:
                 sent=digest.hex(),
             )
         return Submitted(job_id, created=False)
+    if admitting:
+        make_room(work, draft)
     return Submitted(_create(work, draft, digest), created=True)
 
 

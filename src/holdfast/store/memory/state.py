@@ -19,14 +19,17 @@ import msgspec
 
 from holdfast.errors import NotFound
 from holdfast.model import canonical
+from holdfast.model.admission import QueueLimits
 from holdfast.model.budget import Account
 from holdfast.model.chain import SealedEvent
+from holdfast.model.hosted import HostedAgent
 from holdfast.model.ids import IdSource
 from holdfast.model.inbox import Batch
 from holdfast.model.jobs import DEFAULT_NAMESPACE, JobHead
 from holdfast.model.ledger import CallRow
 from holdfast.model.mail import Mail
 from holdfast.model.retention import Tombstone
+from holdfast.model.schedule import Schedule
 from holdfast.model.session import Checkpoint, Committed, Frame, Node, SessionMeta, Usage
 from holdfast.model.streams import Passage
 from holdfast.store.clock import Clock
@@ -138,6 +141,9 @@ class Tables:
     cache: dict[tuple[str, bytes], Cached] = field(default_factory=dict)  # (namespace, key)
     tombs: dict[str, TombRow] = field(default_factory=dict)
     accounts: dict[str, Account] = field(default_factory=dict)  # budget id
+    agents: dict[tuple[str, str], HostedAgent] = field(default_factory=dict)  # (namespace, agent id)
+    schedules: dict[tuple[str, str], Schedule] = field(default_factory=dict)  # (namespace, id); input packed
+    limits: dict[tuple[str, str], QueueLimits] = field(default_factory=dict)  # (namespace, queue)
 
     def copy(self) -> Tables:
         return Tables(**{name: dict(table) for name, table in vars(self).items()})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from holdfast.model.ids import IdSource
 from holdfast.store.clock import Clock
 from holdfast.store.contract import StoreInfo, Tier
+from holdfast.store.memory.agents import MemoryAgents
 from holdfast.store.memory.attachments import MemoryAttachments
 from holdfast.store.memory.blobs import MemoryBlobs
 from holdfast.store.memory.budgets import MemoryBudgets
@@ -16,11 +17,14 @@ from holdfast.store.memory.leases import MemoryLeases
 from holdfast.store.memory.ledger import MemoryLedger
 from holdfast.store.memory.mail import MemoryPost
 from holdfast.store.memory.namespaces import MemoryNamespaces
+from holdfast.store.memory.queues import MemoryQueues
 from holdfast.store.memory.retention import MemoryRetention
+from holdfast.store.memory.schedules import MemorySchedules
 from holdfast.store.memory.sessions import MemorySessions
 from holdfast.store.memory.state import State
 from holdfast.store.memory.streams import MemoryStreams
 from holdfast.store.memory.wakeups import MemoryWakeups
+from holdfast.store.ports.agents import Agents
 from holdfast.store.ports.attachments import Attachments
 from holdfast.store.ports.blobs import Blobs
 from holdfast.store.ports.budgets import Budgets
@@ -32,7 +36,9 @@ from holdfast.store.ports.leases import Leases
 from holdfast.store.ports.ledger import Ledger
 from holdfast.store.ports.mail import Post
 from holdfast.store.ports.namespaces import Namespaces
+from holdfast.store.ports.queues import Queues
 from holdfast.store.ports.retention import Retention
+from holdfast.store.ports.schedules import Schedules
 from holdfast.store.ports.sessions import Sessions
 from holdfast.store.ports.streams import Streams
 from holdfast.store.ports.wakeups import Wakeups
@@ -59,6 +65,9 @@ class MemoryStore:
         self.retention: Retention = MemoryRetention(state)
         self.streams: Streams = MemoryStreams(state)
         self.budgets: Budgets = MemoryBudgets(state)
+        self.agents: Agents = MemoryAgents(state)
+        self.schedules: Schedules = MemorySchedules(state)
+        self.queues: Queues = MemoryQueues(state)
         self.wakeups: Wakeups = wakeups
         self._release = wakeups.release
         self._info = StoreInfo(

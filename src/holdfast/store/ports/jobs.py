@@ -20,6 +20,8 @@ class Jobs(Protocol):
         A job of a session owns the session's turn (`session_slot` live, status pending) if nobody does; otherwise it
         stands behind: status waiting, reason joined, until the one in front is over. At most one job of a session is
         live at any instant.
+
+        A queue with limits (`queues.limit`) may have no room: Busy, and nothing is there.
         """
         ...
 

@@ -71,8 +71,10 @@ def word(kind: type[W], stored: str) -> W:
         raise StoreCorrupt(msg) from error
 
 
-async def need_namespace(tx: Transaction, namespace: str) -> None:
-    """The namespace exists, or NotFound."""
-    if await tx.row("has_namespace", namespace=namespace) is None:
+async def need_namespace(tx: Transaction, namespace: str) -> bool:
+    """The namespace exists, or NotFound. True: some queue of it has limits."""
+    row = await tx.row("has_namespace", namespace=namespace)
+    if row is None:
         msg = f"there is no namespace {namespace!r}"
         raise NotFound(msg, hint="Create it first; `default` always exists.")
+    return bool(row[0])

@@ -47,7 +47,7 @@ class SqlInbox:
         check_draft(named)
 
         async def work(tx: Transaction) -> Batch:
-            job_id = (await submit_in(tx, named)).job_id
+            job_id = (await submit_in(tx, named, admitting=True)).job_id
             return await enqueue_in(
                 tx, msgspec.structs.replace(draft, batch_id=job_id, job_id=job_id), job.namespace
             )

@@ -26,6 +26,7 @@ from holdfast.store.executor import Executor, Row, Transaction
 from holdfast.store.tables.bodies import need_namespace, store_body, word
 from holdfast.store.tables.budgets import open_in
 from holdfast.store.tables.heads import head_of
+from holdfast.store.tables.queues import admit_in
 from holdfast.store.tables.submits import submit_plain_in
 
 
@@ -43,7 +44,9 @@ class SqlJobs:
 
         async def work(tx: Transaction) -> list[Submitted]:
             made = await submit_plain_in(tx, named)
-            return [await submit_in(tx, draft) for draft in named] if made is None else made
+            if made is not None:
+                return made
+            return [await submit_in(tx, draft, admitting=True) for draft in named]
 
         answers = await self._executor.write(work)
         # An id made for this call is nobody else's: a job found under it was made by a try whose reply was lost.
@@ -97,16 +100,21 @@ class SqlJobs:
         return Page(tuple(records[:limit]), more)
 
 
-async def submit_in(tx: Transaction, draft: JobDraft) -> Submitted:
-    """The job exists within this transaction; a known request is recognised. The draft carries its job id."""
+async def submit_in(tx: Transaction, draft: JobDraft, *, admitting: bool = False) -> Submitted:
+    """The job exists within this transaction; a known request is recognised. The draft carries its job id.
+
+    `admitting`: it comes from outside, and its queue may be too full for it.
+    """
     assert draft.job_id is not None, (
         "a draft gets its id before the transaction, so that a retry is the same job"
     )
     digest = request_digest(draft)
-    await need_namespace(tx, draft.namespace)
+    limited = await need_namespace(tx, draft.namespace)
     known = await _known(tx, draft, digest)
     if known is not None:
         return known
+    if admitting and limited:
+        await admit_in(tx, [draft])
     inserted = await tx.row(
         "insert_job",
         job_id=draft.job_id,

@@ -11,6 +11,7 @@ from holdfast.store.contract import StoreInfo, Tier
 from holdfast.store.executor import Executor, Transaction
 from holdfast.store.ports.wakeups import Wakeups
 from holdfast.store.sql.migrate import MIN_READER, SCHEMA_VERSION
+from holdfast.store.tables.agents import SqlAgents
 from holdfast.store.tables.attachments import SqlAttachments
 from holdfast.store.tables.blobs import SqlBlobs
 from holdfast.store.tables.budgets import SqlBudgets
@@ -23,7 +24,9 @@ from holdfast.store.tables.leases import SqlLeases
 from holdfast.store.tables.ledger import SqlLedger
 from holdfast.store.tables.mail import SqlPost
 from holdfast.store.tables.namespaces import SqlNamespaces
+from holdfast.store.tables.queues import SqlQueues
 from holdfast.store.tables.retention import SqlRetention
+from holdfast.store.tables.schedules import SqlSchedules
 from holdfast.store.tables.sessions import SqlSessions
 from holdfast.store.tables.streams import SqlStreams
 
@@ -60,6 +63,9 @@ class SqlStore:
         self.retention = SqlRetention(executor)
         self.streams = SqlStreams(executor)
         self.budgets = SqlBudgets(executor)
+        self.agents = SqlAgents(executor)
+        self.schedules = SqlSchedules(executor, ids)
+        self.queues = SqlQueues(executor)
         self.inspection = SqlInspection(executor, integrity)
         self.wakeups = wakeups
         self._details = details

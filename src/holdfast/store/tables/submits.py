@@ -18,6 +18,7 @@ from holdfast.model.states import Status
 from holdfast.store.executor import RunAgain, Transaction, Value
 from holdfast.store.tables.batches import event_values
 from holdfast.store.tables.bodies import need_namespace
+from holdfast.store.tables.queues import admit_in
 
 Sealed = tuple[JobDraft, SealedEvent, Head]
 
@@ -27,10 +28,11 @@ async def submit_plain_in(tx: Transaction, drafts: Sequence[JobDraft]) -> list[S
     ids = [draft.job_id for draft in drafts if draft.job_id is not None]
     if len(drafts) < 2 or len({*ids}) < len(drafts) or not all(map(_is_plain, drafts)):
         return None
-    for namespace in {draft.namespace for draft in drafts}:
-        await need_namespace(tx, namespace)
+    limited = [await need_namespace(tx, namespace) for namespace in {draft.namespace for draft in drafts}]
     if await tx.rows("jobs_by_ids", job_ids=ids):
         return None
+    if any(limited):
+        await admit_in(tx, drafts)
     state, wall = await tx.row("store_state"), await tx.row("wall_clock")
     assert state is not None, "an open store has a state"
     assert wall is not None, "there is always a time"

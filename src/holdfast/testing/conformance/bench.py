@@ -225,6 +225,9 @@ class Bench:
             intents = await store.attachments.list_uncommitted(INSTANT_US_MAX, namespace=namespace)
             shown[f"attachments {namespace}"] = intents
             shown[f"ledger counts {namespace}"] = await store.ledger.counts(namespace)
+            shown[f"agents {namespace}"] = await store.agents.list(namespace=namespace, limit=1000)
+            shown[f"schedules {namespace}"] = await store.schedules.list(namespace=namespace, limit=1000)
+            shown[f"limits {namespace}"] = await store.queues.list(namespace=namespace)
             for session in sessions:
                 place = f"{session} in {namespace}"
                 shown[f"session {place}"] = await store.sessions.load(session, namespace=namespace)

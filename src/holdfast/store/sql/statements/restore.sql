@@ -24,6 +24,10 @@ SET head_seq = :head_seq, head_hash = :head_hash, fence = :fence, status = 'wait
     wake_at = NULL, lease_token = '', lease_owner = '', lease_boot = '', lease_expires_at = 0
 WHERE job_id = :job_id;
 
+-- name: pause_all_schedules
+-- No schedule fires. A row for each that did.
+UPDATE schedules SET paused = 1 WHERE paused = 0 RETURNING schedule_id;
+
 -- name: count_heads
 -- How many jobs there are.
 SELECT CAST(count(*) AS {int}) FROM job_heads;

@@ -14,8 +14,8 @@ VALUES (1, :store_id, 1, :min_reader, {now}) ON CONFLICT DO NOTHING;
 INSERT INTO namespaces (namespace, created_at) VALUES (:namespace, {now}) ON CONFLICT DO NOTHING RETURNING namespace;
 
 -- name: has_namespace
--- A row: the namespace exists.
-SELECT 1 FROM namespaces WHERE namespace = :namespace;
+-- A row: the namespace exists. It says whether any of its queues has limits.
+SELECT EXISTS (SELECT 1 FROM queue_limits WHERE namespace = :namespace) FROM namespaces WHERE namespace = :namespace;
 
 -- name: list_namespaces
 -- Every namespace, by name.

@@ -1,0 +1,172 @@
+"""`holdfast chat`: a conversation with an agent, on a terminal or through a pipe.
+
+A line is a message and a job. On a terminal the answer appears as the model says it; into a pipe it is written when it
+is there. Ctrl-C ends the turn that is under way and nothing else; at the prompt it ends the chat. The session stays
+either way, and what is printed goes on with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import signal
+import sys
+import threading
+from contextlib import aclosing
+
+import click
+
+from holdfast.agents.conversations import Session, SessionJob
+from holdfast.agents.hosted import session_with
+from holdfast.agents.models.wire import TEXT
+from holdfast.cli.options import store_option
+from holdfast.cli.talk import complain, plain, wait_for
+from holdfast.errors import HoldfastError, JobCancelled, NotFound
+from holdfast.model.ids import RandomIds
+from holdfast.model.streams import AttemptSuperseded
+from holdfast.runtime.app import App
+from holdfast.runtime.loading import load
+from holdfast.runtime.process import Process, opened
+
+
+@click.command()
+@click.argument("agent")
+@click.option("--session", "session_id", metavar="ID", help="Go on with this conversation, or begin it.")
+@click.option(
+    "--app", "app_at", envvar="HOLDFAST_APP", help="The application whose tools and agents it uses."
+)
+@store_option
+def chat(agent: str, session_id: str | None, app_at: str | None, where: str) -> None:
+    """Talk to an agent: one of `holdfast agent list`, or a session of the application.
+
+    Ctrl-C ends the answer that is coming, Ctrl-D or an empty Ctrl-C the chat.
+
+    Example: holdfast chat helper --session ada
+    """
+    sys.exit(wait_for(_chat(agent, session_id, app_at, where)))
+
+
+async def _chat(agent: str, session_id: str | None, app_at: str | None, where: str) -> int:
+    app = App(where) if app_at is None else load(app_at)
+    process = await opened(app.programs(), where)
+    try:
+        named = session_id or RandomIds().new("session")
+        session = await _session(process, app, agent, named)
+        command = ["holdfast", "chat", agent, "--session", named, "--store", where]
+        command += [] if app_at is None else ["--app", app_at]
+        failed = await _Talk(process, session).go_on()
+        click.echo(f"go on with it: {plain(shlex.join(command))}", err=True)
+        return int(failed)
+    finally:
+        await process.close()
+
+
+async def _session(process: Process, app: App, agent: str, session_id: str) -> Session:
+    async def host() -> Process:
+        return process
+
+    if agent in app.sessions:
+        declared = app.sessions[agent]
+        return Session(session_id, declared, host)
+    found = await process.store.agents.find(agent)
+    if found is None:
+        known = [one.name for one in await process.store.agents.list()]
+        msg = f"there is no agent called {agent!r}"
+        raise NotFound(
+            msg,
+            hint=f"There are: {', '.join(sorted({*known, *app.sessions})) or 'none'}. "
+            f"`holdfast agent create {agent}` makes one.",
+        )
+    return session_with(found, session_id, host)
+
+
+class _Talk:
+    """Lines in, answers out."""
+
+    def __init__(self, process: Process, session: Session) -> None:
+        self._process = process
+        self._session = session
+        self._terminal = sys.stdin.isatty() and sys.stdout.isatty()
+        self._lines: asyncio.Queue[str | None] = asyncio.Queue()
+        self._job: SessionJob | None = None
+        self._stopped: str | None = None
+
+    async def go_on(self) -> bool:
+        """Until the input ends; whether the last answer could not be given."""
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGINT, self._interrupt)
+        threading.Thread(target=_read, args=(loop, self._lines), daemon=True).start()
+        failed = False
+        try:
+            while (line := await self._next()) is not None:
+                if line.strip():
+                    failed = not await self._answered(line)
+        finally:
+            loop.remove_signal_handler(signal.SIGINT)
+        return failed
+
+    async def _next(self) -> str | None:
+        if self._terminal:
+            click.secho("> ", nl=False, bold=True)
+        return await self._lines.get()
+
+    def _interrupt(self) -> None:
+        if self._job is None:
+            self._lines.put_nowait(None)
+        elif self._stopped != self._job.id:
+            self._stopped = self._job.id
+            self._cancelling = asyncio.ensure_future(self._job.cancel("Ctrl-C"))
+
+    async def _answered(self, line: str) -> bool:
+        """Whether there was an answer. What went wrong with it is said; the conversation goes on."""
+        try:
+            job = self._job = await self._session.post(line)
+        except HoldfastError as error:
+            complain(error)
+            return False
+        watching = asyncio.ensure_future(self._watched(job))
+        try:
+            answer = await job.result()
+            if not (await watching).endswith(answer):
+                click.echo(plain(answer), nl=False)
+            click.echo()
+        except JobCancelled:
+            click.echo("\n" if self._terminal else "", nl=False)
+            click.echo("cancelled; the conversation is as it was before", err=True)
+            return False
+        except HoldfastError as error:
+            complain(error)
+            return False
+        finally:
+            watching.cancel()
+            self._job = None
+        return True
+
+    async def _watched(self, job: SessionJob) -> str:
+        """What the model said while it was asked, on a terminal written as it came. Elsewhere nobody watches."""
+        said = ""
+        if not self._terminal:
+            return said
+        async with aclosing(job.stream(stream=TEXT)) as chunks:
+            async for one in chunks:
+                if isinstance(one, AttemptSuperseded):
+                    click.secho("\n(once more)", dim=True, err=True)
+                    said = ""
+                elif isinstance(one.said, str):
+                    said += one.said
+                    click.echo(plain(one.said), nl=False)
+        return said
+
+
+def _read(loop: asyncio.AbstractEventLoop, lines: asyncio.Queue[str | None]) -> None:
+    """Lines of the input, for a loop that must not wait for them. Read past Python's own buffer, whose lock a thread
+    that is left behind would keep."""
+    rest = b""
+    while data := os.read(sys.stdin.fileno(), 1 << 16):
+        *whole, rest = (rest + data).split(b"\n")
+        for line in whole:
+            loop.call_soon_threadsafe(lines.put_nowait, line.decode("utf-8", "replace"))
+    if rest:
+        loop.call_soon_threadsafe(lines.put_nowait, rest.decode("utf-8", "replace"))
+    loop.call_soon_threadsafe(lines.put_nowait, None)

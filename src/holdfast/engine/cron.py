@@ -1,0 +1,66 @@
+"""Cron expressions, in a time zone: when the next instant is.
+
+Around a change of clocks it is as cron does it. A time of day that is left out in spring is made up for at the end of
+the gap; one that comes twice in autumn counts the first time. What is said with a star (every hour, every ten minutes)
+follows the time that passes, and so runs through both.
+"""
+
+from __future__ import annotations
+
+import functools
+from datetime import UTC, datetime, timedelta
+from typing import Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from holdfast.errors import InvalidSetting
+from holdfast.model.schedule import After
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_FIELDS: Final = 5
+_HINT: Final = (
+    'Write five fields: minute, hour, day, month, weekday; "0 7 * * 1-5" is every working day at seven.'
+)
+
+
+@functools.lru_cache(maxsize=1024)
+def after(cron: str, time_zone: str) -> After:
+    """The function that gives the first instant of this expression after another one.
+
+    Raises:
+        InvalidSetting: The expression or the zone is none, or no instant ever comes.
+    """
+    # Loaded when somebody has a schedule.
+    from cronsim import CronSim, CronSimError
+
+    zone = _zone(time_zone)
+    if len(cron.split()) != _FIELDS:
+        msg = f"{cron!r} is no cron expression: it has {len(cron.split())} fields"
+        raise InvalidSetting(msg, hint=_HINT)
+
+    def next_after(instant: int) -> int:
+        start = (_EPOCH + timedelta(microseconds=instant)).astimezone(zone)
+        try:
+            for found in CronSim(cron, start):
+                us = (found.astimezone(UTC) - _EPOCH) // timedelta(microseconds=1)
+                # In the hour that comes twice, a time of day may mean its first coming, which is over.
+                if us > instant:
+                    return us
+        except CronSimError as error:
+            msg = f"{cron!r} is no cron expression: {error}"
+            raise InvalidSetting(msg, hint=_HINT) from None
+        except OverflowError:
+            pass
+        msg = f"no instant of {cron!r} ever comes"
+        raise InvalidSetting(msg, hint=_HINT)
+
+    return next_after
+
+
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        msg = f"there is no time zone {name!r} on this machine"
+        raise InvalidSetting(
+            msg, hint="Write a name such as Europe/Berlin or UTC; `pip install tzdata` brings all of them."
+        ) from None

@@ -1,0 +1,56 @@
+"""Admission: how much a queue takes before it says no, so that what is accepted is also done in time."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from holdfast.errors import Busy, InvalidPayload
+from holdfast.model.ids import check_integer, check_name
+from holdfast.model.instants import SECOND, show_duration
+from holdfast.model.jobs import DEFAULT_NAMESPACE
+
+RETRY_AFTER_S: Final = 5
+
+
+class QueueLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """What a queue of a namespace takes. `depth_max` jobs may be pending; none of them may have been
+    ready for longer than `age_max_us`. None is no limit."""
+
+    queue: str
+    namespace: str = DEFAULT_NAMESPACE
+    depth_max: int | None = None
+    age_max_us: int | None = None
+
+
+class Load(msgspec.Struct, frozen=True):
+    """How many jobs of a queue are pending, counted no further than matters, and since when the oldest could run."""
+
+    depth: int
+    oldest_at: int | None
+
+
+def admit(limits: QueueLimits, load: Load, coming: int, now: int) -> None:
+    """So many more jobs fit; or Busy, with the limit that they would break."""
+    if limits.depth_max is not None and load.depth + coming > limits.depth_max:
+        msg = f"queue {limits.queue!r} is full: {limits.depth_max:,} jobs may wait in it"
+        raise Busy(msg, retry_after_s=RETRY_AFTER_S)
+    if limits.age_max_us is None or load.oldest_at is None:
+        return
+    age = now - load.oldest_at
+    if age > limits.age_max_us:
+        waited, allowed = show_duration(age // SECOND * SECOND), show_duration(limits.age_max_us)
+        msg = f"queue {limits.queue!r} is behind: its oldest job waits {waited}, and {allowed} is the limit"
+        raise Busy(msg, retry_after_s=RETRY_AFTER_S)
+
+
+def check_limits(limits: QueueLimits) -> QueueLimits:
+    """The limits, or an error that says what to change."""
+    check_name(limits.queue, "queue")
+    check_name(limits.namespace, "namespace")
+    for what, value in (("depth_max", limits.depth_max), ("age_max_us", limits.age_max_us)):
+        if value is not None and check_integer(value, what) < 0:
+            msg = f"{what}={value} is below zero"
+            raise InvalidPayload(msg, hint="Give a limit from 0 on, or none.")
+    return limits

@@ -1,0 +1,61 @@
+"""Agents that are configured, not written: a name, a kind of program, and what that program is told."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from holdfast.errors import InvalidPayload, InvalidSetting
+from holdfast.model.ids import check_integer, check_name
+from holdfast.model.jobs import DEFAULT_NAMESPACE
+
+ASSISTANT: Final = "assistant"
+"""The kind of every agent that is configured: a model with instructions and tools."""
+
+TOOLS_MAX: Final = 128
+
+
+class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What an assistant is told. No model: a script that answers and says how to choose one. Tools are names of the
+    application's."""
+
+    model: str | None = None
+    instructions: str = ""
+    tools: tuple[str, ...] = ()
+    context_tokens_max: int | None = None
+
+
+class HostedAgent(msgspec.Struct, frozen=True, kw_only=True):
+    """A stored agent. Its id stays; its name is its own within the namespace."""
+
+    agent_id: str
+    name: str
+    kind: str = ASSISTANT
+    configuration: Configuration = Configuration()
+    namespace: str = DEFAULT_NAMESPACE
+    created_at: int = 0
+
+
+def check_agent(agent: HostedAgent) -> HostedAgent:
+    """The agent, or an error that says what to change."""
+    check_name(agent.agent_id, "agent id")
+    check_name(agent.name, "agent name")
+    told = agent.configuration
+    if agent.kind != ASSISTANT:
+        msg = f"there is no kind of agent called {agent.kind!r}"
+        raise InvalidSetting(msg, hint=f"Use {ASSISTANT}; other kinds are code, declared with `hf.agent`.")
+    if told.model is not None:
+        check_name(told.model, "model")
+    for tool in told.tools:
+        check_name(tool, "tool name")
+    if len(set(told.tools)) < len(told.tools) or len(told.tools) > TOOLS_MAX:
+        msg = f"{len(told.tools)} tools, at most {TOOLS_MAX} and each once"
+        raise InvalidPayload(msg, hint="Name each tool once.")
+    if (
+        told.context_tokens_max is not None
+        and check_integer(told.context_tokens_max, "context_tokens_max") < 1
+    ):
+        msg = f"context_tokens_max={told.context_tokens_max} leaves no room for a word"
+        raise InvalidPayload(msg, hint="Leave it out, or give the tokens that a conversation may have.")
+    return agent

@@ -1,0 +1,119 @@
+"""Schedules: jobs that begin by the clock, and what becomes of the instants that nobody was there for.
+
+    on time     the job is submitted under a key of schedule and instant, and the schedule moves to its next instant
+    late        its catch-up decides: `skip` leaves out what was missed, `one` makes one job of all of it, `all` makes
+                each of them, oldest first
+
+One decision is one firing and one transaction. What is still due after it is decided anew, so a long absence is worked
+off in small pieces, by whoever is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.errors import InvalidName, InvalidSetting
+from holdfast.model.budget import Budget
+from holdfast.model.ids import check_integer, check_name
+from holdfast.model.instants import MINUTE, to_iso
+from holdfast.model.jobs import DEFAULT_NAMESPACE, DEFAULT_QUEUE, JobDraft, check_draft
+from holdfast.model.limits import PRIORITY_DEFAULT
+
+LATE_US: Final = MINUTE
+"""Up to here an instant is on time: processes look every few seconds, and one may be restarted in between."""
+
+ID_LENGTH_MAX: Final = 160
+"""A request key has room for the instant behind it."""
+
+After = Callable[[int], int]
+"""The first instant of a schedule after this one."""
+
+
+class CatchUp(StrEnum):
+    """What becomes of instants that were missed."""
+
+    SKIP = "skip"
+    ONE = "one"
+    ALL = "all"
+
+
+class Schedule(msgspec.Struct, frozen=True, kw_only=True):
+    """Which job begins when. `next_at` is the instant that it fires next, and the guard of every firing."""
+
+    schedule_id: str
+    kind: str
+    cron: str
+    next_at: int
+    time_zone: str = "UTC"
+    catch_up: CatchUp = CatchUp.SKIP
+    input: Any = None
+    namespace: str = DEFAULT_NAMESPACE
+    queue: str = DEFAULT_QUEUE
+    priority: int = PRIORITY_DEFAULT
+    budget: Budget | None = None
+    python_version: str | None = None
+    paused: bool = False
+    created_at: int = 0
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """The instant that a job is made for, if one is, and where the schedule stands afterwards."""
+
+    fire: int | None
+    next_at: int
+
+
+def decide(schedule: Schedule, now: int, after: After) -> Decision | None:
+    """What is to be done about the schedule now; None: nothing."""
+    due = schedule.next_at
+    if schedule.paused or due > now:
+        return None
+    if now - due <= LATE_US or schedule.catch_up is CatchUp.ALL:
+        return Decision(due, after(due))
+    if schedule.catch_up is CatchUp.ONE:
+        return Decision(due, after(now))
+    return Decision(None, after(now - LATE_US - 1))
+
+
+def job_of(schedule: Schedule, instant: int) -> JobDraft:
+    """The request for the job of this instant: sent by whomever and however often, it is one job."""
+    return JobDraft(
+        kind=schedule.kind,
+        input=schedule.input,
+        namespace=schedule.namespace,
+        queue=schedule.queue,
+        priority=schedule.priority,
+        budget=schedule.budget,
+        request_key=f"{schedule.schedule_id}@{to_iso(instant)}",
+        python_version=schedule.python_version,
+    )
+
+
+def same_times(one: Schedule, other: Schedule) -> bool:
+    """Whether they fire at the same instants, so that one can go on where the other stands."""
+    return (one.cron, one.time_zone) == (other.cron, other.time_zone)
+
+
+def parse_catch_up(word: str) -> CatchUp:
+    try:
+        return CatchUp(word)
+    except ValueError:
+        msg = f"catch_up={word!r} is not known"
+        raise InvalidSetting(msg, hint=f"Use one of {', '.join(CatchUp)}.") from None
+
+
+def check_schedule(schedule: Schedule) -> Schedule:
+    """The schedule, or an error that says what to change."""
+    check_name(schedule.schedule_id, "schedule id")
+    if len(schedule.schedule_id) > ID_LENGTH_MAX:
+        msg = f"schedule id has {len(schedule.schedule_id)} characters; allowed are 1 to {ID_LENGTH_MAX}"
+        raise InvalidName(msg)
+    check_name(schedule.cron, "cron expression")
+    check_name(schedule.time_zone, "time zone")
+    check_integer(schedule.next_at, "next_at")
+    check_draft(job_of(schedule, schedule.next_at))
+    return schedule

@@ -1,0 +1,57 @@
+"""Configured agents: found by id, and by name."""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.errors import Conflict, NotFound
+from holdfast.model.hosted import HostedAgent, check_agent
+from holdfast.model.jobs import DEFAULT_NAMESPACE
+from holdfast.model.page import Page, decode_cursor, encode_cursor
+from holdfast.store.memory.state import State
+
+_CURSOR = "agents"
+
+
+class MemoryAgents:
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    async def create(self, agent: HostedAgent) -> HostedAgent:
+        check_agent(agent)
+        with self._state.transaction() as work:
+            work.need_namespace(agent.namespace)
+            named = self._named(agent.name, agent.namespace)
+            if named is not None:
+                if (named.kind, named.configuration) == (agent.kind, agent.configuration):
+                    return named
+                raise Conflict(f"there is another agent called {agent.name!r}", hint="Choose another name.")
+            if (agent.namespace, agent.agent_id) in work.tables.agents:
+                raise Conflict(f"there is another agent {agent.agent_id!r}", hint="Choose another id.")
+            made = msgspec.structs.replace(agent, created_at=work.wall)
+            work.tables.agents[agent.namespace, agent.agent_id] = made
+            return made
+
+    async def get(self, agent_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> HostedAgent:
+        agent = self._state.tables.agents.get((namespace, agent_id))
+        if agent is None:
+            raise NotFound(f"there is no agent {agent_id!r}", hint="Create it first.")
+        return agent
+
+    async def find(self, name: str, *, namespace: str = DEFAULT_NAMESPACE) -> HostedAgent | None:
+        return self._named(name, namespace)
+
+    async def list(
+        self, *, namespace: str = DEFAULT_NAMESPACE, limit: int = 100, cursor: str | None = None
+    ) -> Page[HostedAgent]:
+        mine = [agent for (owner, _), agent in self._state.tables.agents.items() if owner == namespace]
+        mine.sort(key=lambda agent: agent.name)
+        if cursor is not None:
+            (last,) = decode_cursor(_CURSOR, cursor)
+            mine = [agent for agent in mine if agent.name > str(last)]
+        page = tuple(mine[:limit])
+        return Page(page, encode_cursor(_CURSOR, page[-1].name) if page and len(mine) > limit else None)
+
+    def _named(self, name: str, namespace: str) -> HostedAgent | None:
+        agents = self._state.tables.agents.values()
+        return next((one for one in agents if (one.namespace, one.name) == (namespace, name)), None)

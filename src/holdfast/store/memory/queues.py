@@ -1,0 +1,38 @@
+"""What queues take."""
+
+from __future__ import annotations
+
+from holdfast.model.admission import Load, QueueLimits, admit, check_limits
+from holdfast.model.jobs import DEFAULT_NAMESPACE, JobDraft
+from holdfast.model.states import Status
+from holdfast.store.memory.state import State, Work
+
+
+class MemoryQueues:
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    async def limit(self, limits: QueueLimits) -> None:
+        check_limits(limits)
+        with self._state.transaction() as work:
+            work.need_namespace(limits.namespace)
+            work.tables.limits[limits.namespace, limits.queue] = limits
+            if limits == QueueLimits(queue=limits.queue, namespace=limits.namespace):
+                del work.tables.limits[limits.namespace, limits.queue]
+
+    async def list(self, *, namespace: str = DEFAULT_NAMESPACE) -> list[QueueLimits]:
+        limits = self._state.tables.limits
+        return [limits[place] for place in sorted(limits) if place[0] == namespace]
+
+
+def make_room(work: Work, draft: JobDraft) -> None:
+    """One more job fits into its queue, or Busy."""
+    place = (draft.namespace, draft.queue)
+    if place in work.tables.limits:
+        heads = [row.head for row in work.tables.jobs.values()]
+        waiting = [
+            head.ready_at
+            for head in heads
+            if head.status is Status.PENDING and (head.namespace, head.queue) == place
+        ]
+        admit(work.tables.limits[place], Load(len(waiting), min(waiting, default=None)), 1, work.wall)

@@ -1,0 +1,22 @@
+"""Queues: what they take before they say no. A queue without limits takes everything."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from holdfast.model.admission import QueueLimits
+from holdfast.model.jobs import DEFAULT_NAMESPACE
+
+
+class Queues(Protocol):
+    """Limits are looked at where a request comes in: `jobs.submit`, `jobs.submit_many`, `inbox.deliver`,
+    `schedules.fire`. A request that was accepted before is answered as before. Children, forks and requeued jobs
+    belong to work that was let in, and always fit. Of two requests for the last place one gets it."""
+
+    async def limit(self, limits: QueueLimits) -> None:
+        """The queue takes so much from now on, whatever it took before. Without any limit it takes everything."""
+        ...
+
+    async def list(self, *, namespace: str = DEFAULT_NAMESPACE) -> list[QueueLimits]:
+        """The limits of a namespace, by queue."""
+        ...

@@ -1,0 +1,29 @@
+-- What queues take.
+
+-- name: limit_queue
+-- The queue takes so much.
+INSERT INTO queue_limits (namespace, queue, depth_max, age_max_us)
+VALUES (:namespace, :queue, :depth_max, :age_max_us)
+ON CONFLICT (namespace, queue) DO UPDATE SET depth_max = excluded.depth_max, age_max_us = excluded.age_max_us;
+
+-- name: unlimit_queue
+-- The queue takes everything.
+DELETE FROM queue_limits WHERE namespace = :namespace AND queue = :queue;
+
+-- name: list_queue_limits
+-- The limits of a namespace.
+SELECT queue, namespace, depth_max, age_max_us FROM queue_limits WHERE namespace = :namespace ORDER BY queue;
+
+-- name: lock_queue_limits
+-- The limits of a queue, held, so that of two requests for the last place one gets it.
+SELECT queue, namespace, depth_max, age_max_us FROM queue_limits
+WHERE namespace = :namespace AND queue = :queue {for_update};
+
+-- name: queue_load
+-- How many jobs of the queue are pending, counted as far as matters; since when the oldest could run; and the time.
+SELECT CAST((SELECT count(*) FROM (SELECT 1 FROM job_heads
+                                   WHERE status = 'pending' AND namespace = :namespace AND queue = :queue
+                                   LIMIT :enough) AS counted) AS {int}),
+       (SELECT ready_at FROM job_heads
+        WHERE status = 'pending' AND namespace = :namespace AND queue = :queue ORDER BY ready_at LIMIT 1),
+       {now};

@@ -1,0 +1,50 @@
+-- Schedules, and the one transaction that fires.
+
+-- name: put_schedule
+-- The schedule stands as given; with the same times it goes on where it stood.
+INSERT INTO schedules (namespace, schedule_id, kind, queue, priority, request, cron, time_zone, catch_up, paused,
+                       next_at, created_at)
+VALUES (:namespace, :schedule_id, :kind, :queue, :priority, :request, :cron, :time_zone, :catch_up, :paused, :next_at,
+        {now})
+ON CONFLICT (namespace, schedule_id) DO UPDATE
+SET kind = excluded.kind, queue = excluded.queue, priority = excluded.priority, request = excluded.request,
+    cron = excluded.cron, time_zone = excluded.time_zone, catch_up = excluded.catch_up,
+    next_at = CASE WHEN schedules.cron = excluded.cron AND schedules.time_zone = excluded.time_zone
+                   THEN schedules.next_at ELSE excluded.next_at END;
+
+-- name: get_schedule
+-- The schedule of this id.
+SELECT schedule_id, kind, cron, next_at, time_zone, catch_up, request, namespace, queue, priority, paused, created_at
+FROM schedules WHERE namespace = :namespace AND schedule_id = :schedule_id;
+
+-- name: lock_schedule
+-- The same, held against every other that would fire it.
+SELECT schedule_id, kind, cron, next_at, time_zone, catch_up, request, namespace, queue, priority, paused, created_at
+FROM schedules WHERE namespace = :namespace AND schedule_id = :schedule_id {for_update};
+
+-- name: list_schedules
+-- A page of schedules by id. No id is empty, so the first page starts behind it.
+SELECT schedule_id, kind, cron, next_at, time_zone, catch_up, request, namespace, queue, priority, paused, created_at
+FROM schedules WHERE namespace = :namespace AND schedule_id > :after ORDER BY schedule_id LIMIT :limit;
+
+-- name: due_schedules
+-- What has to be fired, longest due first.
+SELECT schedule_id, kind, cron, next_at, time_zone, catch_up, request, namespace, queue, priority, paused, created_at
+FROM schedules WHERE paused = 0 AND next_at <= {now} ORDER BY next_at, namespace, schedule_id LIMIT :limit;
+
+-- name: move_schedule
+-- The schedule stands at this instant.
+UPDATE schedules SET next_at = :next_at WHERE namespace = :namespace AND schedule_id = :schedule_id;
+
+-- name: pause_schedule
+-- The schedule does not fire.
+UPDATE schedules SET paused = 1 WHERE namespace = :namespace AND schedule_id = :schedule_id;
+
+-- name: resume_schedule
+-- The schedule fires again, from this instant on; one that was not paused is left.
+UPDATE schedules SET paused = 0, next_at = :next_at
+WHERE namespace = :namespace AND schedule_id = :schedule_id AND paused = 1;
+
+-- name: remove_schedule
+-- The schedule is gone. A row: it was there.
+DELETE FROM schedules WHERE namespace = :namespace AND schedule_id = :schedule_id RETURNING schedule_id;
