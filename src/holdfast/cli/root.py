@@ -10,6 +10,7 @@ import click
 _COMMANDS: Final = {
     "run": ("holdfast.cli.run", "run", "Run one job here, or go on with one."),
     "worker": ("holdfast.cli.worker", "worker", "Drive the jobs of an application."),
+    "serve": ("holdfast.cli.serve", "serve", "Answer over HTTP: the API, for machines and for people."),
     "jobs": ("holdfast.cli.jobs", "jobs", "List jobs, or everything that waits for a person."),
     "job": ("holdfast.cli.jobs", "job", "One job: where it stands, what it waits for, how to go on."),
     "trace": ("holdfast.cli.trace", "trace", "A job's life as a timeline, with what recovery did and why."),
