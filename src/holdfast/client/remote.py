@@ -78,7 +78,7 @@ class RemoteClient:
             "kind": kind,
             "input": input,
             "request_key": request_key,
-            "id": job_id or (None if request_key else self._ids.new("job")),
+            "id": self._ids.new("job") if (job_id, request_key) == (None, None) else job_id,
             "queue": queue,
             "priority": priority,
             "session_id": session_id,

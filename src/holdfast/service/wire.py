@@ -31,7 +31,7 @@ class Bounded(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._heads = 0
+        self._moves = 0
         self._head_bytes = 0
         self._in_head = True
         self._deadline: asyncio.TimerHandle | None = None
@@ -43,10 +43,10 @@ class Bounded(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._in_head and self._deadline is None:
             self._await_head()
-        heads = self._heads
+        moves = self._moves
         super().data_received(data)
-        if not self._in_head or self._heads != heads:
-            return
+        if not self._in_head or self._moves != moves:
+            return  # some of it was a body, or the end of a head
         self._head_bytes += len(data)
         if self._head_bytes > HEADER_BYTES_MAX and not self.transport.is_closing():
             self.transport.write(_TOO_LARGE % (len(_PROBLEM), _PROBLEM))
@@ -54,13 +54,14 @@ class Bounded(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._in_head = False
-        self._heads += 1
+        self._moves += 1
         self._head_bytes = 0
         self._came()
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         self._in_head = True
+        self._moves += 1
         super().on_message_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
