@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast.model.limits import BODY_BYTES_MAX
+from holdfast.model.page import Key, encode_cursor
 from holdfast.service.asked import pointer_of
 from holdfast.service.settings import Settings
 from holdfast.testing.conformance.bench import Backend
@@ -95,6 +96,29 @@ async def test_requests_that_make_no_sense(backend: Backend) -> None:
         assert await web.picture() == before
         allowed = (await web.ask("PUT", "/api/jobs")).headers["allow"]
         assert allowed == "GET, HEAD, POST"
+
+
+FORGED: list[tuple[Key, ...]] = [
+    ("\x00",),
+    (1,),
+    (None,),
+    (),
+    ("a", "b", "c"),
+    ("\ud800",),
+    (2**63 - 1, "x", "y", 1),
+]
+
+
+@BOTH
+@pytest.mark.parametrize("where", ["jobs", "needs", "approvals", "dead-letters"])
+async def test_a_cursor_that_somebody_made_up(backend: Backend, where: str) -> None:
+    """It is no secret how they are made: one that was made up is refused, or leads somewhere harmless."""
+    async with api(backend) as web:
+        await web.one.asking()
+        for kind in ("jobs", where):
+            for keys in FORGED:
+                response = await web.ask("GET", f"/api/{where}?cursor={encode_cursor(kind, *keys)}")
+                assert response.status_code in {200, 422}, (kind, keys, response.text)
 
 
 WORDS: dict[str, tuple[str, Any, int, str]] = {

@@ -25,6 +25,8 @@ from holdfast.errors import (
     TooLarge,
     Unavailable,
 )
+from holdfast.model.jobs import JobDraft, JobFilter
+from holdfast.model.states import Status, WaitReason
 from holdfast.service import problems
 from holdfast.service.answers import written
 from holdfast.testing.conformance.bench import Backend
@@ -131,6 +133,27 @@ async def test_text_and_names_of_any_kind(backend: Backend) -> None:
             assert isinstance(caught.value, InvalidName) == (job_id != ".."), job_id
         with pytest.raises(TooLarge):
             await client.submit("k", "x" * (1 << 20))
+
+
+async def test_every_filter_of_a_listing_goes_along(backend: Backend) -> None:
+    async with lives(backend) as one, served(one.store, backend.clock) as url, RemoteClient(url) as client:
+        parent = await one.sleeping()
+        await one.dead()
+        await client.submit("chat", session_id="s1")
+        await one.store.jobs.submit(JobDraft(kind="chat", parent_job_id=parent, parent_step_key="0/spawn#1"))
+        found = []
+        for which in (
+            JobFilter(kind="nap"),
+            JobFilter(kind="chat"),
+            JobFilter(status=Status.WAITING),
+            JobFilter(wait_reason=WaitReason.DEAD_LETTER),
+            JobFilter(session_id="s1"),
+            JobFilter(parent_job_id=parent),
+        ):
+            page = await client.list(which)
+            assert page == await one.client.list(which)
+            found.append(len(page))
+        assert found == [1, 2, 2, 1, 1, 1]
 
 
 async def test_many_events_are_read_in_pages(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:

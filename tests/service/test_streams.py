@@ -159,7 +159,7 @@ async def test_a_reader_that_hangs_up_is_let_go(backend: Backend, monkeypatch: p
         events = listen(job.web)
         await anext(events)
         await events.aclose()
-        await asyncio.wait_for(let_go.wait(), 20)
+        await asyncio.wait_for(let_go.wait(), 10)
 
 
 async def test_there_are_only_so_many_streams(backend: Backend) -> None:

@@ -11,13 +11,19 @@ T = TypeVar("T")
 
 
 def cut(
-    kind: str, rows: Sequence[T], place: Callable[[T], tuple[Key, ...]], *, limit: int, cursor: str | None
+    kind: str,
+    rows: Sequence[T],
+    place: Callable[[T], tuple[Key, ...]],
+    *,
+    keys: int,
+    limit: int,
+    cursor: str | None,
 ) -> Page[T]:
-    """The rows behind the cursor, up to the limit. They lie in the order of their places, which differ.
+    """The rows behind the cursor, up to the limit. They lie in the order of their places, so many keys, which differ.
 
     A row that left meanwhile, even the last one seen, neither shifts nor repeats the rest.
     """
-    after = None if cursor is None else decode_cursor(kind, cursor)
+    after = None if cursor is None else decode_cursor(kind, cursor, keys=keys)
     behind = [row for row in rows if after is None or _is_behind(place(row), after)]
     items = tuple(behind[:limit])
     more = len(behind) > limit

@@ -27,7 +27,7 @@ async def list_approvals(asked: Asked) -> Answer:
 
 def _page(asked: Asked, kind: str, needs: tuple[Need, ...]) -> Answer:
     which: Paged = asked.query
-    return Answer(value=cut(kind, needs, _place, limit=which.limit, cursor=which.cursor), tagged=True)
+    return Answer(value=cut(kind, needs, _place, keys=4, limit=which.limit, cursor=which.cursor), tagged=True)
 
 
 def _place(need: Need) -> tuple[Key, ...]:
