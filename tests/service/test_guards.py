@@ -12,6 +12,7 @@ import httpx2
 import pytest
 
 from holdfast.errors import InvalidSetting, NotFound, StoreCorrupt, StoreUnavailable
+from holdfast.service.app import Service
 from holdfast.service.guards import Principal, check_bind
 from holdfast.service.problems import Refusal
 from holdfast.service.serving import bound
@@ -222,3 +223,18 @@ async def test_the_hook_says_who_asks_and_sees_only_its_own(backend: Backend) ->
             nobody = await http.get(f"{JOBS}/j")
             must_fit(nobody)
             assert nobody.status_code == 401
+
+
+async def test_a_server_that_drains_is_not_ready_and_still_answers(backend: Backend) -> None:
+    apps: list[Service] = []
+    async with (
+        lives(backend) as one,
+        served(one.store, backend.clock, made=apps.append) as url,
+        httpx2.AsyncClient(base_url=url, trust_env=False) as http,
+    ):
+        assert (await http.get("/health/ready")).status_code == 200
+        apps[0].drain()
+        ready = await http.get("/health/ready")
+        must_fit(ready)
+        assert (ready.status_code, ready.json()["status"]) == (503, "draining")
+        assert (await http.get(JOBS)).status_code == 200

@@ -124,6 +124,16 @@ async def test_what_waits_for_a_person_is_listed_in_pages(backend: Backend) -> N
         await web.refused(422, "invalid_payload", "GET", f"/api/approvals?cursor={first['next']}")
 
 
+@pytest.mark.parametrize("word, decision", [("approve", "approved"), ("deny", "denied")])
+async def test_a_yes_is_a_yes_and_a_no_is_a_no(backend: Backend, word: str, decision: str) -> None:
+    async with api(backend) as web:
+        job_id = await web.one.asking()
+        await web.post(f"/api/approvals/apr_1/{word}", {"by": "ada", "why": "because"})
+        (letter,) = await web.one.store.post.read(job_id)
+        assert letter.body == {"approval_id": "apr_1", "decision": decision, "why": "because"}
+        assert letter.sender == "ada"
+
+
 async def test_an_answer_that_does_not_fit_is_refused(backend: Backend) -> None:
     async with api(backend) as web:
         job_id = await questioning(web.one)
