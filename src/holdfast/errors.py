@@ -10,6 +10,7 @@ An error answers three questions: whose move is it, may I try again, what do I t
     │   ├── InvalidName           an id or key with characters or a length we refuse
     │   ├── InvalidMove           this state does not allow that
     │   ├── InvalidPlan           a cycle, a missing or a forward reference
+    │   ├── NotAllowed            the server does not take this: method, host, origin, kind of content
     │   └── InvalidSetting        a store address, flag or variable that makes no sense
     ├── Conflict                  somebody was first; read again, decide again
     │   ├── Fenced                the job has a new holder; stop driving it
@@ -116,6 +117,13 @@ class InvalidMove(Misuse):
 class InvalidPlan(Misuse):
     code = "invalid_plan"
     default_hint = "Fix the plan: every reference names an earlier node and there is no cycle."
+
+
+class NotAllowed(Misuse):
+    code = "not_allowed"
+    default_hint = (
+        "Ask the address that `holdfast serve` printed, with JSON, and not from another site's page."
+    )
 
 
 class InvalidSetting(Misuse):

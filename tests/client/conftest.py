@@ -1,5 +1,16 @@
-"""The stores that a client speaks over."""
+"""What a client speaks over: a store in this process, or a server in front of one."""
 
-from tests.fixtures.stores import backend, postgres_template
+import pytest
+
+from tests.client.lives import OVER_HTTP, ServedBackend
+from tests.fixtures.stores import AnyBackend, make_backend, postgres_template
 
 __all__ = ["backend", "postgres_template"]
+
+
+@pytest.fixture
+def backend(request: pytest.FixtureRequest) -> AnyBackend:
+    """The backend of the store that the parameter names; `http` is SQLite behind a server."""
+    if request.param == OVER_HTTP:
+        return ServedBackend(request.getfixturevalue("volatile_folder"))
+    return make_backend(request)

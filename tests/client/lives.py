@@ -11,6 +11,7 @@ import msgspec
 
 from holdfast.client.embedded import EmbeddedClient
 from holdfast.client.protocol import Client
+from holdfast.client.remote import RemoteClient
 from holdfast.engine.asked import Asked, Terms
 from holdfast.engine.children import spawn
 from holdfast.engine.desk import Desk
@@ -33,6 +34,12 @@ from holdfast.testing.conformance.bench import Backend
 from holdfast.testing.conformance.driver import Driver
 from holdfast.testing.outside import KeyedMail, PlainMail, ProbedMail
 from tests.engine.shop import Shop
+from tests.fixtures.stores import STORES, SqliteBackend
+from tests.service.served import served
+
+OVER_HTTP = "http"
+CLIENTS = (*STORES, OVER_HTTP)
+"""Every way to speak to jobs: the same tests for each."""
 
 KEYED = Terms(effect=Effect.IDEMPOTENT, key_lifetime_us=24 * HOUR)
 
@@ -196,10 +203,22 @@ def _killing(desk: Desk, at: Point, tool: str, runs: list[JobRun]) -> Desk:
     return msgspec.structs.replace(desk, points=reached)
 
 
+class ServedBackend(SqliteBackend):
+    """A store whose jobs are looked at and spoken to through a server."""
+
+
 @asynccontextmanager
 async def lives(backend: Backend) -> AsyncIterator[Lives]:
     store = await backend.open()
     try:
-        yield Lives(store, backend.clock)
+        one = Lives(store, backend.clock)
+        if isinstance(backend, ServedBackend):
+            async with (
+                served(store, backend.clock) as url,
+                RemoteClient(url, ids=SequentialIds(9)) as one.client,
+            ):
+                yield one
+        else:
+            yield one
     finally:
         await store.close()

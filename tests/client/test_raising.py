@@ -12,10 +12,9 @@ from holdfast.model.budget import Budget
 from holdfast.model.jobs import JobFilter
 from holdfast.model.states import Status, WaitReason
 from holdfast.testing.conformance.bench import Backend
-from tests.client.lives import Lives, lives
-from tests.fixtures.stores import STORES
+from tests.client.lives import CLIENTS, Lives, lives
 
-pytestmark = pytest.mark.parametrize("backend", STORES, indirect=True)
+pytestmark = pytest.mark.parametrize("backend", CLIENTS, indirect=True)
 
 
 async def waiting(one: Lives) -> list[str]:

@@ -14,10 +14,9 @@ from holdfast.model.instants import HOUR, MINUTE, SECOND
 from holdfast.model.jobs import JobFilter
 from holdfast.model.states import Status, WaitReason
 from holdfast.testing.conformance.bench import Backend
-from tests.client.lives import lives
-from tests.fixtures.stores import STORES
+from tests.client.lives import CLIENTS, lives
 
-pytestmark = pytest.mark.parametrize("backend", STORES, indirect=True)
+pytestmark = pytest.mark.parametrize("backend", CLIENTS, indirect=True)
 
 
 def span(trace: Trace, name: str) -> Span:

@@ -29,10 +29,9 @@ from holdfast.model.jobs import JobDraft
 from holdfast.model.mail import MailDraft
 from holdfast.model.states import MailKind, Status, WaitReason
 from holdfast.testing.conformance.bench import Backend
-from tests.client.lives import Lives, lives
-from tests.fixtures.stores import STORES
+from tests.client.lives import CLIENTS, Lives, lives
 
-pytestmark = pytest.mark.parametrize("backend", STORES, indirect=True)
+pytestmark = pytest.mark.parametrize("backend", CLIENTS, indirect=True)
 
 
 @asynccontextmanager

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import click
+from click.core import ParameterSource
+
 from holdfast.client.embedded import EmbeddedClient
+from holdfast.client.protocol import Client
+from holdfast.client.remote import RemoteClient
 from holdfast.errors import NotFound
 from holdfast.model.ids import RandomIds
 from holdfast.runtime import open_store
@@ -24,10 +30,24 @@ async def existing(where: str, *, migrating: bool = False) -> Store:
 
 
 @asynccontextmanager
-async def client_at(where: str) -> AsyncIterator[EmbeddedClient]:
-    """A client over the store at this address, which must exist."""
+async def client_at(where: str) -> AsyncIterator[Client]:
+    """A client over the store at this address, which must exist; or of the server that HOLDFAST_API_URL names.
+
+    A store that was named on the command line is meant, whatever the environment says.
+    """
+    url = os.environ.get("HOLDFAST_API_URL", "")
+    if url and not _is_typed("where"):
+        async with RemoteClient(url) as remote:
+            yield remote
+        return
     store = await existing(where)
     try:
         yield EmbeddedClient(store, SystemClock(), RandomIds())
     finally:
         await store.close()
+
+
+def _is_typed(parameter: str) -> bool:
+    """Whether the parameter stands on the command line."""
+    context = click.get_current_context(silent=True)
+    return context is not None and context.get_parameter_source(parameter) is ParameterSource.COMMANDLINE

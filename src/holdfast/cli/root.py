@@ -18,6 +18,7 @@ _COMMANDS: Final = {
         "What begins by the clock: list, pause, resume, remove.",
     ),
     "queue": ("holdfast.cli.queue", "queue", "How much a queue takes before it says no."),
+    "serve": ("holdfast.cli.serve", "serve", "Answer over HTTP: the API, for machines and for people."),
     "jobs": ("holdfast.cli.jobs", "jobs", "List jobs, or everything that waits for a person."),
     "job": ("holdfast.cli.jobs", "job", "One job: where it stands, what it waits for, how to go on."),
     "trace": ("holdfast.cli.trace", "trace", "A job's life as a timeline, with what recovery did and why."),

@@ -82,7 +82,7 @@ class EmbeddedClient:
             session_id=session_id,
             ready_at=ready_at,
             # Named before it is sent, so that a request without a key can be sent again after a lost reply, too.
-            job_id=job_id or (None if request_key else self._ids.new("job")),
+            job_id=self._ids.new("job") if (job_id, request_key) == (None, None) else job_id,
         )
         return await self._store.jobs.submit(draft)
 

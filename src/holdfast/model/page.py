@@ -49,11 +49,11 @@ def encode_cursor(kind: str, *keys: Key) -> str:
     return text
 
 
-def decode_cursor(kind: str, text: str) -> tuple[Key, ...]:
-    """Return the keys of a cursor that `encode_cursor` made for this kind of listing.
+def decode_cursor(kind: str, text: str, *, keys: int) -> tuple[Key, ...]:
+    """Return the keys, so many, of a cursor that `encode_cursor` made for this kind of listing.
 
     Raises:
-        InvalidPayload: Cut, edited, too long, or made for another listing.
+        InvalidPayload: Cut, edited, too long, made up, or made for another listing.
     """
     if len(text) > CURSOR_LENGTH_MAX:
         raise InvalidPayload(
@@ -67,10 +67,13 @@ def decode_cursor(kind: str, text: str) -> tuple[Key, ...]:
     # Decoding skips foreign characters and unused bits; comparing texts leaves one spelling per cursor.
     if check != canonical.digest(body)[:_CHECK_BYTES] or text != _to_text(data):
         raise InvalidPayload("the cursor is damaged", hint=_HINT)
-    found, *keys = canonical.decode(body)
-    if found != kind:
-        raise InvalidPayload(f"the cursor belongs to a listing of {found}, not of {kind}", hint=_HINT)
-    return tuple(keys)
+    match canonical.decode(body):
+        case [found, *rest] if found == kind and len(rest) == keys:
+            return tuple(rest)
+        case [str(found), *_] if found != kind:
+            raise InvalidPayload(f"the cursor belongs to a listing of {found}, not of {kind}", hint=_HINT)
+        case _:
+            raise InvalidPayload("the cursor is not one of ours", hint=_HINT)
 
 
 def _to_text(data: bytes) -> str:

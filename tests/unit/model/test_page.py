@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import InvalidPayload, TooLarge
+from holdfast.model import canonical
 from holdfast.model.limits import CURSOR_LENGTH_MAX, INTEGER_MAX
 from holdfast.model.page import Key, Page, decode_cursor, encode_cursor
 
@@ -17,7 +20,7 @@ keys = st.lists(st.none() | st.integers(-INTEGER_MAX, INTEGER_MAX) | st.text(max
 def test_a_cursor_gives_its_keys_back(drawn: list[Key]) -> None:
     """Make a cursor of random keys; it must survive a URL and return the same keys."""
     text = encode_cursor("jobs", *drawn)
-    assert decode_cursor("jobs", text) == tuple(drawn)
+    assert decode_cursor("jobs", text, keys=len(drawn)) == tuple(drawn)
     assert all(char.isascii() and (char.isalnum() or char in "-_") for char in text)
 
 
@@ -31,23 +34,31 @@ def test_a_mangled_cursor_is_refused(drawn: list[Key], chance: st.DataObject) ->
     for mangled in (text[:place], changed, longer, text + letter):
         if mangled != text:
             with pytest.raises(InvalidPayload) as caught:
-                decode_cursor("jobs", mangled)
+                decode_cursor("jobs", mangled, keys=len(drawn))
             assert "previous page" in caught.value.hint
 
 
 def test_a_cursor_of_another_listing_is_refused() -> None:
     """Use a cursor of the session listing for jobs."""
     with pytest.raises(InvalidPayload, match="listing of sessions, not of jobs"):
-        decode_cursor("jobs", encode_cursor("sessions", 1))
+        decode_cursor("jobs", encode_cursor("sessions", 1), keys=1)
+
+
+@pytest.mark.parametrize("body", [b"[]", b"5", b"{}", b"null", b'["jobs"]', b'["jobs",1,2]', b"[1,1]", b""])
+def test_a_cursor_that_somebody_made_up_is_refused(body: bytes) -> None:
+    """The check in a cursor is no secret: put it before bytes that no listing has written."""
+    text = base64.urlsafe_b64encode(canonical.digest(body)[:6] + body).rstrip(b"=").decode()
+    with pytest.raises(InvalidPayload):
+        decode_cursor("jobs", text, keys=1)
 
 
 def test_cursors_are_bounded_both_ways() -> None:
     """Make one that is too long, and send one."""
-    assert decode_cursor("jobs", encode_cursor("jobs", *["\U0001f600" * 200] * 3))
+    assert decode_cursor("jobs", encode_cursor("jobs", *["\U0001f600" * 200] * 3), keys=3)
     with pytest.raises(TooLarge):
         encode_cursor("jobs", "x" * CURSOR_LENGTH_MAX)
     with pytest.raises(InvalidPayload, match="more than any we give out"):
-        decode_cursor("jobs", "A" * (CURSOR_LENGTH_MAX + 1))
+        decode_cursor("jobs", "A" * (CURSOR_LENGTH_MAX + 1), keys=1)
 
 
 def test_a_page_reads_like_its_rows() -> None:
@@ -64,4 +75,4 @@ def test_a_cursor_has_one_spelling() -> None:
     alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
     twin = text[:-1] + alphabet[alphabet.index(text[-1]) + 1]
     with pytest.raises(InvalidPayload, match="damaged"):
-        decode_cursor("jobs", twin)
+        decode_cursor("jobs", twin, keys=1)

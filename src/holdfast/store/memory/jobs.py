@@ -65,7 +65,7 @@ class MemoryJobs:
         records = [_record(row) for row in self._state.tables.jobs.values()]
         found = sorted((r for r in records if _fits(r, which)), key=lambda r: r.job_id, reverse=True)
         if cursor is not None:
-            (last,) = decode_cursor(_CURSOR, cursor)
+            (last,) = decode_cursor(_CURSOR, cursor, keys=1)
             found = [record for record in found if record.job_id < str(last)]
         page = tuple(found[:limit])
         return Page(page, encode_cursor(_CURSOR, page[-1].job_id) if page and len(found) > limit else None)

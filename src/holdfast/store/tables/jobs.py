@@ -90,7 +90,7 @@ class SqlJobs:
         return await self._executor.read(work)
 
     async def list(self, which: JobFilter, *, limit: int = 100, cursor: str | None = None) -> Page[JobRecord]:
-        before = None if cursor is None else str(decode_cursor("jobs", cursor)[0])
+        before = None if cursor is None else str(decode_cursor("jobs", cursor, keys=1)[0])
 
         async def work(tx: Transaction) -> Sequence[Row]:
             return await tx.rows("list_jobs", before=before, limit=limit + 1, **msgspec.structs.asdict(which))

@@ -1,0 +1,182 @@
+"""The ASGI application: guards first, then the table of endpoints, then an answer or a problem. Nothing else leaves.
+
+app = make_app("sqlite:///holdfast.db")        # opens the store when the server starts, closes it when it ends
+app = make_app(store, clock=…, ids=…)          # the store stays the caller's
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from holdfast.engine.streams import Scribe
+from holdfast.errors import HoldfastError, Unavailable
+from holdfast.model.ids import IdSource, RandomIds
+from holdfast.runtime import open_store
+from holdfast.service import problems
+from holdfast.service.answers import Answer, respond, written
+from holdfast.service.asked import Asked, House, read_body, read_query
+from holdfast.service.endpoints import Router
+from holdfast.service.guards import SECURITY_HEADERS, Authorise, anybody, check_visitor, request_id
+from holdfast.service.problems import MEDIA_TYPE, Problem, Refusal
+from holdfast.service.routes import ENDPOINTS
+from holdfast.service.settings import Settings
+from holdfast.store.clock import Clock, SystemClock
+from holdfast.store.contract import Store
+
+_log: Final = logging.getLogger("holdfast.service")
+
+
+class Service:
+    """An ASGI application over one store. Make one with `make_app`."""
+
+    def __init__(
+        self,
+        where: str | Store,
+        clock: Clock,
+        ids: IdSource,
+        settings: Settings,
+        authorise: Authorise,
+        scribe: Scribe | None,
+    ) -> None:
+        self._where = where
+        self._clock = clock
+        self._ids = ids
+        self._settings = settings
+        self._authorise = authorise
+        self._scribe = scribe
+        self._router = Router(ENDPOINTS)
+        self._house: House | None = None
+
+    def drain(self) -> None:
+        """Streams end, and whoever asks whether we are ready is told no. What was begun is finished."""
+        if self._house is not None:
+            self._house.draining.set()
+
+    # ── the life of the server ────────────────────────────────────────────────────────────────────
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+        elif scope["type"] == "http":
+            await self._serve(scope, receive, send)
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        assert (await receive())["type"] == "lifespan.startup"
+        try:
+            await self.open()
+        except HoldfastError as error:
+            await send({"type": "lifespan.startup.failed", "message": f"{error}  {error.hint}"})
+            return
+        await send({"type": "lifespan.startup.complete"})
+        assert (await receive())["type"] == "lifespan.shutdown"
+        await self.close()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def open(self) -> None:
+        """The store is open, and requests can be answered."""
+        if self._house is None:
+            store = await open_store(self._where) if isinstance(self._where, str) else self._where
+            self._house = House(store, self._clock, self._ids, self._settings, self._scribe)
+
+    async def close(self) -> None:
+        """The store is closed, if it was opened here."""
+        self.drain()
+        house, self._house = self._house, None
+        if house is not None and isinstance(self._where, str):
+            await house.store.close()
+
+    # ── one request ───────────────────────────────────────────────────────────────────────────────
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = Headers(scope=scope)
+        named = request_id(headers) or self._ids.new("req")
+        begun = False
+
+        async def signed(message: Message) -> None:
+            nonlocal begun
+            if message["type"] == "http.response.start":
+                begun = True
+                _sign(MutableHeaders(scope=message), named)
+            await send(message)
+
+        try:
+            answer = await self._answer(scope, headers, receive)
+            await answer(scope, receive, signed)
+        except Refusal as refusal:
+            await self._refuse(refusal, named)(scope, receive, signed)
+        except HoldfastError as error:
+            status = problems.status_of(error)
+            if status >= 500:
+                _log.warning("request %s: %s: %s", named, error.code, error, exc_info=status == 500)
+            if not begun:
+                await self._refuse(Refusal(status, error), named)(scope, receive, signed)
+        except Exception:
+            # Nobody foresaw it: the log has all of it, and the caller learns where to look.
+            _log.exception("request %s broke", named)
+            if not begun:
+                await _problem(problems.broken(named), {})(scope, receive, signed)
+
+    async def _answer(self, scope: Scope, headers: Headers, receive: Receive) -> ASGIApp:
+        check_visitor(scope, headers, self._settings)
+        house = self._house
+        if house is None:
+            raise Unavailable("the server is starting or ending")
+        request = Request(scope, receive)
+        endpoint, path = self._router.find(scope["method"], scope["raw_path"])
+        asked = Asked(
+            house=house,
+            principal=await self._authorise(request),
+            request=request,
+            path=path,
+            query=read_query(request, endpoint.query),
+            body=None if endpoint.body is None else await read_body(request, endpoint.body, self._settings),
+        )
+        answer = await endpoint.handle(asked)
+        return respond(answer, headers.get("if-none-match")) if isinstance(answer, Answer) else answer
+
+    def _refuse(self, refusal: Refusal, named: str) -> Response:
+        problem = problems.told(refusal.error, refusal.status, named, refusal.pointer)
+        headers = refusal.headers
+        if refusal.status in {429, 503}:
+            headers = {"Retry-After": str(problems.RETRY_AFTER_S)} | headers
+        return _problem(problem, headers)
+
+
+def make_app(
+    where: str | Store,
+    *,
+    clock: Clock | None = None,
+    ids: IdSource | None = None,
+    settings: Settings | None = None,
+    authorise: Authorise = anybody,
+    scribe: Scribe | None = None,
+) -> Service:
+    """An application over the store at this address, or over an open one, which stays the caller's to close."""
+    return Service(
+        where,
+        SystemClock() if clock is None else clock,
+        RandomIds() if ids is None else ids,
+        Settings() if settings is None else settings,
+        authorise,
+        scribe,
+    )
+
+
+def _problem(problem: Problem, headers: Mapping[str, str]) -> Response:
+    return Response(
+        written(problem), status_code=problem.status, headers=dict(headers), media_type=MEDIA_TYPE
+    )
+
+
+def _sign(headers: MutableHeaders, named: str) -> None:
+    headers["X-Request-ID"] = named
+    headers.setdefault("Cache-Control", "no-store")
+    for name, value in SECURITY_HEADERS.items():
+        headers[name] = value

@@ -1,0 +1,18 @@
+"""Every endpoint there is, a file for each noun."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from holdfast.service.endpoints import Endpoint
+from holdfast.service.routes import dead, health, jobs, journals, people, sessions, words
+
+ENDPOINTS: Final[tuple[Endpoint, ...]] = (
+    *health.ENDPOINTS,
+    *jobs.ENDPOINTS,
+    *journals.ENDPOINTS,
+    *words.ENDPOINTS,
+    *people.ENDPOINTS,
+    *dead.ENDPOINTS,
+    *sessions.ENDPOINTS,
+)

@@ -1,0 +1,87 @@
+"""The server: uvicorn, bound where it may be, and drained before it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+
+import uvicorn
+
+from holdfast.errors import InvalidSetting
+from holdfast.service.app import Service
+from holdfast.service.guards import check_bind
+from holdfast.service.settings import DEFAULT_HOST, DEFAULT_PORT, Settings
+from holdfast.service.wire import Bounded
+
+
+class Server(uvicorn.Server):
+    """A server that tells its streams to end before it waits for them, and says when it is up."""
+
+    def __init__(self, service: Service, settings: Settings, up: Callable[[], None] | None = None) -> None:
+        self._service = service
+        self._up = up
+        super().__init__(
+            uvicorn.Config(
+                service,
+                http=Bounded,
+                ws="none",
+                loop="auto",
+                lifespan="on",
+                access_log=False,
+                log_config=None,  # logging is the process's own
+                log_level="warning",
+                server_header=False,
+                date_header=True,
+                proxy_headers=False,
+                timeout_graceful_shutdown=int(settings.drain_timeout_s),
+            )
+        )
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started and self._up is not None:
+            self._up()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._service.drain()
+        await super().shutdown(sockets)
+
+
+def run(service: Service, listening: socket.socket, settings: Settings, up: Callable[[], None]) -> None:
+    """Serve until a signal says stop. A store that does not open is an error like any other."""
+    server = Server(service, settings, up)
+
+    async def serve() -> None:
+        await service.open()
+        try:
+            await server.serve(sockets=[listening])
+        finally:
+            await service.close()
+
+    with listening, asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
+        runner.run(serve())
+
+
+def bound(host: str = DEFAULT_HOST, port: int = DEFAULT_PORT, *, insecure: bool = False) -> socket.socket:
+    """A socket that listens there, if the service may; port 0 is any that is free."""
+    check_bind(host, insecure=insecure)
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(address)
+        except OSError:
+            listening.close()
+            raise
+    except OSError as error:
+        msg = f"cannot listen on {host}:{port}: {error.strerror or error}"
+        raise InvalidSetting(msg, hint="Name another --port, or end whoever has this one.") from None
+    return listening
+
+
+def url_of(listening: socket.socket) -> str:
+    """What to type to reach it."""
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -1,0 +1,27 @@
+"""What the service may be told, with what it does when it is told nothing."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from holdfast.model.limits import BODY_BYTES_MAX, HEADER_BYTES_MAX, STREAMS_PER_KEY_MAX
+
+DEFAULT_HOST: Final = "127.0.0.1"
+DEFAULT_PORT: Final = 8080
+WAIT_MS_MAX: Final = 30_000
+"""The longest that a read waits for a job to end; a client that wants more asks again."""
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """`hosts` are names under which others reach it, as `api.example.org` or with a port of their own."""
+
+    hosts: tuple[str, ...] = ()
+    body_bytes_max: int = BODY_BYTES_MAX
+    header_bytes_max: int = HEADER_BYTES_MAX
+    body_timeout_s: float = 30.0
+    heartbeat_s: float = 15.0
+    send_timeout_s: float = 30.0
+    drain_timeout_s: float = 10.0
+    streams_max: int = STREAMS_PER_KEY_MAX

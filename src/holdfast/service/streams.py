@@ -1,0 +1,129 @@
+"""What a job says, as server-sent events.
+
+    id: 3.17                     the cursor: send it back as `Last-Event-ID`, and the stream goes on behind it
+    event: chunk                 or `attempt_superseded`: throw away what this step said before
+    data: {"stream": "out", …}
+
+A comment now and then keeps the connection alive. `event: end` says how the job ended, and is the last. A stream that
+stops without it was cut off, or the server goes away: ask again, with the last id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any, Final
+
+import msgspec
+from starlette.types import Message, Receive, Scope, Send
+
+from holdfast.engine.watching import Heard, watch
+from holdfast.errors import NotFound, Unavailable
+from holdfast.model.states import TERMINAL, Status
+from holdfast.model.streams import AttemptSuperseded
+from holdfast.service.answers import written
+from holdfast.service.asked import Asked
+from holdfast.service.problems import Refusal
+
+HEARTBEAT: Final = b": still here\n\n"
+_HEADERS: Final = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),
+]
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """The job is over."""
+
+    status: Status
+
+
+class Stream:
+    """The response that carries a job's words until it is over, its reader is gone, or the server is to end."""
+
+    def __init__(self, asked: Asked, job_id: str, *, after: str | None, stream: str | None) -> None:
+        self._house = asked.house
+        self._reader = asked.principal.name
+        self._job_id = job_id
+        self._after = after
+        self._stream = stream
+        if self._house.streams.get(self._reader, 0) >= self._house.settings.streams_max:
+            msg = f"{self._house.settings.streams_max} streams are open"
+            raise Refusal(429, Unavailable(msg, hint="Close one, or watch several jobs one after the other."))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        house = self._house
+        house.streams[self._reader] = house.streams.get(self._reader, 0) + 1
+        words = watch(house.store, self._job_id, after=self._after, stream=self._stream, scribe=house.scribe)
+        leaving: list[asyncio.Task[Any]] = [
+            asyncio.create_task(_gone(receive)),
+            asyncio.create_task(house.draining.wait()),
+        ]
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+            await self._say(HEARTBEAT, send)  # so that the reader knows that it is heard
+            await self._speak(words, leaving, send)
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except (OSError, TimeoutError):
+            pass  # the reader is gone, or takes nothing: it will ask again, with its last id
+        finally:
+            for task in leaving:
+                task.cancel()
+            await words.aclose()
+            house.streams[self._reader] -= 1
+
+    async def _speak(
+        self,
+        words: AsyncGenerator[Heard, None],
+        leaving: list[asyncio.Task[Any]],
+        send: Send,
+    ) -> None:
+        coming: asyncio.Task[Heard | None] = asyncio.create_task(_next(words))
+        try:
+            while True:
+                await asyncio.wait(
+                    [coming, *leaving],
+                    timeout=self._house.settings.heartbeat_s,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                if any(task.done() for task in leaving):
+                    return
+                if not coming.done():
+                    await self._say(HEARTBEAT, send)
+                elif (heard := coming.result()) is None:
+                    await self._say(await self._end(), send)
+                    return
+                else:
+                    await self._say(_event(heard), send)
+                    coming = asyncio.create_task(_next(words))
+        except NotFound:
+            return  # it was removed while we read: there is no more of it
+        finally:
+            coming.cancel()
+            await asyncio.wait([coming])
+
+    async def _end(self) -> bytes:
+        status = (await self._house.store.jobs.head(self._job_id)).status
+        assert status in TERMINAL, "a watch ends when its job is over"
+        return b"event: end\ndata: " + written(Ended(status)) + b"\n\n"
+
+    async def _say(self, text: bytes, send: Send) -> None:
+        """The text is on its way. A reader that takes nothing for too long is given up."""
+        message: Message = {"type": "http.response.body", "body": text, "more_body": True}
+        await asyncio.wait_for(send(message), self._house.settings.send_timeout_s)
+
+
+def _event(heard: Heard) -> bytes:
+    kind = "attempt_superseded" if isinstance(heard, AttemptSuperseded) else "chunk"
+    return f"id: {heard.cursor}\nevent: {kind}\ndata: ".encode() + written(heard) + b"\n\n"
+
+
+async def _next(words: AsyncGenerator[Heard, None]) -> Heard | None:
+    return await anext(words, None)
+
+
+async def _gone(receive: Receive) -> None:
+    """The reader has hung up."""
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,41 @@
+"""A real server on loopback, in the loop of the test: the test may look into its store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from holdfast.model.ids import SequentialIds
+from holdfast.service.app import Service, make_app
+from holdfast.service.guards import Authorise, anybody
+from holdfast.service.serving import Server, bound, url_of
+from holdfast.service.settings import Settings
+from holdfast.store.clock import Clock
+from holdfast.store.contract import Store
+
+
+@asynccontextmanager
+async def served(
+    store: Store,
+    clock: Clock,
+    settings: Settings | None = None,
+    authorise: Authorise = anybody,
+    made: Callable[[Service], None] | None = None,
+) -> AsyncIterator[str]:
+    """The address of a server in front of this store. At the end it is drained like any other."""
+    settings = Settings() if settings is None else settings
+    up = asyncio.Event()
+    app = make_app(store, clock=clock, ids=SequentialIds(7), settings=settings, authorise=authorise)
+    if made is not None:
+        made(app)
+    server = Server(app, settings, up.set)
+    listening = bound(port=0)
+    serving = asyncio.create_task(server.serve(sockets=[listening]))
+    try:
+        await up.wait()
+        yield url_of(listening)
+    finally:
+        server.should_exit = True
+        await serving
+        listening.close()
