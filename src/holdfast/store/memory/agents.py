@@ -47,7 +47,7 @@ class MemoryAgents:
         mine = [agent for (owner, _), agent in self._state.tables.agents.items() if owner == namespace]
         mine.sort(key=lambda agent: agent.name)
         if cursor is not None:
-            (last,) = decode_cursor(_CURSOR, cursor)
+            (last,) = decode_cursor(_CURSOR, cursor, keys=1)
             mine = [agent for agent in mine if agent.name > str(last)]
         page = tuple(mine[:limit])
         return Page(page, encode_cursor(_CURSOR, page[-1].name) if page and len(mine) > limit else None)

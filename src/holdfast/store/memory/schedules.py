@@ -39,7 +39,7 @@ class MemorySchedules:
     async def list(
         self, *, namespace: str = DEFAULT_NAMESPACE, limit: int = 100, cursor: str | None = None
     ) -> Page[Schedule]:
-        last = "" if cursor is None else str(decode_cursor(_CURSOR, cursor)[0])
+        last = "" if cursor is None else str(decode_cursor(_CURSOR, cursor, keys=1)[0])
         mine = sorted(
             (one for one in self._state.tables.schedules.values() if one.namespace == namespace),
             key=lambda one: one.schedule_id,

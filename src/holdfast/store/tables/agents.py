@@ -63,7 +63,7 @@ class SqlAgents:
     async def list(
         self, *, namespace: str = DEFAULT_NAMESPACE, limit: int = 100, cursor: str | None = None
     ) -> Page[HostedAgent]:
-        after = "" if cursor is None else str(decode_cursor("agents", cursor)[0])
+        after = "" if cursor is None else str(decode_cursor("agents", cursor, keys=1)[0])
 
         async def work(tx: Transaction) -> Sequence[Row]:
             return await tx.rows("list_agents", namespace=namespace, after=after, limit=limit + 1)

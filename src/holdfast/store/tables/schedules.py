@@ -43,7 +43,7 @@ class SqlSchedules:
     async def list(
         self, *, namespace: str = DEFAULT_NAMESPACE, limit: int = 100, cursor: str | None = None
     ) -> Page[Schedule]:
-        after = "" if cursor is None else str(decode_cursor("schedules", cursor)[0])
+        after = "" if cursor is None else str(decode_cursor("schedules", cursor, keys=1)[0])
 
         async def work(tx: Transaction) -> Sequence[Row]:
             return await tx.rows("list_schedules", namespace=namespace, after=after, limit=limit + 1)
