@@ -121,9 +121,7 @@ class InvalidPlan(Misuse):
 
 class NotAllowed(Misuse):
     code = "not_allowed"
-    default_hint = (
-        "Ask the address that `holdfast serve` printed, with JSON, and not from another site's page."
-    )
+    default_hint = "Ask the address that `holdfast serve` printed, with JSON, not from another site's page."
 
 
 class InvalidSetting(Misuse):
@@ -241,9 +239,7 @@ class Busy(Unavailable):
     """The queue is full or behind; `.retry_after_s` is when it is worth asking again."""
 
     code = "busy"
-    default_hint = (
-        "Send the same request again after a while; nothing of it was kept. More workers make it shorter."
-    )
+    default_hint = "Send the same request again after a while; nothing was kept. More workers help."
 
     def __init__(self, message: str, *, retry_after_s: int, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)

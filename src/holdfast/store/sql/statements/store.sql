@@ -15,7 +15,8 @@ INSERT INTO namespaces (namespace, created_at) VALUES (:namespace, {now}) ON CON
 
 -- name: has_namespace
 -- A row: the namespace exists. It says whether any of its queues has limits.
-SELECT EXISTS (SELECT 1 FROM queue_limits WHERE namespace = :namespace) FROM namespaces WHERE namespace = :namespace;
+SELECT CASE WHEN EXISTS (SELECT 1 FROM queue_limits WHERE namespace = :namespace) THEN 1 ELSE 0 END
+FROM namespaces WHERE namespace = :namespace;
 
 -- name: list_namespaces
 -- Every namespace, by name.
