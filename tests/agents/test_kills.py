@@ -147,14 +147,16 @@ async def test_in_the_middle_of_a_sub_agent(tmp_path: Path, models: LLMockServer
         first = await stage.start()
         while "child waits" not in stage.witness():
             await stage.store.wakeups.wait(frozenset({"job:parent"}), 0.02)
+        (child,) = (await stage.store.jobs.list(JobFilter(kind="child"))).items
+        # A read does not wait for the receipt before it; without the receipt the unsafe step would be uncertain.
+        await stage.until(lambda facts: bool(of(facts, ToolReturned)), child.job_id)
         first.kill()
         await first.wait()
         await stage.go_on()
         facts = await stage.facts("parent")
         assert of(facts, JobCompleted)[0].output == "parent heard: child done"
         assert len(of(facts, ChildStarted)) == 1
-        children = (await stage.store.jobs.list(JobFilter(kind="child"))).items
-        assert len(children) == 1
+        assert len((await stage.store.jobs.list(JobFilter(kind="child"))).items) == 1
         assert stage.witness().count("child began") == 1
 
 
