@@ -34,11 +34,10 @@ setup: $(READY) ## make .venv from the hash-locked requirements
 	@echo 'setup: .venv is ready'
 
 demo: $(READY) ## an agent is killed three times; see what becomes of it
-	@$(RUN) examples/demo.py
+	@$(RUN) -m holdfast demo $(ARGS)
 
-up: ## API, worker and UI in one process (not built yet)
-	@echo 'make up: there is no service to start yet; it comes after the engine. `make demo` shows what works today.' >&2
-	@exit 1
+up: $(READY) ## API and worker with an example's agents, until Ctrl-C
+	@$(RUN) -m holdfast up examples/support.py $(ARGS)
 
 test: $(READY) ## all quick tests on memory, SQLite and Postgres
 	@$(PYTEST) -n $(JOBS) --dist=loadgroup $(ARGS)

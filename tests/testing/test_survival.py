@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import socketserver
 import threading
 from collections.abc import Callable
@@ -13,12 +12,13 @@ from typing import Any
 import pytest
 
 import holdfast as hf
+from holdfast.demo import agent as demo
+from holdfast.demo.outside import Outside
 from holdfast.engine.points import Point
 from holdfast.errors import InvalidMove, InvalidSetting
 from holdfast.testing import DidNotSurvive, Survival, survives_crashes, survives_crashes_async
 from tests.simulation.museum import MUSEUM
 from tests.testing.agents import World, right_agents, wrong_agents
-from tests.tidy.source import ROOT
 
 RIGHT = list(right_agents(World()))
 
@@ -110,38 +110,34 @@ async def test_from_an_async_test(world: World) -> None:
     assert len(survival.points) == 13
 
 
-def example(name: str) -> Any:
-    spec = importlib.util.spec_from_file_location(name, ROOT / "examples" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.store("memory")
-def test_the_mail_report_survives(tmp_path: Path) -> None:
-    """The example, its blocking tools in their threads, and its receiver behind real HTTP."""
-    demo, report = example("demo"), example("report")
-    outside = demo.Outside()
-    server = demo.serve(outside)
+def test_the_mailed_report_survives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The agent of `holdfast demo`, its blocking tools in their threads, its receivers behind real HTTP and SMTP."""
+    outside = Outside()
+    http, smtp = outside.open()
+    for name, value in {
+        "HTTP": http,
+        "SMTP": smtp,
+        "FOLDER": tmp_path,
+        "WITNESS": tmp_path / "witness",
+    }.items():
+        monkeypatch.setattr(demo, name, value)
 
     def reset() -> None:
-        outside.log.clear()
-        outside._kept.clear()
+        outside.files.clear()
+        outside.mails.clear()
 
-    report.OUTSIDE, report.FOLDER = f"http://127.0.0.1:{server.server_port}", tmp_path
+    def effects() -> list[str]:
+        return [*("file" for _ in outside.files), *("mail" for _ in outside.mails)]
+
     try:
-        survival = survives_crashes(
-            report.report, "kelp", to="ada@example.org", effects=lambda: outside.log, reset=reset
-        )
+        survival = survives_crashes(demo.report, "kelp", to="ada@example.org", effects=effects, reset=reset)
     finally:
-        server.shutdown()
-        server.server_close()
-    assert outside.log == ["upload", "mail"]
+        outside.close()
+    assert effects() == ["file", "mail"]
     assert {row.outcome for row in survival.points} == {
         "went on",
-        "research was read again",
+        "read was read again",
         "render was made again; it takes no key",
         "upload was sent again under its key",
         "send_email was looked up: it had happened",

@@ -8,6 +8,9 @@ from typing import Final
 import click
 
 _COMMANDS: Final = {
+    "init": ("holdfast.cli.init", "init", "Begin a small project that runs at once."),
+    "up": ("holdfast.cli.up", "up", "The API and a worker, in one command."),
+    "demo": ("holdfast.cli.demo", "demo", "Three kills, and what the outside world says about them."),
     "run": ("holdfast.cli.run", "run", "Run one job here, or go on with one."),
     "worker": ("holdfast.cli.worker", "worker", "Drive the jobs of an application."),
     "agent": ("holdfast.cli.agent", "agent", "Agents that are configured: create, list, show."),

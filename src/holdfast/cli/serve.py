@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import socket
+
 import click
 
 from holdfast.cli.options import store_option
 from holdfast.errors import InvalidSetting
+from holdfast.runtime import lifeline
 
 
 @click.command()
@@ -17,8 +20,13 @@ from holdfast.errors import InvalidSetting
 @click.option(
     "--allow-host", "hosts", multiple=True, metavar="NAME[:PORT]", help="Another name that it is reached by."
 )
+@click.option(
+    "--fd", type=int, hidden=True, help="A socket that listens already, inherited from `holdfast up`."
+)
 @store_option
-def serve(host: str, port: int, where: str, *, insecure: bool, hosts: tuple[str, ...]) -> None:
+def serve(
+    host: str, port: int, where: str, *, insecure: bool, hosts: tuple[str, ...], fd: int | None
+) -> None:
     """Answer over HTTP for the store. Workers are processes of their own, and neither notices the other restart.
 
     SIGTERM or Ctrl-C: streams end, requests that were begun are finished, then it ends.
@@ -33,10 +41,12 @@ def serve(host: str, port: int, where: str, *, insecure: bool, hosts: tuple[str,
         msg = "the HTTP server is not installed"
         raise InvalidSetting(msg, hint="pip install 'holdfast[server]'") from error
     settings = Settings(hosts=tuple(name.lower() for name in hosts))
-    listening = bound(host, port, insecure=insecure)
+    listening = bound(host, port, insecure=insecure) if fd is None else socket.socket(fileno=fd)
     url = url_of(listening)
 
     def up() -> None:
+        if lifeline.ready(url):
+            return
         click.echo(f"listening on {url}; stop with Ctrl-C", err=True)
         click.echo(f"  HOLDFAST_API_URL={url} holdfast jobs", err=True)
 

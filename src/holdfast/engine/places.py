@@ -50,8 +50,14 @@ class Place:
         token = self.enter(step_key)
         try:
             yield
-        finally:
+        except GeneratorExit:
+            # The task was left behind with its loop and is being swept up, in whose context nobody knows.
+            self.inside = None
+            raise
+        except BaseException:
             self.leave(token)
+            raise
+        self.leave(token)
 
     def enter(self, step_key: str) -> contextvars.Token[object]:
         """From here to `leave` it is a call's own code."""

@@ -1,0 +1,62 @@
+"""`holdfast up`: the API and a worker in one command. Whichever of them dies is replaced."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+
+import click
+
+from holdfast.cli.options import store_option
+from holdfast.cli.talk import wait_for
+from holdfast.runtime.supervisor import Part, Supervisor
+
+
+@click.command()
+@click.argument("app_at", metavar="[APP]", required=False)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Where the API listens.")
+@click.option("--port", default=8080, show_default=True, help="0 takes one that is free.")
+@click.option(
+    "--workers", default=1, show_default=True, type=click.IntRange(1, 64), help="So many processes."
+)
+@click.option("--concurrency", default=16, show_default=True, help="How many jobs each drives at a time.")
+@store_option
+def up(app_at: str | None, host: str, port: int, workers: int, concurrency: int, where: str) -> None:
+    """Serve the API and drive the jobs of an application (app.py, or a module); or of configured agents alone.
+
+    A worker that is killed is replaced, and its jobs go on at once. So is the API: its port stays open meanwhile.
+    Ctrl-C ends all of it; what was not finished goes on at the next start.
+
+    Example: holdfast up app.py
+    """
+    sys.exit(wait_for(_up(app_at, host, port, workers, concurrency, where)))
+
+
+async def _up(app_at: str | None, host: str, port: int, workers: int, concurrency: int, where: str) -> int:
+    from holdfast.service.serving import bound, url_of
+
+    with bound(host, port) as listening:
+        # Bound here and handed down: who connects while the API is being replaced waits, and is answered.
+        listening.listen()
+        holdfast = (sys.executable, "-m", "holdfast")
+        api = (*holdfast, "serve", "--fd", str(listening.fileno()), "--store", where)
+        worker = (*holdfast, "worker", *([app_at] if app_at else []), "--store", where)
+        worker += ("--concurrency", str(concurrency))
+        names = ["worker"] if workers == 1 else [f"worker-{nth}" for nth in range(1, workers + 1)]
+        supervisor = Supervisor(
+            [Part("api", api, shared=(listening.fileno(),)), *(Part(name, worker) for name in names)],
+            tell=lambda said: click.echo(f"  {said}", err=True),
+            up=lambda: _greet(url_of(listening), where),
+        )
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, supervisor.stop)
+        return await supervisor.run()
+
+
+def _greet(url: str, where: str) -> None:
+    click.secho(f"Holdfast is up at {url}, on {where}. Stop it with Ctrl-C.", bold=True, err=True)
+    click.echo(f"In another terminal, after `export HOLDFAST_API_URL={url}`:", err=True)
+    for line in ("holdfast agent create helper", "holdfast chat helper", "holdfast jobs --watch"):
+        click.echo(f"  {line}", err=True)

@@ -1,0 +1,102 @@
+"""The agent of the demonstration: it reads three sources at once, writes a PDF, uploads it and mails the link.
+
+Beside each tool stands what repeating it would do. That is all that Holdfast needs to know.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import smtplib
+import urllib.parse
+import urllib.request
+from email.message import EmailMessage
+from pathlib import Path
+from typing import Any, Final
+
+import holdfast as hf
+from holdfast.demo.pdf import pdf
+
+HTTP: Final = os.environ.get("DEMO_HTTP", "http://127.0.0.1:8090")
+SMTP: Final = os.environ.get("DEMO_SMTP", "127.0.0.1:8025")
+FOLDER: Final = Path(os.environ.get("DEMO_FOLDER", "."))
+WITNESS: Final = FOLDER / "finished.log"
+
+app = hf.App()
+llm = hf.llm(f"scripted:{Path(__file__).with_name('model.toml')}")
+
+
+def call(path: str, body: bytes | None = None, key: str = "") -> Any:
+    request = urllib.request.Request(HTTP + path, body, {"Idempotency-Key": key})  # noqa: S310 - our own receiver
+    with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310
+        return json.load(answer)
+
+
+def finished(what: str) -> None:
+    """A line for each tool that came to its end, whatever anybody remembers of it."""
+    with WITNESS.open("a", encoding="utf-8") as file:
+        file.write(f"{what}\n")
+
+
+@app.tool(effect="read_only")  # run again, if it was cut off
+def read(source: str) -> str:
+    """What a source says."""
+    text = str(call(f"/sources/{urllib.parse.quote(source)}")["text"])
+    finished(f"read {source}")
+    return text
+
+
+@app.tool(effect="idempotent")  # the same bytes in the same place, however often
+def render(title: str) -> str:
+    """Write the report as a PDF; its path."""
+    path = FOLDER / "report.pdf"
+    path.write_bytes(pdf(title, "Kelp holds on to the rock with a root that is none."))
+    finished("render")
+    return str(path)
+
+
+@app.tool(effect="idempotent", key_lifetime="24h")  # the receiver knows keys, for a day
+def upload(path: str, *, key: hf.Key = hf.KEY) -> str:
+    """Upload the report; its address."""
+    url = str(call("/files", Path(path).read_bytes(), key)["url"])
+    finished("upload")
+    return url
+
+
+def was_delivered(key: str, _args: dict[str, Any]) -> hf.Happened | hf.NotHappened:
+    """Asks the mailbox, as one would ask an IMAP folder: is there a message of this id?"""
+    found = call(f"/mailbox?message_id={urllib.parse.quote(message_id(key))}")["found"]
+    return hf.Happened("delivered") if found else hf.NotHappened()
+
+
+@app.tool(
+    effect="verifiable", probe=was_delivered, timeout="1s"
+)  # SMTP knows no keys, but the mailbox can be asked
+def send_email(to: str, link: str, *, key: hf.Key = hf.KEY) -> str:
+    """Mail the link to somebody."""
+    message = EmailMessage()
+    message["From"], message["To"], message["Subject"] = "agent@example.org", to, "Your report"
+    message["Message-ID"] = message_id(key)
+    message.set_content(f"Here it is: {link}")
+    host, _, port = SMTP.partition(":")
+    with smtplib.SMTP(host, int(port), timeout=30) as smtp:
+        smtp.send_message(message)
+    finished("send_email")
+    return "delivered"
+
+
+def message_id(key: str) -> str:
+    return f"<{key}@example.org>"
+
+
+TOOLS: Final[list[Any]] = [read, render, upload, send_email]
+
+
+@app.agent
+async def report(topic: str, to: str) -> str:
+    messages = [hf.user(f"Write a report on {topic} and mail it to {to}.")]
+    while True:
+        reply = await llm.ask(messages, tools=TOOLS)
+        if not reply.calls:
+            return reply.text
+        messages += [reply.message, await hf.run_tools(reply, TOOLS)]

@@ -1,0 +1,79 @@
+"""The journal of the demonstration as a person reads it while it grows: a line for what matters, none for the rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.client.records import EventView
+from holdfast.model.identity import identity_in
+from holdfast.model.instants import SECOND
+
+
+class Timeline:
+    """Feed it events in their order. A line is a time, what happened, and a style for it."""
+
+    def __init__(self) -> None:
+        self._began: int | None = None
+        self._finished = 0
+
+    def line(self, event: EventView) -> tuple[str, str, str] | None:
+        self._began = event.at if self._began is None else self._began
+        told = self._told(event.type, event.body)
+        if event.type in {"step_finished", "tool_returned", "llm_responded"}:
+            self._finished += 1
+        at = f"{(event.at - self._began) / SECOND:6.2f}s"
+        return None if told is None else (at, *told)
+
+    def _told(self, kind: str, body: dict[str, Any]) -> tuple[str, str] | None:
+        match kind:
+            case "job_created":
+                return "the job is accepted; from here on it cannot be lost", ""
+            case "job_claimed" if body.get("takeover"):
+                kept = f"{self._finished} finished steps are on record and are not run again"
+                return f"{_who(body)} takes over: {kept}", "bold yellow"
+            case "job_claimed":
+                return f"{_who(body)} takes the job", ""
+            case "llm_responded":
+                return f"model: {_said(body['response'])}", "magenta"
+            case "step_finished":
+                return f"{_step(body)} ✓  {body.get('result')}", "green"
+            case "tool_called":
+                return f"{body['tool']} → is about to be sent, key …{body['key'][-6:]}", "dim"
+            case "tool_returned":
+                how = (
+                    "the receiver has it already: not sent again"
+                    if body.get("adopted")
+                    else body.get("result")
+                )
+                return f"{_step(body)} ✓  {how}", "green"
+            case "job_waiting":
+                return (
+                    "waits until no call of the dead worker can be under way any more, then asks the receiver",
+                    "dim",
+                )
+            case "tool_uncertain":
+                return f"{_step(body)} ?  {body.get('why')}", "yellow"
+            case "job_completed":
+                return f"completed: {body['output']}", "bold green"
+            case "job_failed" | "job_dead_lettered" | "job_cancelled":
+                return f"{kind.replace('_', ' ')}: {body}", "bold red"
+        return None
+
+
+def _who(body: dict[str, Any]) -> str:
+    identity = identity_in(body["worker"])
+    return f"worker {body['worker'] if identity is None else identity.pid}"
+
+
+def _step(body: dict[str, Any]) -> str:
+    return str(body["step_key"]).rpartition("/")[2].partition("#")[0]
+
+
+def _said(response: dict[str, Any]) -> str:
+    texts = [block["text"] for block in response["content"] if block["type"] == "text"]
+    calls = [
+        f"{block['name']}({', '.join(map(str, block['input'].values()))})"
+        for block in response["content"]
+        if block["type"] == "tool_use"
+    ]
+    return "  ".join([*(f"“{text}”" for text in texts), ", ".join(calls)]).strip()
