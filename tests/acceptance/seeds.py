@@ -24,6 +24,22 @@ class Seed:
 
 SEEDS = (
     Seed(
+        number="000",
+        title="the release: an API and workers that may die, and jobs that do not",
+        lanes=("sqlite", "postgres"),
+        checks=(
+            "worker_crash_recovery",
+            "api_restart_does_not_affect_jobs",
+            "multiple_workers_no_duplicate_execution",
+            "planner_determinism",
+            "session_persistence",
+            "tool_idempotency",
+            "event_log_replay",
+            "backpressure",
+            "cancellation",
+        ),
+    ),
+    Seed(
         number="001",
         title="the kill matrix: jobs that survive any crash, effects that never repeat by accident",
         lanes=("sqlite", "postgres"),
