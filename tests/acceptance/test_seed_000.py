@@ -16,8 +16,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.acceptance.release.outside import serving
-from tests.acceptance.release.stage import APP, Stage
+from tests.deployed.outside import serving
+from tests.deployed.stage import APP, Stage
 
 pytestmark = [pytest.mark.parametrize("lane", ["sqlite", "postgres"]), pytest.mark.timeout(400)]
 

@@ -14,11 +14,11 @@ from typing import Any
 
 import httpx2
 
-from tests.acceptance.release.outside import Outside
+from tests.deployed.outside import Outside
 from tests.tidy.source import ROOT
 
-APP = ROOT / "tests/acceptance/release/app.py"
-MODEL = ROOT / "tests/acceptance/release/model.toml"
+APP = ROOT / "tests/deployed/app.py"
+MODEL = ROOT / "tests/deployed/model.toml"
 
 
 class Stage:

@@ -1,10 +1,11 @@
-"""The application of seed 000. Its arguments come by the environment: where the outside world is, and a folder."""
+"""The application of the deployments that tests make. By the environment it knows where the outside world is, and a folder."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import openai
@@ -65,6 +66,37 @@ async def once(what: str) -> str:
 @app.agent
 async def one_step(what: str) -> str:
     return await once(what)
+
+
+@app.tool(effect="idempotent", key_lifetime="24h")
+async def pay(what: str, *, key: hf.Key = hf.KEY) -> str:
+    """The same key again is the same payment."""
+    return await tell(f"pay/{what}", key)
+
+
+async def was_mailed(_key: str, args: dict[str, Any]) -> hf.Happened | hf.NotHappened:
+    async with httpx2.AsyncClient(timeout=30, trust_env=False) as http:
+        response = await http.get(f"{OUTSIDE}/mail/{args['what']}")
+    return hf.Happened("mailed") if response.json()["arrived"] else hf.NotHappened()
+
+
+@app.tool(effect="verifiable", probe=was_mailed, timeout="2s")
+async def mail(what: str) -> str:
+    """It arrives as often as it is sent; but it can be asked for."""
+    return await tell(f"mail/{what}")
+
+
+@app.step(effect="read_only")
+async def look(what: str) -> str:
+    return what
+
+
+@app.agent
+async def order(what: str) -> str:
+    """A read, a payment and a mail: each of them a moment to be killed in."""
+    found = await look(what)
+    await pay(found)
+    return await mail(found)
 
 
 @app.step(effect="read_only")

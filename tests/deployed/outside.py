@@ -1,4 +1,4 @@
-"""What the agents of seed 000 talk to: a receiver of calls and a model's server, with a log of their own.
+"""What the agents of a deployment talk to: a receiver of calls and a model's server, with a log of their own.
 
 A call can be held: it arrives, is counted, and gets no answer until somebody lets it go or its caller hangs up. The
 model speaks a word every few milliseconds, for ever, until its listener hangs up.
@@ -100,6 +100,11 @@ class _Handler(BaseHTTPRequestHandler):
         name = self.path.removeprefix("/")
         if self.outside.take(name, self.headers.get("Idempotency-Key", ""), self.connection):
             self._answer({"did": name, "with": len(body)})
+
+    def do_GET(self) -> None:
+        """Whether something has arrived, for those who can ask."""
+        self.close_connection = True
+        self._answer({"arrived": self.outside.arrived[self.path.removeprefix("/")] > 0})
 
     def _answer(self, said: Any) -> None:
         data = json.dumps(said).encode()

@@ -1,0 +1,148 @@
+"""Goal: at load nothing is lost and nothing happens twice, whatever is killed. Method: orders over HTTP to an API and
+three workers on Postgres; every second a worker is killed, every few seconds the database and the API; the client sends
+again what was not answered, under the same key. In the end every order is done once, by the receivers' own log."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from holdfast.engine.verify.verify import verify
+from holdfast.runtime import open_store
+from holdfast.store.tables.store import SqlStore
+from holdfast.testing.servers import PostgresServer
+from tests.deployed.outside import serving
+from tests.deployed.stage import Stage
+from tests.fixtures.stores import postgres_template
+
+__all__ = ["postgres_template"]
+
+pytestmark = [pytest.mark.store("postgres")]
+KILLS_BETWEEN_RESTARTS = 4
+
+
+@pytest.fixture
+def stage(tmp_path: Path, durable_postgres_database: str) -> Iterator[Stage]:
+    with serving() as outside:
+        made = Stage(tmp_path, durable_postgres_database, outside)
+        try:
+            yield made
+        finally:
+            made.close()
+
+
+@pytest.mark.timeout(300)
+def test_orders_outlive_workers_database_and_api(
+    stage: Stage, durable_postgres_server: PostgresServer
+) -> None:
+    storm(stage, durable_postgres_server, orders=120)
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(3000)
+def test_five_thousand_orders_outlive_workers_database_and_api(
+    stage: Stage, durable_postgres_server: PostgresServer
+) -> None:
+    storm(stage, durable_postgres_server, orders=5000)
+
+
+def storm(stage: Stage, server: PostgresServer, *, orders: int) -> None:
+    stage.serve()
+    for _ in range(3):
+        stage.work()
+    jobs: dict[str, str] = {}
+    sending = threading.Thread(target=lambda: jobs.update(asyncio.run(send_all(stage, orders))), daemon=True)
+    sending.start()
+    kills = weather(stage, server, sending, orders)
+    assert kills >= 3, "there was a storm"
+    assert len(set(jobs.values())) == orders, "each order is one job"
+    assert finished(stage) == {"completed": orders}
+    outside = stage.outside
+    assert {name: len(keys) for name, keys in outside.keys.items() if name.startswith("pay/")} == {
+        f"pay/{nth}": 1 for nth in range(orders)
+    }, "one key for each payment, however often it was sent"
+    mails = {name: count for name, count in outside.arrived.items() if name.startswith("mail/")}
+    assert mails == {f"mail/{nth}": 1 for nth in range(orders)}, "a mail that arrived was not sent again"
+    assert asyncio.run(violations(stage.store)) == []
+
+
+def weather(stage: Stage, server: PostgresServer, sending: threading.Thread, orders: int) -> int:
+    """Until all is done: a kill every second. How many workers were killed."""
+    kills, second, chance = 0, threading.Event(), random.Random(7)
+    while sending.is_alive() or finished(stage).get("completed", 0) < orders:
+        second.wait(1.0)  # the pace of the storm
+        victim = chance.choice(stage.workers)
+        stage.kill(victim)
+        stage.workers.remove(victim)
+        kills += 1
+        if kills % KILLS_BETWEEN_RESTARTS == 0:
+            server.restart(immediate=True)
+        if kills % (KILLS_BETWEEN_RESTARTS + 1) == 0:
+            stage.kill(stage.api)
+            stage.serve()
+        stage.work()
+        requeue(stage)
+    return kills
+
+
+async def send_all(stage: Stage, orders: int) -> dict[str, str]:
+    """Every order has been answered with 2xx; what was not answered was sent again under its key."""
+    places = asyncio.Semaphore(8)
+
+    async def send(what: str) -> tuple[str, str]:
+        async with places:
+            while True:
+                try:
+                    async with httpx2.AsyncClient(timeout=30, trust_env=False) as http:
+                        body = {"kind": "order", "input": {"what": what}}
+                        answer = await http.post(
+                            f"{stage.url}/api/jobs", json=body, headers={"Idempotency-Key": f"order-{what}"}
+                        )
+                except httpx2.TransportError:
+                    continue
+                if answer.status_code in {200, 201}:
+                    return what, str(answer.json()["job_id"])
+                assert answer.status_code in {429, 503}, answer.text
+
+    return dict(await asyncio.gather(*(send(str(nth)) for nth in range(orders))))
+
+
+def asked(stage: Stage, method: str, path: str, body: Any = None) -> Any:
+    """The answer; None while the API or its database is away."""
+    try:
+        answer = httpx2.request(method, stage.url + path, json=body, timeout=30, trust_env=False)
+    except httpx2.TransportError:
+        return None
+    if answer.status_code in {429, 503}:
+        return None
+    assert answer.is_success, answer.text
+    return answer.json()
+
+
+def finished(stage: Stage) -> dict[str, int]:
+    told = asked(stage, "GET", "/api/stats")
+    counts: dict[str, int] = {} if told is None else told["totals"]
+    return {status: count for status, count in counts.items() if count and status != "jobs"}
+
+
+def requeue(stage: Stage) -> None:
+    """Whoever was taken over three times is held for a person: that person says go on."""
+    letters = asked(stage, "GET", "/api/dead-letters")
+    for letter in [] if letters is None else letters["items"]:
+        asked(stage, "POST", f"/api/dead-letters/{letter['job_id']}/requeue", {"why": "there was a storm"})
+
+
+async def violations(where: str) -> list[Any]:
+    store = await open_store(where)
+    try:
+        assert isinstance(store, SqlStore)
+        return list((await verify(store)).violations)
+    finally:
+        await store.close()
