@@ -1,4 +1,4 @@
-"""The application of the deployments that tests make. By the environment it knows where the outside world is, and a folder."""
+"""The application of the deployments that tests make; the environment says where its outside world is."""
 
 from __future__ import annotations
 
