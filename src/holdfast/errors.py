@@ -11,6 +11,8 @@ An error answers three questions: whose move is it, may I try again, what do I t
     │   ├── InvalidMove           this state does not allow that
     │   ├── InvalidPlan           a cycle, a missing or a forward reference
     │   ├── NotAllowed            the server does not take this: method, host, origin, kind of content
+    │   ├── Unauthorized          the server does not know you: no key, or none that opens it
+    │   ├── Forbidden             the server knows you, and your role does not reach this
     │   └── InvalidSetting        a store address, flag or variable that makes no sense
     ├── Conflict                  somebody was first; read again, decide again
     │   ├── Fenced                the job has a new holder; stop driving it
@@ -122,6 +124,16 @@ class InvalidPlan(Misuse):
 class NotAllowed(Misuse):
     code = "not_allowed"
     default_hint = "Ask the address that `holdfast serve` printed, with JSON, not from another site's page."
+
+
+class Unauthorized(Misuse):
+    code = "unauthorized"
+    default_hint = "Set HOLDFAST_API_KEY to a key from `holdfast key create` that is not over or revoked."
+
+
+class Forbidden(Misuse):
+    code = "forbidden"
+    default_hint = "Use a key whose role has this scope; docs/access.md has the table."
 
 
 class InvalidSetting(Misuse):

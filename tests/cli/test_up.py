@@ -14,6 +14,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from tests.service.api import as_owner
+
 pytestmark = [pytest.mark.store("sqlite"), pytest.mark.timeout(100)]
 
 APP = """
@@ -91,7 +93,7 @@ def started(one: Up) -> tuple[int, int, str]:
 
 
 def submit(url: str) -> str:
-    response = httpx2.post(f"{url}/api/jobs", json={"kind": "slow"}, trust_env=False)
+    response = httpx2.post(f"{url}/api/jobs", json={"kind": "slow"}, headers=as_owner(url), trust_env=False)
     assert response.status_code == 201, response.text
     return str(response.json()["job_id"])
 
@@ -138,7 +140,7 @@ def test_a_supervisor_that_is_killed_leaves_nobody_behind(tmp_path: Path) -> Non
     "arguments, status, said",
     [
         (("nothing.py",), 3, "there is no file"),
-        (("--host", "192.0.2.1"), 2, "can be reached from other machines"),
+        (("--store", "mysql://here"), 2, "mysql"),
     ],
 )
 def test_what_cannot_get_up_says_why_once(

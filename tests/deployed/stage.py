@@ -15,6 +15,7 @@ from typing import Any
 import httpx2
 
 from tests.deployed.outside import Outside
+from tests.service.api import as_owner
 from tests.tidy.source import ROOT
 
 APP = ROOT / "tests/deployed/app.py"
@@ -110,7 +111,13 @@ class Stage:
 
     def ask(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
         response = httpx2.request(
-            method, self.url + path, json=body, params=query, timeout=90, trust_env=False
+            method,
+            self.url + path,
+            json=body,
+            params=query,
+            headers=as_owner(self.url),
+            timeout=90,
+            trust_env=False,
         )
         assert response.is_success, response.text
         return response.json()

@@ -11,6 +11,7 @@ from typing import Any
 import httpx2
 import jsonschema_rs
 
+from holdfast.client.tokens import find_token
 from holdfast.errors import InvalidName, NotFound
 from holdfast.model.jobs import JobFilter
 from holdfast.service.endpoints import Router
@@ -82,9 +83,14 @@ async def api(backend: Backend, settings: Settings | None = None) -> AsyncIterat
     async with (
         lives(backend) as one,
         served(one.store, backend.clock, settings) as url,
-        httpx2.AsyncClient(base_url=url, timeout=30, trust_env=False) as http,
+        httpx2.AsyncClient(base_url=url, timeout=30, trust_env=False, headers=as_owner(url)) as http,
     ):
         yield Api(http, one, url)
+
+
+def as_owner(url: str) -> dict[str, str]:
+    """What somebody says who may read the server's token."""
+    return {"authorization": f"Bearer {find_token(url)}"}
 
 
 def must_fit(response: httpx2.Response) -> None:

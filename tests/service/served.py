@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from holdfast.model.ids import SequentialIds
 from holdfast.service.app import Service, make_app
-from holdfast.service.guards import Authorise, anybody
+from holdfast.service.guards import Authorise
 from holdfast.service.serving import Server, bound, url_of
 from holdfast.service.settings import Settings
 from holdfast.store.clock import Clock
@@ -20,10 +20,13 @@ async def served(
     store: Store,
     clock: Clock,
     settings: Settings | None = None,
-    authorise: Authorise = anybody,
+    authorise: Authorise | None = None,
     made: Callable[[Service], None] | None = None,
 ) -> AsyncIterator[str]:
-    """The address of a server in front of this store. At the end it is drained like any other."""
+    """The address of a server in front of this store. At the end it is drained like any other.
+
+    Its token is where a client looks for it.
+    """
     settings = Settings() if settings is None else settings
     up = asyncio.Event()
     app = make_app(store, clock=clock, ids=SequentialIds(7), settings=settings, authorise=authorise)

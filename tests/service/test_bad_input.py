@@ -12,7 +12,7 @@ from holdfast.model.page import Key, encode_cursor
 from holdfast.service.asked import pointer_of
 from holdfast.service.settings import Settings
 from holdfast.testing.conformance.bench import Backend
-from tests.service.api import api
+from tests.service.api import api, as_owner
 
 pytestmark = pytest.mark.store("sqlite")
 
@@ -162,6 +162,7 @@ async def test_a_body_that_is_too_large_is_refused_before_it_is_read(backend: Ba
         host, port = web.url.removeprefix("http://").split(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         head = f"POST {JOBS} HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Type: application/json\r\n"
+        head += f"Authorization: {as_owner(web.url)['authorization']}\r\n"
         writer.write(f"{head}Content-Length: {BODY_BYTES_MAX + 1}\r\n\r\n".encode())
         answer = await reader.read()
         assert answer.startswith(b"HTTP/1.1 413")
@@ -181,6 +182,7 @@ async def test_a_body_that_does_not_come_is_given_up(backend: Backend) -> None:
         host, port = web.url.removeprefix("http://").split(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         head = f"POST {JOBS} HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Type: application/json\r\n"
+        head += f"Authorization: {as_owner(web.url)['authorization']}\r\n"
         writer.write(f'{head}Content-Length: 100\r\n\r\n{{"kind'.encode())
         assert (await reader.read()).startswith(b"HTTP/1.1 408")
         writer.close()

@@ -126,28 +126,29 @@ async def test_heads_have_a_time(backend: Backend, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize(
-    "host, insecure, has_keys, fine",
+    "host, has_keys, has_tls, insecure, fine",
     [
-        ("127.0.0.1", False, False, True),
-        ("::1", False, False, True),
-        ("localhost", False, False, True),
-        (EVERYWHERE, False, False, False),
-        ("::", False, False, False),
-        ("192.168.1.5", False, False, False),
-        ("api.example.org", False, False, False),
-        ("", False, False, False),
-        (EVERYWHERE, True, False, True),
-        (EVERYWHERE, False, True, True),
+        ("127.0.0.1", False, False, False, True),
+        ("::1", False, False, False, True),
+        ("localhost", False, False, False, True),
+        (EVERYWHERE, False, False, False, False),
+        ("::", False, True, True, False),
+        ("192.168.1.5", False, False, True, False),
+        ("api.example.org", False, True, False, False),
+        ("", False, False, False, False),
+        (EVERYWHERE, True, False, False, False),
+        (EVERYWHERE, True, False, True, True),
+        (EVERYWHERE, True, True, False, True),
     ],
 )
-def test_it_listens_on_loopback_unless_somebody_insists(
-    host: str, *, insecure: bool, has_keys: bool, fine: bool
+def test_s01_elsewhere_it_listens_only_with_keys_that_nobody_can_read(
+    host: str, *, has_keys: bool, has_tls: bool, insecure: bool, fine: bool
 ) -> None:
     if fine:
-        check_bind(host, insecure=insecure, has_keys=has_keys)
+        check_bind(host, has_keys=has_keys, has_tls=has_tls, insecure=insecure)
         return
     with pytest.raises(InvalidSetting, match="other machines"):
-        bound(host, 0)
+        bound(host, 0, has_keys=has_keys, has_tls=has_tls, insecure=insecure)
 
 
 def test_a_port_that_is_taken_is_named() -> None:

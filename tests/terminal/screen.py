@@ -33,7 +33,7 @@ class Terminal:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "holdfast", *words],
             cwd=folder,
-            env={**plain, "TERM": "xterm-256color", "XDG_STATE_HOME": str(folder / "state"), **environment},
+            env={**plain, "TERM": "xterm-256color", **environment},
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,

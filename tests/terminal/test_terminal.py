@@ -7,8 +7,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx2
 import pytest
 
+from tests.service.api import as_owner
 from tests.terminal.screen import Terminal
 
 pytestmark = [pytest.mark.store("sqlite"), pytest.mark.timeout(150)]
@@ -131,7 +133,8 @@ def test_trace_draws_what_happened(folder: Path) -> None:
 def test_a_running_job_is_cancelled(folder: Path, up: tuple[Terminal, str]) -> None:
     """Submitted and cancelled from other windows, while `up` drives it."""
     window, url = up
-    job_id = json.loads(run(folder, "submit", "hangs", "--json", HOLDFAST_API_URL=url))["job_id"]
+    made = httpx2.post(f"{url}/api/jobs", json={"kind": "hangs"}, headers=as_owner(url), trust_env=False)
+    job_id = made.json()["job_id"]
     shown = run(folder, "job", job_id, HOLDFAST_API_URL=url)
     while "running" not in shown:
         shown = run(folder, "job", job_id, HOLDFAST_API_URL=url)

@@ -18,7 +18,9 @@ FUNCTION_LINES_MAX = 60
 FILE_LINES_MAX = 400
 
 # "store/sqlite/executor.py" or "store/sqlite/executor.py:Writer.run" → its length today.  # why it is long
-LONG: dict[str, int] = {}
+LONG: dict[str, int] = {
+    "errors.py": 410,  # every error there is, drawn and written in one place
+}
 
 
 def functions(tree: ast.Module) -> Iterator[tuple[str, int]]:

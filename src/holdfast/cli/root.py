@@ -22,6 +22,8 @@ _COMMANDS: Final = {
     ),
     "queue": ("holdfast.cli.queue", "queue", "How much a queue takes before it says no."),
     "serve": ("holdfast.cli.serve", "serve", "Answer over HTTP: the API, for machines and for people."),
+    "key": ("holdfast.cli.key", "key", "Who may speak to a server: create, list, revoke."),
+    "audit": ("holdfast.cli.audit", "audit", "Who did what, and whether the record of it holds."),
     "jobs": ("holdfast.cli.jobs", "jobs", "List jobs, or everything that waits for a person."),
     "job": ("holdfast.cli.jobs", "job", "One job: where it stands, what it waits for, how to go on."),
     "trace": ("holdfast.cli.trace", "trace", "A job's life as a timeline, with what recovery did and why."),

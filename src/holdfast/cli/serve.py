@@ -7,15 +7,31 @@ import socket
 import click
 
 from holdfast.cli.options import store_option
+from holdfast.cli.talk import wait_for
 from holdfast.errors import InvalidSetting
-from holdfast.runtime import lifeline
+from holdfast.runtime import lifeline, open_store
+from holdfast.store import address
 
 
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
 @click.option("--port", default=8080, show_default=True, help="0 takes one that is free.")
+@click.option("--require-key", is_flag=True, help="Answer nothing without an API key, also on loopback.")
 @click.option(
-    "--insecure", is_flag=True, help="Listen where others can reach it, and ask nobody who they are."
+    "--tls-cert", type=click.Path(exists=True, dir_okay=False), help="The certificate, with its chain."
+)
+@click.option(
+    "--tls-key", type=click.Path(exists=True, dir_okay=False), help="The certificate's private key."
+)
+@click.option(
+    "--insecure", is_flag=True, help="Plain HTTP where others can reach it: keys can be read on the way."
+)
+@click.option(
+    "--proxy",
+    "proxies",
+    multiple=True,
+    metavar="ADDRESS",
+    help="Believe X-Forwarded-For and -Proto of this one.",
 )
 @click.option(
     "--allow-host", "hosts", multiple=True, metavar="NAME[:PORT]", help="Another name that it is reached by."
@@ -25,9 +41,22 @@ from holdfast.runtime import lifeline
 )
 @store_option
 def serve(
-    host: str, port: int, where: str, *, insecure: bool, hosts: tuple[str, ...], fd: int | None
+    host: str,
+    port: int,
+    where: str,
+    *,
+    require_key: bool,
+    tls_cert: str | None,
+    tls_key: str | None,
+    insecure: bool,
+    proxies: tuple[str, ...],
+    hosts: tuple[str, ...],
+    fd: int | None,
 ) -> None:
     """Answer over HTTP for the store. Workers are processes of their own, and neither notices the other restart.
+
+    On loopback, without keys, this machine may read, and whoever has the token that is printed may write; commands of
+    the same user find it by themselves. Elsewhere it needs keys: `holdfast key create`.
 
     SIGTERM or Ctrl-C: streams end, requests that were begun are finished, then it ends.
 
@@ -35,19 +64,48 @@ def serve(
     """
     try:
         from holdfast.service.app import make_app
+        from holdfast.service.guards import is_loopback
         from holdfast.service.serving import bound, run, url_of
         from holdfast.service.settings import Settings
     except ImportError as error:
         msg = "the HTTP server is not installed"
         raise InvalidSetting(msg, hint="pip install 'holdfast[server]'") from error
-    settings = Settings(hosts=tuple(name.lower() for name in hosts))
-    listening = bound(host, port, insecure=insecure) if fd is None else socket.socket(fileno=fd)
-    url = url_of(listening)
+    if (tls_cert is None) != (tls_key is None):
+        raise InvalidSetting("TLS needs a certificate and its key", hint="Give --tls-cert and --tls-key.")
+    elsewhere, has_tls = not is_loopback(host), tls_cert is not None
+    has_keys = require_key or (elsewhere and wait_for(_has_keys(where)))
+    settings = Settings(
+        hosts=tuple(name.lower() for name in hosts),
+        require_key=require_key or elsewhere,
+        proxies=proxies,
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+    )
+    if fd is None:
+        listening = bound(host, port, has_keys=has_keys, has_tls=has_tls, insecure=insecure)
+    else:
+        listening = socket.socket(fileno=fd)
+    url = url_of(listening, has_tls=has_tls)
+    app = make_app(where, settings=settings)
 
     def up() -> None:
         if lifeline.ready(url):
             return
         click.echo(f"listening on {url}; stop with Ctrl-C", err=True)
+        if app.token is not None:
+            click.echo(f"  {url}/?token={app.token}", err=True)
         click.echo(f"  HOLDFAST_API_URL={url} holdfast jobs", err=True)
 
-    run(make_app(where, settings=settings), listening, settings, up)
+    run(app, listening, settings, up)
+
+
+async def _has_keys(where: str) -> bool:
+    """Whether anybody has made a key. A store that is not there is not made by looking."""
+    place = address.parse(where)
+    if place.kind == "sqlite" and not place.path.is_file():
+        return False
+    store = await open_store(where)
+    try:
+        return await store.keys.exist()
+    finally:
+        await store.close()

@@ -15,28 +15,30 @@ from holdfast.runtime.supervisor import Part, Supervisor
 
 @click.command()
 @click.argument("app_at", metavar="[APP]", required=False)
-@click.option("--host", default="127.0.0.1", show_default=True, help="Where the API listens.")
-@click.option("--port", default=8080, show_default=True, help="0 takes one that is free.")
+@click.option(
+    "--port", default=8080, show_default=True, help="Where the API listens; 0 takes one that is free."
+)
 @click.option(
     "--workers", default=1, show_default=True, type=click.IntRange(1, 64), help="So many processes."
 )
 @click.option("--concurrency", default=16, show_default=True, help="How many jobs each drives at a time.")
 @store_option
-def up(app_at: str | None, host: str, port: int, workers: int, concurrency: int, where: str) -> None:
+def up(app_at: str | None, port: int, workers: int, concurrency: int, where: str) -> None:
     """Serve the API and drive the jobs of an application (app.py, or a module); or of configured agents alone.
 
     A worker that is killed is replaced, and its jobs go on at once. So is the API: its port stays open meanwhile.
-    Ctrl-C ends all of it; what was not finished goes on at the next start.
+    Ctrl-C ends all of it; what was not finished goes on at the next start. It is for this machine alone: for others use
+    `holdfast serve` and `holdfast worker`.
 
     Example: holdfast up app.py
     """
-    sys.exit(wait_for(_up(app_at, host, port, workers, concurrency, where)))
+    sys.exit(wait_for(_up(app_at, port, workers, concurrency, where)))
 
 
-async def _up(app_at: str | None, host: str, port: int, workers: int, concurrency: int, where: str) -> int:
+async def _up(app_at: str | None, port: int, workers: int, concurrency: int, where: str) -> int:
     from holdfast.service.serving import bound, url_of
 
-    with bound(host, port) as listening:
+    with bound(port=port) as listening:
         # Bound here and handed down: who connects while the API is being replaced waits, and is answered.
         listening.listen()
         holdfast = (sys.executable, "-m", "holdfast")

@@ -2,17 +2,22 @@
 
 Every write goes out under a key, the caller's or one made here, so a request whose answer was lost is sent once more:
 it is answered like the first time.
+
+Who asks is told by an API key, from the caller or from HOLDFAST_API_KEY; without one, by the token that a server of
+this user on this machine has left (`client.tokens`).
 """
 
 from __future__ import annotations
 
 import json
+import os
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from urllib.parse import quote
 
 import msgspec
 
+from holdfast.client import tokens
 from holdfast.client.records import Accepted, Checked, EventView, JobView, Need, Trace
 from holdfast.errors import HoldfastError, InvalidSetting, NotOver, StoreUnavailable, Unavailable
 from holdfast.model import budget as money
@@ -44,10 +49,12 @@ _JSON: Final = {"Content-Type": "application/json"}
 class RemoteClient:
     """See `holdfast.client.protocol.Client`. Use it as an async context manager, or close it when done."""
 
-    def __init__(self, url: str, *, ids: IdSource | None = None) -> None:
+    def __init__(self, url: str, *, key: str | None = None, ids: IdSource | None = None) -> None:
         self._ids = RandomIds() if ids is None else ids
         self._http = _connected(url)
         self._url = url
+        self._key = key or os.environ.get("HOLDFAST_API_KEY") or None
+        self._token = None if self._key else tokens.find_token(url)
 
     async def __aenter__(self) -> Self:
         return self
@@ -250,6 +257,8 @@ class RemoteClient:
 
     async def _send(self, method: str, where: str, shape: type[T], **request: Any) -> T:
         response = await self._answer(method, where, request)
+        if response.status_code == 401 and self._has_new_token():
+            response = await self._answer(method, where, request)
         if response.status_code >= 400:
             raise error_of(response.status_code, response.content)
         return read(response.content, shape)
@@ -258,6 +267,10 @@ class RemoteClient:
         """The server's answer. Every request can be sent twice: reads ask, and writes have their keys."""
         import httpx2
 
+        if (known_as := self._key or self._token) is not None:
+            request = request | {
+                "headers": request.get("headers", {}) | {"Authorization": f"Bearer {known_as}"}
+            }
         try:
             return await self._http.request(method, where, **request)
         except httpx2.TransportError:
@@ -268,6 +281,13 @@ class RemoteClient:
             msg = f"{self._url} does not answer: {type(error).__name__}"
             hint = "Check that `holdfast serve` runs there, and HOLDFAST_API_URL."
             raise StoreUnavailable(msg, hint=hint) from None
+
+    def _has_new_token(self) -> bool:
+        """Whether the server was started anew since its token was read."""
+        if self._key is not None:
+            return False
+        before, self._token = self._token, tokens.find_token(self._url)
+        return self._token not in {None, before}
 
 
 class _Events(msgspec.Struct, frozen=True):

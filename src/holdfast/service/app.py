@@ -15,15 +15,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from holdfast.client.keys import new_token
 from holdfast.engine.streams import Scribe
-from holdfast.errors import HoldfastError, Unavailable
+from holdfast.errors import Busy, HoldfastError, Unavailable
+from holdfast.model.access import Scope as Needs
 from holdfast.model.ids import IdSource, RandomIds
 from holdfast.runtime import open_store
-from holdfast.service import problems
+from holdfast.service import acts, problems
+from holdfast.service.access import BELIEVED_US, PASSER_BY, READS, Gate, admit, unauthorized
 from holdfast.service.answers import Answer, respond, written
 from holdfast.service.asked import Asked, House, read_body, read_query
-from holdfast.service.endpoints import Router
-from holdfast.service.guards import SECURITY_HEADERS, Authorise, anybody, check_visitor, request_id
+from holdfast.service.endpoints import Endpoint, Router
+from holdfast.service.guards import SECURITY_HEADERS, Authorise, check_visitor, request_id
 from holdfast.service.problems import MEDIA_TYPE, Problem, Refusal
 from holdfast.service.routes import ENDPOINTS
 from holdfast.service.settings import Settings
@@ -34,7 +37,10 @@ _log: Final = logging.getLogger("holdfast.service")
 
 
 class Service:
-    """An ASGI application over one store. Make one with `make_app`."""
+    """An ASGI application over one store. Make one with `make_app`.
+
+    Whoever has its `token` may write through it; without one only keys open it.
+    """
 
     def __init__(
         self,
@@ -42,9 +48,10 @@ class Service:
         clock: Clock,
         ids: IdSource,
         settings: Settings,
-        authorise: Authorise,
+        authorise: Authorise | None,
         scribe: Scribe | None,
     ) -> None:
+        self.token = None if settings.require_key else new_token()
         self._where = where
         self._clock = clock
         self._ids = ids
@@ -83,7 +90,8 @@ class Service:
         """The store is open, and requests can be answered."""
         if self._house is None:
             store = await open_store(self._where) if isinstance(self._where, str) else self._where
-            self._house = House(store, self._clock, self._ids, self._settings, self._scribe)
+            gate = Gate(store, self._clock, token=self.token, require_key=self._settings.require_key)
+            self._house = House(store, self._clock, self._ids, self._settings, gate, self._scribe)
 
     async def close(self) -> None:
         """The store is closed, if it was opened here."""
@@ -107,7 +115,7 @@ class Service:
             await send(message)
 
         try:
-            answer = await self._answer(scope, headers, receive)
+            answer = await self._answer(scope, headers, receive, named)
             await answer(scope, receive, signed)
         except Refusal as refusal:
             await self._refuse(refusal, named)(scope, receive, signed)
@@ -123,29 +131,60 @@ class Service:
             if not begun:
                 await _problem(problems.broken(named), {})(scope, receive, signed)
 
-    async def _answer(self, scope: Scope, headers: Headers, receive: Receive) -> ASGIApp:
+    async def _answer(self, scope: Scope, headers: Headers, receive: Receive, named: str) -> ASGIApp:
         check_visitor(scope, headers, self._settings)
         house = self._house
         if house is None:
             raise Unavailable("the server is starting or ending")
         request = Request(scope, receive)
-        endpoint, path = self._router.find(scope["method"], scope["raw_path"])
-        asked = Asked(
-            house=house,
-            principal=await self._authorise(request),
-            request=request,
-            path=path,
-            query=read_query(request, endpoint.query),
-            body=None if endpoint.body is None else await read_body(request, endpoint.body, self._settings),
-        )
-        answer = await endpoint.handle(asked)
-        return respond(answer, headers.get("if-none-match")) if isinstance(answer, Answer) else answer
+        authorise: Authorise = house.gate if self._authorise is None else self._authorise
+        try:
+            endpoint, path = self._router.find(scope["method"], scope["raw_path"])
+        except (HoldfastError, Refusal):
+            await authorise(request)  # what is not there is told to those who may come in
+            raise
+        public = endpoint.scope is Needs.PUBLIC
+        principal = PASSER_BY if public else await authorise(request)
+        begun = self._clock.tick_us()
+        asked: Asked | None = None
+        try:
+            admit(principal, endpoint, path)
+            asked = Asked(
+                house=house,
+                principal=principal,
+                request=request,
+                path=path,
+                query=read_query(request, endpoint.query),
+                body=None
+                if endpoint.body is None
+                else await read_body(request, endpoint.body, self._settings),
+                request_id=named,
+            )
+            answer = await endpoint.handle(asked)
+        except (HoldfastError, Refusal) as refused:
+            await acts.refused(house, principal, endpoint, path, named, refused)
+            raise
+        late = self._clock.tick_us() - begun >= BELIEVED_US
+        if late and request.method in READS and not await house.gate.still(principal):
+            raise unauthorized()
+        return await self._given(asked, endpoint, answer, headers)
+
+    async def _given(
+        self, asked: Asked, endpoint: Endpoint, answer: Answer | ASGIApp, headers: Headers
+    ) -> ASGIApp:
+        if not isinstance(answer, Answer):
+            return answer
+        if endpoint.audited:
+            await acts.done(asked, endpoint, answer)
+        return respond(answer, headers.get("if-none-match"))
 
     def _refuse(self, refusal: Refusal, named: str) -> Response:
         problem = problems.told(refusal.error, refusal.status, named, refusal.pointer)
         headers = refusal.headers
         if refusal.status in {429, 503}:
-            headers = {"Retry-After": str(problems.RETRY_AFTER_S)} | headers
+            error = refusal.error
+            wait_s = error.retry_after_s if isinstance(error, Busy) else problems.RETRY_AFTER_S
+            headers = {"Retry-After": str(wait_s)} | headers
         return _problem(problem, headers)
 
 
@@ -155,10 +194,13 @@ def make_app(
     clock: Clock | None = None,
     ids: IdSource | None = None,
     settings: Settings | None = None,
-    authorise: Authorise = anybody,
+    authorise: Authorise | None = None,
     scribe: Scribe | None = None,
 ) -> Service:
-    """An application over the store at this address, or over an open one, which stays the caller's to close."""
+    """An application over the store at this address, or over an open one, which stays the caller's to close.
+
+    Who may come in is decided by keys and by the application's `token` (`service.access`), or by `authorise`.
+    """
     return Service(
         where,
         SystemClock() if clock is None else clock,

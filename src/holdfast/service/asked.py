@@ -17,6 +17,7 @@ from holdfast.errors import InvalidPayload, NotAllowed, NotFound, TooLarge, Unav
 from holdfast.model import canonical
 from holdfast.model.ids import IdSource, check_name
 from holdfast.model.jobs import JobHead
+from holdfast.model.limits import NAME_LENGTH_MAX
 from holdfast.service.idempotency import HEADER, key_of
 from holdfast.service.problems import Refusal
 from holdfast.service.settings import Settings
@@ -24,6 +25,7 @@ from holdfast.store.clock import Clock
 from holdfast.store.contract import Store
 
 if TYPE_CHECKING:
+    from holdfast.service.access import Gate
     from holdfast.service.guards import Principal
 
 T = TypeVar("T")
@@ -37,9 +39,16 @@ class House:
     """What all requests share: the store, the clock, and whether the doors are being closed."""
 
     def __init__(
-        self, store: Store, clock: Clock, ids: IdSource, settings: Settings, scribe: Scribe | None = None
+        self,
+        store: Store,
+        clock: Clock,
+        ids: IdSource,
+        settings: Settings,
+        gate: Gate,
+        scribe: Scribe | None = None,
     ) -> None:
         self.store = store
+        self.gate = gate
         self.clock = clock
         self.ids = ids
         self.settings = settings
@@ -59,6 +68,7 @@ class Asked:
     path: dict[str, str]
     query: Any
     body: Any
+    request_id: str = ""
 
     @property
     def client(self) -> EmbeddedClient:
@@ -76,6 +86,16 @@ class Asked:
     def key(self, in_body: str | None = None, *, named: str = "operation_id") -> str | None:
         """The caller's name for this request, if it has one."""
         return key_of(self.request.headers.get(HEADER), in_body, named=named)
+
+    def by(self, said: str) -> str:
+        """Who speaks, for the journal: the name that was given, and the key that it came with."""
+        key_id = self.principal.key_id
+        if key_id is None or len(said) > NAME_LENGTH_MAX:
+            return said
+        if not said:
+            return self.principal.name
+        came_with = f" (key {key_id})"
+        return said[: NAME_LENGTH_MAX - len(came_with)] + came_with
 
     async def head(self) -> JobHead:
         """The head of the job in the path. One of another namespace does not exist."""

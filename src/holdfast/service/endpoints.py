@@ -14,6 +14,7 @@ import msgspec
 from starlette.types import ASGIApp
 
 from holdfast.errors import InvalidName, NotAllowed, NotFound
+from holdfast.model.access import Scope
 from holdfast.service.answers import Answer
 from holdfast.service.asked import Asked
 from holdfast.service.problems import Refusal
@@ -27,6 +28,9 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
 
     `statuses` are those of its answers; `keyed` endpoints take an `Idempotency-Key`; `errors` are the problems that it
     has besides those which all have.
+
+    `scope` is what a caller needs (`service.access`); one that names none is for admins alone, and a test fails. A part
+    of the path that is a session's id is named by `session`: an agent's key reaches its own.
     """
 
     method: str
@@ -39,6 +43,9 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     media: str = "application/json"
     keyed: bool = False
     errors: tuple[int, ...] = ()
+    scope: Scope | None = None
+    session: str | None = None
+    audited: str = ""
 
     @property
     def methods(self) -> tuple[str, ...]:

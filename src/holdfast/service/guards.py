@@ -18,6 +18,7 @@ from starlette.requests import Request
 from starlette.types import Scope
 
 from holdfast.errors import InvalidSetting, NotAllowed
+from holdfast.model.access import Role
 from holdfast.model.jobs import DEFAULT_NAMESPACE
 from holdfast.service.problems import Refusal
 from holdfast.service.settings import Settings
@@ -33,29 +34,31 @@ SECURITY_HEADERS: Final = {
 
 
 class Principal(msgspec.Struct, frozen=True):
-    """Who asks, and in which namespace."""
+    """Who asks, in which namespace, and as what. `session_id` is the one that an agent's key is for."""
 
     name: str = ""
     namespace: str = DEFAULT_NAMESPACE
+    roles: tuple[Role, ...] = (Role.ADMIN,)
+    key_id: str | None = None
+    session_id: str | None = None
 
 
 Authorise: TypeAlias = Callable[[Request], Awaitable[Principal]]
 """Says who asks, or raises a Refusal."""
 
 
-async def anybody(_request: Request) -> Principal:
-    """Whoever reaches the port. Enough on loopback, where the machine's users are its owner."""
-    return Principal()
-
-
-def check_bind(host: str, *, insecure: bool, has_keys: bool = False) -> None:
-    """The service may listen there: on loopback, with keys, or because somebody insists."""
-    if insecure or has_keys or is_loopback(host):
+def check_bind(host: str, *, has_keys: bool = False, has_tls: bool = False, insecure: bool = False) -> None:
+    """The service may listen there: on loopback, or with keys that nobody on the way can read."""
+    if is_loopback(host):
         return
-    msg = f"{host} can be reached from other machines, and nothing asks who they are"
-    raise InvalidSetting(
-        msg, hint="Listen on 127.0.0.1 behind a proxy that asks, or say --insecure if the network is yours."
-    )
+    if not has_keys:
+        msg = f"{host} can be reached from other machines, and nothing asks who they are"
+        hint = "Make a key first: `holdfast key create --role admin --name me --why 'first key'`."
+        raise InvalidSetting(msg, hint=hint)
+    if not has_tls and not insecure:
+        msg = f"{host} can be reached from other machines, and keys would go there in plain text"
+        hint = "Give --tls-cert and --tls-key; or --insecure, if a proxy has TLS or the network is yours."
+        raise InvalidSetting(msg, hint=hint)
 
 
 def is_loopback(host: str) -> bool:

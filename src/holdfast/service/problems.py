@@ -13,7 +13,9 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.errors import (
+    Busy,
     Conflict,
+    Forbidden,
     HoldfastError,
     InvalidMove,
     InvalidName,
@@ -24,6 +26,7 @@ from holdfast.errors import (
     NotFound,
     NotOver,
     TooLarge,
+    Unauthorized,
     Unavailable,
 )
 
@@ -38,8 +41,11 @@ STATUSES: Final[dict[type[HoldfastError], int]] = {
     InvalidPlan: 422,
     InvalidMove: 409,
     NotAllowed: 403,
+    Unauthorized: 401,
+    Forbidden: 403,
     Misuse: 400,
     Conflict: 409,
+    Busy: 429,
     Unavailable: 503,
 }
 

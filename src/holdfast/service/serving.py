@@ -8,19 +8,24 @@ from collections.abc import Callable
 
 import uvicorn
 
+from holdfast.client.tokens import remove_token, write_token
 from holdfast.errors import InvalidSetting
 from holdfast.service.app import Service
-from holdfast.service.guards import check_bind
+from holdfast.service.guards import check_bind, is_loopback
 from holdfast.service.settings import DEFAULT_HOST, DEFAULT_PORT, Settings
 from holdfast.service.wire import Bounded
 
 
 class Server(uvicorn.Server):
-    """A server that tells its streams to end before it waits for them, and says when it is up."""
+    """A server that tells its streams to end before it waits for them, and says when it is up.
+
+    While it runs on loopback, the token of this start is where the commands of its user find it.
+    """
 
     def __init__(self, service: Service, settings: Settings, up: Callable[[], None] | None = None) -> None:
         self._service = service
         self._up = up
+        self._written: list[tuple[str, str]] = []
         super().__init__(
             uvicorn.Config(
                 service,
@@ -33,19 +38,34 @@ class Server(uvicorn.Server):
                 log_level="warning",
                 server_header=False,
                 date_header=True,
-                proxy_headers=False,
+                # Nobody but a proxy that was named may say for whom it asks, and how it was asked.
+                proxy_headers=bool(settings.proxies),
+                forwarded_allow_ips=list(settings.proxies),
+                ssl_certfile=settings.tls_cert,
+                ssl_keyfile=settings.tls_key,
                 timeout_graceful_shutdown=int(settings.drain_timeout_s),
             )
         )
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        if self.started and self._up is not None:
+        if not self.started:
+            return
+        for listening in sockets or ():
+            if self._service.token is not None and is_loopback(listening.getsockname()[0]):
+                url = url_of(listening)
+                write_token(url, self._service.token)
+                self._written.append((url, self._service.token))
+        if self._up is not None:
             self._up()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._service.drain()
-        await super().shutdown(sockets)
+        try:
+            await super().shutdown(sockets)
+        finally:
+            for url, token in self._written:
+                remove_token(url, token)
 
 
 def run(service: Service, listening: socket.socket, settings: Settings, up: Callable[[], None]) -> None:
@@ -63,9 +83,16 @@ def run(service: Service, listening: socket.socket, settings: Settings, up: Call
         runner.run(serve())
 
 
-def bound(host: str = DEFAULT_HOST, port: int = DEFAULT_PORT, *, insecure: bool = False) -> socket.socket:
+def bound(
+    host: str = DEFAULT_HOST,
+    port: int = DEFAULT_PORT,
+    *,
+    has_keys: bool = False,
+    has_tls: bool = False,
+    insecure: bool = False,
+) -> socket.socket:
     """A socket that listens there, if the service may; port 0 is any that is free."""
-    check_bind(host, insecure=insecure)
+    check_bind(host, has_keys=has_keys, has_tls=has_tls, insecure=insecure)
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listening = socket.socket(family, socket.SOCK_STREAM)
@@ -81,7 +108,8 @@ def bound(host: str = DEFAULT_HOST, port: int = DEFAULT_PORT, *, insecure: bool 
     return listening
 
 
-def url_of(listening: socket.socket) -> str:
+def url_of(listening: socket.socket, *, has_tls: bool = False) -> str:
     """What to type to reach it."""
     host, port = listening.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    scheme = "https" if has_tls else "http"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"

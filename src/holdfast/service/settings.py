@@ -15,13 +15,22 @@ WAIT_MS_MAX: Final = 30_000
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """`hosts` are names under which others reach it, as `api.example.org` or with a port of their own."""
+    """`hosts` are names under which others reach it, as `api.example.org` or with a port of their own.
+
+    `require_key`: nothing is answered without a key, whether or not there are any. `proxies` are the addresses whose
+    `X-Forwarded-For` and `X-Forwarded-Proto` are believed.
+    """
 
     hosts: tuple[str, ...] = ()
+    require_key: bool = False
+    proxies: tuple[str, ...] = ()
+    tls_cert: str | None = None
+    tls_key: str | None = None
     body_bytes_max: int = BODY_BYTES_MAX
     header_bytes_max: int = HEADER_BYTES_MAX
     body_timeout_s: float = 30.0
     heartbeat_s: float = 15.0
     send_timeout_s: float = 30.0
     drain_timeout_s: float = 10.0
+    recheck_s: float = 2.0
     streams_max: int = STREAMS_PER_KEY_MAX

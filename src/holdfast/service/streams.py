@@ -12,17 +12,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
 from starlette.types import Message, Receive, Scope, Send
 
 from holdfast.engine.watching import Heard, watch
-from holdfast.errors import NotFound, Unavailable
+from holdfast.errors import HoldfastError, NotFound, Unavailable
 from holdfast.model.states import TERMINAL, Status
 from holdfast.model.streams import AttemptSuperseded
 from holdfast.service.answers import written
-from holdfast.service.asked import Asked
+from holdfast.service.asked import Asked, House
+from holdfast.service.guards import Principal
 from holdfast.service.problems import Refusal
 
 HEARTBEAT: Final = b": still here\n\n"
@@ -44,6 +46,7 @@ class Stream:
 
     def __init__(self, asked: Asked, job_id: str, *, after: str | None, stream: str | None) -> None:
         self._house = asked.house
+        self._principal = asked.principal
         self._reader = asked.principal.name
         self._job_id = job_id
         self._after = after
@@ -59,6 +62,7 @@ class Stream:
         leaving: list[asyncio.Task[Any]] = [
             asyncio.create_task(_gone(receive)),
             asyncio.create_task(house.draining.wait()),
+            asyncio.create_task(_revoked(house, self._principal)),
         ]
         try:
             await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
@@ -117,6 +121,15 @@ class Stream:
 def _event(heard: Heard) -> bytes:
     kind = "attempt_superseded" if isinstance(heard, AttemptSuperseded) else "chunk"
     return f"id: {heard.cursor}\nevent: {kind}\ndata: ".encode() + written(heard) + b"\n\n"
+
+
+async def _revoked(house: House, principal: Principal) -> None:
+    """The reader may not read any more."""
+    while True:
+        with suppress(HoldfastError):  # a store that is away ends the stream by itself
+            if not await house.gate.still(principal):
+                return
+        await asyncio.sleep(house.settings.recheck_s)
 
 
 async def _next(words: AsyncGenerator[Heard, None]) -> Heard | None:

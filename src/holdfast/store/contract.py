@@ -9,12 +9,14 @@ import msgspec
 
 from holdfast.store.ports.agents import Agents
 from holdfast.store.ports.attachments import Attachments
+from holdfast.store.ports.audit import Audit
 from holdfast.store.ports.blobs import Blobs
 from holdfast.store.ports.budgets import Budgets
 from holdfast.store.ports.cache import Cache
 from holdfast.store.ports.inbox import Inbox
 from holdfast.store.ports.jobs import Jobs
 from holdfast.store.ports.journal import Journal
+from holdfast.store.ports.keys import Keys
 from holdfast.store.ports.leases import Leases
 from holdfast.store.ports.ledger import Ledger
 from holdfast.store.ports.mail import Post
@@ -112,6 +114,12 @@ class Store(Protocol):
 
     @property
     def queues(self) -> Queues: ...
+
+    @property
+    def keys(self) -> Keys: ...
+
+    @property
+    def audit(self) -> Audit: ...
 
     @property
     def wakeups(self) -> Wakeups: ...

@@ -9,12 +9,14 @@ from typing import Any, cast
 from holdfast.store.contract import Store, StoreInfo
 from holdfast.store.ports.agents import Agents
 from holdfast.store.ports.attachments import Attachments
+from holdfast.store.ports.audit import Audit
 from holdfast.store.ports.blobs import Blobs
 from holdfast.store.ports.budgets import Budgets
 from holdfast.store.ports.cache import Cache
 from holdfast.store.ports.inbox import Inbox
 from holdfast.store.ports.jobs import Jobs
 from holdfast.store.ports.journal import Journal
+from holdfast.store.ports.keys import Keys
 from holdfast.store.ports.leases import Leases
 from holdfast.store.ports.ledger import Ledger
 from holdfast.store.ports.mail import Post
@@ -76,6 +78,8 @@ class WrappedStore:
         self.agents = cast("Agents", _Port(store.agents, "agents", around))
         self.schedules = cast("Schedules", _Port(store.schedules, "schedules", around))
         self.queues = cast("Queues", _Port(store.queues, "queues", around))
+        self.keys = cast("Keys", _Port(store.keys, "keys", around))
+        self.audit = cast("Audit", _Port(store.audit, "audit", around))
 
     async def info(self) -> StoreInfo:
         return await self.inner.info()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast.client.records import Need
+from holdfast.model.access import Scope
 from holdfast.model.page import Page
 from holdfast.service.answers import Answer
 from holdfast.service.asked import Asked
@@ -25,7 +26,7 @@ async def requeue_dead_letter(asked: Asked) -> Answer:
     word: Word = asked.body
     return heard(
         await asked.client.requeue(
-            asked.path["id"], why=word.why, by=word.by, operation_id=asked.key(word.operation_id)
+            asked.path["id"], why=word.why, by=asked.by(word.by), operation_id=asked.key(word.operation_id)
         )
     )
 
@@ -35,7 +36,7 @@ async def discard_dead_letter(asked: Asked) -> Answer:
     word: Word = asked.body
     return heard(
         await asked.client.discard(
-            asked.path["id"], why=word.why, by=word.by, operation_id=asked.key(word.operation_id)
+            asked.path["id"], why=word.why, by=asked.by(word.by), operation_id=asked.key(word.operation_id)
         )
     )
 
@@ -49,7 +50,8 @@ ENDPOINTS: Final = (
         answers=Page[Need],
         statuses=(200, 304),
         errors=(422,),
+        scope=Scope.READ,
     ),
-    word_endpoint("/api/dead-letters/{id}/requeue", requeue_dead_letter, Word),
-    word_endpoint("/api/dead-letters/{id}/discard", discard_dead_letter, Word),
+    word_endpoint("/api/dead-letters/{id}/requeue", requeue_dead_letter, Word, Scope.OPERATE, "dead.requeue"),
+    word_endpoint("/api/dead-letters/{id}/discard", discard_dead_letter, Word, Scope.OPERATE, "dead.discard"),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from holdfast.errors import HoldfastError
+from holdfast.model.access import Scope
 from holdfast.model.instants import to_iso
 from holdfast.service.answers import Answer
 from holdfast.service.asked import Asked
@@ -40,7 +41,7 @@ async def stats(asked: Asked) -> Answer:
 
 async def workers(asked: Asked) -> Answer:
     """Workers that hold jobs now."""
-    owners = await asked.store.leases.owners()
+    owners = await asked.store.leases.owners(namespace=asked.namespace)
     return Answer(value=Workers(items=tuple(WorkerShape(worker=name) for name in owners)), tagged=True)
 
 
@@ -67,12 +68,38 @@ def _now(asked: Asked) -> str:
 
 
 ENDPOINTS: Final = (
-    Endpoint(method="GET", path="/health", handle=health, answers=Health, statuses=(200, 503)),
-    Endpoint(method="GET", path="/health/live", handle=live, answers=Health),
-    Endpoint(method="GET", path="/health/ready", handle=ready, answers=Health, statuses=(200, 503)),
-    Endpoint(method="GET", path="/api/stats", handle=stats, answers=Stats),
-    Endpoint(method="GET", path="/api/workers", handle=workers, answers=Workers, statuses=(200, 304)),
     Endpoint(
-        method="GET", path="/api/openapi.json", handle=openapi, answers=dict[str, Any], statuses=(200, 304)
+        method="GET",
+        path="/health",
+        handle=health,
+        answers=Health,
+        statuses=(200, 503),
+        scope=Scope.PUBLIC,
+    ),
+    Endpoint(method="GET", path="/health/live", handle=live, answers=Health, scope=Scope.PUBLIC),
+    Endpoint(
+        method="GET",
+        path="/health/ready",
+        handle=ready,
+        answers=Health,
+        statuses=(200, 503),
+        scope=Scope.PUBLIC,
+    ),
+    Endpoint(method="GET", path="/api/stats", handle=stats, answers=Stats, scope=Scope.READ),
+    Endpoint(
+        method="GET",
+        path="/api/workers",
+        handle=workers,
+        answers=Workers,
+        statuses=(200, 304),
+        scope=Scope.READ,
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/openapi.json",
+        handle=openapi,
+        answers=dict[str, Any],
+        statuses=(200, 304),
+        scope=Scope.PUBLIC,
     ),
 )

@@ -10,6 +10,7 @@ import msgspec
 from holdfast.client.records import JobView
 from holdfast.engine.fork import SAME, fork
 from holdfast.errors import NotOver
+from holdfast.model.access import Scope
 from holdfast.model.ids import check_name
 from holdfast.model.jobs import JobFilter, JobRecord, Submitted
 from holdfast.model.page import Page
@@ -105,6 +106,7 @@ ENDPOINTS: Final = (
         statuses=(201, 200),
         keyed=True,
         errors=(409, 413, 415, 422, 503),
+        scope=Scope.OPERATE,
     ),
     Endpoint(
         method="GET",
@@ -114,6 +116,7 @@ ENDPOINTS: Final = (
         answers=Page[JobRecord],
         statuses=(200, 304),
         errors=(422,),
+        scope=Scope.READ,
     ),
     Endpoint(
         method="GET",
@@ -123,6 +126,7 @@ ENDPOINTS: Final = (
         answers=JobView,
         statuses=(200, 304),
         errors=(404,),
+        scope=Scope.READ,
     ),
     Endpoint(
         method="POST",
@@ -133,5 +137,6 @@ ENDPOINTS: Final = (
         statuses=(201, 200),
         keyed=True,
         errors=(404, 409, 415, 422),
+        scope=Scope.OPERATE,
     ),
 )

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp
 from holdfast.client.records import Checked, Trace
 from holdfast.errors import NotFound
 from holdfast.model import canonical
+from holdfast.model.access import Scope
 from holdfast.model.chain import SealedEvent
 from holdfast.model.events import LlmRequested
 from holdfast.model.jobs import JobHead
@@ -170,6 +171,7 @@ ENDPOINTS: Final = (
         answers=Events,
         statuses=(200, 304),
         errors=(404, 422),
+        scope=Scope.READ,
     ),
     Endpoint(
         method="GET",
@@ -178,8 +180,16 @@ ENDPOINTS: Final = (
         answers=Trace,
         statuses=(200, 304),
         errors=(404,),
+        scope=Scope.READ,
     ),
-    Endpoint(method="GET", path="/api/jobs/{id}/verify", handle=verify_job, answers=Checked, errors=(404,)),
+    Endpoint(
+        method="GET",
+        path="/api/jobs/{id}/verify",
+        handle=verify_job,
+        answers=Checked,
+        errors=(404,),
+        scope=Scope.READ,
+    ),
     Endpoint(
         method="GET",
         path="/api/jobs/{id}/export",
@@ -187,6 +197,7 @@ ENDPOINTS: Final = (
         answers=Line,
         media="application/x-ndjson",
         errors=(404,),
+        scope=Scope.READ,
     ),
     Endpoint(
         method="GET",
@@ -196,5 +207,6 @@ ENDPOINTS: Final = (
         answers=str,
         media="text/event-stream",
         errors=(404, 422, 429),
+        scope=Scope.READ,
     ),
 )

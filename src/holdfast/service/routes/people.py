@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast.client.records import Need
+from holdfast.model.access import Scope
 from holdfast.model.page import Key, Page
 from holdfast.service.answers import Answer
 from holdfast.service.asked import Asked
@@ -42,7 +43,7 @@ async def approve_call(asked: Asked) -> Answer:
             asked.path["id"],
             step_key=word.step_key,
             why=word.why,
-            by=word.by,
+            by=asked.by(word.by),
             operation_id=asked.key(word.operation_id),
         )
     )
@@ -56,7 +57,7 @@ async def deny_call(asked: Asked) -> Answer:
             asked.path["id"],
             step_key=word.step_key,
             why=word.why,
-            by=word.by,
+            by=asked.by(word.by),
             operation_id=asked.key(word.operation_id),
         )
     )
@@ -70,6 +71,7 @@ ENDPOINTS: Final = (
         query=Paged,
         answers=Page[Need],
         statuses=(200, 304),
+        scope=Scope.READ,
     ),
     Endpoint(
         method="GET",
@@ -78,7 +80,8 @@ ENDPOINTS: Final = (
         query=Paged,
         answers=Page[Need],
         statuses=(200, 304),
+        scope=Scope.READ,
     ),
-    word_endpoint("/api/approvals/{id}/approve", approve_call, Deciding),
-    word_endpoint("/api/approvals/{id}/deny", deny_call, Deciding),
+    word_endpoint("/api/approvals/{id}/approve", approve_call, Deciding, Scope.DECIDE, "call.approve"),
+    word_endpoint("/api/approvals/{id}/deny", deny_call, Deciding, Scope.DECIDE, "call.deny"),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast.errors import InvalidMove, NotFound
+from holdfast.model.access import Scope
 from holdfast.model.ids import check_name
 from holdfast.model.inbox import Batch, BatchDraft, BatchState, ItemDraft
 from holdfast.model.session import Node, SessionView
@@ -117,6 +118,8 @@ ENDPOINTS: Final = (
         answers=SessionShape,
         statuses=(200, 304),
         errors=(404, 422),
+        scope=Scope.READ,
+        session="id",
     ),
     Endpoint(
         method="GET",
@@ -124,6 +127,8 @@ ENDPOINTS: Final = (
         handle=list_inbox,
         answers=Batches,
         statuses=(200, 304),
+        scope=Scope.READ,
+        session="id",
     ),
     Endpoint(
         method="POST",
@@ -134,6 +139,8 @@ ENDPOINTS: Final = (
         statuses=(201, 200),
         keyed=True,
         errors=(409, 415, 422),
+        scope=Scope.OPERATE,
+        session="id",
     ),
     Endpoint(
         method="DELETE",
@@ -141,5 +148,7 @@ ENDPOINTS: Final = (
         handle=cancel_batch,
         answers=Batch,
         errors=(404, 409),
+        scope=Scope.OPERATE,
+        session="id",
     ),
 )

@@ -7,6 +7,7 @@ from typing import Any, Final
 from holdfast.client import questions
 from holdfast.client.records import Accepted
 from holdfast.model import budget as money
+from holdfast.model.access import Scope
 from holdfast.service.answers import Answer
 from holdfast.service.asked import Asked
 from holdfast.service.endpoints import Endpoint, Handle
@@ -19,7 +20,7 @@ async def stop_job(asked: Asked) -> Answer:
     word: Word = asked.body
     return heard(
         await asked.client.cancel(
-            asked.path["id"], why=word.why, by=word.by, operation_id=asked.key(word.operation_id)
+            asked.path["id"], why=word.why, by=asked.by(word.by), operation_id=asked.key(word.operation_id)
         )
     )
 
@@ -29,7 +30,11 @@ async def signal_job(asked: Asked) -> Answer:
     word: Signal = asked.body
     return heard(
         await asked.client.signal(
-            asked.path["id"], word.name, word.body, by=word.by, operation_id=asked.key(word.operation_id)
+            asked.path["id"],
+            word.name,
+            word.body,
+            by=asked.by(word.by),
+            operation_id=asked.key(word.operation_id),
         )
     )
 
@@ -43,7 +48,7 @@ async def answer_job(asked: Asked) -> Answer:
             asked.path["id"],
             word.answer,
             question_id=word.question_id,
-            by=word.by,
+            by=asked.by(word.by),
             operation_id=asked.key(word.operation_id),
         )
     )
@@ -57,7 +62,7 @@ async def resume_job(asked: Asked) -> Answer:
             asked.path["id"],
             choice=word.choice,
             why=word.why,
-            by=word.by,
+            by=asked.by(word.by),
             operation_id=asked.key(word.operation_id),
         )
     )
@@ -73,7 +78,7 @@ async def raise_budget(asked: Asked) -> Answer:
             money.Budget(**limits),
             budget_id=word.budget_id,
             why=word.why,
-            by=word.by,
+            by=asked.by(word.by),
             operation_id=asked.key(word.operation_id),
         )
     )
@@ -88,7 +93,7 @@ async def reconcile_step(asked: Asked) -> Answer:
             asked.path["key"],
             word.decision,
             why=word.why,
-            by=word.by,
+            by=asked.by(word.by),
             result=word.result,
             generation=word.generation,
             operation_id=asked.key(word.operation_id),
@@ -105,7 +110,7 @@ def heard(accepted: Accepted) -> Answer:
     )
 
 
-def word_endpoint(path: str, handle: Handle, body: Any) -> Endpoint:
+def word_endpoint(path: str, handle: Handle, body: Any, scope: Scope, audited: str = "") -> Endpoint:
     return Endpoint(
         method="POST",
         path=path,
@@ -115,14 +120,22 @@ def word_endpoint(path: str, handle: Handle, body: Any) -> Endpoint:
         statuses=(200, 202),
         keyed=True,
         errors=(404, 409, 415, 422),
+        scope=scope,
+        audited=audited,
     )
 
 
 ENDPOINTS: Final = (
-    word_endpoint("/api/jobs/{id}/stop", stop_job, Word),
-    word_endpoint("/api/jobs/{id}/signal", signal_job, Signal),
-    word_endpoint("/api/jobs/{id}/answer", answer_job, Answering),
-    word_endpoint("/api/jobs/{id}/resume", resume_job, Resuming),
-    word_endpoint("/api/jobs/{id}/raise", raise_budget, Raising),
-    word_endpoint("/api/jobs/{id}/steps/{key:path}/reconcile", reconcile_step, Reconciling),
+    word_endpoint("/api/jobs/{id}/stop", stop_job, Word, Scope.OPERATE, "job.cancel"),
+    word_endpoint("/api/jobs/{id}/signal", signal_job, Signal, Scope.OPERATE),
+    word_endpoint("/api/jobs/{id}/answer", answer_job, Answering, Scope.DECIDE, "job.answer"),
+    word_endpoint("/api/jobs/{id}/resume", resume_job, Resuming, Scope.OPERATE, "job.resume"),
+    word_endpoint("/api/jobs/{id}/raise", raise_budget, Raising, Scope.DECIDE, "budget.raise"),
+    word_endpoint(
+        "/api/jobs/{id}/steps/{key:path}/reconcile",
+        reconcile_step,
+        Reconciling,
+        Scope.DECIDE,
+        "call.reconcile",
+    ),
 )

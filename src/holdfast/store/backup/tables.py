@@ -30,6 +30,9 @@ TABLES: Final = (
     "agents",
     "schedules",
     "queue_limits",
+    "api_keys",
+    "audit_heads",
+    "audit_acts",
 )
 """A test keeps this equal to the schema."""
 

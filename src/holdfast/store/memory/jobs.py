@@ -83,7 +83,7 @@ def submit(work: Work, draft: JobDraft, *, admitting: bool = False) -> Submitted
         if (namespace, made_by) != (draft.namespace, digest):
             raise KeyReused(
                 f"job {job_id} was made by another request under the same key or id",
-                stored=made_by.hex(),
+                stored=made_by.hex() if namespace == draft.namespace else "",
                 sent=digest.hex(),
             )
         return Submitted(job_id, created=False)

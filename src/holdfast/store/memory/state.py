@@ -19,7 +19,9 @@ import msgspec
 
 from holdfast.errors import NotFound
 from holdfast.model import canonical
+from holdfast.model.access import ApiKey
 from holdfast.model.admission import QueueLimits
+from holdfast.model.audit import SealedAct
 from holdfast.model.budget import Account
 from holdfast.model.chain import SealedEvent
 from holdfast.model.hosted import HostedAgent
@@ -144,6 +146,8 @@ class Tables:
     agents: dict[tuple[str, str], HostedAgent] = field(default_factory=dict)  # (namespace, agent id)
     schedules: dict[tuple[str, str], Schedule] = field(default_factory=dict)  # (namespace, id); input packed
     limits: dict[tuple[str, str], QueueLimits] = field(default_factory=dict)  # (namespace, queue)
+    api_keys: dict[str, ApiKey] = field(default_factory=dict)  # key id
+    acts: dict[str, tuple[SealedAct, ...]] = field(default_factory=dict)  # namespace
 
     def copy(self) -> Tables:
         return Tables(**{name: dict(table) for name, table in vars(self).items()})

@@ -7,12 +7,14 @@ from holdfast.store.clock import Clock
 from holdfast.store.contract import StoreInfo, Tier
 from holdfast.store.memory.agents import MemoryAgents
 from holdfast.store.memory.attachments import MemoryAttachments
+from holdfast.store.memory.audit import MemoryAudit
 from holdfast.store.memory.blobs import MemoryBlobs
 from holdfast.store.memory.budgets import MemoryBudgets
 from holdfast.store.memory.cache import MemoryCache
 from holdfast.store.memory.inbox import MemoryInbox
 from holdfast.store.memory.jobs import MemoryJobs
 from holdfast.store.memory.journal import MemoryJournal
+from holdfast.store.memory.keys import MemoryKeys
 from holdfast.store.memory.leases import MemoryLeases
 from holdfast.store.memory.ledger import MemoryLedger
 from holdfast.store.memory.mail import MemoryPost
@@ -26,12 +28,14 @@ from holdfast.store.memory.streams import MemoryStreams
 from holdfast.store.memory.wakeups import MemoryWakeups
 from holdfast.store.ports.agents import Agents
 from holdfast.store.ports.attachments import Attachments
+from holdfast.store.ports.audit import Audit
 from holdfast.store.ports.blobs import Blobs
 from holdfast.store.ports.budgets import Budgets
 from holdfast.store.ports.cache import Cache
 from holdfast.store.ports.inbox import Inbox
 from holdfast.store.ports.jobs import Jobs
 from holdfast.store.ports.journal import Journal
+from holdfast.store.ports.keys import Keys
 from holdfast.store.ports.leases import Leases
 from holdfast.store.ports.ledger import Ledger
 from holdfast.store.ports.mail import Post
@@ -68,6 +72,8 @@ class MemoryStore:
         self.agents: Agents = MemoryAgents(state)
         self.schedules: Schedules = MemorySchedules(state)
         self.queues: Queues = MemoryQueues(state)
+        self.keys: Keys = MemoryKeys(state)
+        self.audit: Audit = MemoryAudit(state)
         self.wakeups: Wakeups = wakeups
         self._release = wakeups.release
         self._info = StoreInfo(

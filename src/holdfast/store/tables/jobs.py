@@ -148,7 +148,8 @@ async def _known(tx: Transaction, draft: JobDraft, digest: bytes) -> Submitted |
         return None
     assert draft.job_id is not None
     known = (row[0], row[1]) == (draft.namespace, digest)
-    return _same_or_refused(draft.job_id, row[1], digest, f"job id {draft.job_id!r}", same=known)
+    stored = row[1] if row[0] == draft.namespace else b""  # what another namespace asked for is not told
+    return _same_or_refused(draft.job_id, stored, digest, f"job id {draft.job_id!r}", same=known)
 
 
 def _same_or_refused(job_id: str, stored: bytes, sent: bytes, what: str, *, same: bool) -> Submitted:

@@ -13,6 +13,7 @@ from holdfast.store.ports.wakeups import Wakeups
 from holdfast.store.sql.migrate import MIN_READER, SCHEMA_VERSION
 from holdfast.store.tables.agents import SqlAgents
 from holdfast.store.tables.attachments import SqlAttachments
+from holdfast.store.tables.audit import SqlAudit
 from holdfast.store.tables.blobs import SqlBlobs
 from holdfast.store.tables.budgets import SqlBudgets
 from holdfast.store.tables.cache import SqlCache
@@ -20,6 +21,7 @@ from holdfast.store.tables.inbox import SqlInbox
 from holdfast.store.tables.inspection import SqlInspection
 from holdfast.store.tables.jobs import SqlJobs
 from holdfast.store.tables.journal import SqlJournal
+from holdfast.store.tables.keys import SqlKeys
 from holdfast.store.tables.leases import SqlLeases
 from holdfast.store.tables.ledger import SqlLedger
 from holdfast.store.tables.mail import SqlPost
@@ -66,6 +68,8 @@ class SqlStore:
         self.agents = SqlAgents(executor)
         self.schedules = SqlSchedules(executor, ids)
         self.queues = SqlQueues(executor)
+        self.keys = SqlKeys(executor)
+        self.audit = SqlAudit(executor)
         self.inspection = SqlInspection(executor, integrity)
         self.wakeups = wakeups
         self._details = details

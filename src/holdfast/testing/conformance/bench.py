@@ -228,6 +228,8 @@ class Bench:
             shown[f"agents {namespace}"] = await store.agents.list(namespace=namespace, limit=1000)
             shown[f"schedules {namespace}"] = await store.schedules.list(namespace=namespace, limit=1000)
             shown[f"limits {namespace}"] = await store.queues.list(namespace=namespace)
+            shown[f"keys {namespace}"] = await store.keys.list(namespace=namespace, limit=1000)
+            shown[f"audit {namespace}"] = await store.audit.head(namespace=namespace)
             for session in sessions:
                 place = f"{session} in {namespace}"
                 shown[f"session {place}"] = await store.sessions.load(session, namespace=namespace)

@@ -6,6 +6,7 @@ from typing import Final
 
 from holdfast.testing.conformance.bench import Check, checks_in
 from holdfast.testing.conformance.jobs import (
+    access,
     budgets,
     caches,
     claims,
@@ -51,4 +52,5 @@ JOBS: Final[tuple[Check, ...]] = checks_in(
     hosted,
     schedules,
     queues,
+    access,
 )

@@ -1,0 +1,51 @@
+"""`holdfast audit`: who did what, and whether anybody has touched the record of it."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.cli.key import namespace_option
+from holdfast.cli.opened import existing
+from holdfast.cli.options import json_option, store_option
+from holdfast.cli.talk import one_line, table, to_json, wait_for
+from holdfast.client.auditing import Audited, audited
+from holdfast.model.audit import read_act
+from holdfast.model.instants import to_iso
+
+
+@click.command()
+@click.option(
+    "--last", default=50, show_default=True, type=click.IntRange(1), help="Show so many lines, the newest."
+)
+@namespace_option
+@store_option
+@json_option
+def audit(last: int, namespace: str, where: str, *, as_json: bool) -> None:
+    """List privileged acts, and check the chain from its first line; exit status 1 if it does not hold.
+
+    Example: holdfast audit --last 20
+    """
+
+    async def look() -> Audited:
+        store = await existing(where)
+        try:
+            return await audited(store, namespace, last=last)
+        finally:
+            await store.close()
+
+    found = wait_for(look())
+    lines = [read_act(line) for line in found.last]
+    for line in lines if as_json else ():
+        click.echo(to_json(line))
+    if lines and not as_json:
+        rows = [
+            (line.seq, to_iso(line.at), line.who, line.what, one_line(line.object), one_line(line.reason))
+            for line in lines
+        ]
+        table(("line", "when", "who", "what", "object", "why"), rows, as_json=False)
+    for fault in found.faults:
+        click.secho(fault, fg="red", err=True)
+    if found.faults:
+        click.echo("the audit log was changed after it was written", err=True)
+        raise click.exceptions.Exit(1)
+    click.echo(f"{found.count} lines, and the chain holds: {found.head.hash.hex()[:16]}", err=True)

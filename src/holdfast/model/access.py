@@ -1,0 +1,132 @@
+"""Who may do what: roles, the scopes they give, and API keys.
+
+A key is `hf_ID.SECRET`. The id finds its row; the secret, 256 bits of chance, is shown once and kept nowhere. The row
+has a SHA-256 of it, keyed with the store and the id: a row that is read gives no key, and one that is copied into
+another store or under another id opens nothing there.
+
+    viewer     looks
+    operator   looks; submits, stops, signals, resumes, requeues, discards
+    approver   looks; approves, denies, answers, reconciles, raises budgets
+    worker     claims work and writes under its own leases; reads no other job
+    agent      its own session and what is said to it
+    admin      everything in its namespace, keys and the audit log included
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from holdfast.errors import InvalidPayload
+from holdfast.model.ids import check_integer, check_name
+from holdfast.model.jobs import DEFAULT_NAMESPACE
+
+PREFIX: Final = "hf_"
+_KEY: Final = re.compile(r"hf_([0-9a-z]{16})\.([A-Za-z0-9_-]{43})")
+_DOMAIN: Final = b"holdfast api key 1\x00"
+
+
+class Role(StrEnum):
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+    APPROVER = "approver"
+    WORKER = "worker"
+    AGENT = "agent"
+    ADMIN = "admin"
+
+
+class Scope(StrEnum):
+    """What an endpoint needs. `public` needs nothing, `talk` only the session that the key is bound to."""
+
+    PUBLIC = "public"
+    READ = "read"
+    OPERATE = "operate"
+    DECIDE = "decide"
+    WORK = "work"
+    TALK = "talk"
+    ADMIN = "admin"
+
+
+GRANTS: Final[dict[Role, frozenset[Scope]]] = {
+    Role.VIEWER: frozenset({Scope.PUBLIC, Scope.READ}),
+    Role.OPERATOR: frozenset({Scope.PUBLIC, Scope.READ, Scope.OPERATE}),
+    Role.APPROVER: frozenset({Scope.PUBLIC, Scope.READ, Scope.DECIDE}),
+    Role.WORKER: frozenset({Scope.PUBLIC, Scope.WORK}),
+    Role.AGENT: frozenset({Scope.PUBLIC, Scope.TALK}),
+    Role.ADMIN: frozenset(Scope) - {Scope.TALK},
+}
+
+
+def scopes_of(roles: Iterable[Role]) -> frozenset[Scope]:
+    """What these roles may do together."""
+    return frozenset().union(*(GRANTS[role] for role in roles))
+
+
+class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
+    """A key as it is stored. `name` says to people whose it is; `session_id` is the one that an agent's key is for."""
+
+    key_id: str
+    digest: bytes
+    roles: tuple[Role, ...]
+    name: str
+    namespace: str = DEFAULT_NAMESPACE
+    session_id: str | None = None
+    expires_at: int | None = None
+    created_at: int = 0
+    revoked_at: int | None = None
+    last_used_at: int | None = None
+
+
+def key_text(key_id: str, secret: str) -> str:
+    """The key as its owner has it."""
+    return f"{PREFIX}{key_id}.{secret}"
+
+
+def parse_key(text: str) -> tuple[str, str] | None:
+    """Id and secret of what may be a key."""
+    found = _KEY.fullmatch(text)
+    return None if found is None else (found[1], found[2])
+
+
+def key_digest(store_id: str, key_id: str, secret: str) -> bytes:
+    """What is kept of a secret."""
+    key = hashlib.sha256(_DOMAIN + store_id.encode() + b"\x00" + key_id.encode()).digest()
+    return hmac.digest(key, secret.encode(), "sha256")
+
+
+_NOBODYS: Final = ApiKey(key_id="0" * 16, digest=bytes(32), roles=(), name="nobody", revoked_at=0)
+
+
+def is_valid(key: ApiKey | None, store_id: str, key_id: str, secret: str, now: int) -> bool:
+    """Whether this secret opens the key now. A key that nobody has costs as much as one with another secret."""
+    known = _NOBODYS if key is None else key
+    fits = hmac.compare_digest(known.digest, key_digest(store_id, key_id, secret))
+    return fits & is_open(known, now)
+
+
+def is_open(key: ApiKey, now: int) -> bool:
+    """Neither revoked nor past its time."""
+    return key.revoked_at is None and (key.expires_at is None or now < key.expires_at)
+
+
+def check_key(key: ApiKey) -> ApiKey:
+    """The key, or an error that says what to change."""
+    check_name(key.key_id, "key id")
+    check_name(key.name, "name")
+    check_name(key.namespace, "namespace")
+    if not key.roles or len(set(key.roles)) < len(key.roles):
+        raise InvalidPayload("a key has roles, each once", hint=f"Name some of {', '.join(Role)}.")
+    if (Role.AGENT in key.roles) != (key.session_id is not None):
+        msg = "an agent's key is for one session, and no other key is"
+        raise InvalidPayload(msg, hint="Name the session of an agent's key, and of no other.")
+    if key.session_id is not None:
+        check_name(key.session_id, "session id")
+    if key.expires_at is not None:
+        check_integer(key.expires_at, "expires_at")
+    return key

@@ -1,0 +1,41 @@
+"""The audit log: lines behind one another."""
+
+from __future__ import annotations
+
+from holdfast.model.audit import Act, ActDraft, SealedAct, check_act, read_act, seal_act
+from holdfast.model.chain import EMPTY, Head
+from holdfast.model.jobs import DEFAULT_NAMESPACE
+from holdfast.store.memory.state import State, Work
+
+
+class MemoryAudit:
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    async def write(self, act: ActDraft) -> Act:
+        with self._state.transaction() as work:
+            return read_act(add_line(work, check_act(act)))
+
+    async def read(
+        self, *, namespace: str = DEFAULT_NAMESPACE, after: int = 0, limit: int = 100
+    ) -> tuple[SealedAct, ...]:
+        return self._state.tables.acts.get(namespace, ())[after : after + limit]
+
+    async def head(self, *, namespace: str = DEFAULT_NAMESPACE) -> Head:
+        return _end(self._state.tables.acts.get(namespace, ()))
+
+
+def add_line(work: Work, act: ActDraft) -> SealedAct:
+    """The act has its line."""
+    work.need_namespace(act.namespace)
+    lines = work.tables.acts.get(act.namespace, ())
+    for line in lines:
+        if line.act_id == act.act_id:
+            return line
+    new = seal_act(act, _end(lines), work.wall)
+    work.tables.acts[act.namespace] = (*lines, new)
+    return new
+
+
+def _end(lines: tuple[SealedAct, ...]) -> Head:
+    return Head(lines[-1].seq, lines[-1].hash) if lines else EMPTY

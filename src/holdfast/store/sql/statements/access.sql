@@ -1,0 +1,74 @@
+-- API keys, and the log of privileged acts.
+
+-- name: insert_api_key
+-- The key exists. No row: its id is taken.
+INSERT INTO api_keys (key_id, namespace, name, roles, digest, session_id, expires_at, created_at)
+VALUES (:key_id, :namespace, :name, :roles, :digest, :session_id, :expires_at, {now})
+ON CONFLICT DO NOTHING
+RETURNING key_id;
+
+-- name: find_api_key
+-- The key of this id.
+SELECT key_id, digest, roles, name, namespace, session_id, expires_at, created_at, revoked_at, last_used_at
+FROM api_keys WHERE key_id = :key_id;
+
+-- name: list_api_keys
+-- A page of a namespace's keys by id. No id is empty, so the first page starts behind it.
+SELECT key_id, digest, roles, name, namespace, session_id, expires_at, created_at, revoked_at, last_used_at
+FROM api_keys WHERE namespace = :namespace AND key_id > :after ORDER BY key_id LIMIT :limit;
+
+-- name: list_all_api_keys
+-- A page of everybody's keys by id.
+SELECT key_id, digest, roles, name, namespace, session_id, expires_at, created_at, revoked_at, last_used_at
+FROM api_keys WHERE key_id > :after ORDER BY key_id LIMIT :limit;
+
+-- name: any_api_key
+-- A row: there is or was a key, revoked ones included.
+SELECT key_id FROM api_keys ORDER BY key_id LIMIT 1;
+
+-- name: revoke_api_key
+-- The key opens nothing any more. A row: it did until now.
+UPDATE api_keys SET revoked_at = {now} WHERE key_id = :key_id AND revoked_at IS NULL RETURNING key_id;
+
+-- name: open_api_keys
+-- Every key that is not revoked.
+SELECT key_id, namespace FROM api_keys WHERE revoked_at IS NULL ORDER BY key_id;
+
+-- name: use_api_key
+-- The key was used now; a use less than so long ago is not written again.
+UPDATE api_keys SET last_used_at = {now}
+WHERE key_id = :key_id AND (last_used_at IS NULL OR last_used_at <= {now} - CAST(:every_us AS {int}));
+
+-- name: open_audit_head
+-- The namespace has a log.
+INSERT INTO audit_heads (namespace, seq, hash) VALUES (:namespace, 0, :hash) ON CONFLICT DO NOTHING;
+
+-- name: lock_audit_head
+-- The last line of a log, held against every other that would write one.
+SELECT seq, hash FROM audit_heads WHERE namespace = :namespace {for_update};
+
+-- name: audit_head
+-- The last line of a log.
+SELECT seq, hash FROM audit_heads WHERE namespace = :namespace;
+
+-- name: move_audit_head
+-- The log ends with this line.
+UPDATE audit_heads SET seq = :seq, hash = :hash WHERE namespace = :namespace;
+
+-- name: insert_act
+-- The line is in the log.
+INSERT INTO audit_acts (namespace, seq, act_id, at, what, body, hash)
+VALUES (:namespace, :seq, :act_id, :at, :what, :body, :hash);
+
+-- name: act_by_id
+-- The line of this act.
+SELECT seq, act_id, at, what, body, hash FROM audit_acts WHERE namespace = :namespace AND act_id = :act_id;
+
+-- name: read_acts
+-- Lines of a log in order, behind this one.
+SELECT seq, act_id, at, what, body, hash FROM audit_acts
+WHERE namespace = :namespace AND seq > :after ORDER BY seq LIMIT :limit;
+
+-- name: all_audit_heads
+-- Where each log ends.
+SELECT namespace, seq, hash FROM audit_heads ORDER BY namespace;
