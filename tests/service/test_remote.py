@@ -53,7 +53,7 @@ def test_an_error_comes_back_as_itself(kind: type[HoldfastError]) -> None:
     told = problems.told(error, problems.status_of(error), "r-1")
     back = error_of(told.status, written(told))
     assert type(back) is kind
-    if isinstance(error, errors.Misuse | errors.Conflict | NotOver):
+    if isinstance(error, errors.Misuse | errors.Conflict | errors.Busy | NotOver):
         assert (str(back), back.hint) == ("what happened", "do this")
     else:
         assert "what happened" not in str(back)

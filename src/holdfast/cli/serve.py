@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from holdfast.cli.logs import format_option, level_option, start_logging
 from holdfast.cli.options import store_option
 from holdfast.errors import InvalidSetting
 
@@ -17,8 +18,19 @@ from holdfast.errors import InvalidSetting
 @click.option(
     "--allow-host", "hosts", multiple=True, metavar="NAME[:PORT]", help="Another name that it is reached by."
 )
+@format_option
+@level_option
 @store_option
-def serve(host: str, port: int, where: str, *, insecure: bool, hosts: tuple[str, ...]) -> None:
+def serve(
+    host: str,
+    port: int,
+    where: str,
+    *,
+    insecure: bool,
+    hosts: tuple[str, ...],
+    log_format: str,
+    log_level: str,
+) -> None:
     """Answer over HTTP for the store. Workers are processes of their own, and neither notices the other restart.
 
     SIGTERM or Ctrl-C: streams end, requests that were begun are finished, then it ends.
@@ -32,6 +44,7 @@ def serve(host: str, port: int, where: str, *, insecure: bool, hosts: tuple[str,
     except ImportError as error:
         msg = "the HTTP server is not installed"
         raise InvalidSetting(msg, hint="pip install 'holdfast[server]'") from error
+    start_logging(log_format, log_level)
     settings = Settings(hosts=tuple(name.lower() for name in hosts))
     listening = bound(host, port, insecure=insecure)
     url = url_of(listening)

@@ -48,6 +48,11 @@ class Process:
         self._ids = RandomIds()
         self._working = asyncio.get_running_loop().create_task(worker.work(), name="holdfast-worker")
 
+    @property
+    def name(self) -> str:
+        """The worker's name, as journals have it."""
+        return self._worker.name
+
     def now_us(self) -> int:
         return SystemClock().wall_us()
 

@@ -7,7 +7,8 @@ app = make_app(store, clock=…, ids=…)          # the store stays the caller'
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from typing import Final
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -15,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from holdfast.engine.named import about
 from holdfast.engine.streams import Scribe
 from holdfast.errors import HoldfastError, Unavailable
 from holdfast.model.ids import IdSource, RandomIds
@@ -22,8 +24,12 @@ from holdfast.runtime import open_store
 from holdfast.service import problems
 from holdfast.service.answers import Answer, respond, written
 from holdfast.service.asked import Asked, House, read_body, read_query
-from holdfast.service.endpoints import Router
+from holdfast.service.endpoints import Endpoint, Router
 from holdfast.service.guards import SECURITY_HEADERS, Authorise, anybody, check_visitor, request_id
+from holdfast.service.measured import CODE, ROUTE, measured
+from holdfast.service.metrics.gauges import Gauges
+from holdfast.service.metrics.loops import LoopWatch
+from holdfast.service.metrics.meter import Metrics
 from holdfast.service.problems import MEDIA_TYPE, Problem, Refusal
 from holdfast.service.routes import ENDPOINTS
 from holdfast.service.settings import Settings
@@ -44,6 +50,8 @@ class Service:
         settings: Settings,
         authorise: Authorise,
         scribe: Scribe | None,
+        metrics: Metrics,
+        endpoints: Sequence[Endpoint],
     ) -> None:
         self._where = where
         self._clock = clock
@@ -51,7 +59,9 @@ class Service:
         self._settings = settings
         self._authorise = authorise
         self._scribe = scribe
-        self._router = Router(ENDPOINTS)
+        self._metrics = metrics
+        self._late = LoopWatch(metrics)
+        self._router = Router(endpoints)
         self._house: House | None = None
 
     def drain(self) -> None:
@@ -65,7 +75,7 @@ class Service:
         if scope["type"] == "lifespan":
             await self._live(receive, send)
         elif scope["type"] == "http":
-            await self._serve(scope, receive, send)
+            await self._serve(scope, receive, measured(self._metrics, scope, send))
 
     async def _live(self, receive: Receive, send: Send) -> None:
         assert (await receive())["type"] == "lifespan.startup"
@@ -83,12 +93,19 @@ class Service:
         """The store is open, and requests can be answered."""
         if self._house is None:
             store = await open_store(self._where) if isinstance(self._where, str) else self._where
-            self._house = House(store, self._clock, self._ids, self._settings, self._scribe)
+            gauges = Gauges(store, self._clock, self._metrics, version("holdfast"))
+            self._house = House(
+                store, self._clock, self._ids, self._settings, self._metrics, gauges, self._scribe
+            )
+            self._late.start()
 
     async def close(self) -> None:
         """The store is closed, if it was opened here."""
         self.drain()
+        self._late.stop()
         house, self._house = self._house, None
+        if house is not None:
+            self._metrics.registry.unregister(house.gauges)
         if house is not None and isinstance(self._where, str):
             await house.store.close()
 
@@ -106,22 +123,26 @@ class Service:
                 _sign(MutableHeaders(scope=message), named)
             await send(message)
 
-        try:
-            answer = await self._answer(scope, headers, receive)
-            await answer(scope, receive, signed)
-        except Refusal as refusal:
-            await self._refuse(refusal, named)(scope, receive, signed)
-        except HoldfastError as error:
-            status = problems.status_of(error)
-            if status >= 500:
-                _log.warning("request %s: %s: %s", named, error.code, error, exc_info=status == 500)
-            if not begun:
-                await self._refuse(Refusal(status, error), named)(scope, receive, signed)
-        except Exception:
-            # Nobody foresaw it: the log has all of it, and the caller learns where to look.
-            _log.exception("request %s broke", named)
-            if not begun:
-                await _problem(problems.broken(named), {})(scope, receive, signed)
+        with about(request_id=named):
+            try:
+                answer = await self._answer(scope, headers, receive)
+                await answer(scope, receive, signed)
+            except Refusal as refusal:
+                scope[CODE] = refusal.error.code
+                await self._refuse(refusal, named)(scope, receive, signed)
+            except HoldfastError as error:
+                scope[CODE] = error.code
+                status = problems.status_of(error)
+                if status >= 500:
+                    _log.warning("request %s: %s: %s", named, error.code, error, exc_info=status == 500)
+                if not begun:
+                    await self._refuse(Refusal(status, error), named)(scope, receive, signed)
+            except Exception:
+                # Nobody foresaw it: the log has all of it, and the caller learns where to look.
+                _log.exception("request %s broke", named)
+                scope[CODE] = HoldfastError.code
+                if not begun:
+                    await _problem(problems.broken(named), {})(scope, receive, signed)
 
     async def _answer(self, scope: Scope, headers: Headers, receive: Receive) -> ASGIApp:
         check_visitor(scope, headers, self._settings)
@@ -130,6 +151,7 @@ class Service:
             raise Unavailable("the server is starting or ending")
         request = Request(scope, receive)
         endpoint, path = self._router.find(scope["method"], scope["raw_path"])
+        scope[ROUTE] = endpoint.path
         asked = Asked(
             house=house,
             principal=await self._authorise(request),
@@ -145,7 +167,8 @@ class Service:
         problem = problems.told(refusal.error, refusal.status, named, refusal.pointer)
         headers = refusal.headers
         if refusal.status in {429, 503}:
-            headers = {"Retry-After": str(problems.RETRY_AFTER_S)} | headers
+            after_s = getattr(refusal.error, "retry_after_s", problems.RETRY_AFTER_S)
+            headers = {"Retry-After": str(after_s)} | headers
         return _problem(problem, headers)
 
 
@@ -157,6 +180,8 @@ def make_app(
     settings: Settings | None = None,
     authorise: Authorise = anybody,
     scribe: Scribe | None = None,
+    metrics: Metrics | None = None,
+    endpoints: Sequence[Endpoint] = ENDPOINTS,
 ) -> Service:
     """An application over the store at this address, or over an open one, which stays the caller's to close."""
     return Service(
@@ -166,6 +191,8 @@ def make_app(
         Settings() if settings is None else settings,
         authorise,
         scribe,
+        Metrics() if metrics is None else metrics,
+        endpoints,
     )
 
 

@@ -18,7 +18,10 @@ from holdfast.model import canonical
 from holdfast.model.ids import IdSource, check_name
 from holdfast.model.jobs import JobHead
 from holdfast.service.idempotency import HEADER, key_of
+from holdfast.service.metrics.gauges import Gauges
+from holdfast.service.metrics.meter import Metrics
 from holdfast.service.problems import Refusal
+from holdfast.service.pulse import Pulse
 from holdfast.service.settings import Settings
 from holdfast.store.clock import Clock
 from holdfast.store.contract import Store
@@ -37,13 +40,23 @@ class House:
     """What all requests share: the store, the clock, and whether the doors are being closed."""
 
     def __init__(
-        self, store: Store, clock: Clock, ids: IdSource, settings: Settings, scribe: Scribe | None = None
+        self,
+        store: Store,
+        clock: Clock,
+        ids: IdSource,
+        settings: Settings,
+        metrics: Metrics,
+        gauges: Gauges,
+        scribe: Scribe | None = None,
     ) -> None:
         self.store = store
         self.clock = clock
         self.ids = ids
         self.settings = settings
         self.scribe = scribe
+        self.metrics = metrics
+        self.gauges = gauges
+        self.pulse = Pulse(store, clock)
         self.draining = asyncio.Event()
         self.streams: dict[str, int] = {}
         """Open streams by who reads them."""

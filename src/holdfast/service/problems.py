@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.errors import (
+    Busy,
     Conflict,
     HoldfastError,
     InvalidMove,
@@ -41,6 +42,7 @@ STATUSES: Final[dict[type[HoldfastError], int]] = {
     Misuse: 400,
     Conflict: 409,
     Unavailable: 503,
+    Busy: 429,
 }
 
 _TOLD: Final = (Misuse, Conflict, NotOver)

@@ -24,6 +24,7 @@ from holdfast.store.ports.retention import Retention
 from holdfast.store.ports.schedules import Schedules
 from holdfast.store.ports.sessions import Sessions
 from holdfast.store.ports.streams import Streams
+from holdfast.store.ports.vitals import Watch
 from holdfast.store.ports.wakeups import Wakeups
 
 
@@ -53,6 +54,8 @@ class StoreInfo(msgspec.Struct, frozen=True, kw_only=True):
     store_id: str
     epoch: int
     schema_version: int
+    min_reader: int = 0
+    """Code that knows fewer migrations may not use it."""
     details: dict[str, str]
 
 
@@ -112,6 +115,9 @@ class Store(Protocol):
 
     @property
     def queues(self) -> Queues: ...
+
+    @property
+    def vitals(self) -> Watch: ...
 
     @property
     def wakeups(self) -> Wakeups: ...

@@ -24,6 +24,7 @@ from holdfast.store.ports.retention import Retention
 from holdfast.store.ports.schedules import Schedules
 from holdfast.store.ports.sessions import Sessions
 from holdfast.store.ports.streams import Streams
+from holdfast.store.ports.vitals import Watch
 from holdfast.store.ports.wakeups import Wakeups
 
 Call = Callable[..., Awaitable[Any]]
@@ -76,6 +77,7 @@ class WrappedStore:
         self.agents = cast("Agents", _Port(store.agents, "agents", around))
         self.schedules = cast("Schedules", _Port(store.schedules, "schedules", around))
         self.queues = cast("Queues", _Port(store.queues, "queues", around))
+        self.vitals = cast("Watch", _Port(store.vitals, "vitals", around))
 
     async def info(self) -> StoreInfo:
         return await self.inner.info()

@@ -20,6 +20,7 @@ from typing import Final
 
 from holdfast.engine.desk import Desk
 from holdfast.engine.hold import Keeper
+from holdfast.engine.named import about
 from holdfast.engine.rest import rest
 from holdfast.engine.run import LOST, JobRun
 from holdfast.errors import HoldfastError, Unavailable
@@ -167,6 +168,10 @@ class Worker:
             short[job_id].journal = journal
 
     async def _drive(self, run: JobRun) -> None:
+        with about(job_id=run.grant.job_id, fence=run.grant.fence):
+            await self._driven(run)
+
+    async def _driven(self, run: JobRun) -> None:
         timed, how = self._desk.meter.attempt(run.grant), "broken"
         try:
             how = await run.go()

@@ -27,6 +27,7 @@ from holdfast.testing.conformance.jobs import (
     submit,
     sweeps,
     together,
+    vitals,
 )
 
 JOBS: Final[tuple[Check, ...]] = checks_in(
@@ -51,4 +52,5 @@ JOBS: Final[tuple[Check, ...]] = checks_in(
     hosted,
     schedules,
     queues,
+    vitals,
 )
