@@ -18,7 +18,6 @@ import pytest
 
 from tests.deployed.outside import serving
 from tests.deployed.stage import APP, Stage
-from tests.service.api import as_owner
 
 pytestmark = [pytest.mark.parametrize("lane", ["sqlite", "postgres"]), pytest.mark.timeout(400)]
 

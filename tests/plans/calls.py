@@ -136,11 +136,25 @@ HOT: Final = {
         {"jobs(job_id)", "job_heads(job_id)"},
         may=frozenset({"jobs()"}),  # one step along it, to the last id
     ),
+    "lines_of_jobs": Call({}, {"heads_by_age()", "heads_leased()", "heads_held()"}, frozenset({""})),
+    "vital_numbers": Call(
+        {},
+        {"heads_by_age(ready_at)", "heads_leased()", "calls_open(status)", "cache_by_expiry(expires_at)"},
+    ),
 }
 
 HOT_ON_POSTGRES: Final = HOT | {
     # A walk that leaves out what is not ready yet, which SQLite reads and drops.
     "choose_by_priority": _claim("heads_by_priority(ready_at)"),
+    # Most of the crowd is pending, and nobody has kept an answer: reading all of that is right.
+    "lines_of_jobs": Call(
+        {}, {"heads_leased()", "heads_held()"}, frozenset({""}), may=frozenset({"every row of job_heads"})
+    ),
+    "vital_numbers": Call(
+        {},
+        {"heads_by_age(ready_at)", "heads_leased()", "calls_open(status)"},
+        may=frozenset({"every row of cache_entries", "cache_by_expiry(expires_at)"}),
+    ),
     "append_one": Call(_APPEND | _EVENT, {"job_heads(job_id)"}),
     "append_batch": Call(_STEPS, {"job_heads(job_id)"}, frozenset({"locked"})),
     "append_batch_of_moves": Call(_BATCH, {"job_heads(job_id)", "timers(job_id)"}, frozenset({"locked"})),

@@ -33,9 +33,9 @@ def holdfast(*arguments: str, **env: str) -> subprocess.Popen[str]:
 
 
 @contextmanager
-def serving(where: str, *, port: int = 0) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def serving(where: str, *more: str, port: int = 0) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A server of its own process, and its address as it says it."""
-    process = holdfast("serve", "--store", where, "--port", str(port))
+    process = holdfast("serve", "--store", where, "--port", str(port), *more)
     try:
         assert process.stderr is not None
         line = process.stderr.readline()

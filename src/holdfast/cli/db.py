@@ -10,6 +10,7 @@ from holdfast.cli.opened import existing
 from holdfast.cli.options import json_option, store_option
 from holdfast.cli.prune import prune
 from holdfast.cli.talk import plain, show, table, wait_for
+from holdfast.engine.backups import LastBackup, remember_backup
 from holdfast.engine.verify.report import Report
 from holdfast.engine.verify.verify import verify as verify_store
 from holdfast.errors import Misuse
@@ -109,7 +110,10 @@ def backup(target: Path, where: str, *, as_json: bool) -> None:
     async def copy() -> Backup:
         store = await existing(where)
         try:
-            return await back_up(store, target, clock=SystemClock(), ids=RandomIds())
+            began = SystemClock().wall_us()
+            made = await back_up(store, target, clock=SystemClock(), ids=RandomIds())
+            await remember_backup(store, LastBackup(began, made.sha256))
+            return made
         finally:
             await store.close()
 

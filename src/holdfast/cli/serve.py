@@ -6,6 +6,7 @@ import socket
 
 import click
 
+from holdfast.cli.logs import format_option, level_option, start_logging
 from holdfast.cli.options import store_option
 from holdfast.cli.talk import wait_for
 from holdfast.errors import InvalidSetting
@@ -39,6 +40,8 @@ from holdfast.store import address
 @click.option(
     "--fd", type=int, hidden=True, help="A socket that listens already, inherited from `holdfast up`."
 )
+@format_option
+@level_option
 @store_option
 def serve(
     host: str,
@@ -52,6 +55,8 @@ def serve(
     proxies: tuple[str, ...],
     hosts: tuple[str, ...],
     fd: int | None,
+    log_format: str,
+    log_level: str,
 ) -> None:
     """Answer over HTTP for the store. Workers are processes of their own, and neither notices the other restart.
 
@@ -70,6 +75,7 @@ def serve(
     except ImportError as error:
         msg = "the HTTP server is not installed"
         raise InvalidSetting(msg, hint="pip install 'holdfast[server]'") from error
+    start_logging(log_format, log_level)
     if (tls_cert is None) != (tls_key is None):
         raise InvalidSetting("TLS needs a certificate and its key", hint="Give --tls-cert and --tls-key.")
     elsewhere, has_tls = not is_loopback(host), tls_cert is not None

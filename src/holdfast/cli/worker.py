@@ -3,24 +3,70 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
+from holdfast.cli.logs import format_option, level_option, start_logging
 from holdfast.cli.options import store_option
 from holdfast.cli.talk import wait_for
+from holdfast.engine.meter import SILENT, Meter
+from holdfast.errors import InvalidSetting
 from holdfast.runtime import lifeline
 from holdfast.runtime.app import App
 from holdfast.runtime.loading import load
 from holdfast.runtime.process import Process, opened
+
+if TYPE_CHECKING:
+    from holdfast.service.app import Service
+
+
+class _Port(msgspec.Struct, frozen=True):
+    """Where the worker tells how it is."""
+
+    host: str
+    number: int
+    names: tuple[str, ...]
 
 
 @click.command()
 @click.argument("app_at", metavar="[APP]", required=False)
 @click.option("--concurrency", default=16, show_default=True, help="How many jobs it drives at a time.")
 @click.option("--name", help="Its name in journals; must be its own.")
+@click.option(
+    "--metrics-port",
+    type=int,
+    envvar="HOLDFAST_METRICS_PORT",
+    show_envvar=True,
+    help="Answer /metrics and /health here; 0 takes a port that is free.",
+)
+@click.option("--metrics-host", default="127.0.0.1", show_default=True, help="Where --metrics-port listens.")
+@click.option(
+    "--allow-host",
+    "hosts",
+    multiple=True,
+    metavar="NAME[:PORT]",
+    help="Another name that its port is reached by.",
+)
+@format_option
+@level_option
 @store_option
-def worker(app_at: str | None, concurrency: int, name: str | None, where: str) -> None:
+def worker(
+    app_at: str | None,
+    concurrency: int,
+    name: str | None,
+    metrics_port: int | None,
+    metrics_host: str,
+    hosts: tuple[str, ...],
+    where: str,
+    *,
+    log_format: str,
+    log_level: str,
+) -> None:
     """Drive the jobs of an application: app.py, or a module. Without one it takes the turns of configured agents.
 
     SIGTERM or Ctrl-C: it claims nothing more, lets the calls that run come to their end for a while, and gives its jobs
@@ -28,26 +74,71 @@ def worker(app_at: str | None, concurrency: int, name: str | None, where: str) -
 
     Example: holdfast worker app.py --store sqlite:///holdfast.db
     """
-    wait_for(_work(app_at, concurrency, name, where))
+    start_logging(log_format, log_level)
+    port = None if metrics_port is None else _Port(metrics_host, metrics_port, hosts)
+
+    def named(worker: str) -> None:
+        start_logging(log_format, log_level, worker=worker)
+
+    wait_for(_work(app_at, concurrency, name, where, port, named))
 
 
-async def _work(app_at: str | None, concurrency: int, name: str | None, where: str) -> None:
+async def _work(
+    app_at: str | None,
+    concurrency: int,
+    name: str | None,
+    where: str,
+    port: _Port | None,
+    named: Callable[[str], None],
+) -> None:
     app = App(where) if app_at is None else load(app_at)
+    meter = _meter(port)
     process = await opened(
-        app.programs(), where, concurrency=concurrency, name=name, schedules=tuple(app.schedules.values())
+        app.programs(),
+        where,
+        concurrency=concurrency,
+        name=name,
+        schedules=tuple(app.schedules.values()),
+        meter=meter,
     )
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, _stop, process)
-    kinds = (
-        ", ".join(sorted({*app.agents, *app.sessions})) or "configured agents; it declares none of its own"
-    )
-    if not lifeline.ready(kinds):
-        click.echo(f"working on {kinds}; stop with Ctrl-C", err=True)
-    await process.done()
-    await process.close()
+    named(process.name)
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(process.close)
+        door = None if port is None else await _open_door(stack, process, meter, port)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, _stop, process, door)
+        kinds = (
+            ", ".join(sorted({*app.agents, *app.sessions}))
+            or "configured agents; it declares none of its own"
+        )
+        if not lifeline.ready(kinds):
+            click.echo(f"working on {kinds}; stop with Ctrl-C", err=True)
+        await process.done()
 
 
-def _stop(process: Process) -> None:
+def _meter(port: _Port | None) -> Meter:
+    if port is None:
+        return SILENT
+    try:
+        from holdfast.service.metrics.meter import Metrics
+    except ImportError as error:
+        msg = "the HTTP server is not installed"
+        raise InvalidSetting(msg, hint="pip install 'holdfast[server]'") from error
+    return Metrics()
+
+
+async def _open_door(stack: contextlib.AsyncExitStack, process: Process, meter: Any, port: _Port) -> Service:
+    from holdfast.service.side_door import side_door
+
+    door = side_door(process.store, meter, port.host, port.number, port.names)
+    url, service = await stack.enter_async_context(door)
+    click.echo(f"how it is: {url}/health, {url}/metrics", err=True)
+    return service
+
+
+def _stop(process: Process, door: Service | None) -> None:
     process.drain()
+    if door is not None:
+        door.drain()
     click.echo("stopping: what runs is finished or given back; once more to give it back at once", err=True)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.engine.asked import READS, Asked
+from holdfast.engine.meter import SILENT, Meter
 from holdfast.errors import InvalidMove, InvalidSetting, Unproven
 from holdfast.model import canonical
 from holdfast.model.events import CheckpointSaved
@@ -47,6 +48,7 @@ async def checkpoint(drive: Drive, state: Any, pack: EvidencePack | None = None)
         found = await drive.call(Asked("evidence", evidence, look, READS))
         why = _why_not(pack, [msgspec.convert(one, Result) for one in found])
         if why is not None:
+            drive.meter.unproven()
             raise Unproven(f"the evidence of this checkpoint does not hold: {why}")
     event = CheckpointSaved(
         drive.history.ordinal + 1, canonical.decode_stored(canonical.encode(state)), evidence
@@ -70,7 +72,9 @@ def restored(drive: Drive, default: Any = None) -> Any:
     return drive.history.state if drive.history.ordinal else default
 
 
-async def unproven(inspect: Inspector | None, history: History) -> dict[str, Any] | None:
+async def unproven(
+    inspect: Inspector | None, history: History, meter: Meter = SILENT
+) -> dict[str, Any] | None:
     """Why the job cannot be resumed from its last checkpoint, as a report; None if it can."""
     if history.evidence is None:
         return None
@@ -78,6 +82,7 @@ async def unproven(inspect: Inspector | None, history: History) -> dict[str, Any
     why = _why_not(pack, await _findings(inspect, pack))
     if why is None:
         return None
+    meter.unproven()
     return {
         "why": f"the evidence of checkpoint {history.ordinal} no longer holds: {why}",
         "recorded": [],

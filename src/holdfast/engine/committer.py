@@ -15,6 +15,7 @@ import contextvars
 from typing import Final
 
 from holdfast.engine import places
+from holdfast.engine.meter import SILENT, Meter
 from holdfast.engine.pen import Pen
 from holdfast.errors import Broken, HoldfastError, Unavailable
 from holdfast.model.append import Append
@@ -31,8 +32,9 @@ PASSES: Final = 3
 class Committer:
     """Call `close` when no pen is in use any more."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, meter: Meter = SILENT) -> None:
         self._journal = journal
+        self._meter = meter
         self._ready: dict[Pen, None] = {}
         self._failures: dict[Pen, int] = {}
         self._going: asyncio.Task[None] | None = None
@@ -78,17 +80,23 @@ class Committer:
             self._going = None
 
     async def _trip(self, appends: list[Append]) -> list[Head | HoldfastError]:
+        timed, how = self._meter.commit(appends), "committed"
         try:
             return await self._journal.append_many(appends)
         except HoldfastError as error:
+            how = error.code
             return [error] * len(appends)
         except Exception as error:
             broken = Broken(f"the store failed in a way that no rule covers: {error!r}")
-            broken.__cause__ = error
+            broken.__cause__, how = error, broken.code
             return [broken] * len(appends)
+        finally:
+            timed.over(how)
 
     def _told(self, pen: Pen, outcome: Head | HoldfastError) -> None:
         more = pen.settle(outcome)
+        if isinstance(outcome, HoldfastError):
+            self._meter.refused(outcome)
         if not isinstance(outcome, Unavailable):
             self._failures.pop(pen, None)
             if more:

@@ -10,6 +10,7 @@ import msgspec
 from holdfast.engine.checkpoints import Inspector
 from holdfast.engine.committer import Committer
 from holdfast.engine.drive import Drive
+from holdfast.engine.meter import SILENT, Meter
 from holdfast.engine.points import Points, nothing
 from holdfast.engine.streams import Scribe
 from holdfast.model import lease
@@ -44,5 +45,7 @@ class Desk(msgspec.Struct, frozen=True):
     wait anew."""
     scribe: Scribe | None = None
     """Who writes down what code says while it runs; None: each run its own."""
+    meter: Meter = SILENT
+    """Who watches."""
     python: str = HERE
     """The Python that code runs on here."""

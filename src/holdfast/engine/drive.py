@@ -21,10 +21,11 @@ from holdfast.engine.asked import Asked, kept
 from holdfast.engine.conductor import JOB, Conductor, Timer
 from holdfast.engine.effects import Acts, Owner
 from holdfast.engine.endings import Failed, Stopped, Uncovered, parked
+from holdfast.engine.meter import SILENT, Meter
+from holdfast.engine.performing import performed
 from holdfast.engine.places import Place
 from holdfast.engine.points import Points, nothing
 from holdfast.engine.recorder import Recorder
-from holdfast.engine.voices import speaking
 from holdfast.engine.waits import Waits
 from holdfast.errors import CallFailed
 from holdfast.model.append import NOTHING, Extras
@@ -87,6 +88,7 @@ class Drive:
         self.waits = Waits(clock, self.look)
         self._raised: list[tuple[Exception, str]] = []
         self.store: Store | None = None
+        self.meter: Meter = SILENT
         self.ends_with: tuple[Event, Extras] | None = None  # what goes with `job_completed`: a turn
         self.purse: Purse | None = None
 
@@ -220,6 +222,7 @@ class Drive:
         """What the code saw the first time."""
         if recorded.cancelled_seq is not None or len(self._tasks) > 1:
             await self.past(recorded)
+        self.meter.replayed()
         if recorded.error is None:
             return recorded.result
         error = failures.recorded(recorded.error, asked.raises)
@@ -252,14 +255,7 @@ class Drive:
         self._running += 1
         token = place.enter(step_key)
         try:
-            with speaking(self.outlet, step_key):
-                limit_us = asked.terms.reads_within_us if longest_us is None else longest_us
-                if limit_us is None:
-                    return await asked.run(key), None
-                async with asyncio.timeout(limit_us / 1_000_000):
-                    return await asked.run(key), None
-        except Exception as error:
-            return None, error
+            return await performed(self, asked, step_key, key, longest_us)
         finally:
             place.leave(token)
             self._running -= 1

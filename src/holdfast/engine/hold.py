@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
+from holdfast.engine.meter import SILENT, Meter
 from holdfast.errors import Fenced, Unavailable
 from holdfast.model.lease import LEASE_TTL_US, RENEW_EVERY_US, may_fire
 from holdfast.store.clock import Clock
@@ -33,8 +34,11 @@ class Holding(Protocol):
 class Keeper:
     """Renews the leases of all runs of this process."""
 
-    def __init__(self, leases: Leases, clock: Clock, *, ttl_us: int = LEASE_TTL_US) -> None:
+    def __init__(
+        self, leases: Leases, clock: Clock, *, ttl_us: int = LEASE_TTL_US, meter: Meter = SILENT
+    ) -> None:
         self._leases = leases
+        self._meter = meter
         self._clock = clock
         self.ttl_us = ttl_us
         self.every_us = ttl_us * RENEW_EVERY_US // LEASE_TTL_US
@@ -69,7 +73,8 @@ class Keeper:
         asked_at = self._clock.tick_us()
         try:
             still = await self._leases.renew([run.held for run in runs.values()], self.ttl_us)
-        except Unavailable:
+        except Unavailable as error:
+            self._meter.refused(error)
             return
         for job_id, run in runs.items():
             if self._runs.get(job_id) is not run:

@@ -21,6 +21,7 @@ import msgspec
 
 from holdfast.engine.asked import READS, Asked
 from holdfast.engine.budgets import ONE_ANSWER
+from holdfast.engine.meter import Timed
 from holdfast.engine.voices import Voice
 from holdfast.model import canonical
 from holdfast.model.append import Extras
@@ -75,6 +76,7 @@ class Asking:
         self._digest = digest
         self._generation = known.generation if known else drive.history.next_generation(step_key)
         self._voice: Voice | None = None
+        self._timed: Timed | None = None
 
     async def afford(self) -> None:
         """No budget stands against asking. Until then the code waits."""
@@ -99,6 +101,7 @@ class Asking:
         seq = drive.recorder.record(event, extras=Extras(blobs=blobs))
         drive.history.take(seq, event)
         self._voice = None if drive.outlet is None else drive.outlet.voice(self.step_key)
+        self._timed = drive.meter.model(drive.owner, self._request.model, self.step_key)
 
     def _news(self) -> tuple[tuple[str, ...], tuple[bytes, ...], str]:
         """The parts that no earlier request had: their digests, their bytes, and the request that had the others."""
@@ -126,7 +129,7 @@ class Asking:
 
     async def rest(self, until_us: int) -> None:
         """The instant has come. If that takes long, nobody holds the job meanwhile."""
-        self._hush()
+        self._over("again")
         if until_us - self.now_us() > AWAKE_US:
             await self._drive.waits.until(until_us)
             return
@@ -138,7 +141,7 @@ class Asking:
 
     async def answered(self, answer: Answer) -> None:
         """The answer is on disk, and it is the code's turn to have it."""
-        self._hush()
+        self._over(*(("answered", answer.usage) if answer.error is None else ("refused", answer.error)))
         self.answer = answer
         event = LlmResponded(
             self.step_key,
@@ -155,7 +158,7 @@ class Asking:
 
     async def given_up(self) -> None:
         """It is a fact that the code did not wait for the answer, unless it is we who stop the code."""
-        self._hush()
+        self._over("given_up")
         await self._drive.given_up(self.step_key, self._digest, self._generation)
 
     @property
@@ -178,7 +181,11 @@ class Asking:
         """The error, as this request's: if it ends the attempt, the model is asked again in the next."""
         return self._drive.noted(error, self.step_key)
 
-    def _hush(self) -> None:
+    def _over(self, how: str, told: Any = None) -> None:
+        """Nobody hears the rest of this attempt, and whoever times it knows how it ended."""
+        if self._timed is not None:
+            self._timed.over(how, told)
+            self._timed = None
         if self._voice is not None:
             self._voice.is_over = True
 
@@ -198,6 +205,7 @@ async def ask(drive: Drive, request: Request) -> Asking:
             await drive.past(recorded)
         failed = recorded.status is CallStatus.FAILED
         asking.answer = Answer(error=recorded.error) if failed else Answer(recorded.result)
+        drive.meter.replayed()
         return asking
     await drive.unless_winding_down()
     return asking

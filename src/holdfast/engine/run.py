@@ -207,7 +207,7 @@ class JobRun:
         pinned = None if self._created is None else self._created.python_version
         report = misfit(pinned, self.desk.python, self._history.pythons)
         if report is None:
-            report = await unproven(self.desk.inspect, self._history)
+            report = await unproven(self.desk.inspect, self._history, self.desk.meter)
         if report is not None:
             return await self._end(JobParked(report), Move(status=Status.WAITING, reason=WaitReason.DRIFT))
         if self._leaving:
@@ -230,7 +230,7 @@ class JobRun:
             unsure_us=self._granted_tick - self._asked_tick,
             outlet=self._outlet,
         )
-        drive.store = self.desk.store
+        drive.store, drive.meter = self.desk.store, self.desk.meter
         budgets.enter(drive, self.desk.store.budgets)
         if self._pen.lost is not None:
             raise self._pen.lost

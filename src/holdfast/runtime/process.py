@@ -15,6 +15,7 @@ from holdfast.engine import results
 from holdfast.engine.committer import Committer
 from holdfast.engine.desk import Desk, Program
 from holdfast.engine.evidence import Looker
+from holdfast.engine.meter import SILENT, Meter
 from holdfast.engine.processes import HostProcesses
 from holdfast.engine.recover import Rules
 from holdfast.engine.schedules import stand
@@ -46,6 +47,11 @@ class Process:
         self._scribe = scribe
         self._ids = RandomIds()
         self._working = asyncio.get_running_loop().create_task(worker.work(), name="holdfast-worker")
+
+    @property
+    def name(self) -> str:
+        """The worker's name, as journals have it."""
+        return self._worker.name
 
     def now_us(self) -> int:
         return SystemClock().wall_us()
@@ -102,6 +108,7 @@ async def opened(
     name: str | None = None,
     strict: bool = False,
     schedules: Sequence[Schedule] = (),
+    meter: Meter = SILENT,
 ) -> Process:
     """A process at work on the store at this address. What its dead neighbours held is free at once, and the schedules
     stand."""
@@ -114,7 +121,7 @@ async def opened(
     scribe = Scribe(store.streams)
     desk = Desk(
         store,
-        Committer(store.journal),
+        Committer(store.journal, meter),
         clock,
         programs,
         strict=strict,
@@ -123,11 +130,12 @@ async def opened(
         gone=neighbours.is_dead,
         inspect=lambda pack: in_thread(lambda: looker.look_at_all(pack)),
         scribe=scribe,
+        meter=meter,
     )
     rules = Rules(
         takeovers_max=desk.takeovers_max, failed_attempts_max=desk.retry.attempts, by=f"sweep of {named}"
     )
-    rounds = Rounds(store, clock, neighbours, rules)
+    rounds = Rounds(store, clock, neighbours, rules, meter)
     await stand(store, clock, schedules)
     await rounds.go()
     worker = Worker(

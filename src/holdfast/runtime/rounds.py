@@ -11,6 +11,7 @@ import logging
 import os
 from typing import Final
 
+from holdfast.engine.meter import SILENT, Meter
 from holdfast.engine.processes import Processes
 from holdfast.engine.recover import LastSweep, Rules, prove_dead, remember, sweep
 from holdfast.engine.schedules import fire_due
@@ -48,12 +49,15 @@ class Rounds:
     """Call `go` every few seconds. `last` is the last sweep of this process; the last one of any process that found
     something is in the store."""
 
-    def __init__(self, store: Store, clock: Clock, neighbours: Neighbours, rules: Rules) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, neighbours: Neighbours, rules: Rules, meter: Meter = SILENT
+    ) -> None:
         self.last: LastSweep | None = None
         self._store = store
         self._clock = clock
         self._neighbours = neighbours
         self._rules = rules
+        self._meter = meter
         self._due_at = clock.tick_us() + SWEEP_EVERY_US
 
     async def go(self) -> None:
@@ -67,9 +71,11 @@ class Rounds:
                 await self._sweep()
         except HoldfastError as error:
             log.warning("nobody was looked after this time: %s", error)
+            self._meter.refused(error)
 
     async def _sweep(self) -> None:
         stats = await sweep(self._store, self._clock, self._rules)
+        self._meter.swept(stats)
         self.last = LastSweep(at=self._clock.wall_us(), by=self._rules.by or "", stats=stats)
         if stats.expired_found:
             log.info(

@@ -7,7 +7,8 @@ app = make_app(store, clock=…, ids=…)          # the store stays the caller'
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from typing import Final
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -16,6 +17,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.client.keys import new_token
+from holdfast.engine.named import about
 from holdfast.engine.streams import Scribe
 from holdfast.errors import Busy, HoldfastError, Unavailable
 from holdfast.model.access import Scope as Needs
@@ -27,6 +29,10 @@ from holdfast.service.answers import Answer, respond, written
 from holdfast.service.asked import Asked, House, read_body, read_query
 from holdfast.service.endpoints import Endpoint, Router
 from holdfast.service.guards import SECURITY_HEADERS, Authorise, check_visitor, request_id
+from holdfast.service.measured import CODE, ROUTE, measured
+from holdfast.service.metrics.gauges import Gauges
+from holdfast.service.metrics.loops import LoopWatch
+from holdfast.service.metrics.meter import Metrics
 from holdfast.service.problems import MEDIA_TYPE, Problem, Refusal
 from holdfast.service.routes import ENDPOINTS
 from holdfast.service.settings import Settings
@@ -50,6 +56,8 @@ class Service:
         settings: Settings,
         authorise: Authorise | None,
         scribe: Scribe | None,
+        metrics: Metrics,
+        endpoints: Sequence[Endpoint],
     ) -> None:
         self.token = None if settings.require_key else new_token()
         self._where = where
@@ -58,7 +66,9 @@ class Service:
         self._settings = settings
         self._authorise = authorise
         self._scribe = scribe
-        self._router = Router(ENDPOINTS)
+        self._metrics = metrics
+        self._late = LoopWatch(metrics)
+        self._router = Router(endpoints)
         self._house: House | None = None
 
     def drain(self) -> None:
@@ -72,7 +82,7 @@ class Service:
         if scope["type"] == "lifespan":
             await self._live(receive, send)
         elif scope["type"] == "http":
-            await self._serve(scope, receive, send)
+            await self._serve(scope, receive, measured(self._metrics, scope, send))
 
     async def _live(self, receive: Receive, send: Send) -> None:
         assert (await receive())["type"] == "lifespan.startup"
@@ -91,12 +101,19 @@ class Service:
         if self._house is None:
             store = await open_store(self._where) if isinstance(self._where, str) else self._where
             gate = Gate(store, self._clock, token=self.token, require_key=self._settings.require_key)
-            self._house = House(store, self._clock, self._ids, self._settings, gate, self._scribe)
+            gauges = Gauges(store, self._clock, self._metrics, version("holdfast"))
+            self._house = House(
+                store, self._clock, self._ids, self._settings, gate, self._metrics, gauges, self._scribe
+            )
+            self._late.start()
 
     async def close(self) -> None:
         """The store is closed, if it was opened here."""
         self.drain()
+        self._late.stop()
         house, self._house = self._house, None
+        if house is not None:
+            self._metrics.registry.unregister(house.gauges)
         if house is not None and isinstance(self._where, str):
             await house.store.close()
 
@@ -114,22 +131,26 @@ class Service:
                 _sign(MutableHeaders(scope=message), named)
             await send(message)
 
-        try:
-            answer = await self._answer(scope, headers, receive, named)
-            await answer(scope, receive, signed)
-        except Refusal as refusal:
-            await self._refuse(refusal, named)(scope, receive, signed)
-        except HoldfastError as error:
-            status = problems.status_of(error)
-            if status >= 500:
-                _log.warning("request %s: %s: %s", named, error.code, error, exc_info=status == 500)
-            if not begun:
-                await self._refuse(Refusal(status, error), named)(scope, receive, signed)
-        except Exception:
-            # Nobody foresaw it: the log has all of it, and the caller learns where to look.
-            _log.exception("request %s broke", named)
-            if not begun:
-                await _problem(problems.broken(named), {})(scope, receive, signed)
+        with about(request_id=named):
+            try:
+                answer = await self._answer(scope, headers, receive, named)
+                await answer(scope, receive, signed)
+            except Refusal as refusal:
+                scope[CODE] = refusal.error.code
+                await self._refuse(refusal, named)(scope, receive, signed)
+            except HoldfastError as error:
+                scope[CODE] = error.code
+                status = problems.status_of(error)
+                if status >= 500:
+                    _log.warning("request %s: %s: %s", named, error.code, error, exc_info=status == 500)
+                if not begun:
+                    await self._refuse(Refusal(status, error), named)(scope, receive, signed)
+            except Exception:
+                # Nobody foresaw it: the log has all of it, and the caller learns where to look.
+                _log.exception("request %s broke", named)
+                scope[CODE] = HoldfastError.code
+                if not begun:
+                    await _problem(problems.broken(named), {})(scope, receive, signed)
 
     async def _answer(self, scope: Scope, headers: Headers, receive: Receive, named: str) -> ASGIApp:
         check_visitor(scope, headers, self._settings)
@@ -143,6 +164,7 @@ class Service:
         except (HoldfastError, Refusal):
             await authorise(request)  # what is not there is told to those who may come in
             raise
+        scope[ROUTE] = endpoint.path
         public = endpoint.scope is Needs.PUBLIC
         principal = PASSER_BY if public else await authorise(request)
         begun = self._clock.tick_us()
@@ -183,8 +205,8 @@ class Service:
         headers = refusal.headers
         if refusal.status in {429, 503}:
             error = refusal.error
-            wait_s = error.retry_after_s if isinstance(error, Busy) else problems.RETRY_AFTER_S
-            headers = {"Retry-After": str(wait_s)} | headers
+            after_s = error.retry_after_s if isinstance(error, Busy) else problems.RETRY_AFTER_S
+            headers = {"Retry-After": str(after_s)} | headers
         return _problem(problem, headers)
 
 
@@ -196,6 +218,8 @@ def make_app(
     settings: Settings | None = None,
     authorise: Authorise | None = None,
     scribe: Scribe | None = None,
+    metrics: Metrics | None = None,
+    endpoints: Sequence[Endpoint] = ENDPOINTS,
 ) -> Service:
     """An application over the store at this address, or over an open one, which stays the caller's to close.
 
@@ -208,6 +232,8 @@ def make_app(
         Settings() if settings is None else settings,
         authorise,
         scribe,
+        Metrics() if metrics is None else metrics,
+        endpoints,
     )
 
 

@@ -19,7 +19,10 @@ from holdfast.model.ids import IdSource, check_name
 from holdfast.model.jobs import JobHead
 from holdfast.model.limits import NAME_LENGTH_MAX
 from holdfast.service.idempotency import HEADER, key_of
+from holdfast.service.metrics.gauges import Gauges
+from holdfast.service.metrics.meter import Metrics
 from holdfast.service.problems import Refusal
+from holdfast.service.pulse import Pulse
 from holdfast.service.settings import Settings
 from holdfast.store.clock import Clock
 from holdfast.store.contract import Store
@@ -45,6 +48,8 @@ class House:
         ids: IdSource,
         settings: Settings,
         gate: Gate,
+        metrics: Metrics,
+        gauges: Gauges,
         scribe: Scribe | None = None,
     ) -> None:
         self.store = store
@@ -53,6 +58,9 @@ class House:
         self.ids = ids
         self.settings = settings
         self.scribe = scribe
+        self.metrics = metrics
+        self.gauges = gauges
+        self.pulse = Pulse(store, clock)
         self.draining = asyncio.Event()
         self.streams: dict[str, int] = {}
         """Open streams by who reads them."""

@@ -26,6 +26,7 @@ from holdfast.store.ports.retention import Retention
 from holdfast.store.ports.schedules import Schedules
 from holdfast.store.ports.sessions import Sessions
 from holdfast.store.ports.streams import Streams
+from holdfast.store.ports.vitals import Watch
 from holdfast.store.ports.wakeups import Wakeups
 
 
@@ -55,6 +56,8 @@ class StoreInfo(msgspec.Struct, frozen=True, kw_only=True):
     store_id: str
     epoch: int
     schema_version: int
+    min_reader: int = 0
+    """Code that knows fewer migrations may not use it."""
     details: dict[str, str]
 
 
@@ -120,6 +123,9 @@ class Store(Protocol):
 
     @property
     def audit(self) -> Audit: ...
+
+    @property
+    def vitals(self) -> Watch: ...
 
     @property
     def wakeups(self) -> Wakeups: ...

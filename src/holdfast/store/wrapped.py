@@ -26,6 +26,7 @@ from holdfast.store.ports.retention import Retention
 from holdfast.store.ports.schedules import Schedules
 from holdfast.store.ports.sessions import Sessions
 from holdfast.store.ports.streams import Streams
+from holdfast.store.ports.vitals import Watch
 from holdfast.store.ports.wakeups import Wakeups
 
 Call = Callable[..., Awaitable[Any]]
@@ -80,6 +81,7 @@ class WrappedStore:
         self.queues = cast("Queues", _Port(store.queues, "queues", around))
         self.keys = cast("Keys", _Port(store.keys, "keys", around))
         self.audit = cast("Audit", _Port(store.audit, "audit", around))
+        self.vitals = cast("Watch", _Port(store.vitals, "vitals", around))
 
     async def info(self) -> StoreInfo:
         return await self.inner.info()

@@ -20,6 +20,7 @@ from typing import Final
 
 from holdfast.engine.desk import Desk
 from holdfast.engine.hold import Keeper
+from holdfast.engine.named import about
 from holdfast.engine.rest import rest
 from holdfast.engine.run import LOST, JobRun
 from holdfast.errors import HoldfastError, Unavailable
@@ -58,7 +59,7 @@ class Worker:
         self._new_token = new_token
         self._queues = tuple(queues)
         self._concurrency = concurrency
-        self._keeper = Keeper(desk.store.leases, desk.clock) if keeper is None else keeper
+        self._keeper = Keeper(desk.store.leases, desk.clock, meter=desk.meter) if keeper is None else keeper
         self._now_and_then = now_and_then
         self._drain_s = drain_s
         self._watchdog = watchdog
@@ -135,7 +136,9 @@ class Worker:
             grants = await self._desk.store.leases.claim(ask)
         except Unavailable as error:
             log.warning("cannot claim: %s", error)
+            self._desk.meter.refused(error)
             return False
+        self._desk.meter.claimed(grants)
         self._token = None
         self._claims += 1
         runs = [
@@ -165,8 +168,14 @@ class Worker:
             short[job_id].journal = journal
 
     async def _drive(self, run: JobRun) -> None:
+        with about(job_id=run.grant.job_id, fence=run.grant.fence):
+            await self._driven(run)
+
+    async def _driven(self, run: JobRun) -> None:
+        timed, how = self._desk.meter.attempt(run.grant), "broken"
         try:
-            if await run.go() == LOST:
+            how = await run.go()
+            if how == LOST:
                 log.warning("job %s is somebody else's now: %s", run.grant.job_id, run.why_lost)
             self._remember(run)
         except HoldfastError as error:
@@ -175,6 +184,7 @@ class Worker:
         except Exception:
             log.exception("job %s could not be driven", run.grant.job_id)
         finally:
+            timed.over(how, run.why_lost)
             self._keeper.let_go(run)
             if self._runs.get(run.grant.job_id) is run:  # a job that slept a moment may be ours again already
                 del self._runs[run.grant.job_id]

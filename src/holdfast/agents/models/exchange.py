@@ -114,6 +114,7 @@ class _One:
             return None
         with asking.working():
             found = await cache.find(store, self._drive.owner.namespace, self._request)
+        self._drive.meter.cached(hit=found is not None)
         if found is None:
             return None
         asking.begin()

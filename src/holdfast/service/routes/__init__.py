@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast.service.endpoints import Endpoint
-from holdfast.service.routes import dead, health, jobs, journals, people, sessions, words
+from holdfast.service.routes import dead, health, jobs, journals, metrics, people, sessions, words
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *health.ENDPOINTS,
+    *metrics.ENDPOINTS,
     *jobs.ENDPOINTS,
     *journals.ENDPOINTS,
     *words.ENDPOINTS,
@@ -16,3 +17,6 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *dead.ENDPOINTS,
     *sessions.ENDPOINTS,
 )
+
+WORKER_ENDPOINTS: Final[tuple[Endpoint, ...]] = (*health.HEALTH, *metrics.ENDPOINTS)
+"""What a worker answers on its own port: how it is, and nothing about jobs."""

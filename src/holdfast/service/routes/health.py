@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from holdfast.errors import HoldfastError
 from holdfast.model.access import Scope
 from holdfast.model.instants import to_iso
 from holdfast.service.answers import Answer
@@ -25,9 +24,9 @@ async def live(asked: Asked) -> Answer:
 
 
 async def ready(asked: Asked) -> Answer:
-    """The service takes requests: its store answers, and it is not about to end."""
+    """The process takes work: its store was written to just now, and it is not about to end."""
     state = await _state(asked)
-    return Answer(value=state, status=200 if state.status == "ok" else 503)
+    return Answer(value=state, status=200 if state.status in {"ok", "degraded"} else 503)
 
 
 async def stats(asked: Asked) -> Answer:
@@ -56,18 +55,17 @@ async def _state(asked: Asked) -> Health:
     tier = str(asked.store.tier)
     if asked.house.draining.is_set():
         return Health(status="draining", timestamp=_now(asked), tier=tier, degraded=("draining",))
-    try:
-        await asked.store.info()
-    except HoldfastError as error:
-        return Health(status="unavailable", timestamp=_now(asked), tier=tier, degraded=(error.code,))
-    return Health(status="ok", timestamp=_now(asked), tier=tier)
+    stops, warns = await asked.house.pulse.feel()
+    if stops:
+        return Health(status="unavailable", timestamp=_now(asked), tier=tier, degraded=stops)
+    return Health(status="degraded" if warns else "ok", timestamp=_now(asked), tier=tier, degraded=warns)
 
 
 def _now(asked: Asked) -> str:
     return to_iso(asked.house.clock.wall_us())
 
 
-ENDPOINTS: Final = (
+HEALTH: Final = (
     Endpoint(
         method="GET",
         path="/health",
@@ -85,6 +83,10 @@ ENDPOINTS: Final = (
         statuses=(200, 503),
         scope=Scope.PUBLIC,
     ),
+)
+
+ENDPOINTS: Final = (
+    *HEALTH,
     Endpoint(method="GET", path="/api/stats", handle=stats, answers=Stats, scope=Scope.READ),
     Endpoint(
         method="GET",

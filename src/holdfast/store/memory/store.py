@@ -25,6 +25,7 @@ from holdfast.store.memory.schedules import MemorySchedules
 from holdfast.store.memory.sessions import MemorySessions
 from holdfast.store.memory.state import State
 from holdfast.store.memory.streams import MemoryStreams
+from holdfast.store.memory.vitals import MemoryWatch
 from holdfast.store.memory.wakeups import MemoryWakeups
 from holdfast.store.ports.agents import Agents
 from holdfast.store.ports.attachments import Attachments
@@ -45,6 +46,7 @@ from holdfast.store.ports.retention import Retention
 from holdfast.store.ports.schedules import Schedules
 from holdfast.store.ports.sessions import Sessions
 from holdfast.store.ports.streams import Streams
+from holdfast.store.ports.vitals import Watch
 from holdfast.store.ports.wakeups import Wakeups
 
 
@@ -74,6 +76,7 @@ class MemoryStore:
         self.queues: Queues = MemoryQueues(state)
         self.keys: Keys = MemoryKeys(state)
         self.audit: Audit = MemoryAudit(state)
+        self.vitals: Watch = MemoryWatch(state)
         self.wakeups: Wakeups = wakeups
         self._release = wakeups.release
         self._info = StoreInfo(

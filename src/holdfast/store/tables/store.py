@@ -31,6 +31,7 @@ from holdfast.store.tables.retention import SqlRetention
 from holdfast.store.tables.schedules import SqlSchedules
 from holdfast.store.tables.sessions import SqlSessions
 from holdfast.store.tables.streams import SqlStreams
+from holdfast.store.tables.vitals import SqlWatch
 
 
 class SqlStore:
@@ -70,6 +71,7 @@ class SqlStore:
         self.queues = SqlQueues(executor)
         self.keys = SqlKeys(executor)
         self.audit = SqlAudit(executor)
+        self.vitals = SqlWatch(executor)
         self.inspection = SqlInspection(executor, integrity)
         self.wakeups = wakeups
         self._details = details
@@ -77,18 +79,19 @@ class SqlStore:
         self._process = os.getpid()
 
     async def info(self) -> StoreInfo:
-        async def work(tx: Transaction) -> tuple[str, int]:
+        async def work(tx: Transaction) -> tuple[str, int, int]:
             row = await tx.row("store_state")
             assert row is not None, "an open store has a state"
-            return row[0], row[1]
+            return row[0], row[1], row[2]
 
-        store_id, epoch = await self.executor.read(work, brief=True)
+        store_id, epoch, min_reader = await self.executor.read(work, brief=True)
         return StoreInfo(
             tier=self.tier,
             address=self.address,
             store_id=store_id,
             epoch=epoch,
             schema_version=SCHEMA_VERSION,
+            min_reader=min_reader,
             details=self._details,
         )
 

@@ -28,6 +28,7 @@ from holdfast.testing.conformance.jobs import (
     submit,
     sweeps,
     together,
+    vitals,
 )
 
 JOBS: Final[tuple[Check, ...]] = checks_in(
@@ -53,4 +54,5 @@ JOBS: Final[tuple[Check, ...]] = checks_in(
     schedules,
     queues,
     access,
+    vitals,
 )

@@ -1,0 +1,98 @@
+"""What a process says about itself on stderr: lines for people, or a JSON object on each line for machines.
+
+    2026-11-16 10:02:11.482 WARNING holdfast.worker: job … is somebody else's now  job=job_01… fence=4294967299
+    {"time":"2026-11-16T10:02:11.482Z","level":"warning","logger":"holdfast.worker","message":"…","job_id":"job_01…"}
+
+What a line belongs to (`engine.named`) is known by where it is said: inside a run it is the job and its fence, inside a
+request the request's id. Foreign text in a message drives no terminal.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Any, Final, TextIO
+
+import click
+
+from holdfast.cli.talk import plain
+from holdfast.engine.named import told
+from holdfast.errors import InvalidSetting
+
+FORMATS: Final = ("text", "json")
+LEVELS: Final = ("debug", "info", "warning", "error")
+_SHORT: Final = {"job_id": "job", "request_id": "request"}
+
+format_option = click.option(
+    "--log-format",
+    type=click.Choice(FORMATS),
+    envvar="HOLDFAST_LOG_FORMAT",
+    default="text",
+    show_default=True,
+    show_envvar=True,
+    help="How it writes its log: for people, or a JSON object on each line.",
+)
+level_option = click.option(
+    "--log-level",
+    type=click.Choice(LEVELS),
+    envvar="HOLDFAST_LOG_LEVEL",
+    default="info",
+    show_default=True,
+    show_envvar=True,
+    help="The least that is worth a line.",
+)
+
+
+def start_logging(form: str, level: str, *, worker: str = "", stream: TextIO | None = None) -> None:
+    """From now on this process writes its log so. The worker's name is in every line."""
+    if form not in FORMATS or level not in LEVELS:
+        msg = f"there is no log format {form!r} with level {level!r}"
+        raise InvalidSetting(msg, hint=f"Formats: {', '.join(FORMATS)}. Levels: {', '.join(LEVELS)}.")
+    always = {"worker": worker} if worker else {}
+    handler = logging.StreamHandler(sys.stderr if stream is None else stream)
+    handler.setFormatter(Json(always) if form == "json" else Text(always))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+
+
+class _Form(logging.Formatter):
+    def __init__(self, always: dict[str, str]) -> None:
+        super().__init__()
+        self._always = always
+
+    def belongs(self, record: logging.LogRecord) -> dict[str, Any]:
+        """What the line is about, as far as anybody knows."""
+        return {**self._always, **told(), **getattr(record, "about", {})}
+
+    def trouble(self, record: logging.LogRecord) -> str:
+        return self.formatException(record.exc_info) if record.exc_info else ""
+
+
+class Json(_Form):
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "time": _instant(record).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **self.belongs(record),
+        }
+        if trouble := self.trouble(record):
+            line["error"] = trouble
+        return json.dumps(line, ensure_ascii=True, default=str, separators=(",", ":"))
+
+
+class Text(_Form):
+    def format(self, record: logging.LogRecord) -> str:
+        at = _instant(record).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+        about = "".join(f" {_SHORT.get(name, name)}={value}" for name, value in self.belongs(record).items())
+        line = f"{at} {record.levelname} {record.name}: {record.getMessage()}" + (about and f" {about}")
+        trouble = self.trouble(record)
+        return plain(line + (trouble and f"\n{trouble}"))
+
+
+def _instant(record: logging.LogRecord) -> datetime:
+    return datetime.fromtimestamp(record.created, UTC)

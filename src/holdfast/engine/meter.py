@@ -1,0 +1,74 @@
+"""Somebody who watches a process work: counts it, times it, draws it as spans. No fact depends on it.
+
+The engine says what begins, and how it ended. What is made of that is for whoever put the process together; without
+anybody it is nothing, and costs a call of an empty function. Nothing here has a clock: whoever measures brings one.
+
+What is told is few and of few kinds: names of tools and models come from code, never from a job's input. Job ids are
+there for spans, and are no labels of any count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from holdfast.engine.effects import Owner
+    from holdfast.engine.recover import SweepStats
+    from holdfast.errors import HoldfastError
+    from holdfast.model.append import Append
+    from holdfast.model.lease import Grant
+
+
+class Timed:
+    """Something that has begun. `over` is said once, in the same task."""
+
+    __slots__ = ()
+
+    def over(self, how: str, told: Any = None) -> None:
+        """It ended so. `told` is what there is to say beside: an error, what an answer used up."""
+
+
+class Meter:
+    """Watches nothing. Whoever does overrides what he wants to know."""
+
+    __slots__ = ()
+
+    def commit(self, appends: Sequence[Append]) -> Timed:
+        """A trip to the disk with these appends. It ends `committed`, or as an error's code."""
+        return NOTHING
+
+    def attempt(self, grant: Grant) -> Timed:
+        """A claimed job is driven. It ends as a status, or `lost`, or `broken`."""
+        return NOTHING
+
+    def call(self, owner: Owner, name: str, effect: str, step_key: str) -> Timed:
+        """A call's own code runs. It ends `succeeded`, `refused` or `failed`, with the error."""
+        return NOTHING
+
+    def model(self, owner: Owner, model: str, step_key: str) -> Timed:
+        """A model is asked. It ends `answered` with what that used up, `refused` with what was said against it, `again`
+        if it is asked once more, or `given_up`."""
+        return NOTHING
+
+    def claimed(self, grants: Sequence[Grant]) -> None:
+        """These leases were had, perhaps none."""
+
+    def refused(self, error: HoldfastError) -> None:
+        """The store said no: to an append, a claim, a renewal or a sweep."""
+
+    def replayed(self) -> None:
+        """A recorded call was handed back instead of made."""
+
+    def cached(self, *, hit: bool) -> None:
+        """The cache of answers was asked."""
+
+    def unproven(self) -> None:
+        """The evidence of a checkpoint does not hold."""
+
+    def swept(self, stats: SweepStats) -> None:
+        """A sweep is over."""
+
+
+NOTHING: Final = Timed()
+SILENT: Final = Meter()

@@ -1,0 +1,70 @@
+"""Whether this process can do its work: what `/health` and `/health/ready` say.
+
+A write that is answered is the only proof that writes are. It is made at most every few seconds, however many ask.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import shutil
+from collections.abc import Callable
+from typing import Final
+
+from holdfast.errors import HoldfastError, SchemaMismatch, Unavailable
+from holdfast.model.instants import MINUTE, SECOND
+from holdfast.store.address import parse
+from holdfast.store.clock import Clock
+from holdfast.store.contract import Store, StoreInfo
+from holdfast.store.sql.migrate import SCHEMA_VERSION
+
+PROBE_EVERY_US: Final = 2 * SECOND
+PROBE_TIMEOUT_S: Final = 5.0
+FREE_WARNING: Final = 0.15
+FREE_CRITICAL: Final = 0.05
+_PROBE: Final = hashlib.sha256(b"holdfast: can it be written?").digest()
+
+
+class Pulse:
+    """`free` says how much of the store's disk is, from 0 to 1; None where nobody can tell."""
+
+    def __init__(
+        self, store: Store, clock: Clock, free: Callable[[StoreInfo], float | None] | None = None
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._free = free_of if free is None else free
+        self._written_at: int | None = None
+
+    async def feel(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """What keeps us from working, as codes; and what is not as it should be, and does not."""
+        try:
+            async with asyncio.timeout(PROBE_TIMEOUT_S):
+                info = await self._store.info()
+                await self._write()
+        except TimeoutError:
+            return (Unavailable.code,), ()
+        except HoldfastError as error:
+            return (error.code,), ()
+        if info.min_reader > SCHEMA_VERSION:
+            return (SchemaMismatch.code,), ()  # somebody newer has migrated it past us
+        free = self._free(info)
+        if free is None or free >= FREE_WARNING:
+            return (), ()
+        return (("disk",), ()) if free < FREE_CRITICAL else ((), ("disk",))
+
+    async def _write(self) -> None:
+        """Something was written a moment ago."""
+        now = self._clock.tick_us()
+        if self._written_at is None or now - self._written_at >= PROBE_EVERY_US:
+            await self._store.cache.put(_PROBE, b"yes", ttl_us=MINUTE)
+            self._written_at = now
+
+
+def free_of(info: StoreInfo) -> float | None:
+    """The free part of the disk under a SQLite file."""
+    place = parse(info.address)
+    if place.kind != "sqlite":
+        return None
+    usage = shutil.disk_usage(place.path.parent)
+    return usage.free / usage.total

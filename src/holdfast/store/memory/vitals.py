@@ -1,0 +1,59 @@
+"""How the store is."""
+
+from __future__ import annotations
+
+from holdfast.model.effects import CallStatus
+from holdfast.model.jobs import JobHead
+from holdfast.model.lease import is_live
+from holdfast.model.states import Status
+from holdfast.model.vitals import Line, Vitals
+from holdfast.store.memory.state import State
+
+_OPEN = (Status.PENDING, Status.RUNNING, Status.WAITING)
+
+
+class MemoryWatch:
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    async def look(self) -> Vitals:
+        clock, tables = self._state.clock, self._state.tables
+        now = clock.wall_us()
+        heads = [row.head for row in tables.jobs.values() if row.head.status in _OPEN]
+        standing: dict[tuple[str, str, str], list[JobHead]] = {}
+        for head in heads:
+            standing.setdefault((head.queue, head.status, head.wait_reason or ""), []).append(head)
+        ready = [head.ready_at for head in heads if head.status is Status.PENDING and head.ready_at <= now]
+        kept = [entry.expires_at > now for entry in tables.cache.values()]
+        return Vitals(
+            now=now,
+            lines=tuple(
+                Line(
+                    alike[0].queue,
+                    alike[0].status,
+                    alike[0].wait_reason,
+                    len(alike),
+                    max(head.takeovers for head in alike),
+                )
+                for _, alike in sorted(standing.items())
+            ),
+            oldest_ready_us=now - min(ready, default=now),
+            expired=sum(
+                head.status is Status.RUNNING
+                and not is_live(
+                    head.status,
+                    head.lease_expires_at,
+                    head.lease_boot,
+                    tick=clock.tick_us(),
+                    this_boot=clock.boot(),
+                )
+                for head in heads
+            ),
+            uncertain=sum(
+                call.status is CallStatus.UNCERTAIN
+                for row in tables.jobs.values()
+                for call in row.calls.values()
+            ),
+            cached=sum(kept),
+            cached_over=len(kept) - sum(kept),
+        )

@@ -1,0 +1,5 @@
+-- why: each database knows its own size by its own name.
+
+-- name: store_size
+-- How many bytes the store takes.
+SELECT pg_database_size(current_database());

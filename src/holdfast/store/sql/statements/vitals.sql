@@ -1,0 +1,29 @@
+-- How the store is.
+
+-- name: lines_of_jobs
+-- How many jobs stand alike, of those that are not over: each status has an index of its own.
+SELECT queue, status, wait_reason, CAST(count(*) AS {int}), CAST(max(takeovers) AS {int})
+FROM (
+    SELECT queue, status, wait_reason, takeovers FROM job_heads WHERE status = 'pending'
+    UNION ALL
+    SELECT queue, status, wait_reason, takeovers FROM job_heads WHERE status = 'running'
+    UNION ALL
+    SELECT queue, status, wait_reason, takeovers FROM job_heads WHERE status = 'waiting'
+) AS open
+GROUP BY queue, status, wait_reason;
+
+-- name: vital_numbers
+-- The time; when the oldest ready job could have run first; leases that are over; uncertain calls; answers that are kept,
+-- and those that are too old.
+SELECT {now},
+       (SELECT ready_at FROM job_heads WHERE status = 'pending' AND ready_at <= {now} ORDER BY ready_at LIMIT 1),
+       CAST((SELECT count(*) FROM job_heads
+             WHERE status = 'running' AND (lease_expires_at <= {tick} OR lease_boot <> {boot})) AS {int}),
+       CAST((SELECT count(*) FROM tool_calls
+             WHERE status IN ('prepared', 'uncertain') AND status = 'uncertain') AS {int}),
+       CAST((SELECT count(*) FROM cache_entries WHERE expires_at > {now}) AS {int}),
+       CAST((SELECT count(*) FROM cache_entries WHERE expires_at <= {now}) AS {int});
+
+-- name: store_size
+-- How many bytes the store takes.
+SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size();
