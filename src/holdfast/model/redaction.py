@@ -25,7 +25,6 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
-from urllib.parse import quote, quote_plus
 
 VALUE_LENGTH_MIN: Final = 8
 """Shorter secrets stand in too many innocent texts by chance. They are used, and not looked for."""
@@ -285,10 +284,18 @@ def _spellings(value: str) -> set[str]:
         json.dumps(value, ensure_ascii=False)[1:-1],
         json.dumps(value)[1:-1],
         repr(value)[1:-1],
-        quote(raw, safe=""),
-        quote_plus(raw),
+        _percent(raw),
+        _percent(raw).replace("%20", "+"),
     }
     return {way for way in ways if len(way) >= VALUE_LENGTH_MIN}
+
+
+def _percent(raw: bytes) -> str:
+    """The bytes as an address holds them."""
+    return "".join(chr(byte) if chr(byte) in _UNRESERVED else f"%{byte:02X}" for byte in raw)
+
+
+_UNRESERVED: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 
 
 def _in_bytes(text: str) -> tuple[bytes, ...]:
