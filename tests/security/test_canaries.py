@@ -101,7 +101,10 @@ def app_of(where: str, tmp_path: Path, port: int) -> hf.App:
 
     @app.agent
     async def careless(given: Any) -> Any:
-        text = given["text"]
+        assert canaries.found_in(json.dumps(given, ensure_ascii=False)) == set(), (
+            "an input is what is stored of it"
+        )
+        text = TEXT  # what code gets its hands on in other ways: files, the environment, its receivers
         reply = await llm.ask([hf.user(text)], tools=[leak])
         results = await hf.run_tools(reply, [leak])
         last = await llm.ask([hf.user(text), reply.message, results], tools=[leak])
@@ -124,7 +127,7 @@ def app_of(where: str, tmp_path: Path, port: int) -> hf.App:
 
     @app.agent
     async def hopeless(given: str) -> None:
-        raise RuntimeError(given)
+        raise RuntimeError(f"{given} {TEXT}")
 
     return app
 
