@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from holdfast.agents.policy import Policy
     from holdfast.agents.processes import run_process
     from holdfast.agents.schemas import schemas
+    from holdfast.agents.secrets import Secret, secret, use_secrets
     from holdfast.agents.sessions import Turn
     from holdfast.agents.signatures import KEY, Key
     from holdfast.agents.tools import CannotTell, Happened, NotHappened, Tool
@@ -66,6 +67,7 @@ _WHERE: Final = {
     "holdfast.agents.policy": ("Policy",),
     "holdfast.agents.processes": ("run_process",),
     "holdfast.agents.schemas": ("schemas",),
+    "holdfast.agents.secrets": ("Secret", "secret", "use_secrets"),
     "holdfast.agents.sessions": ("Turn",),
     "holdfast.agents.signatures": ("KEY", "Key"),
     "holdfast.agents.tools": ("CannotTell", "Happened", "NotHappened", "Tool"),
@@ -119,6 +121,7 @@ __all__ = [
     "Ref",
     "Refused",
     "Reply",
+    "Secret",
     "Session",
     "Tool",
     "Turn",
@@ -141,11 +144,13 @@ __all__ = [
     "schedule",
     "schemas",
     "scope",
+    "secret",
     "session",
     "sleep",
     "spawn",
     "step",
     "tool",
+    "use_secrets",
     "user",
     "uuid",
     "wait",

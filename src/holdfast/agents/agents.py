@@ -92,6 +92,7 @@ class Agent(Generic[P, R]):
 
     def given(self, named: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments that somebody else named, as JSON, checked against the hints."""
+        self.signature.no_secrets(named)
         given = self.signature.bind((), named)
         self.signature.call_with(given)
         return given
@@ -106,6 +107,7 @@ class Agent(Generic[P, R]):
 
     def admit(self, named: Mapping[str, Any], unknown: AbstractSet[str]) -> None:
         """The agent can be called with arguments of these names; those that are not known yet are of any type."""
+        self.signature.no_secrets(named)
         self.signature.admit(named, unknown)
 
     def draft(self, given: dict[str, Any], *, job_id: str | None = None) -> JobDraft:

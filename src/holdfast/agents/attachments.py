@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from holdfast.agents.models.talk import Message
 from holdfast.errors import InvalidPayload, TooLarge
-from holdfast.model import canonical
+from holdfast.model import canonical, redaction
 from holdfast.store.contract import Store
 from holdfast.store.ports.attachments import AttachmentIntent
 
@@ -25,13 +25,14 @@ _BY_CONTENT: Final = "sha256:"
 
 
 async def attach(store: Store, session_id: str, data: Any, media_type: str, *, now: int) -> dict[str, Any]:
-    """The bytes are stored for this session; the block of a message that names them."""
+    """The bytes, without the secrets in them, are stored for this session; the block of a message that names them."""
     if not isinstance(data, bytes):
         msg = f"an attachment is bytes, not {type(data).__name__}"
         raise InvalidPayload(msg, hint="Read the file: Path(…).read_bytes().")
     if len(data) > BYTES_MAX:
         msg = f"an attachment of {len(data):,} bytes; the limit is {BYTES_MAX:,}"
         raise TooLarge(msg, hint="Keep it elsewhere, and send its address.")
+    data = redaction.here().data(data)
     digest = canonical.hex_digest(data)
     attachment_id = f"{session_id}/{digest[:32]}"
     intent = AttachmentIntent(attachment_id, session_id, f"{_BY_CONTENT}{digest}", now)

@@ -33,6 +33,7 @@ import msgspec
 
 from holdfast.agents.mcp_wire import POST, Connection, Post, Target
 from holdfast.agents.policy import Policy, Rule
+from holdfast.agents.secrets import Secret
 from holdfast.agents.signatures import Arguments, Declared, Signature, plain
 from holdfast.agents.texts import shortened, text_of, whole
 from holdfast.agents.tools import Tool
@@ -68,9 +69,9 @@ def mcp(
     command: Sequence[str] | None = None,
     *,
     url: str | None = None,
-    env: Mapping[str, str] | None = None,
+    env: Mapping[str, str | Secret] | None = None,
     cwd: str | None = None,
-    headers: Mapping[str, str] | None = None,
+    headers: Mapping[str, str | Secret] | None = None,
     policy: Policy | None = None,
     only: Iterable[str] = ("*",),
     timeout: Duration = "1m",

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
+from holdfast.agents.secrets import Secret, revealed
 from holdfast.engine import places
 from holdfast.errors import InvalidSetting, Refused
 
@@ -52,9 +53,9 @@ class Target(msgspec.Struct, frozen=True):
     name: str
     command: tuple[str, ...] = ()
     url: str = ""
-    env: dict[str, str] = {}
+    env: dict[str, str | Secret] = {}
     cwd: str | None = None
-    headers: dict[str, str] = {}
+    headers: dict[str, str | Secret] = {}
 
 
 class Connection:
@@ -137,7 +138,7 @@ class Connection:
             # Answers may take long; how long a call may take is said with the call.
             patience = httpx2.Timeout(CONNECT_S, read=None)
             async with (
-                _noting()(headers=target.headers, timeout=patience) as http,
+                _noting()(headers=revealed(target.headers), timeout=patience) as http,
                 streamable_http_client(target.url, http_client=http) as streams,
             ):
                 yield streams
@@ -145,7 +146,9 @@ class Connection:
         from mcp.client.stdio import StdioServerParameters, stdio_client
 
         command, *words = _with_us(target.command)
-        parameters = StdioServerParameters(command=command, args=words, env=target.env, cwd=target.cwd)
+        parameters = StdioServerParameters(
+            command=command, args=words, env=revealed(target.env), cwd=target.cwd
+        )
         async with stdio_client(parameters) as streams:
             yield streams
 

@@ -35,6 +35,7 @@ from typing import Any, Final
 
 import msgspec
 
+from holdfast.agents.secrets import Secret
 from holdfast.agents.texts import head_and_tail
 from holdfast.errors import InvalidSetting, Refused
 from holdfast.model.instants import Duration, parse_duration
@@ -44,6 +45,7 @@ OUTPUT_BYTES_MAX: Final = 1 * MIB
 PASSED_ON: Final = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "USER", "LOGNAME")
 """What a program sees of this process's environment: what it needs to find its way, and no secrets."""
 
+_OURS: Final = "HOLDFAST_"
 _SHELL: Final = Path("/bin/sh")
 _GUARD: Final = (
     """(trap '' TERM INT HUP; exec >/dev/null 2>&1 </dev/fd/"$0"; read -r _; kill -KILL -$$) & exec "$@" """
@@ -73,7 +75,7 @@ async def run_process(
     *,
     input: str | bytes = b"",  # noqa: A002 - as subprocess calls it
     cwd: str | os.PathLike[str] | None = None,
-    env: Mapping[str, str] | None = None,
+    env: Mapping[str, str | Secret] | None = None,
     inherit_env: bool = False,
     timeout: Duration | None = None,
     grace: Duration = "5s",
@@ -83,7 +85,8 @@ async def run_process(
 ) -> Ended:
     """The program has ended, and nothing of its group is left.
 
-    env: added to the few variables that are passed on; with `inherit_env` everything is passed on. timeout: then the
+    env: added to the few variables that are passed on; with `inherit_env` everything is passed on but Holdfast's own
+    settings. timeout: then the
     group gets SIGTERM, and SIGKILL after the grace. output_max: bytes kept of stdout and of stderr, each; the rest is
     read and thrown away. output_tail: how many of these are kept for the end of what is printed; a line in the middle
     then says how much is missing. memory_max: bytes of address space for each process of the group. A program that
@@ -223,9 +226,12 @@ class _Running:
             os.killpg(self._transport.get_pid(), number)
 
 
-def _environment(env: Mapping[str, str] | None, *, inherit_env: bool) -> dict[str, str]:
-    names = os.environ if inherit_env else PASSED_ON
-    return {name: os.environ[name] for name in names if name in os.environ} | dict(env or {})
+def _environment(env: Mapping[str, str | Secret] | None, *, inherit_env: bool) -> dict[str, str]:
+    """What the program sees. Our own settings hold addresses, keys and secrets, and are nobody's but ours."""
+    names = [name for name in os.environ if not name.startswith(_OURS)] if inherit_env else PASSED_ON
+    # Only what is a secret by its type is looked up: a text may be a model's.
+    added = {name: one.reveal() if isinstance(one, Secret) else one for name, one in (env or {}).items()}
+    return {name: os.environ[name] for name in names if name in os.environ} | added
 
 
 def _found(command: list[str], env: Mapping[str, str], cwd: str | os.PathLike[str] | None) -> str:

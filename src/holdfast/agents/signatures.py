@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple, NewType
 
 import msgspec
 
+from holdfast.agents import secrets
 from holdfast.errors import InvalidPayload, InvalidSetting
 
 Key = NewType("Key", str)
@@ -31,11 +32,15 @@ _SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 class Signature:
     """The parameters and the result of one function."""
 
+    secret_parameters: frozenset[str] = frozenset()
+    """Not a model's to give, nor to know of."""
+
     def __init__(self, function: Callable[..., Any]) -> None:
         self.name = getattr(function, "__qualname__", type(function).__qualname__)
         self._signature = inspect.signature(function)
         hints = _hints(function)
         self.key_parameter = next((name for name, hint in hints.items() if hint is Key), None)
+        self.secret_parameters = frozenset(name for name, hint in hints.items() if secrets.takes_secret(hint))
         self._types = {
             name: hints.get(name, Any) for name in self._signature.parameters if name != self.key_parameter
         }
@@ -69,6 +74,12 @@ class Signature:
             if type(value) not in _SCALARS:
                 given[name] = plain(value, self._said[name])
         return given
+
+    def no_secrets(self, named: Mapping[str, Any]) -> None:
+        """None of these says which secret the call uses: that is for the program's own code."""
+        if taken := sorted(named.keys() & self.secret_parameters):
+            msg = f"{self.name} has no parameter {', '.join(map(repr, taken))} for anybody to give"
+            raise InvalidPayload(msg, hint="Leave it out. In code, give it a default: = hf.secret(…).")
 
     def _bound(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments by name, as Python itself binds them; or an error that says why it cannot."""
@@ -124,8 +135,10 @@ class Signature:
         return typed(value, kind, self._said[name])
 
     def parameters(self) -> Iterator[Declared]:
-        """What a caller may give, in the order of the function. The key is ours to give, and is left out."""
+        """What a model may give, in the order of the function. The key is ours to give and secrets are the author's."""
         for name, hint in self._types.items():
+            if name in self.secret_parameters:
+                continue
             parameter = self._signature.parameters[name]
             yield Declared(name, hint, parameter.kind, parameter.default, name not in self._unread)
 
@@ -226,6 +239,8 @@ def _hint(name: str, written: Any, names: dict[str, Any]) -> list[Any]:
 
 
 def _write_model(value: Any) -> Any:
+    if isinstance(value, secrets.Secret):
+        return str(value)
     dump = getattr(value, "model_dump", None)
     if dump is None:
         msg = f"{type(value).__qualname__} is none of the types it knows"
@@ -234,6 +249,8 @@ def _write_model(value: Any) -> Any:
 
 
 def _read_model(kind: type, value: Any) -> Any:
+    if kind is secrets.Secret:
+        return secrets.parsed(value)
     validate = getattr(kind, "model_validate", None)
     if validate is not None:
         return validate(value)

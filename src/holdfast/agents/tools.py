@@ -83,12 +83,14 @@ class Tool(Generic[P, R]):
 
     def given(self, named: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments that somebody else named, as JSON, checked against the hints; nothing is called."""
+        self.signature.no_secrets(named)
         given = self.signature.bind((), self._named(dict(named)))
         self.signature.call_with(given, "")
         return given
 
     def admit(self, named: Mapping[str, Any], unknown: AbstractSet[str]) -> None:
         """The tool can be called with arguments of these names; those that are not known yet are of any type."""
+        self.signature.no_secrets(named)
         self.signature.admit(self._named(dict(named)), unknown)
 
     async def outcome(self, given: dict[str, Any]) -> Any:

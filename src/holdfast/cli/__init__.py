@@ -18,5 +18,7 @@ def main() -> None:
             stream.reconfigure(errors="replace")
     from holdfast.cli.root import holdfast
     from holdfast.cli.talk import run
+    from holdfast.runtime.guarding import last_words
 
+    sys.excepthook = last_words
     sys.exit(run(holdfast))

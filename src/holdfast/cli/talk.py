@@ -14,6 +14,7 @@ import msgspec
 
 from holdfast.cli.exits import exit_status
 from holdfast.errors import HoldfastError
+from holdfast.model.redaction import redacted
 
 T = TypeVar("T")
 
@@ -49,8 +50,8 @@ def run(command: click.Command, arguments: Sequence[str] | None = None) -> int:
 
 def complain(error: HoldfastError) -> None:
     """What happened, what to do now, and the code to search the documentation for."""
-    click.secho(f"error: {plain(str(error))}", fg="red", err=True)
-    click.echo(f"  {plain(error.hint)}  [{error.code}]", err=True)
+    click.secho(f"error: {plain(redacted(str(error)))}", fg="red", err=True)
+    click.echo(f"  {plain(redacted(error.hint))}  [{error.code}]", err=True)
 
 
 def plain(text: str) -> str:

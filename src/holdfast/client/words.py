@@ -17,6 +17,7 @@ from holdfast.model.instants import to_iso
 from holdfast.model.jobs import JobHead
 from holdfast.model.limits import NAME_LENGTH_MAX
 from holdfast.model.mail import Mail, MailDraft
+from holdfast.model.redaction import redacted
 from holdfast.model.states import TERMINAL, MailKind, Status, WaitReason
 
 CHOICES: Final = ("continue", "accept")
@@ -39,7 +40,7 @@ def requeue(why: str, by: str, operation_id: str) -> JobRequeued:
 
 def cancel_letter(asked: CancelRequested, job_id: str) -> MailDraft:
     """The cancel as a letter, whose name is the reason in short."""
-    why = _ODD.sub(" ", asked.why).strip()
+    why = redacted(_ODD.sub(" ", asked.why).strip())
     return MailDraft(
         job_id=job_id,
         kind=MailKind.CANCEL,

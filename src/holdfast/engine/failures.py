@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from holdfast.engine.asked import kept
 from holdfast.errors import CallFailed, HoldfastError
+from holdfast.model.redaction import redacted
 
 
 def _ours(kind: type[HoldfastError]) -> Iterator[type[Exception]]:
@@ -29,12 +30,14 @@ _PYTHONS: Final = [
 STEP: Final = "holdfast_step"
 """Where a client's response says which step it is the answer of."""
 
+_MESSAGE_MAX: Final = 10_000
+
 _KNOWN: Final = {kind.__name__: kind for kind in [*_PYTHONS, *_ours(HoldfastError)]}
 
 
 def told(error: Exception) -> dict[str, Any]:
     """The error as the journal keeps it."""
-    record: dict[str, Any] = {"type": type(error).__qualname__, "message": str(error)[:10_000]}
+    record: dict[str, Any] = {"type": type(error).__qualname__, "message": _said(error)}
     args, unkept = kept(list(error.args))
     if unkept is None and args != [record["message"]] and len(str(args)) <= 10_000:
         record["args"] = args
@@ -47,11 +50,20 @@ def told(error: Exception) -> dict[str, Any]:
 
 def raised(error: Exception, declared: Iterable[type[Exception]] = ()) -> Exception:
     """What the code gets for an error that just happened: itself, if a replay can give one of its class."""
-    if type(recorded(told(error), declared)) is type(error):
+    record = told(error)
+    again = recorded(record, declared)
+    if record["message"] != str(error)[:_MESSAGE_MAX]:
+        return again  # it named a secret: nobody hears more of it now than a replay would tell
+    if type(again) is type(error):
         return error
     failed = CallFailed(f"{type(error).__qualname__}: {error}", error_type=type(error).__qualname__)
     failed.__cause__ = error
     return failed
+
+
+def _said(error: Exception) -> str:
+    """The error's text, without the secrets in it. Cut afterwards: half a secret is not recognised."""
+    return redacted(str(error))[:_MESSAGE_MAX]
 
 
 def recorded(record: dict[str, Any], declared: Iterable[type[Exception]] = ()) -> Exception:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.model import canonical
 from holdfast.model.limits import CHUNK_BYTES_MAX
+from holdfast.model.redaction import redacted
 
 if TYPE_CHECKING:
     from holdfast.engine.streams import Outlet
@@ -28,6 +29,7 @@ class Voice:
         """It is said. Await the answer to wait while the store is behind."""
         if self._outlet is not None:
             if isinstance(said, str) and len(said) <= CHUNK_BYTES_MAX // 8:
+                said = redacted(said)  # whoever listens here hears what will be stored
                 size = len(said)
             else:  # a copy: its author may change the value after it was said
                 data = canonical.encode(said, bytes_max=CHUNK_BYTES_MAX)

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from holdfast.errors import InvalidPayload, StoreCorrupt
 from holdfast.kit.portal import Database
-from holdfast.model import canonical
+from holdfast.model import canonical, redaction
 from holdfast.model.limits import JSON_BYTES_MAX, MIB
 from holdfast.store.ports.attachments import AttachmentIntent
 
@@ -32,7 +32,7 @@ def pack(db: Database, owner: str, value: object) -> dict[str, Any]:
     Raises InvalidPayload for what is neither JSON nor bytes: the message says where.
     """
     if isinstance(value, bytes | bytearray | memoryview):
-        raw, kind = bytes(value), "bytes"
+        raw, kind = redaction.here().data(bytes(value)), "bytes"
         if len(raw) <= INLINE_MAX // 2:
             return {"bytes": base64.b64encode(raw).decode()}
     else:
@@ -64,7 +64,7 @@ def unpack(db: Database, packed: Any) -> Any:
 def same_again(value: object) -> Any:
     """The value as a reader will get it: a tuple comes back as a list, from the first time on."""
     if isinstance(value, bytes | bytearray | memoryview):
-        return bytes(value)
+        return redaction.here().data(bytes(value))
     data = canonical.encode(value, bytes_max=VALUE_BYTES_MAX)
     return canonical.decode(data, bytes_max=VALUE_BYTES_MAX)
 

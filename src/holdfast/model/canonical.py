@@ -18,6 +18,8 @@ How it is fast: msgspec writes and reads, and Python only looks for what msgspec
 as null, bytes as base64, and takes the last of duplicate keys). Reading checks for duplicates by writing
 again: bytes that come out as they went in are canonical, and canonical bytes have no duplicates. Everything
 unusual takes the slow way, in `careful`, which is also where errors are composed.
+
+What must not be written down is not in these bytes: `redaction` says what that is, and why it is taken out here.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from typing import Any, Final, NoReturn
 import msgspec
 
 from holdfast.errors import TooLarge
-from holdfast.model import careful
+from holdfast.model import careful, redaction
 from holdfast.model.limits import INTEGER_MAX, JSON_BYTES_MAX, JSON_DEPTH_MAX
 
 _write = msgspec.json.Encoder(order="deterministic").encode
@@ -42,7 +44,7 @@ _LONG_NUMBER: Final = b"0" * len(str(INTEGER_MAX))
 
 
 def encode(value: object, *, bytes_max: int = JSON_BYTES_MAX) -> bytes:
-    """Return the canonical bytes of a JSON value.
+    """Return the canonical bytes of a JSON value, without the secrets in it.
 
     Raises:
         InvalidPayload: The value is not JSON we store; the message holds a JSON pointer to the place.
@@ -56,9 +58,22 @@ def encode(value: object, *, bytes_max: int = JSON_BYTES_MAX) -> bytes:
         data = careful.write(value)
     except TypeError:  # a key that is not a string; the walk above looks at values only
         _explain(value, bytes_max)
+    rules = redaction.here()
+    if rules.suspects(data) and rules.needed(data):
+        data = _without_secrets(rules, value, data)
     if len(data) > bytes_max:
         raise _too_large(len(data), bytes_max)
     return data
+
+
+def _without_secrets(rules: redaction.Redactor, value: object, data: bytes) -> bytes:
+    changed = rules.value(value)
+    if changed is value:
+        return data
+    try:
+        return _write(changed)
+    except UnicodeEncodeError:
+        return careful.write(changed)
 
 
 def decode(data: bytes, *, bytes_max: int = JSON_BYTES_MAX) -> Any:

@@ -9,6 +9,7 @@ import msgspec
 from holdfast.errors import InvalidPayload, InvalidSetting
 from holdfast.model.ids import check_integer, check_name
 from holdfast.model.jobs import DEFAULT_NAMESPACE
+from holdfast.model.redaction import redacted
 
 ASSISTANT: Final = "assistant"
 """The kind of every agent that is configured: a model with instructions and tools."""
@@ -38,7 +39,7 @@ class HostedAgent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_agent(agent: HostedAgent) -> HostedAgent:
-    """The agent, or an error that says what to change."""
+    """The agent as it is stored, without secrets in what it is told; or an error that says what to change."""
     check_name(agent.agent_id, "agent id")
     check_name(agent.name, "agent name")
     told = agent.configuration
@@ -58,4 +59,7 @@ def check_agent(agent: HostedAgent) -> HostedAgent:
     ):
         msg = f"context_tokens_max={told.context_tokens_max} leaves no room for a word"
         raise InvalidPayload(msg, hint="Leave it out, or give the tokens that a conversation may have.")
-    return agent
+    clean = redacted(told.instructions)
+    if clean == told.instructions:
+        return agent
+    return msgspec.structs.replace(agent, configuration=msgspec.structs.replace(told, instructions=clean))

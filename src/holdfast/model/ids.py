@@ -19,6 +19,7 @@ from typing import Final, NewType, Protocol
 import uuid_utils
 
 from holdfast.errors import InvalidName, InvalidPayload
+from holdfast.model import redaction
 from holdfast.model.limits import INTEGER_MAX, NAME_LENGTH_MAX
 
 Namespace = NewType("Namespace", str)
@@ -82,8 +83,8 @@ def check_name(value: object, what: str) -> str:
     """Return an id or key that a user supplied, or say what is wrong with it and where.
 
     Raises:
-        InvalidName: Not text, empty, longer than 200 characters, or with a control character or a lone
-        surrogate.
+        InvalidName: Not text, empty, longer than 200 characters, with a control character or a lone surrogate,
+        or with a secret in it: a name is shown everywhere, and one that is changed is another name.
     """
     if not isinstance(value, str):
         raise InvalidName(f"{what} must be text, not {type(value).__qualname__}")
@@ -91,6 +92,10 @@ def check_name(value: object, what: str) -> str:
         raise InvalidName(f"{what} has {len(value):,} characters; allowed are 1 to {NAME_LENGTH_MAX}")
     if not value.isprintable() and (found := _REFUSED.search(value)):
         raise InvalidName(f"{what} has the character U+{ord(found[0]):04X} at position {found.start()}")
+    if redaction.here().holds_secret(value):
+        raise InvalidName(
+            f"{what} holds a secret", hint="Names are stored and shown as they are. Use another."
+        )
     return value
 
 

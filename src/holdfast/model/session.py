@@ -25,7 +25,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.errors import InvalidPayload
-from holdfast.model import canonical
+from holdfast.model import canonical, redaction
 from holdfast.model.ids import check_integer, check_name
 from holdfast.model.inbox import Completion
 from holdfast.model.limits import BLOB_BYTES_MAX
@@ -247,7 +247,20 @@ def check_commit(commit: TurnCommit) -> TurnCommit:
     for usage in commit.usage:
         for what in _COUNTED:
             check_integer(getattr(usage, what), what)
+    _check_words(commit)
     return commit
+
+
+def _check_words(commit: TurnCommit) -> None:
+    """What is stored as it is, beside the bodies, holds no secret."""
+    words = [
+        *(node.caused_by for node in commit.nodes),
+        *(word for frame in commit.frames for word in (frame.status, frame.reason, frame.caused_by)),
+        *(word for usage in commit.usage for word in (usage.source, usage.model)),
+    ]
+    if any(word and redaction.here().holds_secret(word) for word in words):
+        msg = "a turn names a cause, a reason, a source or a model that holds a secret"
+        raise InvalidPayload(msg, hint="These are stored and shown as they are. Say it without the secret.")
 
 
 _COUNTED: Final = tuple(name for name in Usage.__struct_fields__ if name.endswith("_tokens"))

@@ -24,6 +24,7 @@ from holdfast.engine.watching import watch
 from holdfast.model.ids import RandomIds
 from holdfast.model.jobs import JobDraft
 from holdfast.model.mail import MailDraft
+from holdfast.model.redaction import redacted
 from holdfast.model.schedule import Schedule
 from holdfast.model.states import MailKind
 from holdfast.model.streams import AttemptSuperseded, Chunk
@@ -63,7 +64,7 @@ class Process:
         return await results.result(self.store, job_id)
 
     async def cancel(self, job_id: str, why: str) -> None:
-        await self._tell(job_id, MailKind.CANCEL, name=why)
+        await self._tell(job_id, MailKind.CANCEL, name=redacted(why))
 
     async def signal(self, job_id: str, name: str, body: Any) -> None:
         await self._tell(job_id, MailKind.SIGNAL, name=name, body=body)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from holdfast.errors import InvalidSetting
 from holdfast.model.ids import IdSource, RandomIds
+from holdfast.runtime.guarding import guard
 from holdfast.store import address
 from holdfast.store.clock import Clock, SystemClock
 from holdfast.store.contract import Store
@@ -16,7 +17,9 @@ async def open_store(
     ids: IdSource | None = None,
     migrating: bool = True,
 ) -> Store:
-    """An open store at this address. Drivers are imported only for the database that is asked for."""
+    """An open store at this address; what must not be written into it is known. Drivers are imported only for the
+    database that is asked for."""
+    guard(where)
     place = address.parse(where)
     ids = RandomIds() if ids is None else ids
     if place.kind == "memory":

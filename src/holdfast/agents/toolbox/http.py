@@ -21,6 +21,7 @@ from urllib.parse import SplitResult, quote, urljoin, urlsplit
 
 import msgspec
 
+from holdfast.agents.secrets import Secret, revealed
 from holdfast.agents.signatures import Key
 from holdfast.agents.threads import in_thread
 from holdfast.agents.toolbox import making
@@ -59,7 +60,7 @@ def http_tools(
     *,
     allow: Iterable[str],
     methods: Iterable[str] = (),
-    headers: Mapping[str, str] | None = None,
+    headers: Mapping[str, str | Secret] | None = None,
     key_header: str | None = None,
     key_lifetime: Duration | None = None,
     approve: Callable[..., bool] | bool | None = None,
@@ -73,9 +74,10 @@ def http_tools(
     allow: hosts that may be asked, at the usual ports and at public addresses only: `"api.example.com"`, or
     `"*.example.com"` for everything below it. With a port, `"localhost:8080"`, exactly that port, at whatever address:
     that is how a host of an inner network is allowed. headers: sent along to these hosts, not followed to others by a
-    redirect. key_header: the header in which the receivers take an idempotency key; then sending is `idempotent`, for
-    `key_lifetime`; without one it is `unsafe`. approve: for http_send. timeout: for the whole call. body_max: bytes of
-    an answer that are read. trust: the certificates to believe, if not the system's.
+    redirect; a secret in them is looked up for each call. key_header: the header in which the receivers take an
+    idempotency key; then sending is `idempotent`, for `key_lifetime`; without one it is `unsafe`. approve: for
+    http_send. timeout: for the whole call. body_max: bytes of an answer that are read. trust: the
+    certificates to believe, if not the system's.
     """
     named = tuple(method.upper() for method in methods)
     if unknown := set(named) - set(_METHODS):
@@ -99,7 +101,7 @@ class _Web:
     def __init__(
         self,
         allowed: Allowed,
-        headers: dict[str, str],
+        headers: dict[str, str | Secret],
         key_header: str | None,
         limit_s: float,
         body_max: int,
@@ -171,9 +173,9 @@ class _Web:
         return self._allowed.must_name(*_parsed(url)[1:])
 
     async def _exchanged(
-        self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]
+        self, method: str, url: str, body: bytes | None, headers: Mapping[str, str | Secret]
     ) -> Fetched:
-        exchange = _Exchange(self, method, url, body, headers)
+        exchange = _Exchange(self, method, url, body, revealed(headers))
         work = asyncio.ensure_future(in_thread(exchange.run))
         try:
             async with asyncio.timeout(self._limit_s):

@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.agents.processes import run_process
+from holdfast.agents.secrets import Secret, revealed
 from holdfast.agents.toolbox import making
 from holdfast.agents.tools import Tool
 from holdfast.errors import InvalidSetting, Refused
@@ -43,12 +44,13 @@ def shell_tool(
     timeout: Duration = "1m",
     memory_max: int | None = MEMORY_BYTES_MAX,
     output_max: int = SHELL_OUTPUT_BYTES_MAX,
-    env: Mapping[str, str] | None = None,
+    env: Mapping[str, str | Secret] | None = None,
 ) -> Tool[..., Any]:
     """A tool that runs a command of the shell in the folder `root`.
 
     The command has a process group of its own, which dies with the call and with the worker. It sees of the
-    environment what it needs to find its way (PATH, HOME, LANG …), and `env`. timeout: then the group is killed, and
+    environment what it needs to find its way (PATH, HOME, LANG …), and `env`, whose secrets are looked up for each
+    command. timeout: then the group is killed, and
     the result says so. memory_max: bytes of address space for each process. output_max: bytes kept of stdout and of
     stderr, each: beginning and end. effect: what repeating a command does; nobody knows that of any command, so it is
     `unsafe`, unless you know your commands.
@@ -72,7 +74,7 @@ def shell_tool(
         ended = await run_process(
             ["/bin/sh", "-c", command],
             cwd=folder,
-            env=env,
+            env=revealed(env or {}),
             timeout=limit_us / SECOND,
             grace=_GRACE_US / SECOND,
             output_max=output_max,

@@ -18,7 +18,7 @@ class MemoryAgents:
         self._state = state
 
     async def create(self, agent: HostedAgent) -> HostedAgent:
-        check_agent(agent)
+        agent = check_agent(agent)
         with self._state.transaction() as work:
             work.need_namespace(agent.namespace)
             named = self._named(agent.name, agent.namespace)

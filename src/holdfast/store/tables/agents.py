@@ -20,7 +20,7 @@ class SqlAgents:
         self._executor = executor
 
     async def create(self, agent: HostedAgent) -> HostedAgent:
-        check_agent(agent)
+        agent = check_agent(agent)
         told = canonical.encode(msgspec.to_builtins(agent.configuration))
 
         async def work(tx: Transaction) -> HostedAgent:

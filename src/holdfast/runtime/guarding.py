@@ -1,0 +1,92 @@
+"""What this process must not write down, made known when a store is opened; and log lines without it.
+
+HOLDFAST_REDACT says which rules hold: some of `values`, `shapes`, `headers` and `fields`, with commas between; the
+first three, if it is not set; `none` for none. Every process of one deployment should have the same, and the same
+secrets: the digest of a call is that of its arguments without them.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from holdfast.agents.secrets import known_values
+from holdfast.errors import InvalidSetting
+from holdfast.model import redaction
+from holdfast.model.redaction import redacted
+
+SETTING: Final = "HOLDFAST_REDACT"
+_RULES: Final = frozenset({"values", "shapes", "headers", "fields"})
+_USUAL: Final = "values,shapes,headers"
+_LOGGERS: Final = ("holdfast", "asyncio", "uvicorn")
+
+
+def guard(address: str = "", environment: Mapping[str, str] | None = None) -> None:
+    """The rules of this process are set from its environment, and hold for its log as well. Saying it again is fine."""
+    environment = os.environ if environment is None else environment
+    rules = _rules(environment.get(SETTING, ""))
+    before = [(name, value) for value, name in redaction.here().values.items()]
+    values = [*known_values(), *_password(address), *before]
+    redaction.use(
+        redaction.Redactor(
+            values if "values" in rules else (),
+            shapes=redaction.SHAPES if "shapes" in rules else (),
+            fields=redaction.FIELDS if "fields" in rules else frozenset(),
+            headers=redaction.HEADERS if "headers" in rules else frozenset(),
+        )
+    )
+    if not isinstance(logging.getLogRecordFactory(), _Records):
+        logging.setLogRecordFactory(_Records(logging.getLogRecordFactory()))
+
+
+def _rules(setting: str) -> frozenset[str]:
+    named = frozenset(word.strip() for word in (setting or _USUAL).lower().split(",") if word.strip())
+    if named == {"none"}:
+        return frozenset()
+    if unknown := named - _RULES:
+        msg = f"{SETTING} names {', '.join(sorted(unknown))}, which is no rule"
+        raise InvalidSetting(msg, hint=f"Name some of {', '.join(sorted(_RULES))}, or none.")
+    return named
+
+
+def _password(address: str) -> list[tuple[str, str]]:
+    """The password in a store's address."""
+    try:
+        password = urlsplit(address).password
+    except ValueError:
+        return []
+    return [("store_password", password)] if password else []
+
+
+class _Records:
+    """Log records of ours, and of what we run on, are made without secrets: text, arguments and traceback."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def __call__(self, *args: Any, **options: Any) -> logging.LogRecord:
+        record: logging.LogRecord = self._inner(*args, **options)
+        if not record.name.startswith(_LOGGERS):
+            return record
+        try:
+            said = record.getMessage()
+        except Exception:  # a text that does not fit its arguments: logging itself says so, in its own way
+            return record
+        if (clean := redacted(said)) != said:
+            record.msg, record.args = clean, None
+        if record.exc_info and record.exc_info[0] is not None:
+            told = "".join(traceback.format_exception(*record.exc_info)).rstrip("\n")
+            if (clean := redacted(told)) != told:
+                record.exc_text = clean
+        return record
+
+
+def last_words(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """A traceback on stderr without secrets, for `sys.excepthook`: a crash is told as freely as anything else."""
+    sys.stderr.write(redacted("".join(traceback.format_exception(kind, error, trace))))

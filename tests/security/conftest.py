@@ -1,0 +1,23 @@
+"""The rules of a process about secrets are its own; a test gives them back as they were."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from holdfast.agents import secrets
+from holdfast.model import redaction
+from tests.fixtures.stores import backend, postgres_template
+
+__all__ = ["backend", "postgres_template"]
+
+
+@pytest.fixture(autouse=True)
+def own_rules() -> Iterator[None]:
+    before, records = redaction.use(redaction.Redactor()), logging.getLogRecordFactory()
+    yield
+    redaction.use(before)
+    secrets.use_secrets()
+    logging.setLogRecordFactory(records)
