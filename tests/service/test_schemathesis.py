@@ -14,6 +14,7 @@ import pytest
 
 from tests.cli.conftest import CommandDesk, desk
 from tests.client.lives import Lives
+from tests.service.api import as_owner
 from tests.service.test_serve import serving
 
 __all__ = ["desk"]
@@ -77,7 +78,8 @@ def must_hold(desk: CommandDesk, folder: Path, how: tuple[str, ...]) -> None:
         done = subprocess.run(
             [
                 *(sys.executable, "-m", "schemathesis.cli", "--config-file", "schemathesis.toml"),
-                *("run", f"{url}/api/openapi.json", "--url", url, "--checks", ",".join(CHECKS)),
+                *("run", "--header", f"Authorization: {as_owner(url)['authorization']}"),
+                *(f"{url}/api/openapi.json", "--url", url, "--checks", ",".join(CHECKS)),
                 *("--report-json-path", "report.json", "--continue-on-failure", "--seed", "7", *how),
                 *(part for name in LEFT_OUT for part in ("--exclude-operation-id", name)),
             ],

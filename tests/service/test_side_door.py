@@ -13,6 +13,7 @@ import httpx2
 import pytest
 
 from holdfast.service.routes import WORKER_ENDPOINTS
+from tests.service.api import as_owner
 from tests.service.test_metrics import Read
 from tests.service.test_serve import holdfast, serving
 
@@ -60,7 +61,8 @@ def working(folder: Path, *more: str) -> Iterator[tuple[subprocess.Popen[str], s
 
 def test_a_worker_tells_how_it_is(volatile_folder: Path) -> None:
     with working(volatile_folder) as (_, url), serving(f"sqlite:///{volatile_folder / 'h.db'}") as (_, api):
-        job = httpx2.post(f"{api}/api/jobs", json={"kind": "quick", "input": {"text": "x"}}).json()["job_id"]
+        asked = {"kind": "quick", "input": {"text": "x"}}
+        job = httpx2.post(f"{api}/api/jobs", json=asked, headers=as_owner(api)).json()["job_id"]
         done = httpx2.get(f"{api}/api/jobs/{job}", params={"wait_ms": 20_000}, timeout=30).json()
         assert (done["status"], done["output"]) == ("completed", "x")
         read = Read(httpx2.get(f"{url}/metrics").text)
@@ -80,7 +82,7 @@ def test_a_worker_that_drains_is_not_ready(volatile_folder: Path) -> None:
         working(volatile_folder) as (process, url),
         serving(f"sqlite:///{volatile_folder / 'h.db'}") as (_, api),
     ):
-        httpx2.post(f"{api}/api/jobs", json={"kind": "slow", "input": {}})
+        httpx2.post(f"{api}/api/jobs", json={"kind": "slow", "input": {}}, headers=as_owner(api))
         while not Read(httpx2.get(f"{url}/metrics").text)("holdfast_events_total", type="tool_called"):
             assert process.poll() is None
         assert httpx2.get(f"{url}/health/ready").status_code == 200

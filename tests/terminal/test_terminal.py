@@ -138,7 +138,9 @@ def test_a_running_job_is_cancelled(folder: Path, up: tuple[Terminal, str]) -> N
     shown = run(folder, "job", job_id, HOLDFAST_API_URL=url)
     while "running" not in shown:
         shown = run(folder, "job", job_id, HOLDFAST_API_URL=url)
-    assert "cancel" in run(folder, "cancel", job_id, "--why", "enough", HOLDFAST_API_URL=url)
+    assert "whoever drives it ends it" in run(
+        folder, "cancel", job_id, "--why", "enough", HOLDFAST_API_URL=url
+    )
     while "cancelled" not in shown:
         shown = run(folder, "job", job_id, HOLDFAST_API_URL=url)
     assert "enough" in shown

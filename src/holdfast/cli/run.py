@@ -86,7 +86,6 @@ async def _run(
         command = shlex.join([*again, *(["--app", app_at] if app_at else [])])
         if write_resume is not None:
             write_resume.write_text(command + "\n", encoding="utf-8")
-        click.echo(f"job {job_id}", err=True)
         return await _until_over(process, job_id, command)
     finally:
         await process.close()
@@ -147,6 +146,7 @@ async def _until_over(process: Process, job_id: str, command: str) -> int:
     interrupted = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, interrupted.set)
+    click.echo(f"job {job_id}", err=True)
     waiting = asyncio.ensure_future(process.result(job_id))
     person = asyncio.ensure_future(_needs_a_person(process, job_id))
     stop = asyncio.ensure_future(interrupted.wait())

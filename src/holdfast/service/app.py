@@ -59,7 +59,7 @@ class Service:
         metrics: Metrics,
         endpoints: Sequence[Endpoint],
     ) -> None:
-        self.token = None if settings.require_key else new_token()
+        self.token = None if settings.require_key or authorise is not None else new_token()
         self._where = where
         self._clock = clock
         self._ids = ids

@@ -7,6 +7,7 @@ from typing import Final
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
+from holdfast.model.access import Scope
 from holdfast.service.asked import Asked
 from holdfast.service.endpoints import Endpoint
 from holdfast.service.metrics.meter import CONTENT_TYPE
@@ -19,4 +20,8 @@ async def metrics(asked: Asked) -> ASGIApp:
     return Response(house.metrics.text(), media_type=CONTENT_TYPE)
 
 
-ENDPOINTS: Final = (Endpoint(method="GET", path="/metrics", handle=metrics, answers=str, media="text/plain"),)
+ENDPOINTS: Final = (
+    Endpoint(
+        method="GET", path="/metrics", handle=metrics, answers=str, media="text/plain", scope=Scope.READ
+    ),
+)

@@ -17,7 +17,12 @@ from holdfast.testing.conformance.bench import Bench, present
 
 
 def _key(key_id: str = "k1", **fields: Any) -> ApiKey:
-    given = {"digest": bytes(32), "roles": (Role.OPERATOR, Role.APPROVER), "name": "ci", "expires_at": 7}
+    given: dict[str, Any] = {
+        "digest": bytes(32),
+        "roles": (Role.OPERATOR, Role.APPROVER),
+        "name": "ci",
+        "expires_at": 7,
+    }
     return ApiKey(key_id=key_id, **given | fields)
 
 
