@@ -10,6 +10,7 @@ import click
 _COMMANDS: Final = {
     "run": ("holdfast.cli.run", "run", "Run one job here, or go on with one."),
     "worker": ("holdfast.cli.worker", "worker", "Drive the jobs of an application."),
+    "workers": ("holdfast.cli.worker", "workers", "Who drives jobs now, and what each can do."),
     "agent": ("holdfast.cli.agent", "agent", "Agents that are configured: create, list, show."),
     "chat": ("holdfast.cli.chat", "chat", "Talk to an agent."),
     "schedule": (

@@ -19,6 +19,7 @@ from holdfast.store.ports.leases import Leases
 from holdfast.store.ports.ledger import Ledger
 from holdfast.store.ports.mail import Post
 from holdfast.store.ports.namespaces import Namespaces
+from holdfast.store.ports.presences import Presences
 from holdfast.store.ports.queues import Queues
 from holdfast.store.ports.retention import Retention
 from holdfast.store.ports.schedules import Schedules
@@ -76,6 +77,7 @@ class WrappedStore:
         self.agents = cast("Agents", _Port(store.agents, "agents", around))
         self.schedules = cast("Schedules", _Port(store.schedules, "schedules", around))
         self.queues = cast("Queues", _Port(store.queues, "queues", around))
+        self.presences = cast("Presences", _Port(store.presences, "presences", around))
 
     async def info(self) -> StoreInfo:
         return await self.inner.info()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast.service.endpoints import Endpoint
-from holdfast.service.routes import dead, health, jobs, journals, people, sessions, words
+from holdfast.service.routes import agents, dead, health, jobs, journals, people, sessions, words, workers
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *health.ENDPOINTS,
@@ -15,4 +15,6 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *people.ENDPOINTS,
     *dead.ENDPOINTS,
     *sessions.ENDPOINTS,
+    *agents.ENDPOINTS,
+    *workers.ENDPOINTS,
 )

@@ -1,4 +1,4 @@
-"""How the service is: health, statistics, workers, and its own description."""
+"""How the service is: health, statistics, and its own description."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from holdfast.model.instants import to_iso
 from holdfast.service.answers import Answer
 from holdfast.service.asked import Asked
 from holdfast.service.endpoints import Endpoint
-from holdfast.service.shapes import Health, Stats, Workers, WorkerShape
+from holdfast.service.shapes import Health, Stats
 
 
 async def health(asked: Asked) -> Answer:
@@ -36,12 +36,6 @@ async def stats(asked: Asked) -> Answer:
     }
     totals = {"jobs": sum(counts.values())} | counts
     return Answer(value=Stats(totals=totals, by_project={asked.namespace: totals}))
-
-
-async def workers(asked: Asked) -> Answer:
-    """Workers that hold jobs now."""
-    owners = await asked.store.leases.owners()
-    return Answer(value=Workers(items=tuple(WorkerShape(worker=name) for name in owners)), tagged=True)
 
 
 async def openapi(_asked: Asked) -> Answer:
@@ -71,7 +65,6 @@ ENDPOINTS: Final = (
     Endpoint(method="GET", path="/health/live", handle=live, answers=Health),
     Endpoint(method="GET", path="/health/ready", handle=ready, answers=Health, statuses=(200, 503)),
     Endpoint(method="GET", path="/api/stats", handle=stats, answers=Stats),
-    Endpoint(method="GET", path="/api/workers", handle=workers, answers=Workers, statuses=(200, 304)),
     Endpoint(
         method="GET", path="/api/openapi.json", handle=openapi, answers=dict[str, Any], statuses=(200, 304)
     ),

@@ -30,6 +30,7 @@ TABLES: Final = (
     "agents",
     "schedules",
     "queue_limits",
+    "worker_presences",
 )
 """A test keeps this equal to the schema."""
 

@@ -28,6 +28,7 @@ from holdfast.model.inbox import Batch
 from holdfast.model.jobs import DEFAULT_NAMESPACE, JobHead
 from holdfast.model.ledger import CallRow
 from holdfast.model.mail import Mail
+from holdfast.model.presence import Presence
 from holdfast.model.retention import Tombstone
 from holdfast.model.schedule import Schedule
 from holdfast.model.session import Checkpoint, Committed, Frame, Node, SessionMeta, Usage
@@ -124,6 +125,13 @@ class TombRow:
     request_digest: bytes
 
 
+@dataclass(frozen=True)
+class PresenceRow:
+    presence: Presence
+    started_at: int
+    seen_at: int
+
+
 @dataclass
 class Tables:
     """Everything the store knows."""
@@ -144,6 +152,7 @@ class Tables:
     agents: dict[tuple[str, str], HostedAgent] = field(default_factory=dict)  # (namespace, agent id)
     schedules: dict[tuple[str, str], Schedule] = field(default_factory=dict)  # (namespace, id); input packed
     limits: dict[tuple[str, str], QueueLimits] = field(default_factory=dict)  # (namespace, queue)
+    presences: dict[str, PresenceRow] = field(default_factory=dict)  # worker
 
     def copy(self) -> Tables:
         return Tables(**{name: dict(table) for name, table in vars(self).items()})

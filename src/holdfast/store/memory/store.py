@@ -17,6 +17,7 @@ from holdfast.store.memory.leases import MemoryLeases
 from holdfast.store.memory.ledger import MemoryLedger
 from holdfast.store.memory.mail import MemoryPost
 from holdfast.store.memory.namespaces import MemoryNamespaces
+from holdfast.store.memory.presences import MemoryPresences
 from holdfast.store.memory.queues import MemoryQueues
 from holdfast.store.memory.retention import MemoryRetention
 from holdfast.store.memory.schedules import MemorySchedules
@@ -36,6 +37,7 @@ from holdfast.store.ports.leases import Leases
 from holdfast.store.ports.ledger import Ledger
 from holdfast.store.ports.mail import Post
 from holdfast.store.ports.namespaces import Namespaces
+from holdfast.store.ports.presences import Presences
 from holdfast.store.ports.queues import Queues
 from holdfast.store.ports.retention import Retention
 from holdfast.store.ports.schedules import Schedules
@@ -68,6 +70,7 @@ class MemoryStore:
         self.agents: Agents = MemoryAgents(state)
         self.schedules: Schedules = MemorySchedules(state)
         self.queues: Queues = MemoryQueues(state)
+        self.presences: Presences = MemoryPresences(state)
         self.wakeups: Wakeups = wakeups
         self._release = wakeups.release
         self._info = StoreInfo(

@@ -24,6 +24,7 @@ from holdfast.store.tables.leases import SqlLeases
 from holdfast.store.tables.ledger import SqlLedger
 from holdfast.store.tables.mail import SqlPost
 from holdfast.store.tables.namespaces import SqlNamespaces
+from holdfast.store.tables.presences import SqlPresences
 from holdfast.store.tables.queues import SqlQueues
 from holdfast.store.tables.retention import SqlRetention
 from holdfast.store.tables.schedules import SqlSchedules
@@ -66,6 +67,7 @@ class SqlStore:
         self.agents = SqlAgents(executor)
         self.schedules = SqlSchedules(executor, ids)
         self.queues = SqlQueues(executor)
+        self.presences = SqlPresences(executor)
         self.inspection = SqlInspection(executor, integrity)
         self.wakeups = wakeups
         self._details = details

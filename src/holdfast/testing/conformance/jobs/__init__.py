@@ -19,6 +19,7 @@ from holdfast.testing.conformance.jobs import (
     mail,
     moves,
     payloads,
+    presences,
     queues,
     refusals,
     schedules,
@@ -51,4 +52,5 @@ JOBS: Final[tuple[Check, ...]] = checks_in(
     hosted,
     schedules,
     queues,
+    presences,
 )
