@@ -70,12 +70,18 @@ class Shop:
         return runs[0]
 
     async def claim_all(
-        self, *, worker: str = "worker", ttl_us: int = 30 * SECOND, limit: int = 100, desk: Desk | None = None
+        self,
+        *,
+        worker: str = "worker",
+        ttl_us: int = 30 * SECOND,
+        limit: int = 100,
+        desk: Desk | None = None,
+        queue: str = DEFAULT_QUEUE,
     ) -> list[JobRun]:
         ask = ClaimAsk(
             worker=worker,
             token=f"token-{next(self._tokens)}",
-            queues=(DEFAULT_QUEUE,),
+            queues=(queue,),
             limit=limit,
             ttl_us=ttl_us,
         )

@@ -15,6 +15,7 @@ from holdfast.model.append import Extras
 from holdfast.model.chain import GENESIS, chain
 from holdfast.model.events import LlmRequested
 from holdfast.model.jobs import JobDraft
+from holdfast.model.presence import Presence
 from holdfast.model.states import Status
 from holdfast.testing.conformance.bench import Backend
 from holdfast.testing.conformance.driver import Driver
@@ -197,11 +198,13 @@ async def test_numbers_of_jobs(backend: Backend) -> None:
         assert await web.get("/api/stats") == {"totals": totals, "byProject": {"default": totals}}
 
 
-async def test_workers_are_those_who_hold_jobs(backend: Backend) -> None:
+async def test_workers_are_those_who_say_so(backend: Backend) -> None:
     async with api(backend) as web:
         assert (await web.get("/api/workers"))["items"] == []
+        await web.one.store.presences.beat(Presence(worker="ant", identity="i", host="hill", pid=17))
         async with web.one.running():
-            assert (await web.get("/api/workers"))["items"] == [{"worker": "ant"}]
+            (ant,) = (await web.get("/api/workers"))["items"]
+            assert (ant["worker"], ant["state"], ant["holds"], ant["pid"]) == ("ant", "here", 1, 17)
 
 
 async def test_a_job_of_another_namespace_is_not_there(backend: Backend) -> None:

@@ -17,6 +17,7 @@ from holdfast.model.hosted import ASSISTANT
 from holdfast.model.instants import Duration
 from holdfast.model.jobs import DEFAULT_QUEUE
 from holdfast.model.limits import PRIORITY_DEFAULT
+from holdfast.model.presence import Offer, SessionKind
 from holdfast.model.schedule import Schedule, check_schedule, parse_catch_up
 
 if TYPE_CHECKING:
@@ -63,6 +64,22 @@ class Catalogue(ABC):
         programs: dict[str, Program] = {ASSISTANT: self._configured}
         programs |= {name: agent.program for name, agent in self.agents.items()}
         return programs | {name: session.program for name, session in self.sessions.items()}
+
+    def offer(
+        self, *, queues: Sequence[str] = (), capabilities: Sequence[str] = (), concurrency: int = 16
+    ) -> Offer:
+        """What a worker with this code can do. Without `queues` it takes from all that its declarations name."""
+        named = {one.queue for one in self.agents.values()} | {one.queue for one in self.sessions.values()}
+        return Offer(
+            kinds=tuple(sorted(self.programs())),
+            sessions=tuple(
+                SessionKind(name=one.name, queue=one.queue, priority=one.priority)
+                for one in self.sessions.values()
+            ),
+            queues=tuple(queues) or tuple(sorted({DEFAULT_QUEUE} | named)),
+            capabilities=tuple(capabilities),
+            concurrency=concurrency,
+        )
 
     async def _configured(self, drive: Drive, given: Any) -> Any:
         """A turn of an agent that is configured in the store."""

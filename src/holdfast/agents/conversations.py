@@ -79,6 +79,7 @@ def drafted(
     id: str | None = None,  # noqa: A002 - as users say it
     when: When = "earliest_safe_boundary",
     after: str | msgspec.UnsetType | None = msgspec.UNSET,
+    slot: SlotPolicy = SlotPolicy.JOIN,
 ) -> tuple[BatchDraft, JobDraft]:
     """A message as its session's inbox takes it, and the job that will answer it."""
     payload = {"content": plain(content, "a message")}
@@ -88,12 +89,12 @@ def drafted(
         session_id=session_id,
         items=(ItemDraft(MESSAGE, payload),),
         delivery=Delivery(when),
-        slot=SlotPolicy.JOIN if after is msgspec.UNSET else SlotPolicy.EXCLUSIVE,
+        slot=slot if after is msgspec.UNSET else SlotPolicy.EXCLUSIVE,
         merge_key=_TOGETHER,
     )
     job = JobDraft(
         kind=agent.name,
-        input=agent.given,
+        input=agent.given if id is None else bound_to(agent.given, batch),
         queue=agent.queue,
         priority=agent.priority,
         session_id=session_id,
@@ -101,6 +102,14 @@ def drafted(
         python_version=HERE,
     )
     return batch, job
+
+
+def bound_to(given: Any, message: BatchDraft) -> Any:
+    """The input of a job that answers this message and no other. The inbox forgets what was said when it is settled;
+    this is how another message under the same id is told apart, at any time."""
+    said = [[item.kind, item.payload] for item in message.items]
+    digest = canonical.hex_digest(canonical.encode([said, message.delivery, message.slot]))
+    return {**(given or {}), "message": digest}
 
 
 class SessionJob(Job[str]):
@@ -155,7 +164,8 @@ class Session:
         when: When = "earliest_safe_boundary",
         after: str | msgspec.UnsetType | None = msgspec.UNSET,
     ) -> SessionJob:
-        """The message is durable, and so is the job that will answer it. With an `id`, saying it again changes nothing.
+        """The message is durable, and so is the job that will answer it. With an `id`, saying it again changes nothing;
+        saying something else under it is refused.
 
         when: whether it may join a turn that is under way, or waits for its commit. after: the node that it follows, if
         not the last: a branch. None is before the first.

@@ -49,7 +49,7 @@ def chat(agent: str, session_id: str | None, app_at: str | None, where: str) -> 
 
 async def _chat(agent: str, session_id: str | None, app_at: str | None, where: str) -> int:
     app = App(where) if app_at is None else load(app_at)
-    process = await opened(app.programs(), where)
+    process = await opened(app.programs(), where, offer=app.offer())
     try:
         named = session_id or RandomIds().new("session")
         session = await _session(process, app, agent, named)

@@ -13,6 +13,7 @@ _COMMANDS: Final = {
     "demo": ("holdfast.cli.demo", "demo", "Three kills, and what the outside world says about them."),
     "run": ("holdfast.cli.run", "run", "Run one job here, or go on with one."),
     "worker": ("holdfast.cli.worker", "worker", "Drive the jobs of an application."),
+    "workers": ("holdfast.cli.workers", "workers", "Who drives jobs now, and what each can do."),
     "agent": ("holdfast.cli.agent", "agent", "Agents that are configured: create, list, show."),
     "chat": ("holdfast.cli.chat", "chat", "Talk to an agent."),
     "schedule": (

@@ -77,7 +77,7 @@ async def _run(
         app_at = str(spec_path.parent / spec.app)
     app = load(app_at or await code_of(where, job_id))
     draft = None if spec is None else _draft(app, spec, app_at)
-    process = await opened(app.programs(), where)
+    process = await opened(app.programs(), where, offer=app.offer())
     try:
         if draft is not None:
             job_id = await process.start(draft)

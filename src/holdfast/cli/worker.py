@@ -1,4 +1,4 @@
-"""`holdfast worker`: a process that drives jobs until it is told to stop."""
+"""`holdfast worker`: a process that drives jobs until it is told to stop. `holdfast workers`: who does now."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from holdfast.cli.options import store_option
 from holdfast.cli.talk import wait_for
 from holdfast.engine.meter import SILENT, Meter
 from holdfast.errors import InvalidSetting
+from holdfast.model.ids import check_name
+from holdfast.model.presence import Offer
 from holdfast.runtime import lifeline
 from holdfast.runtime.app import App
 from holdfast.runtime.loading import load
@@ -35,7 +37,23 @@ class _Port(msgspec.Struct, frozen=True):
 
 @click.command()
 @click.argument("app_at", metavar="[APP]", required=False)
-@click.option("--concurrency", default=16, show_default=True, help="How many jobs it drives at a time.")
+@click.option(
+    "--concurrency",
+    default=16,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="How many jobs it drives at a time.",
+)
+@click.option(
+    "--queue",
+    "queues",
+    multiple=True,
+    metavar="NAME",
+    help="Take jobs of this queue only; as often as needed. Without it: all that the application names.",
+)
+@click.option(
+    "--capability", "capabilities", multiple=True, metavar="NAME", help="Something that this worker can do."
+)
 @click.option("--name", help="Its name in journals; must be its own.")
 @click.option(
     "--metrics-port",
@@ -58,6 +76,8 @@ class _Port(msgspec.Struct, frozen=True):
 def worker(
     app_at: str | None,
     concurrency: int,
+    queues: tuple[str, ...],
+    capabilities: tuple[str, ...],
     name: str | None,
     metrics_port: int | None,
     metrics_host: str,
@@ -67,36 +87,38 @@ def worker(
     log_format: str,
     log_level: str,
 ) -> None:
-    """Drive the jobs of an application: app.py, or a module. Without one it takes the turns of configured agents.
+    """Drive the jobs of an application: app.py, a module, or either with :NAME. Without one, of configured agents.
 
     SIGTERM or Ctrl-C: it claims nothing more, lets the calls that run come to their end for a while, and gives its jobs
     back between two calls. Twice: it gives everything back at once.
 
-    Example: holdfast worker app.py --store sqlite:///holdfast.db
+    Example: holdfast worker app.py --queue mail --queue default --concurrency 32
     """
+    for queue in queues:
+        check_name(queue, "queue")
     start_logging(log_format, log_level)
     port = None if metrics_port is None else _Port(metrics_host, metrics_port, hosts)
+    app = App(where) if app_at is None else load(app_at)
+    offer = app.offer(
+        queues=tuple(dict.fromkeys(queues)),
+        capabilities=tuple(dict.fromkeys(capabilities)),
+        concurrency=concurrency,
+    )
 
     def named(worker: str) -> None:
         start_logging(log_format, log_level, worker=worker)
 
-    wait_for(_work(app_at, concurrency, name, where, port, named))
+    wait_for(_work(app, offer, name, where, port, named))
 
 
 async def _work(
-    app_at: str | None,
-    concurrency: int,
-    name: str | None,
-    where: str,
-    port: _Port | None,
-    named: Callable[[str], None],
+    app: App, offer: Offer, name: str | None, where: str, port: _Port | None, named: Callable[[str], None]
 ) -> None:
-    app = App(where) if app_at is None else load(app_at)
     meter = _meter(port)
     process = await opened(
         app.programs(),
         where,
-        concurrency=concurrency,
+        offer=offer,
         name=name,
         schedules=tuple(app.schedules.values()),
         meter=meter,

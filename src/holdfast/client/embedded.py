@@ -15,6 +15,7 @@ import msgspec
 
 from holdfast.client import raising, reading, words
 from holdfast.client.holds import needs_its_worker, unless_moved
+from holdfast.client.hosting import EmbeddedHosting
 from holdfast.client.questions import check_answer
 from holdfast.client.reading import Loaded, loaded, needs_of, view_of
 from holdfast.client.records import Accepted, Checked, EventView, JobView, Need, Trace
@@ -23,9 +24,8 @@ from holdfast.errors import InvalidMove, NotFound, NotOver
 from holdfast.model.append import Move
 from holdfast.model.budget import Budget
 from holdfast.model.events import CancelRequested, JobCancelled
-from holdfast.model.ids import IdSource, check_name
+from holdfast.model.ids import check_name
 from holdfast.model.jobs import (
-    DEFAULT_NAMESPACE,
     DEFAULT_QUEUE,
     JobDraft,
     JobFilter,
@@ -37,8 +37,6 @@ from holdfast.model.limits import PRIORITY_DEFAULT, ROWS_PER_PAGE_DEFAULT, ROWS_
 from holdfast.model.mail import MailDraft
 from holdfast.model.page import Page
 from holdfast.model.states import HELD, TERMINAL, MailKind, Status, WaitReason
-from holdfast.store.clock import Clock
-from holdfast.store.contract import Store
 from holdfast.store.ports.journal import Ruling
 
 POLL_S: Final = 1.0
@@ -47,16 +45,8 @@ POLL_S: Final = 1.0
 _OPEN: Final = (Status.WAITING, Status.PENDING, Status.RUNNING)
 
 
-class EmbeddedClient:
+class EmbeddedClient(EmbeddedHosting):
     """See `holdfast.client.protocol.Client`. The store stays the caller's to close."""
-
-    def __init__(
-        self, store: Store, clock: Clock, ids: IdSource, *, namespace: str = DEFAULT_NAMESPACE
-    ) -> None:
-        self._store = store
-        self._clock = clock
-        self._ids = ids
-        self._namespace = namespace
 
     # ── jobs ──────────────────────────────────────────────────────────────────────────────────────
 

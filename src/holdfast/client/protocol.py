@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from holdfast.client.hosting_protocol import Hosting
 from holdfast.client.records import Accepted, Checked, EventView, JobView, Need, Trace
 from holdfast.model.budget import Budget
 from holdfast.model.jobs import DEFAULT_QUEUE, JobFilter, JobRecord, Submitted
@@ -22,7 +23,7 @@ from holdfast.model.limits import PRIORITY_DEFAULT, ROWS_PER_PAGE_DEFAULT
 from holdfast.model.page import Page
 
 
-class Client(Protocol):
+class Client(Hosting, Protocol):
     # ── jobs ──────────────────────────────────────────────────────────────────────────────────────
 
     async def submit(

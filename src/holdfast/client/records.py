@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from holdfast.model.hosted import Configuration
+from holdfast.model.presence import SessionKind, WorkerState
 from holdfast.model.states import Status, WaitReason
 
 
@@ -241,3 +243,47 @@ class Checked(msgspec.Struct, frozen=True):
     job_id: str
     events: int
     violations: tuple[str, ...]
+
+
+class AgentView(msgspec.Struct, frozen=True, kw_only=True):
+    """An agent that takes messages. A configured one has an id of its own; one that is `declared` by code goes by its
+    kind, and its configuration is its code. `session_id` is the conversation that a message belongs to if it names
+    none."""
+
+    agent_id: str
+    name: str
+    kind: str
+    session_id: str
+    declared: bool = False
+    configuration: Configuration | None = None
+    created_at: int | None = None
+
+
+class Posted(msgspec.Struct, frozen=True, kw_only=True):
+    """A message that is durable, and the job that answers it. `repeated`: it was accepted before."""
+
+    job_id: str
+    session_id: str
+    agent_id: str
+    repeated: bool = False
+
+
+class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker as it last said. `worker` is its name in journals, `label` the same for people; `holds` counts the jobs
+    that are in its name now."""
+
+    worker: str
+    label: str
+    state: WorkerState
+    host: str
+    pid: int
+    identity: str
+    kinds: tuple[str, ...]
+    sessions: tuple[SessionKind, ...]
+    queues: tuple[str, ...]
+    capabilities: tuple[str, ...]
+    concurrency: int
+    holds: int
+    draining: bool
+    started_at: int
+    seen_at: int

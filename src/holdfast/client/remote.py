@@ -13,12 +13,13 @@ import json
 import os
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
-from urllib.parse import quote
 
 import msgspec
 
 from holdfast.client import tokens
+from holdfast.client.paths import path as _path
 from holdfast.client.records import Accepted, Checked, EventView, JobView, Need, Trace
+from holdfast.client.remote_hosting import RemoteHosting
 from holdfast.errors import HoldfastError, InvalidSetting, NotOver, StoreUnavailable, Unavailable
 from holdfast.model import budget as money
 from holdfast.model import canonical
@@ -46,7 +47,7 @@ TIMEOUT_S: Final = 60.0
 _JSON: Final = {"Content-Type": "application/json"}
 
 
-class RemoteClient:
+class RemoteClient(RemoteHosting):
     """See `holdfast.client.protocol.Client`. Use it as an async context manager, or close it when done."""
 
     def __init__(self, url: str, *, key: str | None = None, ids: IdSource | None = None) -> None:
@@ -332,13 +333,6 @@ _KINDS: Final = _all_of(HoldfastError)
 
 def _job(job_id: str, *parts: str) -> str:
     return _path("api", "jobs", job_id, *parts)
-
-
-def _path(*parts: str) -> str:
-    """A path of these parts, whatever is in them; dots alone would mean another place."""
-    for part in parts:
-        check_name(part, "id")
-    return "/" + "/".join(quote(part, safe="").replace(".", "%2E") for part in parts)
 
 
 def _connected(url: str) -> httpx2.AsyncClient:

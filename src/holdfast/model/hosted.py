@@ -15,6 +15,7 @@ ASSISTANT: Final = "assistant"
 """The kind of every agent that is configured: a model with instructions and tools."""
 
 TOOLS_MAX: Final = 128
+PROVIDERS: Final = ("anthropic", "openai", "scripted")
 
 
 class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -48,6 +49,10 @@ def check_agent(agent: HostedAgent) -> HostedAgent:
         raise InvalidSetting(msg, hint=f"Use {ASSISTANT}; other kinds are code, declared with `hf.agent`.")
     if told.model is not None:
         check_name(told.model, "model")
+        provider, _, wanted = told.model.partition(":")
+        if provider not in PROVIDERS or not wanted:
+            msg = f"{told.model!r} names no model"
+            raise InvalidPayload(msg, hint="Write anthropic:NAME, openai:NAME or scripted:FILE.")
     for tool in told.tools:
         check_name(tool, "tool name")
     if len(set(told.tools)) < len(told.tools) or len(told.tools) > TOOLS_MAX:

@@ -54,7 +54,7 @@ class App(Catalogue):
                 opened(
                     self.programs(),
                     self.store,
-                    concurrency=self._concurrency,
+                    offer=self.offer(concurrency=self._concurrency),
                     strict=self._strict,
                     schedules=tuple(self.schedules.values()),
                 )

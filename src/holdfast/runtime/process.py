@@ -24,11 +24,13 @@ from holdfast.engine.watching import watch
 from holdfast.model.ids import RandomIds
 from holdfast.model.jobs import JobDraft
 from holdfast.model.mail import MailDraft
+from holdfast.model.presence import Offer, Presence
 from holdfast.model.redaction import redacted
 from holdfast.model.schedule import Schedule
 from holdfast.model.states import MailKind
 from holdfast.model.streams import AttemptSuperseded, Chunk
 from holdfast.runtime.crashes import crashing, points_of
+from holdfast.runtime.herald import Herald
 from holdfast.runtime.rounds import Neighbours, Rounds
 from holdfast.runtime.stores import open_store
 from holdfast.store.address import parse
@@ -41,13 +43,23 @@ from holdfast.worker.worker import Worker
 class Process:
     """A worker of this process, and the store it works on. Open one with `opened`, close it when done."""
 
-    def __init__(self, store: Store, worker: Worker, scribe: Scribe, rounds: Rounds) -> None:
+    def __init__(self, store: Store, worker: Worker, scribe: Scribe, rounds: Rounds, herald: Herald) -> None:
         self.store = store
         self.rounds = rounds
         self._worker = worker
         self._scribe = scribe
+        self._herald = herald
+        self._telling: asyncio.Task[None] | None = None
         self._ids = RandomIds()
-        self._working = asyncio.get_running_loop().create_task(worker.work(), name="holdfast-worker")
+        self._working = asyncio.get_running_loop().create_task(self._work(), name="holdfast-worker")
+
+    async def _work(self) -> None:
+        try:
+            await self._worker.work()
+        finally:
+            if self._telling is not None:
+                await asyncio.wait([self._telling])  # else it could be listed again after it has left
+            await self._herald.leave()
 
     @property
     def name(self) -> str:
@@ -88,6 +100,10 @@ class Process:
 
     def drain(self) -> None:
         """No more claims; what runs is finished or given back. Said twice: given back at once."""
+        if self._telling is None:
+            self._telling = asyncio.get_running_loop().create_task(
+                self._herald.drain(), name="holdfast-draining"
+            )
         self._worker.drain()
 
     async def done(self) -> None:
@@ -106,13 +122,15 @@ async def opened(
     address: str,
     *,
     concurrency: int = 16,
+    offer: Offer | None = None,
     name: str | None = None,
     strict: bool = False,
     schedules: Sequence[Schedule] = (),
     meter: Meter = SILENT,
 ) -> Process:
-    """A process at work on the store at this address. What its dead neighbours held is free at once, and the schedules
-    stand."""
+    """A process at work on the store at this address: it takes what it offers, and is listed. What its dead neighbours
+    held is free at once, and the schedules stand."""
+    offer = Offer(kinds=tuple(sorted(programs)), concurrency=concurrency) if offer is None else offer
     points = points_of(os.environ)
     store = crashing(await open_store(address), os.environ)
     ids, clock = RandomIds(), SystemClock()
@@ -136,18 +154,27 @@ async def opened(
     rules = Rules(
         takeovers_max=desk.takeovers_max, failed_attempts_max=desk.retry.attempts, by=f"sweep of {named}"
     )
-    rounds = Rounds(store, clock, neighbours, rules, meter)
+    presence = Presence(
+        worker=named,
+        identity=neighbours.my_identity() or ids.new("process"),
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        offer=offer,
+    )
+    herald = Herald(store, clock, presence, neighbours.is_dead)
+    rounds = Rounds(store, clock, neighbours, rules, meter, herald)
     await stand(store, clock, schedules)
     await rounds.go()
     worker = Worker(
         desk,
         named,
         lambda: ids.new("claim"),
-        concurrency=concurrency,
+        queues=offer.queues,
+        concurrency=offer.concurrency,
         now_and_then=rounds.go,
         watchdog=Watchdog(),
     )
-    return Process(store, worker, scribe, rounds)
+    return Process(store, worker, scribe, rounds, herald)
 
 
 def _own_file(address: str) -> Path | None:

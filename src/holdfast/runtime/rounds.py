@@ -1,4 +1,5 @@
-"""What a process does now and then for everybody: buries its dead neighbours, fires schedules, and sweeps.
+"""What a process does now and then for everybody: it says that it is there, buries its dead neighbours, fires
+schedules, and sweeps.
 
 No job waits for it: a lease that has run out can be claimed as it is. The sweep does the bookkeeping for jobs that
 nobody here has code for, and holds those that keep killing their workers. Every process fires and sweeps; two at once
@@ -18,6 +19,7 @@ from holdfast.engine.schedules import fire_due
 from holdfast.errors import HoldfastError
 from holdfast.model.identity import identity_in, is_dead, worker_name
 from holdfast.model.instants import SECOND
+from holdfast.runtime.herald import Herald
 from holdfast.store.clock import Clock
 from holdfast.store.contract import Store
 
@@ -35,6 +37,11 @@ class Neighbours:
         here = self._processes.here()
         return f"{label}-{os.getpid()}" if here is None else worker_name(label, here)
 
+    def my_identity(self) -> str | None:
+        """A word for this process and no other, ever; None where the host cannot tell processes apart."""
+        here = self._processes.here()
+        return None if here is None else worker_name("", here)
+
     def is_dead(self, worker: str) -> bool:
         here, who = self._processes.here(), identity_in(worker)
         return here is not None and who is not None and is_dead(who, here, self._processes.seen(who.pid))
@@ -50,7 +57,13 @@ class Rounds:
     something is in the store."""
 
     def __init__(
-        self, store: Store, clock: Clock, neighbours: Neighbours, rules: Rules, meter: Meter = SILENT
+        self,
+        store: Store,
+        clock: Clock,
+        neighbours: Neighbours,
+        rules: Rules,
+        meter: Meter = SILENT,
+        herald: Herald | None = None,
     ) -> None:
         self.last: LastSweep | None = None
         self._store = store
@@ -58,12 +71,15 @@ class Rounds:
         self._neighbours = neighbours
         self._rules = rules
         self._meter = meter
+        self._herald = herald
         self._due_at = clock.tick_us() + SWEEP_EVERY_US
 
     async def go(self) -> None:
-        """The dead are buried, what is due by the clock has begun, and, if it is time, what the dead left is in order.
-        A store that is away is for next time."""
+        """This process is listed, the dead are buried, what is due by the clock has begun, and, if it is time, what the
+        dead left is in order. A store that is away is for next time."""
         try:
+            if self._herald is not None:
+                await self._herald.beat()
             await self._neighbours.bury(self._store)
             await fire_due(self._store, self._clock)
             if self._clock.tick_us() >= self._due_at:

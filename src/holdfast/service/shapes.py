@@ -238,13 +238,3 @@ class SessionShape(msgspec.Struct, frozen=True, kw_only=True):
 
 class Batches(msgspec.Struct, frozen=True, kw_only=True):
     items: tuple[Batch, ...]
-
-
-class WorkerShape(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker that holds a job now."""
-
-    worker: str
-
-
-class Workers(msgspec.Struct, frozen=True, kw_only=True):
-    items: tuple[WorkerShape, ...]

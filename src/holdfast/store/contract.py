@@ -21,6 +21,7 @@ from holdfast.store.ports.leases import Leases
 from holdfast.store.ports.ledger import Ledger
 from holdfast.store.ports.mail import Post
 from holdfast.store.ports.namespaces import Namespaces
+from holdfast.store.ports.presences import Presences
 from holdfast.store.ports.queues import Queues
 from holdfast.store.ports.retention import Retention
 from holdfast.store.ports.schedules import Schedules
@@ -126,6 +127,9 @@ class Store(Protocol):
 
     @property
     def vitals(self) -> Watch: ...
+
+    @property
+    def presences(self) -> Presences: ...
 
     @property
     def wakeups(self) -> Wakeups: ...

@@ -21,6 +21,7 @@ from holdfast.store.ports.leases import Leases
 from holdfast.store.ports.ledger import Ledger
 from holdfast.store.ports.mail import Post
 from holdfast.store.ports.namespaces import Namespaces
+from holdfast.store.ports.presences import Presences
 from holdfast.store.ports.queues import Queues
 from holdfast.store.ports.retention import Retention
 from holdfast.store.ports.schedules import Schedules
@@ -82,6 +83,7 @@ class WrappedStore:
         self.keys = cast("Keys", _Port(store.keys, "keys", around))
         self.audit = cast("Audit", _Port(store.audit, "audit", around))
         self.vitals = cast("Watch", _Port(store.vitals, "vitals", around))
+        self.presences = cast("Presences", _Port(store.presences, "presences", around))
 
     async def info(self) -> StoreInfo:
         return await self.inner.info()

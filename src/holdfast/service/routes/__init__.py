@@ -5,7 +5,18 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast.service.endpoints import Endpoint
-from holdfast.service.routes import dead, health, jobs, journals, metrics, people, sessions, words
+from holdfast.service.routes import (
+    agents,
+    dead,
+    health,
+    jobs,
+    journals,
+    metrics,
+    people,
+    sessions,
+    words,
+    workers,
+)
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *health.ENDPOINTS,
@@ -16,6 +27,8 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *people.ENDPOINTS,
     *dead.ENDPOINTS,
     *sessions.ENDPOINTS,
+    *agents.ENDPOINTS,
+    *workers.ENDPOINTS,
 )
 
 WORKER_ENDPOINTS: Final[tuple[Endpoint, ...]] = (*health.HEALTH, *metrics.ENDPOINTS)

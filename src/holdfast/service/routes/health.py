@@ -1,4 +1,4 @@
-"""How the service is: health, statistics, workers, and its own description."""
+"""How the service is: health, statistics, and its own description."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from holdfast.model.instants import to_iso
 from holdfast.service.answers import Answer
 from holdfast.service.asked import Asked
 from holdfast.service.endpoints import Endpoint
-from holdfast.service.shapes import Health, Stats, Workers, WorkerShape
+from holdfast.service.shapes import Health, Stats
 
 
 async def health(asked: Asked) -> Answer:
@@ -36,12 +36,6 @@ async def stats(asked: Asked) -> Answer:
     }
     totals = {"jobs": sum(counts.values())} | counts
     return Answer(value=Stats(totals=totals, by_project={asked.namespace: totals}))
-
-
-async def workers(asked: Asked) -> Answer:
-    """Workers that hold jobs now."""
-    owners = await asked.store.leases.owners(namespace=asked.namespace)
-    return Answer(value=Workers(items=tuple(WorkerShape(worker=name) for name in owners)), tagged=True)
 
 
 async def openapi(_asked: Asked) -> Answer:
@@ -88,14 +82,6 @@ HEALTH: Final = (
 ENDPOINTS: Final = (
     *HEALTH,
     Endpoint(method="GET", path="/api/stats", handle=stats, answers=Stats, scope=Scope.READ),
-    Endpoint(
-        method="GET",
-        path="/api/workers",
-        handle=workers,
-        answers=Workers,
-        statuses=(200, 304),
-        scope=Scope.READ,
-    ),
     Endpoint(
         method="GET",
         path="/api/openapi.json",

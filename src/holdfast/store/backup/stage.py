@@ -4,7 +4,7 @@ So before a backup becomes a store again, a copy of it is *staged*:
 
     1. a new epoch: every fence handed out before is smaller than every fence from now on, so a worker that lived
        through the restore can write nothing any more
-    2. no leases and no claims: their holders belong to a time that is gone
+    2. no leases, no claims and no workers: their holders belong to a time that is gone
     3. every unfinished job waits for a person (`restore_review`), with the restore in its journal: what it did after
        the backup may have happened outside, and nobody here remembers
     4. every schedule is paused: what it fired after the backup would be fired again as missed
@@ -59,6 +59,7 @@ async def _stage_in(tx: Transaction, live_epoch: int, label: str) -> Restored:
     epoch = max(state[1], live_epoch) + 1
     await tx.run("set_epoch", epoch=epoch)
     await tx.run("end_all_claims")
+    await tx.run("remove_all_workers")
     held = 0
     for row in await tx.rows("unfinished_heads"):
         head = head_of(row)

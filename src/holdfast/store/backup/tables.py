@@ -33,6 +33,7 @@ TABLES: Final = (
     "api_keys",
     "audit_heads",
     "audit_acts",
+    "worker_presences",
 )
 """A test keeps this equal to the schema."""
 

@@ -30,6 +30,7 @@ from holdfast.model.inbox import Batch
 from holdfast.model.jobs import DEFAULT_NAMESPACE, JobHead
 from holdfast.model.ledger import CallRow
 from holdfast.model.mail import Mail
+from holdfast.model.presence import Presence
 from holdfast.model.retention import Tombstone
 from holdfast.model.schedule import Schedule
 from holdfast.model.session import Checkpoint, Committed, Frame, Node, SessionMeta, Usage
@@ -126,6 +127,13 @@ class TombRow:
     request_digest: bytes
 
 
+@dataclass(frozen=True)
+class PresenceRow:
+    presence: Presence
+    started_at: int
+    seen_at: int
+
+
 @dataclass
 class Tables:
     """Everything the store knows."""
@@ -148,6 +156,7 @@ class Tables:
     limits: dict[tuple[str, str], QueueLimits] = field(default_factory=dict)  # (namespace, queue)
     api_keys: dict[str, ApiKey] = field(default_factory=dict)  # key id
     acts: dict[str, tuple[SealedAct, ...]] = field(default_factory=dict)  # namespace
+    presences: dict[str, PresenceRow] = field(default_factory=dict)  # worker
 
     def copy(self) -> Tables:
         return Tables(**{name: dict(table) for name, table in vars(self).items()})

@@ -19,6 +19,7 @@ from holdfast.store.memory.leases import MemoryLeases
 from holdfast.store.memory.ledger import MemoryLedger
 from holdfast.store.memory.mail import MemoryPost
 from holdfast.store.memory.namespaces import MemoryNamespaces
+from holdfast.store.memory.presences import MemoryPresences
 from holdfast.store.memory.queues import MemoryQueues
 from holdfast.store.memory.retention import MemoryRetention
 from holdfast.store.memory.schedules import MemorySchedules
@@ -41,6 +42,7 @@ from holdfast.store.ports.leases import Leases
 from holdfast.store.ports.ledger import Ledger
 from holdfast.store.ports.mail import Post
 from holdfast.store.ports.namespaces import Namespaces
+from holdfast.store.ports.presences import Presences
 from holdfast.store.ports.queues import Queues
 from holdfast.store.ports.retention import Retention
 from holdfast.store.ports.schedules import Schedules
@@ -77,6 +79,7 @@ class MemoryStore:
         self.keys: Keys = MemoryKeys(state)
         self.audit: Audit = MemoryAudit(state)
         self.vitals: Watch = MemoryWatch(state)
+        self.presences: Presences = MemoryPresences(state)
         self.wakeups: Wakeups = wakeups
         self._release = wakeups.release
         self._info = StoreInfo(

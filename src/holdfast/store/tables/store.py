@@ -26,6 +26,7 @@ from holdfast.store.tables.leases import SqlLeases
 from holdfast.store.tables.ledger import SqlLedger
 from holdfast.store.tables.mail import SqlPost
 from holdfast.store.tables.namespaces import SqlNamespaces
+from holdfast.store.tables.presences import SqlPresences
 from holdfast.store.tables.queues import SqlQueues
 from holdfast.store.tables.retention import SqlRetention
 from holdfast.store.tables.schedules import SqlSchedules
@@ -72,6 +73,7 @@ class SqlStore:
         self.keys = SqlKeys(executor)
         self.audit = SqlAudit(executor)
         self.vitals = SqlWatch(executor)
+        self.presences = SqlPresences(executor)
         self.inspection = SqlInspection(executor, integrity)
         self.wakeups = wakeups
         self._details = details

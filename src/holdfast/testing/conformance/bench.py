@@ -219,7 +219,7 @@ class Bench:
 
     async def _picture(self, sessions: Sequence[str]) -> dict[str, Any]:
         store = self.store
-        shown: dict[str, Any] = {}
+        shown: dict[str, Any] = {"workers": await store.presences.list(limit=1000)}
         for namespace in [record.namespace for record in await store.namespaces.list()]:
             shown[f"handle {namespace}"] = await store.sessions.bound(HANDLE, namespace=namespace)
             intents = await store.attachments.list_uncommitted(INSTANT_US_MAX, namespace=namespace)

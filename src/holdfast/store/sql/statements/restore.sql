@@ -11,6 +11,10 @@ SET claim_id = NULL, claim_owner = NULL, claim_token = NULL, claim_boot = NULL, 
     claim_expires_at = NULL
 WHERE claim_token IS NOT NULL;
 
+-- name: remove_all_workers
+-- Nobody is listed.
+DELETE FROM worker_presences;
+
 -- name: unfinished_heads
 -- The jobs that were not over when the backup was made.
 SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot,

@@ -20,6 +20,7 @@ from holdfast.testing.conformance.jobs import (
     mail,
     moves,
     payloads,
+    presences,
     queues,
     refusals,
     schedules,
@@ -55,4 +56,5 @@ JOBS: Final[tuple[Check, ...]] = checks_in(
     queues,
     access,
     vitals,
+    presences,
 )

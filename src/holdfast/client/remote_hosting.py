@@ -1,0 +1,88 @@
+"""Agents and workers, over HTTP."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from holdfast.client.paths import path
+from holdfast.client.records import AgentView, Posted, WorkerView
+from holdfast.model.ids import IdSource
+from holdfast.model.inbox import Delivery, SlotPolicy
+from holdfast.model.jobs import JobRecord
+from holdfast.model.limits import ROWS_PER_PAGE_DEFAULT
+from holdfast.model.page import Page
+
+T = TypeVar("T")
+
+
+class RemoteHosting(ABC):
+    """See `holdfast.client.hosting_protocol.Hosting`."""
+
+    _ids: IdSource
+
+    @abstractmethod
+    async def _get(self, where: str, shape: type[T], **asked: Any) -> T: ...
+
+    @abstractmethod
+    async def _post(self, where: str, body: dict[str, Any], shape: type[T]) -> T: ...
+
+    async def create_agent(
+        self,
+        name: str,
+        *,
+        model: str | None = None,
+        instructions: str = "",
+        tools: Sequence[str] = (),
+        context_tokens_max: int | None = None,
+    ) -> AgentView:
+        body = {
+            "name": name,
+            "model": model,
+            "instructions": instructions,
+            "tools": list(tools),
+            "context_tokens_max": context_tokens_max,
+        }
+        return await self._post("/api/agents", body, AgentView)
+
+    async def get_agent(self, agent: str) -> AgentView:
+        return await self._get(path("api", "agents", agent), AgentView)
+
+    async def list_agents(
+        self, *, limit: int = ROWS_PER_PAGE_DEFAULT, cursor: str | None = None
+    ) -> Page[AgentView]:
+        return await self._get("/api/agents", Page[AgentView], limit=limit, cursor=cursor)
+
+    async def message(
+        self,
+        agent: str,
+        content: Any,
+        *,
+        session_id: str | None = None,
+        delivery: Delivery = Delivery.EARLIEST_SAFE_BOUNDARY,
+        slot: SlotPolicy = SlotPolicy.JOIN,
+        request_key: str | None = None,
+        job_id: str | None = None,
+    ) -> Posted:
+        body = {
+            "content": content,
+            "session_id": session_id,
+            "delivery": delivery,
+            "slot": slot,
+            "request_key": request_key,
+            "id": self._ids.new("job") if (job_id, request_key) == (None, None) else job_id,
+        }
+        return await self._post(path("api", "agents", agent, "message"), body, Posted)
+
+    async def agent_jobs(
+        self, agent: str, *, limit: int = ROWS_PER_PAGE_DEFAULT, cursor: str | None = None
+    ) -> Page[JobRecord]:
+        return await self._get(
+            path("api", "agents", agent, "jobs"), Page[JobRecord], limit=limit, cursor=cursor
+        )
+
+    async def list_workers(
+        self, *, limit: int = ROWS_PER_PAGE_DEFAULT, cursor: str | None = None
+    ) -> Page[WorkerView]:
+        return await self._get("/api/workers", Page[WorkerView], limit=limit, cursor=cursor)

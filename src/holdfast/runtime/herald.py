@@ -1,0 +1,56 @@
+"""Says for a worker that it is there, and takes back what neighbours said whose process is gone."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import msgspec
+
+from holdfast.errors import HoldfastError
+from holdfast.model.presence import BEAT_US, Presence
+from holdfast.store.clock import Clock
+from holdfast.store.contract import Store
+
+log = logging.getLogger("holdfast.process")
+
+
+class Herald:
+    """One worker's presence. `is_dead` knows identities of this host. A store that is away hears of it at the next
+    beat."""
+
+    def __init__(
+        self, store: Store, clock: Clock, presence: Presence, is_dead: Callable[[str], bool]
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._presence = presence
+        self._is_dead = is_dead
+        self._due_at = clock.tick_us()
+
+    async def beat(self) -> None:
+        """The worker is listed as there, if it is time to say so again; neighbours that are dead are not."""
+        if self._clock.tick_us() < self._due_at:
+            return
+        listed = await self._store.presences.beat(self._presence)
+        self._due_at = self._clock.tick_us() + BEAT_US
+        for worker, identity in listed.items():
+            if self._is_dead(identity):
+                log.info("worker %s is dead; it is not listed any more", worker)
+                await self._store.presences.remove(worker, identity)
+
+    async def drain(self) -> None:
+        """It is listed as draining."""
+        self._presence = msgspec.structs.replace(self._presence, draining=True)
+        self._due_at = self._clock.tick_us()
+        try:
+            await self.beat()
+        except HoldfastError as error:
+            log.warning("nobody was told that this worker drains: %s", error)
+
+    async def leave(self) -> None:
+        """It is not listed any more."""
+        try:
+            await self._store.presences.remove(self._presence.worker, self._presence.identity)
+        except HoldfastError as error:
+            log.warning("this worker stays listed for a while: %s", error)
