@@ -27,6 +27,7 @@ from holdfast.service.answers import Answer, respond, written
 from holdfast.service.asked import Asked, House, read_body, read_query
 from holdfast.service.endpoints import Endpoint, Router
 from holdfast.service.guards import SECURITY_HEADERS, Authorise, check_visitor, request_id
+from holdfast.service.limits import Meter
 from holdfast.service.problems import MEDIA_TYPE, Problem, Refusal
 from holdfast.service.routes import ENDPOINTS
 from holdfast.service.settings import Settings
@@ -59,6 +60,7 @@ class Service:
         self._authorise = authorise
         self._scribe = scribe
         self._router = Router(ENDPOINTS)
+        self._meter = Meter(clock, settings)
         self._house: House | None = None
 
     def drain(self) -> None:
@@ -146,8 +148,9 @@ class Service:
         public = endpoint.scope is Needs.PUBLIC
         principal = PASSER_BY if public else await authorise(request)
         begun = self._clock.tick_us()
-        asked: Asked | None = None
         try:
+            if not public:
+                self._meter.admit(principal, endpoint)
             admit(principal, endpoint, path)
             asked = Asked(
                 house=house,
@@ -157,7 +160,9 @@ class Service:
                 query=read_query(request, endpoint.query),
                 body=None
                 if endpoint.body is None
-                else await read_body(request, endpoint.body, self._settings),
+                else await read_body(
+                    request, endpoint.body, self._settings, lambda size: self._meter.read(principal, size)
+                ),
                 request_id=named,
             )
             answer = await endpoint.handle(asked)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast.service.endpoints import Endpoint
-from holdfast.service.routes import dead, health, jobs, journals, people, sessions, words
+from holdfast.service.routes import access, dead, health, jobs, journals, people, sessions, words
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *health.ENDPOINTS,
@@ -15,4 +15,5 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *people.ENDPOINTS,
     *dead.ENDPOINTS,
     *sessions.ENDPOINTS,
+    *access.ENDPOINTS,
 )
