@@ -8,11 +8,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from holdfast.client.keys import create_key, revoke_key
 from holdfast.engine.schedules import fire_due
 from holdfast.engine.verify.verify import verify
 from holdfast.errors import ClaimLost, Fenced, ForeignFile, Misuse, NotFound, StoreCorrupt
+from holdfast.model.access import Role
 from holdfast.model.admission import QueueLimits
 from holdfast.model.append import Move
+from holdfast.model.audit import read_act
 from holdfast.model.events import JobCompleted
 from holdfast.model.hosted import HostedAgent
 from holdfast.model.ids import SequentialIds
@@ -132,6 +135,27 @@ async def test_after_a_restore_no_schedule_fires_by_itself(backend: AnyBackend, 
     assert await fire_due(store, backend.clock) == []
     assert await store.agents.find("helper") == agent
     assert await store.queues.list() == [limits]
+    await store.close()
+
+
+@pytest.mark.parametrize("backend", SQL_STORES, indirect=True)
+async def test_s04_after_a_restore_no_key_opens_anything(backend: AnyBackend, tmp_path: Path) -> None:
+    """One that was revoked after the backup is open in it. So all are revoked, with a line each; the log goes on from
+    where the backup had it."""
+    store = await opened(backend)
+    kept, _ = await create_key(store, [Role.VIEWER], name="kept", who="ada", why="x")
+    lost, _ = await create_key(store, [Role.ADMIN], name="lost", who="ada", why="x")
+    await saved(backend, store, tmp_path / "b.db")
+    await revoke_key(store, lost.key_id, who="ada", why="it was in a log")
+    assert (await restored(backend, store, tmp_path / "b.db")).revoked == 2
+    assert all(key.revoked_at is not None for key in await store.keys.list())
+    acts = [read_act(line) for line in await store.audit.read()]
+    assert [(act.what, act.who) for act in acts] == [("key.create", "ada")] * 2 + [
+        ("key.revoke", "restore")
+    ] * 2
+    assert {act.object for act in acts[2:]} == {kept.key_id, lost.key_id}
+    report = await verify(store)
+    assert report.clean, report.violations
     await store.close()
 
 

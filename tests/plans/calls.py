@@ -124,6 +124,12 @@ HOT: Final = {
         _SESSION | {"leaf_node_id": "node-01999"},
         {"session_nodes(namespace, session_id, node_id)", "blobs(namespace, digest)"},
     ),
+    "find_api_key": Call({"key_id": "key-00007"}, {"api_keys(key_id)"}),
+    "any_api_key": Call({}, {"api_keys()"}),
+    "act_by_id": Call({"namespace": crowd.NAMESPACE, "act_id": "act-7"}, {"audit_acts(namespace, act_id)"}),
+    "read_acts": Call(
+        {"namespace": crowd.NAMESPACE, "after": 2_900, "limit": 50}, {"audit_acts(namespace, seq)"}
+    ),
     "call_by_key": Call({"idempotency_key": "idempotency-7"}, {"tool_calls(idempotency_key)"}),
     "find_budgets": Call(
         {"budget_ids": [crowd.job_id(n) for n in range(3)]}, {"budgets(budget_id)"}, frozenset({""})

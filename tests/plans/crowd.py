@@ -21,6 +21,8 @@ NODES_EACH: Final = 50
 BATCHES_EACH: Final = 20
 CALLS: Final = 3_000
 BLOBS: Final = 500
+API_KEYS: Final = 2_000
+ACTS: Final = 3_000
 
 NOW: Final = 1_700_000_000_000_000
 TICK: Final = 1_000_000
@@ -58,11 +60,17 @@ def rows() -> Iterator[tuple[str, list[Row]]]:
     yield "budgets", [(job_id(n), NAMESPACE, 0, NOW, b"{}", 0, 0, 0) for n in range(JOBS)]
     yield "sessions", [_session(n) for n in range(SESSIONS)]
     yield "session_nodes", [_node(n, seq) for n in range(SESSIONS) for seq in range(_nodes_of(n))]
+    yield "api_keys", [_api_key(n) for n in range(API_KEYS)]
+    yield "audit_acts", [(NAMESPACE, n, f"act-{n}", NOW, "job.cancel", b"{}", b"") for n in range(1, ACTS)]
     yield "inbox_batches", [_batch(n, seq) for n in range(SESSIONS) for seq in range(1, BATCHES_EACH + 1)]
 
 
 def _digest(*words: object) -> bytes:
     return hashlib.sha256(repr(words).encode()).digest()
+
+
+def _api_key(n: int) -> Row:
+    return (f"key-{n:05}", NAMESPACE, "ci", "viewer", _digest("key", n), None, None, NOW, None, NOW)
 
 
 def _job(n: int) -> Row:

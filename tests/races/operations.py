@@ -12,8 +12,10 @@ from typing import Any
 
 import msgspec
 
+from holdfast.model.access import ApiKey, Role
 from holdfast.model.append import Append, Extras, Move, Timer
-from holdfast.model.chain import Head
+from holdfast.model.audit import Act, ActDraft, breaks, read_act
+from holdfast.model.chain import EMPTY, Head
 from holdfast.model.events import JobCancelled, JobCompleted, JobReleased
 from holdfast.model.inbox import Batch, BatchState, Boundary, Claim, Completion
 from holdfast.model.instants import MINUTE
@@ -313,6 +315,51 @@ async def remove_schedule(store: Store) -> Trial:
     return Trial(lambda store: store.schedules.remove(name), landed, name, check)
 
 
+async def make_key(store: Store) -> Trial:
+    """The key, and its one line in the audit log."""
+    key = ApiKey(key_id=fresh("key"), digest=bytes(32), roles=(Role.VIEWER,), name="ci")
+
+    async def check(answer: ApiKey) -> None:
+        assert await store.keys.find(key.key_id) == answer
+        assert await _lines_of(store, key.key_id) == ["key.create"]
+
+    landed = "SELECT count(*) FROM holdfast.api_keys WHERE key_id = $1"
+    act = ActDraft(act_id=fresh("act"), what="key.create", who="ada", object=key.key_id)
+    return Trial(lambda store: store.keys.create(key, act), landed, key.key_id, check)
+
+
+async def revoke_key(store: Store) -> Trial:
+    key = ApiKey(key_id=fresh("key"), digest=bytes(32), roles=(Role.VIEWER,), name="ci")
+    await store.keys.create(
+        key, ActDraft(act_id=fresh("act"), what="key.create", who="ada", object=key.key_id)
+    )
+
+    async def check(answer: ApiKey) -> None:
+        assert answer.revoked_at is not None
+        assert await _lines_of(store, key.key_id) == ["key.create", "key.revoke"]
+
+    landed = "SELECT count(*) FROM holdfast.api_keys WHERE key_id = $1 AND revoked_at IS NOT NULL"
+    act = ActDraft(act_id=fresh("act"), what="key.revoke", who="ada", object=key.key_id)
+    return Trial(lambda store: store.keys.revoke(key.key_id, act), landed, key.key_id, check)
+
+
+async def write_act(store: Store) -> Trial:
+    act = ActDraft(act_id=fresh("act"), what="job.cancel", who="ada", object=fresh("job"))
+
+    async def check(answer: Act) -> None:
+        assert await _lines_of(store, answer.object) == ["job.cancel"]
+
+    landed = "SELECT count(*) FROM holdfast.audit_acts WHERE act_id = $1"
+    return Trial(lambda store: store.audit.write(act), landed, act.act_id, check)
+
+
+async def _lines_of(store: Store, what: str) -> list[str]:
+    """What the log says of this thing; the log as a whole is in order."""
+    lines = await store.audit.read(limit=10_000)
+    assert list(breaks("default", EMPTY, lines)) == []
+    return [line.what for line in map(read_act, lines) if line.object == what]
+
+
 OPERATIONS: tuple[Operation, ...] = (
     submit,
     submit_unnamed,
@@ -331,4 +378,7 @@ OPERATIONS: tuple[Operation, ...] = (
     create_namespace,
     fire,
     remove_schedule,
+    make_key,
+    revoke_key,
+    write_act,
 )

@@ -193,6 +193,8 @@ SLOW_COMMIT = """
         DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION holdfast.wait_to_commit();
     CREATE CONSTRAINT TRIGGER slow AFTER UPDATE OR DELETE ON holdfast.schedules
         DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION holdfast.wait_to_commit();
+    CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON holdfast.audit_acts
+        DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION holdfast.wait_to_commit();
 """
 WAITING = """
     SELECT count(*) FROM pg_stat_activity

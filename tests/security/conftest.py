@@ -9,9 +9,11 @@ import pytest
 
 from holdfast.agents import secrets
 from holdfast.model import redaction
-from tests.fixtures.stores import backend, postgres_template
+from tests.cli.conftest import desk
+from tests.fixtures.stores import postgres_template
+from tests.service.conftest import backend
 
-__all__ = ["backend", "postgres_template"]
+__all__ = ["backend", "desk", "postgres_template"]
 
 
 @pytest.fixture(autouse=True)

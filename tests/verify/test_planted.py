@@ -35,6 +35,16 @@ PLANTED = (
         "UPDATE budgets SET limits = CAST('{\"luck\":true}' AS {bytes})",
         "I8",
     ),
+    Planted("an act removed", "DELETE FROM audit_acts WHERE seq = 2", "I6"),
+    Planted("the last act removed", "DELETE FROM audit_acts WHERE seq = 3", "I6"),
+    Planted("an act changed", "UPDATE audit_acts SET what = 'job.look' WHERE seq = 2", "I6"),
+    Planted(
+        "an act by somebody else",
+        "UPDATE audit_acts SET body = (SELECT o.body FROM audit_acts o WHERE o.seq = 1) WHERE seq = 2",
+        "I6",
+    ),
+    Planted("an act of another time", "UPDATE audit_acts SET at = at + 1 WHERE seq = 3", "I6"),
+    Planted("the end of the log forgotten", "DELETE FROM audit_heads", "I6"),
     Planted("an event removed", "DELETE FROM events WHERE job_id = 'job-done' AND seq = 3", "I5"),
     Planted(
         "an event nobody owns",
@@ -178,10 +188,15 @@ async def test_a_healthy_store_is_clean(backend: SqliteBackend | PostgresBackend
 
 @pytest.mark.parametrize("backend", SQL_STORES, indirect=True)
 async def test_the_journal_cannot_be_changed(backend: SqliteBackend | PostgresBackend) -> None:
-    """Update and delete an event without lifting the guard: the database itself refuses both."""
+    """Update and delete an event or an act without lifting the guard: the database itself refuses both."""
     store = await _open(backend)
     try:
-        for statement in ("DELETE FROM events WHERE seq = 1", "UPDATE events SET at = 0 WHERE seq = 1"):
+        for statement in (
+            "DELETE FROM events WHERE seq = 1",
+            "UPDATE events SET at = 0 WHERE seq = 1",
+            "DELETE FROM audit_acts WHERE seq = 3",
+            "UPDATE audit_acts SET at = 0 WHERE seq = 1",
+        ):
             with pytest.raises(Exception, match="append-only"):
                 await _execute(store, statement)
         assert (await verify(store)).clean
@@ -201,6 +216,7 @@ async def _plant(store: SqlStore, statement: str) -> None:
     if isinstance(store.executor, SqliteExecutor):
         guards = (
             "DROP TRIGGER events_are_not_changed; DROP TRIGGER events_are_not_removed; "
+            "DROP TRIGGER acts_are_not_changed; DROP TRIGGER acts_are_not_removed; "
             "DROP INDEX heads_session_live; PRAGMA foreign_keys = OFF; PRAGMA ignore_check_constraints = ON"
         )
         await _execute(store, guards)
@@ -208,7 +224,8 @@ async def _plant(store: SqlStore, statement: str) -> None:
         return
     await _execute(
         store,
-        "ALTER TABLE events DISABLE TRIGGER USER; DROP INDEX heads_session_live; "
+        "ALTER TABLE events DISABLE TRIGGER USER; ALTER TABLE audit_acts DISABLE TRIGGER USER; "
+        "DROP INDEX heads_session_live; "
         "SET session_replication_role = replica; ALTER TABLE job_heads DROP CONSTRAINT job_heads_check; "
         "ALTER TABLE job_heads DROP CONSTRAINT job_heads_check1; "
         "ALTER TABLE inbox_batches DROP CONSTRAINT inbox_batches_check1; "

@@ -151,6 +151,8 @@ def restore(source: Path, where: str, *, yes: bool, as_json: bool) -> None:
         click.echo(
             f"{restored.paused} schedules are paused; holdfast schedule resume ID lets one go on.", err=True
         )
+    if restored.revoked and not as_json:
+        click.echo(f"{restored.revoked} API keys are revoked; holdfast key create makes new ones.", err=True)
 
 
 @db.command()

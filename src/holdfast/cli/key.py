@@ -33,7 +33,7 @@ def key() -> None:
     "roles",
     multiple=True,
     required=True,
-    type=click.Choice(list(Role)),
+    type=click.Choice([role.value for role in Role]),
     help="What it may do; several add up.",
 )
 @click.option("--name", required=True, help="Whose it is; shown in lists, journals and the audit log.")

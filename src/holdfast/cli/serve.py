@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import re
 import socket
+from typing import TYPE_CHECKING, Final
 
 import click
+from msgspec.structs import replace
 
 from holdfast.cli.logs import format_option, level_option, start_logging
 from holdfast.cli.options import store_option
 from holdfast.cli.talk import wait_for
 from holdfast.errors import InvalidSetting
+from holdfast.model.rate import Rate, check_rate
 from holdfast.runtime import lifeline, open_store
 from holdfast.store import address
+
+if TYPE_CHECKING:
+    from holdfast.service.settings import Rates
+
+_RATE: Final = re.compile(r"(?P<what>\w+)=(?P<per_s>\d{1,12})(:(?P<burst>\d{1,12}))?")
 
 
 @click.command()
@@ -35,6 +44,15 @@ from holdfast.store import address
     help="Believe X-Forwarded-For and -Proto of this one.",
 )
 @click.option(
+    "--per-key",
+    multiple=True,
+    metavar="WHAT=N[:BURST]",
+    help="What one key may ask in a second: requests=100, submissions=50:500, bytes=1000000.",
+)
+@click.option(
+    "--per-namespace", multiple=True, metavar="WHAT=N[:BURST]", help="The same, for all its keys together."
+)
+@click.option(
     "--allow-host", "hosts", multiple=True, metavar="NAME[:PORT]", help="Another name that it is reached by."
 )
 @click.option(
@@ -53,6 +71,8 @@ def serve(
     tls_key: str | None,
     insecure: bool,
     proxies: tuple[str, ...],
+    per_key: tuple[str, ...],
+    per_namespace: tuple[str, ...],
     hosts: tuple[str, ...],
     fd: int | None,
     log_format: str,
@@ -87,6 +107,11 @@ def serve(
         tls_cert=tls_cert,
         tls_key=tls_key,
     )
+    settings = replace(
+        settings,
+        per_key=_rates(settings.per_key, per_key),
+        per_namespace=_rates(settings.per_namespace, per_namespace),
+    )
     if fd is None:
         listening = bound(host, port, has_keys=has_keys, has_tls=has_tls, insecure=insecure)
     else:
@@ -103,6 +128,19 @@ def serve(
         click.echo(f"  HOLDFAST_API_URL={url} holdfast jobs", err=True)
 
     run(app, listening, settings, up)
+
+
+def _rates(rates: Rates, given: tuple[str, ...]) -> Rates:
+    """The rates with those that were typed; a burst that is not said is ten seconds' worth."""
+    for text in given:
+        found = _RATE.fullmatch(text)
+        if found is None or found["what"] not in rates.__struct_fields__:
+            msg = f"{text!r} is not a rate"
+            raise InvalidSetting(msg, hint=f"Say one of {', '.join(rates.__struct_fields__)}: requests=100.")
+        per_s = int(found["per_s"])
+        rate = check_rate(Rate(per_s, int(found["burst"] or 10 * per_s)))
+        rates = replace(rates, **{found["what"]: rate})
+    return rates
 
 
 async def _has_keys(where: str) -> bool:

@@ -35,7 +35,7 @@ READS: Final = ("GET", "HEAD", "OPTIONS")
 LOCAL: Final = Principal("local", DEFAULT_NAMESPACE)
 """Whoever has the token of this start."""
 
-PASSER_BY: Final = Principal("anybody", DEFAULT_NAMESPACE)
+PASSER_BY: Final = Principal("anybody", DEFAULT_NAMESPACE, (Role.VIEWER,))
 """Whoever reaches a server on loopback that nobody has made keys for. Only reads get this far."""
 
 _CHALLENGE: Final = {"WWW-Authenticate": 'Bearer realm="holdfast"'}

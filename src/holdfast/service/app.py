@@ -29,6 +29,7 @@ from holdfast.service.answers import Answer, respond, written
 from holdfast.service.asked import Asked, House, read_body, read_query
 from holdfast.service.endpoints import Endpoint, Router
 from holdfast.service.guards import SECURITY_HEADERS, Authorise, check_visitor, request_id
+from holdfast.service.limits import Meter
 from holdfast.service.measured import CODE, ROUTE, measured
 from holdfast.service.metrics.gauges import Gauges
 from holdfast.service.metrics.loops import LoopWatch
@@ -69,6 +70,7 @@ class Service:
         self._metrics = metrics
         self._late = LoopWatch(metrics)
         self._router = Router(endpoints)
+        self._meter = Meter(clock, settings)
         self._house: House | None = None
 
     def drain(self) -> None:
@@ -168,8 +170,9 @@ class Service:
         public = endpoint.scope is Needs.PUBLIC
         principal = PASSER_BY if public else await authorise(request)
         begun = self._clock.tick_us()
-        asked: Asked | None = None
         try:
+            if not public:
+                self._meter.admit(principal, endpoint)
             admit(principal, endpoint, path)
             asked = Asked(
                 house=house,
@@ -179,7 +182,9 @@ class Service:
                 query=read_query(request, endpoint.query),
                 body=None
                 if endpoint.body is None
-                else await read_body(request, endpoint.body, self._settings),
+                else await read_body(
+                    request, endpoint.body, self._settings, lambda size: self._meter.read(principal, size)
+                ),
                 request_id=named,
             )
             answer = await endpoint.handle(asked)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import parse_qsl
@@ -115,8 +116,13 @@ class Asked:
         return head
 
 
-async def read_body(request: Request, shape: type[T], settings: Settings) -> T:
-    """The body as this shape. One that is too large is refused before it is read, or as soon as it is."""
+async def read_body(
+    request: Request, shape: type[T], settings: Settings, read: Callable[[int], None] = lambda _: None
+) -> T:
+    """The body as this shape. One that is too large is refused before it is read, or as soon as it is.
+
+    `read` hears how many bytes it was.
+    """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         msg = f"the content type is {kind or 'not said'!r}, and must be application/json"
@@ -124,6 +130,7 @@ async def read_body(request: Request, shape: type[T], settings: Settings) -> T:
             415, NotAllowed(msg, hint="Send JSON, with Content-Type: application/json."), headers=_CLOSE
         )
     data = await _bytes_of(request, settings)
+    read(len(data))
     try:
         value = canonical.decode(data, bytes_max=settings.body_bytes_max) if data.strip() else {}
     except TooLarge:

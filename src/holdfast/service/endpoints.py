@@ -30,7 +30,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     has besides those which all have.
 
     `scope` is what a caller needs (`service.access`); one that names none is for admins alone, and a test fails. A part
-    of the path that is a session's id is named by `session`: an agent's key reaches its own.
+    of the path that is a session's id is named by `session`: an agent's key reaches its own. `audited` is what the
+    audit log calls it; `submits` says that it makes work, which has a rate of its own.
     """
 
     method: str
@@ -46,6 +47,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     scope: Scope | None = None
     session: str | None = None
     audited: str = ""
+    submits: bool = False
 
     @property
     def methods(self) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from holdfast.model.access import Scope
 from holdfast.service.endpoints import Endpoint
 from holdfast.service.idempotency import HEADER
 from holdfast.service.problems import MEDIA_TYPE, Problem
@@ -16,12 +17,21 @@ from holdfast.service.settings import DEFAULT_PORT
 
 _REF: Final = "#/components/schemas/{name}"
 _PART: Final = re.compile(r"\{(\w+)(:path)?\}")
+_SCHEMES: Final = {
+    "key": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "An API key from `holdfast key create`; or, on loopback, the token that the server printed.",
+    }
+}
 _MEANINGS: Final = {
     200: "It is so.",
     201: "It was made.",
     202: "It is durable, and will be heard.",
     204: "It is so, and there is nothing to say.",
     304: "You have it already.",
+    401: "No key, or none that opens anything.",
+    403: "The key's role does not reach this; or the page is another site's.",
     404: "No such thing.",
     409: "The state does not allow it, or somebody was first.",
     413: "Too large.",
@@ -55,7 +65,7 @@ def document(endpoints: Sequence[Endpoint], version: str) -> dict[str, Any]:
         },
         "servers": [{"url": f"http://127.0.0.1:{DEFAULT_PORT}"}],
         "paths": paths,
-        "components": {"schemas": components},
+        "components": {"schemas": components, "securitySchemes": _SCHEMES},
     }
 
 
@@ -65,6 +75,7 @@ def _operation(endpoint: Endpoint, schema_of: dict[Any, Any], components: dict[s
         "summary": endpoint.summary,
         "parameters": _parameters(endpoint, components),
         "responses": _responses(endpoint, schema_of),
+        "security": [] if endpoint.scope is Scope.PUBLIC else [{"key": [endpoint.scope or Scope.ADMIN]}],
     }
     if endpoint.body is not None:
         content = {"application/json": {"schema": schema_of[endpoint.body]}}
@@ -97,7 +108,8 @@ def _responses(endpoint: Endpoint, schema_of: dict[Any, Any]) -> dict[str, Any]:
         if endpoint.answers is not None and status not in {204, 304}:
             content = {endpoint.media: {"schema": schema_of[endpoint.answers]}}
             found[str(status)]["content"] = content
-    for status in endpoint.errors:
+    guarded = () if endpoint.scope is Scope.PUBLIC else (401, 403, 429)
+    for status in (*guarded, *endpoint.errors):
         found[str(status)] = {"description": _MEANINGS[status], "content": problem}
     found["default"] = {"description": "A problem, with a stable code.", "content": problem}
     return found

@@ -6,12 +6,26 @@ from typing import Final
 
 import msgspec
 
-from holdfast.model.limits import BODY_BYTES_MAX, HEADER_BYTES_MAX, STREAMS_PER_KEY_MAX
+from holdfast.model.limits import BODY_BYTES_MAX, HEADER_BYTES_MAX, MIB, STREAMS_PER_KEY_MAX
+from holdfast.model.rate import Rate
 
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 8080
 WAIT_MS_MAX: Final = 30_000
 """The longest that a read waits for a job to end; a client that wants more asks again."""
+
+
+class Rates(msgspec.Struct, frozen=True, kw_only=True):
+    """What one may ask of this process: requests, new jobs and batches, bytes of bodies."""
+
+    requests: Rate = Rate(5_000, 20_000)
+    submissions: Rate = Rate(2_500, 20_000)
+    bytes: Rate = Rate(64 * MIB, 512 * MIB)
+
+
+TOGETHER: Final = Rates(
+    requests=Rate(20_000, 80_000), submissions=Rate(10_000, 80_000), bytes=Rate(256 * MIB, 2048 * MIB)
+)
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,3 +48,5 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     drain_timeout_s: float = 10.0
     recheck_s: float = 2.0
     streams_max: int = STREAMS_PER_KEY_MAX
+    per_key: Rates = Rates()
+    per_namespace: Rates = TOGETHER

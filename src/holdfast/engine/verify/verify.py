@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from holdfast.engine.verify import content, journals
+from holdfast.engine.verify.audits import by_audit
 from holdfast.engine.verify.journals import Limits
 from holdfast.engine.verify.report import Report, Violation
 from holdfast.engine.verify.rows import BY_QUERY, by_query
 from holdfast.store.executor import Transaction
 from holdfast.store.ports.inspection import Inspection
 
-BY_READING = 25
+BY_READING = 26
 """The checks that are not one query: journals I1 to I3, I6, I7, I8 (head, ledger, timers, accounts), I10, I12 to I16,
-I26 to I30; content I22, I23, I33 (bytes, states); the engine's own files I36."""
+I26 to I30; content I22, I23, I33 (bytes, states); the audit log I6; the engine's own files I36."""
 
 UNLIMITED: Final = Limits()
 
@@ -32,6 +33,7 @@ async def verify(store: Inspectable, limits: Limits = UNLIMITED) -> Report:
             *await by_query(tx),
             *await journals.by_journal(tx, of_journals, limits),
             *await content.by_content(tx, of_content),
+            *await by_audit(tx),
         ]
 
     violations = await store.inspection.inspect(work)

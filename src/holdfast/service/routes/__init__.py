@@ -6,6 +6,7 @@ from typing import Final
 
 from holdfast.service.endpoints import Endpoint
 from holdfast.service.routes import (
+    access,
     agents,
     dead,
     health,
@@ -29,6 +30,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *sessions.ENDPOINTS,
     *agents.ENDPOINTS,
     *workers.ENDPOINTS,
+    *access.ENDPOINTS,
 )
 
 WORKER_ENDPOINTS: Final[tuple[Endpoint, ...]] = (*health.HEALTH, *metrics.ENDPOINTS)

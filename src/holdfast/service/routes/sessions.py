@@ -134,6 +134,7 @@ ENDPOINTS: Final = (
         method="POST",
         path="/api/sessions/{id}/inbox",
         handle=enqueue_batch,
+        submits=True,
         body=NewBatch,
         answers=Batch,
         statuses=(201, 200),

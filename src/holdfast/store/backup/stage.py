@@ -8,6 +8,7 @@ So before a backup becomes a store again, a copy of it is *staged*:
     3. every unfinished job waits for a person (`restore_review`), with the restore in its journal: what it did after
        the backup may have happened outside, and nobody here remembers
     4. every schedule is paused: what it fired after the backup would be fired again as missed
+    5. every API key is revoked: one that was taken back after the backup would open again
 
 Only the finished copy is brought into place, in one transaction. Killed anywhere before that, nothing has changed.
 """
@@ -19,6 +20,7 @@ from pathlib import Path
 import msgspec
 
 from holdfast.model import lease
+from holdfast.model.audit import ActDraft, act_id, check_act
 from holdfast.model.chain import seal
 from holdfast.model.events import JobWaiting, StoreRestored
 from holdfast.model.ids import IdSource
@@ -26,16 +28,19 @@ from holdfast.model.states import WaitReason
 from holdfast.store.clock import Clock
 from holdfast.store.executor import Transaction
 from holdfast.store.sqlite.open import open_sqlite
+from holdfast.store.tables.audit import write_act_in
 from holdfast.store.tables.heads import head_of
 
 
 class Restored(msgspec.Struct, frozen=True):
-    """What a restore did: the new epoch, how many jobs now wait for review, and how many schedules are paused."""
+    """What a restore did: the new epoch, how many jobs now wait for review, how many schedules are paused and how many
+    API keys revoked."""
 
     epoch: int
     held: int
     jobs: int
     paused: int = 0
+    revoked: int = 0
 
 
 async def stage(copy: Path, *, live_epoch: int, label: str, clock: Clock, ids: IdSource) -> Restored:
@@ -84,4 +89,20 @@ async def _stage_in(tx: Transaction, live_epoch: int, label: str) -> Restored:
     count = await tx.row("count_heads")
     assert count is not None
     paused = await tx.rows("pause_all_schedules")
-    return Restored(epoch, held, count[0], len(paused))
+    return Restored(epoch, held, count[0], len(paused), await _revoke_keys(tx, epoch, label))
+
+
+async def _revoke_keys(tx: Transaction, epoch: int, label: str) -> int:
+    keys = await tx.rows("open_api_keys")
+    for key_id, namespace in keys:
+        await tx.row("revoke_api_key", key_id=key_id)
+        act = ActDraft(
+            act_id=act_id("key.revoke", key_id, str(epoch)),
+            what="key.revoke",
+            who="restore",
+            object=key_id,
+            reason=f"the store was restored from {label}",
+            namespace=namespace,
+        )
+        await write_act_in(tx, check_act(act))
+    return len(keys)

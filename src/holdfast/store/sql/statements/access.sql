@@ -68,7 +68,3 @@ SELECT seq, act_id, at, what, body, hash FROM audit_acts WHERE namespace = :name
 -- Lines of a log in order, behind this one.
 SELECT seq, act_id, at, what, body, hash FROM audit_acts
 WHERE namespace = :namespace AND seq > :after ORDER BY seq LIMIT :limit;
-
--- name: all_audit_heads
--- Where each log ends.
-SELECT namespace, seq, hash FROM audit_heads ORDER BY namespace;

@@ -1,0 +1,46 @@
+"""Rates: how much of something one may have in a second, and how much at once.
+
+A bucket fills by `per_s` up to `burst`. Whoever finds at least one whole unit in it may take, and may take more than
+is there: what is owed has to flow in before the next one. So a size that is known only afterwards can be charged.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from holdfast.errors import InvalidSetting
+from holdfast.model.instants import SECOND
+
+
+class Rate(msgspec.Struct, frozen=True):
+    per_s: int
+    burst: int
+
+
+class Bucket(msgspec.Struct, frozen=True):
+    """What was in it, in millionths, at this tick."""
+
+    level: int
+    at: int
+
+
+_UNIT: Final = SECOND
+
+
+def take(bucket: Bucket | None, rate: Rate, now: int, cost: int = 1) -> tuple[Bucket, int]:
+    """The bucket afterwards, and how long to wait; 0 if the cost was taken. One that nobody has used yet is full."""
+    full = rate.burst * _UNIT
+    level = full if bucket is None else min(full, bucket.level + max(0, now - bucket.at) * rate.per_s)
+    if level < _UNIT:
+        return Bucket(level, now), -(-(_UNIT - level) // rate.per_s)
+    return Bucket(level - cost * _UNIT, now), 0
+
+
+def check_rate(rate: Rate) -> Rate:
+    """The rate, or an error that says what to change."""
+    if rate.per_s < 1 or rate.burst < 1:
+        msg = f"a rate of {rate.per_s} in a second and {rate.burst} at once lets nobody in"
+        raise InvalidSetting(msg, hint="Give at least 1, or leave the limit as it is.")
+    return rate

@@ -1,0 +1,246 @@
+"""S5, S6: every endpoint × every role × own and foreign namespace, from the table of endpoints itself.
+
+Things are in one namespace; each role has a key there and a key elsewhere. What a role may do follows from the scope
+that the endpoint declares. An endpoint that declares none, or whose things the matrix does not know how to make, fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+import pytest
+
+from holdfast.engine.drive import Drive
+from holdfast.engine.questions import Question, ask
+from holdfast.model.access import GRANTS, Role, Scope
+from holdfast.model.inbox import BatchDraft, ItemDraft
+from holdfast.model.jobs import JobFilter
+from holdfast.service.endpoints import Endpoint
+from holdfast.service.openapi import _PART
+from holdfast.service.openapi import served as document
+from holdfast.service.routes import ENDPOINTS
+from holdfast.testing.conformance.bench import Backend
+from tests.client.lives import Lives
+from tests.fixtures.populated import populate
+from tests.security.people import ELSEWHERE, HERE, SESSION, Town, town
+
+pytestmark = pytest.mark.store("sqlite")
+
+SECRET = "a-word-that-is-only-here"
+
+
+class Sample(NamedTuple):
+    """What a request of an endpoint is about: its path's parts, and a body that fits."""
+
+    parts: dict[str, str]
+    body: Any = None
+
+
+async def asks(drive: Drive, _: Any) -> Any:
+    return await ask(drive, Question(SECRET, {"type": "boolean"}), lambda said: isinstance(said, bool))
+
+
+async def asking(web: Town) -> Sample:
+    job_id = await web.one.submit(asks)
+    assert await (await web.one.claim()).go() == "waiting"
+    return Sample({"id": job_id}, {"answer": True, "by": "ada"})
+
+
+def job(make: Callable[[Lives], Awaitable[str]], body: Any = None, **more: str) -> Callable[[Town], Any]:
+    async def made(web: Town) -> Sample:
+        return Sample({"id": await make(web.one)} | more, body)
+
+    return made
+
+
+async def over(web: Town) -> Sample:
+    job_id = await web.one.sleeping()
+    await web.one.client.cancel(job_id)
+    return Sample({"id": job_id})
+
+
+async def forked(web: Town) -> Sample:
+    job_id = await web.one.finished()
+    return Sample({"id": job_id}, {"at": 3})
+
+
+async def session(web: Town) -> Sample:
+    await populate(web.one.store, web.one.clock)
+    return Sample({"id": SESSION})
+
+
+async def batch(web: Town) -> Sample:
+    draft = BatchDraft(session_id=SESSION, items=(ItemDraft("turn_input", SECRET),), batch_id="b9")
+    await web.one.store.inbox.enqueue(draft)
+    return Sample({"id": SESSION, "batch": "b9"}, {"items": [{"kind": "turn_input"}]})
+
+
+async def key(web: Town) -> Sample:
+    said = await web.key(Role.VIEWER, name=SECRET)
+    return Sample({"id": said["authorization"].removeprefix("Bearer hf_").partition(".")[0]}, {"why": "old"})
+
+
+async def held(web: Town) -> Sample:
+    await web.one.submit(web.one.nap)
+    await web.one.claim(worker=SECRET)
+    return Sample({"worker": SECRET})
+
+
+def new(body: Any) -> Callable[[Town], Any]:
+    async def made(_: Town) -> Sample:
+        return Sample({}, body)
+
+    return made
+
+
+WORD = {"by": "ada", "why": "because"}
+SAMPLES: dict[str, Callable[[Town], Awaitable[Sample]]] = {
+    "submit_job": new({"kind": "k"}),
+    "list_jobs": job(Lives.sleeping),
+    "get_job": job(Lives.sleeping),
+    "fork_job": forked,
+    "list_events": job(Lives.sleeping),
+    "get_trace": job(Lives.sleeping),
+    "verify_job": job(Lives.sleeping),
+    "export_job": job(Lives.sleeping),
+    "stream_job": over,
+    "stop_job": job(Lives.sleeping, WORD),
+    "signal_job": job(Lives.sleeping, {"name": "paid", "by": "ada"}),
+    "answer_job": asking,
+    "resume_job": job(Lives.parked, WORD | {"choice": "accept"}),
+    "raise_budget": job(Lives.stopped, WORD | {"limits": {"tool_calls": 9}}),
+    "reconcile_step": job(Lives.uncertain, WORD | {"decision": "skip"}, key="0/pay#1"),
+    "list_needs": asking,
+    "list_approvals": job(Lives.asking),
+    "approve_call": job(Lives.asking, WORD),
+    "deny_call": job(Lives.asking, WORD),
+    "list_dead_letters": job(Lives.dead),
+    "requeue_dead_letter": job(Lives.dead, WORD),
+    "discard_dead_letter": job(Lives.dead, WORD),
+    "get_session": session,
+    "list_inbox": batch,
+    "enqueue_batch": batch,
+    "cancel_batch": batch,
+    "list_keys": key,
+    "make_key": new({"name": "new", "roles": ["viewer"], "why": "for a test"}),
+    "revoke": key,
+    "workers": held,
+    "stats": job(Lives.sleeping),
+    "list_audit": key,
+}
+OWN_NAMES = {"list_inbox", "enqueue_batch"}
+"""Names in these paths are the caller's own to give: the same name elsewhere is another thing, and empty."""
+
+
+def named(endpoint: Endpoint) -> str:
+    return f"{endpoint.method} {endpoint.path}"
+
+
+def expected(endpoint: Endpoint, role: Role, *, foreign: bool) -> set[int]:
+    """What this role is answered, by the table alone."""
+    talks = endpoint.session is not None and role is Role.AGENT
+    if endpoint.scope not in GRANTS[role] and not talks:
+        return {403}
+    if foreign and "{" in endpoint.path and endpoint.name not in OWN_NAMES:
+        return {404}
+    return {status for status in endpoint.statuses if status < 300}
+
+
+def test_s05_every_endpoint_says_what_it_needs() -> None:
+    silent = [f"{one.method} {one.path}" for one in ENDPOINTS if one.scope is None]
+    assert not silent, f"these declare no scope: {', '.join(silent)}"
+    known = set(SAMPLES)
+    unknown = [one.name for one in ENDPOINTS if one.scope is not Scope.PUBLIC and one.name not in known]
+    assert not unknown, f"tell the matrix what these are about (SAMPLES): {', '.join(unknown)}"
+    assert known == {one.name for one in ENDPOINTS if one.scope is not Scope.PUBLIC}
+
+
+def test_s05_the_document_says_the_same() -> None:
+    paths = document()["paths"]
+    assert document()["components"]["securitySchemes"]["key"]["scheme"] == "bearer"
+    for one in ENDPOINTS:
+        operation = paths[_PART.sub(r"{\1}", one.path)][one.method.lower()]
+        public = one.scope is Scope.PUBLIC
+        assert operation["security"] == ([] if public else [{"key": [one.scope]}]), one.path
+        assert ({"401", "403"} <= set(operation["responses"])) == (not public), one.path
+
+
+def test_s05_roles_add_up_to_what_the_page_says() -> None:
+    """Every scope is somebody's, nobody but an admin has all, and a worker or an agent reads nothing."""
+    assert set().union(*GRANTS.values()) == set(Scope)
+    assert [role for role in Role if Scope.ADMIN in GRANTS[role]] == [Role.ADMIN]
+    assert {role for role in Role if Scope.READ in GRANTS[role]} == set(Role) - {Role.WORKER, Role.AGENT}
+    assert {role for role in Role if Scope.DECIDE in GRANTS[role]} == {Role.APPROVER, Role.ADMIN}
+    assert {role for role in Role if Scope.OPERATE in GRANTS[role]} == {Role.OPERATOR, Role.ADMIN}
+
+
+GUARDED = [one for one in ENDPOINTS if one.scope is not Scope.PUBLIC]
+OPEN = [one for one in ENDPOINTS if one.scope is Scope.PUBLIC]
+
+
+@pytest.mark.parametrize("endpoint", OPEN, ids=named)
+async def test_s05_what_is_public_needs_no_key(backend: Backend, endpoint: Endpoint) -> None:
+    async with town(backend) as web:
+        for said in ({}, await web.key(Role.WORKER), {"authorization": "Bearer nonsense"}):
+            assert (await asked(web, endpoint, Sample({}), said)).status_code == 200
+
+
+@pytest.mark.parametrize("endpoint", GUARDED, ids=named)
+async def test_s05_s06_whom_it_refuses(backend: Backend, endpoint: Endpoint) -> None:
+    """Nobody, everybody from elsewhere, and here each role that has not the scope. Nothing changes, nothing is told."""
+    async with town(backend) as web:
+        sample = await SAMPLES[endpoint.name](web)
+        mine = {role: await web.key(role) for role in Role}
+        theirs = {role: await web.key(role, namespace=ELSEWHERE) for role in Role}
+        before = await seen(web)
+        for said in ({}, {"authorization": "Bearer nonsense"}):
+            assert (await asked(web, endpoint, sample, said)).status_code == 401
+        for role in Role:
+            away = await asked(web, endpoint, sample, theirs[role])
+            assert away.status_code in expected(endpoint, role, foreign=True), (role, away.text)
+            assert SECRET not in away.text
+            assert "{" in endpoint.path or not any(part in away.text for part in sample.parts.values())
+        for role in Role:
+            if expected(endpoint, role, foreign=False) == {403}:
+                here = await asked(web, endpoint, sample, mine[role])
+                assert (here.status_code, here.json()["code"]) == (403, "forbidden"), role
+                assert f"'{endpoint.scope}'" in here.json()["detail"]
+                assert (await web.acts())[-1].what == "refused.role"
+            elif endpoint.session is not None and role is Role.AGENT:
+                other = Sample(sample.parts | {endpoint.session: "s2"}, sample.body)
+                assert (await asked(web, endpoint, other, mine[role])).status_code == 404
+        assert await seen(web) == before
+
+
+@pytest.mark.parametrize(
+    "endpoint, role",
+    [(one, role) for one in GUARDED for role in Role if 403 not in expected(one, role, foreign=False)],
+    ids=lambda one: one if isinstance(one, Role) else named(one),
+)
+async def test_s05_s06_whom_it_answers(backend: Backend, endpoint: Endpoint, role: Role) -> None:
+    async with town(backend) as web:
+        sample = await SAMPLES[endpoint.name](web)
+        here = await asked(web, endpoint, sample, await web.key(role))
+        assert here.status_code in expected(endpoint, role, foreign=False), here.text
+        if "{" not in endpoint.path and endpoint.method == "GET" and endpoint.name != "stats":
+            assert any(part in here.text for part in sample.parts.values()), "who may see it does"
+
+
+async def asked(web: Town, endpoint: Endpoint, sample: Sample, said: dict[str, str]) -> Any:
+    path = _PART.sub(lambda found: quote(sample.parts[found[1]], safe=""), endpoint.path)
+    body = {} if endpoint.body is None else {"body": sample.body}
+    return await web.ask(endpoint.method, path, **body, **said)
+
+
+async def seen(web: Town) -> Any:
+    """Everything of the one namespace that a stranger must leave as it was."""
+    store = web.one.store
+    jobs = [record.job_id for record in await store.jobs.list(JobFilter(namespace=HERE))]
+    return (
+        [await store.jobs.head(job_id) for job_id in jobs],
+        [await store.post.read(job_id) for job_id in jobs],
+        await store.inbox.list(SESSION),
+        [(one.key_id, one.revoked_at) for one in await store.keys.list(namespace=HERE)],
+    )
