@@ -30,6 +30,7 @@ from holdfast.model.streams import AttemptSuperseded, Chunk
 from holdfast.runtime.crashes import crashing, points_of
 from holdfast.runtime.rounds import Neighbours, Rounds
 from holdfast.runtime.stores import open_store
+from holdfast.runtime.tracing import watched
 from holdfast.store.address import parse
 from holdfast.store.clock import SystemClock
 from holdfast.store.contract import Store
@@ -113,6 +114,7 @@ async def opened(
     """A process at work on the store at this address. What its dead neighbours held is free at once, and the schedules
     stand."""
     points = points_of(os.environ)
+    meter = watched(os.environ, meter)
     store = crashing(await open_store(address), os.environ)
     ids, clock = RandomIds(), SystemClock()
     neighbours = Neighbours(HostProcesses(clock.boot()))
