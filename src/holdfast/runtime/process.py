@@ -33,6 +33,7 @@ from holdfast.runtime.crashes import crashing, points_of
 from holdfast.runtime.herald import Herald
 from holdfast.runtime.rounds import Neighbours, Rounds
 from holdfast.runtime.stores import open_store
+from holdfast.runtime.tracing import watched
 from holdfast.store.address import parse
 from holdfast.store.clock import SystemClock
 from holdfast.store.contract import Store
@@ -132,6 +133,7 @@ async def opened(
     held is free at once, and the schedules stand."""
     offer = Offer(kinds=tuple(sorted(programs)), concurrency=concurrency) if offer is None else offer
     points = points_of(os.environ)
+    meter = watched(os.environ, meter)
     store = crashing(await open_store(address), os.environ)
     ids, clock = RandomIds(), SystemClock()
     neighbours = Neighbours(HostProcesses(clock.boot()))

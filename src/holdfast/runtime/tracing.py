@@ -1,0 +1,261 @@
+"""Spans of what a process does, for OpenTelemetry: `pip install 'holdfast[otel]'` and HOLDFAST_OTEL=1, or the usual
+variables of OpenTelemetry. Without them the library is not even imported.
+
+    invoke_agent support             one run of a job, from its claim to its end, its sleep or its loss
+    ├── chat claude-…                a model is asked
+    └── execute_tool refund          a call's own code
+
+Names are those of the GenAI conventions. The trace of a job follows from its id, and the span of a run from its fence:
+so all runs of a job are one trace, whichever workers drove it, and a run that took over links to the one that it took
+over from. What is replayed happened before, and is drawn nowhere again. Nothing that a job was given or answered is in
+a span: arguments, messages and texts of errors stay in the journal.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from holdfast.engine.effects import Owner
+from holdfast.engine.meter import SILENT, Meter, Timed
+from holdfast.engine.recover import SweepStats
+from holdfast.errors import HoldfastError, InvalidSetting
+from holdfast.model.append import Append
+from holdfast.model.lease import Grant
+from holdfast.runtime.trace_ids import JobIds
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span, Tracer, TracerProvider
+
+SCOPE: Final = "holdfast"
+_MEANT: Final = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_TRACES_EXPORTER")
+_TOKENS: Final = {
+    "input": "gen_ai.usage.input_tokens",
+    "output": "gen_ai.usage.output_tokens",
+    "cache_read": "gen_ai.usage.cache_read.input_tokens",
+    "cache_write": "gen_ai.usage.cache_creation.input_tokens",
+}
+_GOOD: Final = frozenset({"succeeded", "answered", "completed", "waiting", "pending", "cancelled"})
+
+
+def is_wanted(environ: Mapping[str, str]) -> bool:
+    """Whether somebody asked for spans."""
+    if environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
+        return False
+    said = environ.get("HOLDFAST_OTEL", "")
+    if said:
+        return said not in {"0", "false", "no"}
+    return any(environ.get(name, "none") != "none" for name in _MEANT)
+
+
+def watched(environ: Mapping[str, str], meter: Meter) -> Meter:
+    """The meter, and spans beside it if the environment wants them."""
+    if not is_wanted(environ):
+        return meter
+    spans = Spans(_provider(environ))
+    return spans if meter is SILENT else Both(meter, spans)
+
+
+def _provider(environ: Mapping[str, str]) -> TracerProvider:
+    """The application's own provider, if it has set one up; else one that sends where the environment says."""
+    try:
+        from opentelemetry import trace
+        from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+        from opentelemetry.sdk.trace import TracerProvider as Sdk
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SpanExporter
+
+        there = trace.get_tracer_provider()
+        if isinstance(there, Sdk):
+            return there
+        exporter: SpanExporter
+        if environ.get("OTEL_TRACES_EXPORTER") == "console":
+            exporter = ConsoleSpanExporter()
+        else:
+            from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # type: ignore[import-not-found,unused-ignore]
+                OTLPSpanExporter,
+            )
+
+            exporter = OTLPSpanExporter()
+    except ImportError as error:
+        msg = "OpenTelemetry is asked for, and not installed"
+        raise InvalidSetting(msg, hint="pip install 'holdfast[otel]', or HOLDFAST_OTEL=0.") from error
+    made = Sdk(resource=Resource.create({SERVICE_NAME: environ.get("OTEL_SERVICE_NAME", "holdfast")}))
+    made.add_span_processor(BatchSpanProcessor(exporter))
+    trace.set_tracer_provider(made)
+    return made
+
+
+class Spans(Meter):
+    """Draws runs, calls and requests to models."""
+
+    def __init__(self, provider: TracerProvider) -> None:
+        from importlib.metadata import version
+
+        self._tracer: Tracer = provider.get_tracer(SCOPE, version("holdfast"))
+        self._ids = JobIds.of(self._tracer)
+
+    def attempt(self, grant: Grant) -> Timed:
+        from opentelemetry.context import Context
+        from opentelemetry.trace import Link, SpanContext, TraceFlags
+
+        trace_id = trace_id_of(grant.namespace, grant.job_id)
+        links = []
+        if grant.takeover:
+            # The lease was not given back, so nobody has had the job in between.
+            before = span_id_of(trace_id, grant.fence - 1)
+            links.append(Link(SpanContext(trace_id, before, is_remote=True, trace_flags=TraceFlags(1))))
+        attributes: dict[str, Any] = {
+            "gen_ai.operation.name": "invoke_agent",
+            "gen_ai.agent.name": grant.kind,
+            "holdfast.job.id": grant.job_id,
+            "holdfast.namespace": grant.namespace,
+            "holdfast.queue": grant.queue,
+            "holdfast.fence": grant.fence,
+            "holdfast.takeover": grant.takeover,
+        }
+        if grant.session_id is not None:
+            attributes["gen_ai.conversation.id"] = grant.session_id
+        with self._ids.using(trace_id, span_id_of(trace_id, grant.fence)):
+            span = self._tracer.start_span(
+                f"invoke_agent {grant.kind}", context=Context(), links=links, attributes=attributes
+            )
+        return _Drawn(span, current=True)
+
+    def call(self, owner: Owner, name: str, effect: str, step_key: str) -> Timed:
+        span = self._tracer.start_span(
+            f"execute_tool {name}",
+            attributes={
+                "gen_ai.operation.name": "execute_tool",
+                "gen_ai.tool.name": name,
+                "gen_ai.tool.type": "function",
+                "holdfast.job.id": owner.job_id,
+                "holdfast.step.key": step_key,
+                "holdfast.effect": str(effect),
+            },
+        )
+        return _Drawn(span, current=True)
+
+    def model(self, owner: Owner, model: str, step_key: str) -> Timed:
+        from opentelemetry.trace import SpanKind
+
+        attributes: dict[str, Any] = {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": _provider_in(step_key),
+            "gen_ai.request.model": model,
+            "holdfast.job.id": owner.job_id,
+            "holdfast.step.key": step_key,
+        }
+        span = self._tracer.start_span(f"chat {model}", kind=SpanKind.CLIENT, attributes=attributes)
+        return _Drawn(span, current=False)
+
+
+class _Drawn(Timed):
+    """A span that is under way; `current` ones are the parents of what begins inside them."""
+
+    __slots__ = ("_span", "_token")
+
+    def __init__(self, span: Span, *, current: bool) -> None:
+        from opentelemetry import context, trace
+
+        self._span = span
+        self._token = context.attach(trace.set_span_in_context(span)) if current else None
+
+    def over(self, how: str, told: Any = None) -> None:
+        from opentelemetry import context
+        from opentelemetry.trace import StatusCode
+
+        self._span.set_attribute("holdfast.outcome", how)
+        if how == "answered" and isinstance(told, dict):
+            for name, attribute in _TOKENS.items():
+                if name in told:
+                    self._span.set_attribute(attribute, told[name])
+        if how not in _GOOD:
+            self._span.set_attribute("error.type", _kind_of(told) or how)
+            self._span.set_status(StatusCode.ERROR)
+        self._span.end()
+        if self._token is not None:
+            context.detach(self._token)
+
+
+def _provider_in(step_key: str) -> str:
+    """A request to a model is a step that is named for its wire: `0/anthropic.messages#1`."""
+    return step_key.rpartition("/")[2].partition("#")[0].partition(".")[0]
+
+
+def _kind_of(told: Any) -> str | None:
+    """What kind of error it was: never its text, which may hold anything."""
+    if isinstance(told, HoldfastError):
+        return told.code
+    if isinstance(told, Exception):
+        return type(told).__qualname__
+    if isinstance(told, dict):
+        return str(told.get("status") or told.get("kind") or "") or None
+    return None
+
+
+class Both(Meter):
+    """Two who watch."""
+
+    def __init__(self, one: Meter, other: Meter) -> None:
+        self._one, self._other = one, other
+
+    def commit(self, appends: Sequence[Append]) -> Timed:
+        return _Pair(self._one.commit(appends), self._other.commit(appends))
+
+    def attempt(self, grant: Grant) -> Timed:
+        return _Pair(self._one.attempt(grant), self._other.attempt(grant))
+
+    def call(self, owner: Owner, name: str, effect: str, step_key: str) -> Timed:
+        asked = (owner, name, effect, step_key)
+        return _Pair(self._one.call(*asked), self._other.call(*asked))
+
+    def model(self, owner: Owner, model: str, step_key: str) -> Timed:
+        return _Pair(self._one.model(owner, model, step_key), self._other.model(owner, model, step_key))
+
+    def claimed(self, grants: Sequence[Grant]) -> None:
+        self._one.claimed(grants)
+        self._other.claimed(grants)
+
+    def refused(self, error: HoldfastError) -> None:
+        self._one.refused(error)
+        self._other.refused(error)
+
+    def replayed(self) -> None:
+        self._one.replayed()
+        self._other.replayed()
+
+    def cached(self, *, hit: bool) -> None:
+        self._one.cached(hit=hit)
+        self._other.cached(hit=hit)
+
+    def unproven(self) -> None:
+        self._one.unproven()
+        self._other.unproven()
+
+    def swept(self, stats: SweepStats) -> None:
+        self._one.swept(stats)
+        self._other.swept(stats)
+
+
+class _Pair(Timed):
+    __slots__ = ("_one", "_other")
+
+    def __init__(self, one: Timed, other: Timed) -> None:
+        self._one, self._other = one, other
+
+    def over(self, how: str, told: Any = None) -> None:
+        self._one.over(how, told)
+        self._other.over(how, told)
+
+
+def trace_id_of(namespace: str, job_id: str) -> int:
+    """The trace of a job: the same for whoever drives it."""
+    digest = hashlib.sha256(f"holdfast trace\0{namespace}\0{job_id}".encode()).digest()
+    return int.from_bytes(digest[:16]) or 1
+
+
+def span_id_of(trace_id: int, fence: int) -> int:
+    """The span of one run of it."""
+    digest = hashlib.sha256(f"holdfast run\0{trace_id:032x}\0{fence}".encode()).digest()
+    return int.from_bytes(digest[:8]) or 1
