@@ -48,7 +48,7 @@ async def test_a_beat_every_ten_seconds_and_no_more_questions(backend: Backend) 
 
         store = WrappedStore(shop.store, count)
         herald = Herald(store, shop.clock, ANT, lambda _identity: False)
-        rounds = Rounds(store, shop.clock, Neighbours(Nobody()), Rules(), herald)
+        rounds = Rounds(store, shop.clock, Neighbours(Nobody()), Rules(), herald=herald)
         for _ in range(6):
             await rounds.go()
             shop.clock.advance(ROUND_US)
@@ -80,7 +80,7 @@ async def test_a_store_that_is_away_hears_of_it_at_the_next_round(backend: Backe
 
         store = WrappedStore(shop.store, around)
         herald = Herald(store, shop.clock, ANT, lambda _identity: False)
-        rounds = Rounds(store, shop.clock, Neighbours(Nobody()), Rules(), herald)
+        rounds = Rounds(store, shop.clock, Neighbours(Nobody()), Rules(), herald=herald)
         await rounds.go()
         await herald.drain()
         await herald.leave()

@@ -10,6 +10,7 @@ import msgspec
 
 from holdfast.client.records import AgentView, Posted
 from holdfast.errors import InvalidPayload
+from holdfast.model.access import Scope
 from holdfast.model.ids import base32
 from holdfast.model.jobs import JobRecord
 from holdfast.model.page import Page
@@ -91,6 +92,7 @@ ENDPOINTS: Final = (
         statuses=(201, 200),
         keyed=True,
         errors=(409, 415, 422),
+        scope=Scope.OPERATE,
     ),
     Endpoint(
         method="GET",
@@ -100,6 +102,7 @@ ENDPOINTS: Final = (
         answers=Page[AgentView],
         statuses=(200, 304),
         errors=(422,),
+        scope=Scope.READ,
     ),
     Endpoint(
         method="GET",
@@ -108,6 +111,7 @@ ENDPOINTS: Final = (
         answers=AgentView,
         statuses=(200, 304),
         errors=(404,),
+        scope=Scope.READ,
     ),
     Endpoint(
         method="POST",
@@ -118,6 +122,8 @@ ENDPOINTS: Final = (
         statuses=(202,),
         keyed=True,
         errors=(404, 409, 413, 415, 422, 503),
+        submits=True,
+        scope=Scope.OPERATE,
     ),
     Endpoint(
         method="GET",
@@ -127,5 +133,6 @@ ENDPOINTS: Final = (
         answers=Page[JobRecord],
         statuses=(200, 304),
         errors=(404, 422),
+        scope=Scope.READ,
     ),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast.client.records import WorkerView
+from holdfast.model.access import Scope
 from holdfast.model.page import Page
 from holdfast.service.answers import Answer
 from holdfast.service.asked import Asked
@@ -27,5 +28,6 @@ ENDPOINTS: Final = (
         answers=Page[WorkerView],
         statuses=(200, 304),
         errors=(422,),
+        scope=Scope.READ,
     ),
 )
