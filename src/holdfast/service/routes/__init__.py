@@ -5,7 +5,18 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast.service.endpoints import Endpoint
-from holdfast.service.routes import agents, dead, health, jobs, journals, people, sessions, words, workers
+from holdfast.service.routes import (
+    agents,
+    dead,
+    health,
+    jobs,
+    journals,
+    operating,
+    people,
+    sessions,
+    words,
+    workers,
+)
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *health.ENDPOINTS,
@@ -17,4 +28,5 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *sessions.ENDPOINTS,
     *agents.ENDPOINTS,
     *workers.ENDPOINTS,
+    *operating.ENDPOINTS,
 )
