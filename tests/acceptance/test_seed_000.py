@@ -18,6 +18,7 @@ import pytest
 
 from tests.deployed.outside import serving
 from tests.deployed.stage import APP, Stage
+from tests.service.api import as_owner
 
 pytestmark = [pytest.mark.parametrize("lane", ["sqlite", "postgres"]), pytest.mark.timeout(400)]
 
@@ -61,8 +62,7 @@ def test_a_worker_that_is_killed_loses_no_message(stage: Stage) -> None:
     stage.kill(worker)
     stage.work()
     stage.outside.let_go()
-    job = stage.ended(job_id)
-    assert job["output"] == "Done. You first said: go"
+    assert stage.reply(job_id) == "Done. You first said: go"
     seen = stage.count(job_id)
     assert seen["plan_generated"] <= 1
     assert (seen["llm_responded"], seen["tool_returned"]) == (4, 3), "each model call and each tool once"
@@ -122,7 +122,7 @@ def test_three_workers_answer_ten_messages_once(stage: Stage) -> None:
         stage.work()
     jobs = [stage.message("go", session=f"s{nth}") for nth in range(10)]
     for job_id in jobs:
-        assert stage.ended(job_id)["output"] == "Done. You first said: go"
+        assert stage.reply(job_id) == "Done. You first said: go"
         seen = stage.count(job_id)
         assert (seen["job_completed"], seen["tool_called"], seen["llm_responded"]) == (1, 3, 4)
     assert stage.outside.arrived == dict.fromkeys(TOOLS, 10)
@@ -192,11 +192,10 @@ def test_a_conversation_goes_on_after_the_worker_restarted(stage: Stage, how: si
     stage.create_agent()
     worker = stage.work()
     for text in ("My name is Ada.", "I like kelp."):
-        assert stage.ended(stage.message(text))["output"] == f"I hear you: {text}"
+        assert stage.reply(stage.message(text)) == f"I hear you: {text}"
     stage.kill(worker, how)
     stage.work()
-    answer = stage.ended(stage.message("Do you remember me?"))["output"]
-    assert answer == "You first said: My name is Ada."
+    assert stage.reply(stage.message("Do you remember me?")) == "You first said: My name is Ada."
     session = stage.ask("GET", "/api/sessions/s1")
     assert len(session["active_path"]) == 6, "three messages and three answers"
 
@@ -344,9 +343,12 @@ def submit_many(stage: Stage, kind: str, given: list[dict[str, Any]]) -> list[st
     """All of them accepted over HTTP, some at the same time."""
 
     async def submit() -> list[str]:
-        limits = httpx2.Limits(max_connections=16)
         async with httpx2.AsyncClient(
-            base_url=stage.url, limits=limits, timeout=120, trust_env=False
+            base_url=stage.url,
+            headers=as_owner(stage.url),
+            limits=httpx2.Limits(max_connections=16),
+            timeout=120,
+            trust_env=False,
         ) as http:
 
             async def one(input_: dict[str, Any]) -> str:

@@ -149,6 +149,11 @@ class Stage:
         while self.count(job_id)[kind] < times:
             self.ask("GET", f"/api/jobs/{job_id}", wait_ms=50)
 
+    def reply(self, job_id: str) -> str:
+        """What the agent answered, once it has."""
+        self.ended(job_id)
+        return str(self.ask("GET", f"/api/jobs/{job_id}/reply")["text"])
+
     def ended(self, job_id: str, status: str = "completed") -> Any:
         """The job, once it is over; it is over this way."""
         job = self.ask("GET", f"/api/jobs/{job_id}", wait_ms=20_000)

@@ -14,8 +14,8 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.client import raising, reading, words
+from holdfast.client.following import EmbeddedFollowing
 from holdfast.client.holds import needs_its_worker, unless_moved
-from holdfast.client.hosting import EmbeddedHosting
 from holdfast.client.questions import check_answer
 from holdfast.client.reading import Loaded, loaded, needs_of, view_of
 from holdfast.client.records import Accepted, Checked, EventView, JobView, Need, Trace
@@ -29,7 +29,6 @@ from holdfast.model.jobs import (
     DEFAULT_QUEUE,
     JobDraft,
     JobFilter,
-    JobHead,
     JobRecord,
     Submitted,
 )
@@ -45,7 +44,7 @@ POLL_S: Final = 1.0
 _OPEN: Final = (Status.WAITING, Status.PENDING, Status.RUNNING)
 
 
-class EmbeddedClient(EmbeddedHosting):
+class EmbeddedClient(EmbeddedFollowing):
     """See `holdfast.client.protocol.Client`. The store stays the caller's to close."""
 
     # ── jobs ──────────────────────────────────────────────────────────────────────────────────────
@@ -324,14 +323,6 @@ class EmbeddedClient(EmbeddedHosting):
         return await self._cancel(job, asked)
 
     # ── reading and sending ───────────────────────────────────────────────────────────────────────
-
-    async def _head(self, job_id: str) -> JobHead:
-        check_name(job_id, "job id")
-        head = await self._store.jobs.head(job_id)
-        if head.namespace != self._namespace:
-            msg = f"there is no job {job_id!r}"
-            raise NotFound(msg)
-        return head
 
     async def _load(self, job_id: str) -> Loaded:
         """Head first: whatever it says, the journal that is read afterwards tells as well."""

@@ -16,7 +16,7 @@ from holdfast.errors import NotFound
 from holdfast.model import canonical
 from holdfast.model.hosted import ASSISTANT, Configuration, HostedAgent
 from holdfast.model.identity import short
-from holdfast.model.ids import IdSource, check_name
+from holdfast.model.ids import IdSource, base32, check_name
 from holdfast.model.inbox import Delivery, SlotPolicy
 from holdfast.model.jobs import DEFAULT_NAMESPACE, DEFAULT_QUEUE, JobFilter, JobRecord
 from holdfast.model.limits import PRIORITY_DEFAULT, ROWS_PER_PAGE_DEFAULT, ROWS_PER_PAGE_MAX
@@ -59,13 +59,13 @@ class EmbeddedHosting:
         instructions: str = "",
         tools: Sequence[str] = (),
         context_tokens_max: int | None = None,
-        agent_id: str | None = None,
+        request_key: str | None = None,
     ) -> AgentView:
         told = Configuration(
             model=model, instructions=instructions, tools=tuple(tools), context_tokens_max=context_tokens_max
         )
         agent = HostedAgent(
-            agent_id=agent_id or self._ids.new("agent"),
+            agent_id=self._ids.new("agent") if request_key is None else _id_of(request_key),
             name=name,
             configuration=told,
             namespace=self._namespace,
@@ -222,6 +222,12 @@ class EmbeddedHosting:
             cursor = page.next
             if cursor is None:
                 return found
+
+
+def _id_of(request_key: str) -> str:
+    """The id of the agent that is created under this key: so the same key for another agent is a conflict."""
+    digest = canonical.digest(check_name(request_key, "request key").encode())
+    return f"agent_{base32(int.from_bytes(digest[:16]))}"
 
 
 def _configured(agent: HostedAgent) -> AgentView:

@@ -23,8 +23,10 @@ class Hosting(Protocol):
         instructions: str = "",
         tools: Sequence[str] = (),
         context_tokens_max: int | None = None,
+        request_key: str | None = None,
     ) -> AgentView:
-        """The agent exists. The same again is the same agent; another one under its name is a Conflict."""
+        """The agent exists. The same again is the same agent; another one under its name, or under the same request
+        key, is a Conflict."""
         ...
 
     async def get_agent(self, agent: str) -> AgentView:

@@ -15,7 +15,9 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from holdfast.client.following_protocol import Following
 from holdfast.client.hosting_protocol import Hosting
+from holdfast.client.operating_protocol import Operating
 from holdfast.client.records import Accepted, Checked, EventView, JobView, Need, Trace
 from holdfast.model.budget import Budget
 from holdfast.model.jobs import DEFAULT_QUEUE, JobFilter, JobRecord, Submitted
@@ -23,7 +25,7 @@ from holdfast.model.limits import PRIORITY_DEFAULT, ROWS_PER_PAGE_DEFAULT
 from holdfast.model.page import Page
 
 
-class Client(Hosting, Protocol):
+class Client(Hosting, Operating, Following, Protocol):
     # ── jobs ──────────────────────────────────────────────────────────────────────────────────────
 
     async def submit(

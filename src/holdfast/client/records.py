@@ -287,3 +287,66 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     draining: bool
     started_at: int
     seen_at: int
+
+
+class Stats(msgspec.Struct, frozen=True, kw_only=True, rename={"by_project": "byProject"}):
+    """How many jobs have each status, and all of them; by namespace as well."""
+
+    totals: dict[str, int]
+    by_project: dict[str, dict[str, int]]
+
+
+class Walked(StrEnum):
+    """What a replay gives the code for a recorded call: its result or its error, nothing since the code gave it up; or
+    that it has no outcome, and what then."""
+
+    RETURNS = "returns"
+    RAISES = "raises"
+    GIVEN_UP = "given_up"
+    WAITS = "waits"
+    RECOVERS = "recovers"
+
+
+class WalkedStep(msgspec.Struct, frozen=True, kw_only=True):
+    """A recorded call, and what a replay answers it with. `seq` is the event of its outcome, None if it has none."""
+
+    step_key: str
+    kind: SpanKind
+    name: str
+    seq: int | None
+    at: int | None
+    answer: Walked
+    effect: str
+    generation: int = 0
+    attempt: int = 1
+    args: Any = None
+    result: Any = None
+    error: Any = None
+
+
+class Walk(msgspec.Struct, frozen=True, kw_only=True):
+    """What a replay of the job would be handed: its input, the state that its last commit kept, and each call since.
+
+    `from_seq`: the commit that a resume starts from, 0 if it starts from the top.
+    """
+
+    job_id: str
+    kind: str
+    status: Status
+    input: Any
+    from_seq: int
+    state: Any
+    steps: tuple[WalkedStep, ...]
+    output: Any
+    error: Any
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True):
+    """What was answered to a message: in its own turn, or in the one it joined (`turn_job_id`)."""
+
+    job_id: str
+    turn_job_id: str
+    session_id: str
+    node_id: str
+    text: str
+    message: Any

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
@@ -19,7 +20,7 @@ import msgspec
 from holdfast.client import tokens
 from holdfast.client.paths import path as _path
 from holdfast.client.records import Accepted, Checked, EventView, JobView, Need, Trace
-from holdfast.client.remote_hosting import RemoteHosting
+from holdfast.client.remote_following import RemoteFollowing
 from holdfast.errors import HoldfastError, InvalidSetting, NotOver, StoreUnavailable, Unavailable
 from holdfast.model import budget as money
 from holdfast.model import canonical
@@ -47,7 +48,7 @@ TIMEOUT_S: Final = 60.0
 _JSON: Final = {"Content-Type": "application/json"}
 
 
-class RemoteClient(RemoteHosting):
+class RemoteClient(RemoteFollowing):
     """See `holdfast.client.protocol.Client`. Use it as an async context manager, or close it when done."""
 
     def __init__(self, url: str, *, key: str | None = None, ids: IdSource | None = None) -> None:
@@ -256,6 +257,31 @@ class RemoteClient(RemoteHosting):
         data = canonical.encode(body, bytes_max=BODY_BYTES_MAX)
         return await self._send("POST", where, shape, content=data, headers=_JSON)
 
+    async def _put(self, where: str, body: dict[str, Any], shape: type[T]) -> T:
+        data = canonical.encode(body, bytes_max=BODY_BYTES_MAX)
+        return await self._send("PUT", where, shape, content=data, headers=_JSON)
+
+    async def _delete(self, where: str, shape: type[T]) -> T:
+        return await self._send("DELETE", where, shape)
+
+    async def _lines(self, where: str, params: dict[str, str], headers: dict[str, str]) -> AsyncIterator[str]:
+        """The lines of a stream, as they come."""
+        import httpx2
+
+        try:
+            async with self._http.stream("GET", where, params=params, headers=headers) as response:
+                if response.status_code >= 400:
+                    raise error_of(response.status_code, await response.aread())
+                async for line in response.aiter_lines():
+                    yield line
+        except httpx2.TransportError as error:
+            raise self._silent(error) from None
+
+    def _silent(self, error: Exception) -> StoreUnavailable:
+        msg = f"{self._url} does not answer: {type(error).__name__}"
+        hint = "Check that `holdfast serve` runs there, and HOLDFAST_API_URL."
+        return StoreUnavailable(msg, hint=hint)
+
     async def _send(self, method: str, where: str, shape: type[T], **request: Any) -> T:
         response = await self._answer(method, where, request)
         if response.status_code == 401 and self._has_new_token():
@@ -279,9 +305,7 @@ class RemoteClient(RemoteHosting):
         try:
             return await self._http.request(method, where, **request)
         except httpx2.TransportError as error:
-            msg = f"{self._url} does not answer: {type(error).__name__}"
-            hint = "Check that `holdfast serve` runs there, and HOLDFAST_API_URL."
-            raise StoreUnavailable(msg, hint=hint) from None
+            raise self._silent(error) from None
 
     def _has_new_token(self) -> bool:
         """Whether the server was started anew since its token was read."""

@@ -36,6 +36,7 @@ class RemoteHosting(ABC):
         instructions: str = "",
         tools: Sequence[str] = (),
         context_tokens_max: int | None = None,
+        request_key: str | None = None,
     ) -> AgentView:
         body = {
             "name": name,
@@ -43,6 +44,7 @@ class RemoteHosting(ABC):
             "instructions": instructions,
             "tools": list(tools),
             "context_tokens_max": context_tokens_max,
+            "request_key": request_key,
         }
         return await self._post("/api/agents", body, AgentView)
 

@@ -1,4 +1,4 @@
-"""What is asked about agents and workers, as types."""
+"""What is asked about agents, schedules, queues and namespaces, as types."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from holdfast.model.admission import QueueLimits
 from holdfast.model.hosted import TOOLS_MAX
 from holdfast.model.inbox import Delivery, SlotPolicy
-from holdfast.model.limits import INTEGER_MAX
-from holdfast.service.shapes import Asks, Name
+from holdfast.model.jobs import DEFAULT_QUEUE
+from holdfast.model.limits import INTEGER_MAX, PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN
+from holdfast.model.schedule import CatchUp
+from holdfast.service.shapes import Asks, Name, Whole
+from holdfast.store.ports.namespaces import NamespaceRecord
 
 
 class NewAgent(Asks, frozen=True, kw_only=True):
@@ -21,6 +25,7 @@ class NewAgent(Asks, frozen=True, kw_only=True):
     instructions: str = ""
     tools: Annotated[tuple[Name, ...], Meta(max_length=TOOLS_MAX)] = ()
     context_tokens_max: Annotated[int, Meta(ge=1, le=INTEGER_MAX)] | None = None
+    request_key: Name | None = None
 
 
 class NewMessage(Asks, frozen=True, kw_only=True):
@@ -34,3 +39,36 @@ class NewMessage(Asks, frozen=True, kw_only=True):
     slot: SlotPolicy = SlotPolicy.JOIN
     id: Name | None = None
     request_key: Name | None = None
+
+
+class NewSchedule(Asks, frozen=True, kw_only=True):
+    """Jobs of a kind that begin by the clock: minute, hour, day, month, weekday, in a time zone. Its id stands for it:
+    the same again is the same schedule."""
+
+    id: Name
+    kind: Name
+    cron: Name
+    time_zone: Name = "UTC"
+    catch_up: CatchUp = CatchUp.SKIP
+    input: Any = None
+    queue: Name = DEFAULT_QUEUE
+    priority: Annotated[int, Meta(ge=PRIORITY_MIN, le=PRIORITY_MAX)] = PRIORITY_DEFAULT
+
+
+class LimitsOfQueue(Asks, frozen=True, kw_only=True):
+    """What a queue takes. None is no limit."""
+
+    depth_max: Whole | None = None
+    age_max_us: Whole | None = None
+
+
+class NewNamespace(Asks, frozen=True, kw_only=True):
+    namespace: Name
+
+
+class QueueList(msgspec.Struct, frozen=True, kw_only=True):
+    items: tuple[QueueLimits, ...]
+
+
+class NamespaceList(msgspec.Struct, frozen=True, kw_only=True):
+    items: tuple[NamespaceRecord, ...]

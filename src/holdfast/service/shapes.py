@@ -168,6 +168,7 @@ class Forking(Asks, frozen=True, kw_only=True):
     at: str | int
     input: Any = msgspec.UNSET
     id: Name | None = None
+    request_key: Name | None = None
     queue: Name | None = None
     priority: Annotated[int, Meta(ge=PRIORITY_MIN, le=PRIORITY_MAX)] | None = None
 
@@ -197,13 +198,6 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     timestamp: str
     tier: str | None = None
     degraded: tuple[str, ...] = ()
-
-
-class Stats(msgspec.Struct, frozen=True, kw_only=True, rename={"by_project": "byProject"}):
-    """How many jobs have each status, and all of them; by namespace as well."""
-
-    totals: dict[str, int]
-    by_project: dict[str, dict[str, int]]
 
 
 class Events(msgspec.Struct, frozen=True, kw_only=True):

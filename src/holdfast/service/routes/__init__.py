@@ -13,6 +13,7 @@ from holdfast.service.routes import (
     jobs,
     journals,
     metrics,
+    operating,
     people,
     sessions,
     words,
@@ -31,6 +32,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *agents.ENDPOINTS,
     *workers.ENDPOINTS,
     *access.ENDPOINTS,
+    *operating.ENDPOINTS,
 )
 
 WORKER_ENDPOINTS: Final[tuple[Endpoint, ...]] = (*health.HEALTH, *metrics.ENDPOINTS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Final
 from urllib.parse import quote
 
@@ -11,7 +10,6 @@ import msgspec
 from holdfast.client.records import AgentView, Posted
 from holdfast.errors import InvalidPayload
 from holdfast.model.access import Scope
-from holdfast.model.ids import base32
 from holdfast.model.jobs import JobRecord
 from holdfast.model.page import Page
 from holdfast.service.answers import Answer
@@ -25,7 +23,6 @@ from holdfast.service.shapes import Paged
 async def create_agent(asked: Asked) -> Answer:
     """The agent exists. The same again is the same agent; another one under its name is a conflict."""
     new: NewAgent = asked.body
-    key = asked.key()
     known = await asked.store.agents.find(new.name, namespace=asked.namespace)
     made = await asked.client.create_agent(
         new.name,
@@ -33,17 +30,12 @@ async def create_agent(asked: Asked) -> Answer:
         instructions=new.instructions,
         tools=new.tools,
         context_tokens_max=new.context_tokens_max,
-        agent_id=None if key is None else _id_of(key),
+        request_key=asked.key(new.request_key, named="request_key"),
     )
     where = {"Location": f"/api/agents/{quote(made.agent_id, safe='')}"}
     if known is None:
         return Answer(value=made, status=201, headers=where)
     return Answer(value=made, headers=where | REPLAYED)
-
-
-def _id_of(key: str) -> str:
-    """The id of the agent that is created under this key: so the same key for another agent is a conflict."""
-    return f"agent_{base32(int.from_bytes(hashlib.sha256(key.encode()).digest()[:16]))}"
 
 
 async def list_agents(asked: Asked) -> Answer:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from holdfast.client.records import Stats
 from holdfast.model.access import Scope
 from holdfast.model.instants import to_iso
 from holdfast.service.answers import Answer
 from holdfast.service.asked import Asked
 from holdfast.service.endpoints import Endpoint
-from holdfast.service.shapes import Health, Stats
+from holdfast.service.shapes import Health
 
 
 async def health(asked: Asked) -> Answer:
@@ -31,11 +32,7 @@ async def ready(asked: Asked) -> Answer:
 
 async def stats(asked: Asked) -> Answer:
     """How many jobs have each status."""
-    counts = {
-        str(status): number for status, number in (await asked.store.jobs.counts(asked.namespace)).items()
-    }
-    totals = {"jobs": sum(counts.values())} | counts
-    return Answer(value=Stats(totals=totals, by_project={asked.namespace: totals}))
+    return Answer(value=await asked.client.stats())
 
 
 async def openapi(_asked: Asked) -> Answer:

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from holdfast.client.records import JobView
+from holdfast.client.records import JobView, Reply
 from holdfast.engine.fork import SAME, fork
 from holdfast.errors import NotOver
 from holdfast.model.access import Scope
@@ -71,6 +71,12 @@ async def get_job(asked: Asked) -> Answer:
     return Answer(value=job, tagged=True)
 
 
+async def reply_of_job(asked: Asked) -> Answer:
+    """What was answered to the message that this job is; `wait_ms` waits for it."""
+    reply = await asked.client.reply(asked.path["id"], timeout_s=asked.query.wait_ms / 1000)
+    return Answer(value=reply, tagged=True)
+
+
 async def fork_job(asked: Asked) -> Answer:
     """A new job exists that shares this one's past up to a step, and does the rest itself."""
     await asked.head()
@@ -82,7 +88,7 @@ async def fork_job(asked: Asked) -> Answer:
         ids=asked.house.ids,
         given=SAME if how.input is msgspec.UNSET else how.input,
         fork_id=None if how.id is None else check_name(how.id, "job id"),
-        request_key=asked.key(),
+        request_key=asked.key(how.request_key, named="request_key"),
         queue=how.queue,
         priority=how.priority,
     )
@@ -127,6 +133,16 @@ ENDPOINTS: Final = (
         answers=JobView,
         statuses=(200, 304),
         errors=(404,),
+        scope=Scope.READ,
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/jobs/{id}/reply",
+        handle=reply_of_job,
+        query=OneJob,
+        answers=Reply,
+        statuses=(200, 304),
+        errors=(404, 409, 503),
         scope=Scope.READ,
     ),
     Endpoint(

@@ -10,7 +10,7 @@ import msgspec
 from starlette.responses import Response, StreamingResponse
 from starlette.types import ASGIApp
 
-from holdfast.client.records import Checked, Trace
+from holdfast.client.records import Checked, Trace, Walk
 from holdfast.errors import NotFound
 from holdfast.model import canonical
 from holdfast.model.access import Scope
@@ -48,6 +48,11 @@ async def list_events(asked: Asked) -> Answer | ASGIApp:
 async def get_trace(asked: Asked) -> Answer:
     """The job's life: its calls, who drove it when, and what recovery did and why."""
     return Answer(value=await asked.client.trace(asked.path["id"]), tagged=True)
+
+
+async def walk_job(asked: Asked) -> Answer:
+    """What a replay of the job would be handed, call by call. It needs no code and calls nothing."""
+    return Answer(value=await asked.client.walk(asked.path["id"]), tagged=True)
 
 
 async def verify_job(asked: Asked) -> Answer:
@@ -187,6 +192,15 @@ ENDPOINTS: Final = (
         path="/api/jobs/{id}/verify",
         handle=verify_job,
         answers=Checked,
+        errors=(404,),
+        scope=Scope.READ,
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/jobs/{id}/replay",
+        handle=walk_job,
+        answers=Walk,
+        statuses=(200, 304),
         errors=(404,),
         scope=Scope.READ,
     ),

@@ -1,0 +1,127 @@
+"""What comes of a job, over an open store."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator
+from typing import Any, Final
+
+from holdfast.client.following_protocol import SAME
+from holdfast.client.operating import EmbeddedOperating
+from holdfast.client.records import JobView, Reply, Walk
+from holdfast.client.walking import walk_of
+from holdfast.errors import InvalidMove, NotFound, NotOver
+from holdfast.model.ids import check_name
+from holdfast.model.jobs import JobHead, Submitted
+from holdfast.model.states import HELD, Status
+from holdfast.model.streams import AttemptSuperseded, Chunk
+
+POLL_S: Final = 1.0
+
+
+class EmbeddedFollowing(EmbeddedOperating, ABC):
+    """See `holdfast.client.following_protocol.Following`."""
+
+    @abstractmethod
+    async def result(self, job_id: str, *, timeout_s: float | None = None) -> JobView: ...
+
+    async def _head(self, job_id: str) -> JobHead:
+        check_name(job_id, "job id")
+        head = await self._store.jobs.head(job_id)
+        if head.namespace != self._namespace:
+            msg = f"there is no job {job_id!r}"
+            raise NotFound(msg)
+        return head
+
+    async def stream(
+        self, job_id: str, *, after: str | None = None, stream: str | None = None
+    ) -> AsyncGenerator[Chunk | AttemptSuperseded, None]:
+        from holdfast.engine.watching import watch
+
+        await self._head(job_id)
+        async for one in watch(self._store, job_id, after=after, stream=stream):
+            yield one
+
+    async def reply(self, job_id: str, *, timeout_s: float | None = None) -> Reply:
+        from holdfast.agents.conversations import message_in, text_in
+
+        turn_id, output = job_id, await self._output(job_id, timeout_s)
+        while "joined" in output:
+            turn_id = str(output["joined"])
+            output = await self._output(turn_id, timeout_s)
+        session_id = (await self._head(turn_id)).session_id
+        if session_id is None or "node" not in output:
+            raise _no_message(job_id)
+        node = await self._store.sessions.node(session_id, output["node"], namespace=self._namespace)
+        if node is None:
+            msg = f"the answer of job {turn_id} is not in the session any more"
+            raise NotFound(msg)
+        message = message_in(node)
+        return Reply(
+            job_id=job_id,
+            turn_job_id=turn_id,
+            session_id=session_id,
+            node_id=node.node_id,
+            text=text_in(message),
+            message=message,
+        )
+
+    async def _output(self, job_id: str, timeout_s: float | None) -> dict[str, Any]:
+        """What the job says about the answer, once it is over. One that is held for a person may take for ever, and is
+        not waited for."""
+        loop = asyncio.get_running_loop()
+        deadline = None if timeout_s is None else loop.time() + timeout_s
+        while True:
+            head = await self._head(job_id)
+            if head.session_id is None:
+                raise _no_message(job_id)
+            if head.wait_reason in HELD:
+                msg = f"job {job_id} is held: {head.wait_reason}"
+                raise InvalidMove(msg, hint=f"Look at it and decide: holdfast job {job_id}")
+            left = POLL_S if deadline is None else min(POLL_S, deadline - loop.time())
+            try:
+                return _said(await self.result(job_id, timeout_s=max(left, 0)))
+            except NotOver:
+                if left < POLL_S:
+                    raise
+
+    async def walk(self, job_id: str) -> Walk:
+        head = await self._head(job_id)
+        return walk_of(head, await self._store.journal.read(job_id), now=self._clock.wall_us())
+
+    async def fork(
+        self,
+        job_id: str,
+        *,
+        at: str | int,
+        input: Any = SAME,  # noqa: A002 -- the word for it everywhere else
+        fork_id: str | None = None,
+        request_key: str | None = None,
+    ) -> Submitted:
+        from holdfast.engine import fork
+
+        await self._head(job_id)
+        return await fork.fork(
+            self._store,
+            job_id,
+            at=at,
+            ids=self._ids,
+            given=fork.SAME if input is SAME else input,
+            fork_id=None if fork_id is None else check_name(fork_id, "job id"),
+            request_key=request_key,
+        )
+
+
+def _said(job: JobView) -> dict[str, Any]:
+    """What a turn that is over says about its answer."""
+    if job.status is not Status.COMPLETED:
+        msg = f"job {job.job_id} is {job.status}: there is no answer"
+        raise InvalidMove(msg, hint="Send the message again; the conversation is as it was before.")
+    return job.output if isinstance(job.output, dict) else {}
+
+
+def _no_message(job_id: str) -> InvalidMove:
+    return InvalidMove(
+        f"job {job_id} answers no message", hint="GET the job: its output is what it returned."
+    )
