@@ -45,6 +45,7 @@ _COMMANDS: Final = {
         "Check one job's journal from its first event, or an exported file.",
     ),
     "db": ("holdfast.cli.db", "db", "Look after the store: status, migrate, backup, restore, verify."),
+    "payload-key": ("holdfast.cli.keys", "payload_key", "Make or add a key that encrypts payloads."),
     "doctor": ("holdfast.cli.doctor", "doctor", "Check this machine and the store, and say what holds."),
 }
 
