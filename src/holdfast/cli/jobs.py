@@ -267,7 +267,11 @@ def _show_need(console: Console, need: Need) -> None:
     if need.effect:
         console.print(_line("class", need.effect))
     if need.args is not None:
-        console.print(_line("arguments", screens.short(need.args, max(width, 400))), soft_wrap=True)
+        # Somebody is asked to agree to these, or to say what became of them: all of them, to the last character.
+        shown = to_json(need.args) if need.person else screens.short(need.args, max(width, 400))
+        console.print(_line("arguments", shown), soft_wrap=True)
+        if need.person and need.args_digest:
+            console.print(_line("digest", need.args_digest), soft_wrap=True)
     if need.key:
         console.print(_line("key", need.key))
     if need.due_at is not None:
