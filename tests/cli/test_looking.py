@@ -248,7 +248,7 @@ def test_every_command_is_on_the_page() -> None:
     from holdfast.cli.root import holdfast
 
     page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"holdfast ((?:dead |db )?[a-z]+)", page))
+    named = set(re.findall(r"holdfast ((?:dead |db )?[a-z]+(?:-[a-z]+)*)", page))
     context = click.Context(holdfast)
     groups = {"dead": list(dead.commands), "db": ["status", "migrate", "backup", "restore", "verify"]}
     known = {

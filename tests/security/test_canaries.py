@@ -27,6 +27,7 @@ from holdfast.model.ids import RandomIds
 from holdfast.model.jobs import JobFilter
 from holdfast.runtime.process import Process
 from holdfast.store.clock import SystemClock
+from holdfast.store.tables.store import SqlStore
 from tests.agents.waiting import waits_for
 from tests.agents.web import serving
 from tests.security import canaries
@@ -111,6 +112,7 @@ def app_of(where: str, tmp_path: Path, port: int) -> hf.App:
         await act(text, {"deep": [{"deeper": canaries.ALL}]})
         await web(f"http://127.0.0.1:{port}/?q={hf.secret('plain-1').reveal()}")
         printed = await shell("printf '%s' \"$TOKEN\"; env")
+        caught = ""
         try:
             await fail(text)
         except ValueError as error:
@@ -252,6 +254,7 @@ async def planted_through_every_door(where: str, tmp_path: Path) -> tuple[dict[s
             shown += await asyncio.to_thread(through_commands, where)
             found = await found_anywhere(where, tmp_path)
             assert len(await process.store.jobs.list(JobFilter(), limit=100)) > 50
+            assert isinstance(process.store, SqlStore)
             assert (await verify(process.store)).clean
         asked = [headers.get("authorization") for _, _, headers, _ in web.asked]
         assert asked == [f"Bearer {canaries.KNOWN['plain-1']}"], "the receiver gets the secret itself"

@@ -191,9 +191,10 @@ class McpServer:
 
     def _tool(self, offer: Offer) -> McpTool:
         name = f"{self.name}.{offer.name}"
-        rule = self._policy.find_rule(name) or Rule(pattern=name)
+        found = self._policy.find_rule(name)
+        rule = found or Rule(pattern=name)
         terms = Terms(effect=self._effect(offer, rule), longest_call_us=self._longest_us)
-        return McpTool(self, offer, name, rule.terms(terms), rule)
+        return McpTool(self, offer, name, self._policy.guarded(found, rule.terms(terms)), rule)
 
     def _effect(self, offer: Offer, rule: Rule) -> Effect:
         if self._trust_hints and offer.read_only:

@@ -14,7 +14,13 @@
     class = "read_only"
     timeout = "10s"
 
+    [tools."shell"]
+    deny = true
+
     policy = hf.Policy.read("tools.toml")
+
+With `unsafe = "approve"` (or `"deny"`) on the first line, an unsafe tool waits for a person (or is refused) unless its
+rule says otherwise: `approve = false`. A rule is the owner's word; no model can change it or talk its way past it.
 
 A rule is found by the tool's name; `*`, `?` and `[…]` stand for what they stand for in a shell. The first rule in the
 file that fits is the one that counts. What it does not say stays as it was. The class names of other systems are
@@ -36,9 +42,11 @@ import msgspec
 
 from holdfast.agents.tools import Tool
 from holdfast.engine.asked import Terms
-from holdfast.errors import HoldfastError, InvalidSetting
+from holdfast.errors import Denied, HoldfastError, InvalidSetting
 from holdfast.model.effects import Effect, parse_effect
 from holdfast.model.instants import parse_duration
+
+ALLOW: Final = "allow"
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +61,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     key_argument: str | None = None
     key_meta: str | None = None
     approve: bool | None = None
+    deny: bool = False
     approval_lifetime_us: int | None = None
     longest_call_us: int | None = None
     receiver_delay_us: int | None = None
@@ -74,7 +83,9 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
             )
             if (value := getattr(self, name)) is not None
         }
-        if self.approve is not None:
+        if self.deny:
+            said["approve"] = _never
+        elif self.approve is not None:
             said["approve"] = _always if self.approve else None
         return msgspec.structs.replace(before, **said)
 
@@ -82,8 +93,12 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 class Policy:
     """Rules about tools, by name."""
 
-    def __init__(self, rules: Iterable[Rule] = ()) -> None:
+    def __init__(self, rules: Iterable[Rule] = (), *, unsafe: str = ALLOW) -> None:
+        if unsafe not in _UNSAFE:
+            msg = f"unsafe = {unsafe!r} is not known"
+            raise InvalidSetting(msg, hint=f"Say one of {', '.join(map(repr, _UNSAFE))}.")
         self.rules = tuple(rules)
+        self.unsafe = unsafe
 
     @classmethod
     def read(cls, path: str | PathLike[str]) -> Policy:
@@ -108,14 +123,18 @@ class Policy:
             raise InvalidSetting(
                 msg, hint='A rule looks like this: [tools."mail.*"] and class = "unsafe".'
             ) from None
-        if unknown := document.keys() - {"tools"}:
+        if unknown := document.keys() - {"tools", "unsafe"}:
             msg = f"{where} has {_listed(unknown)} beside its tools"
-            raise InvalidSetting(msg, hint='Everything stands below [tools."…"].')
+            raise InvalidSetting(msg, hint='Everything but `unsafe` stands below [tools."…"].')
         tools = document.get("tools", {})
         if not isinstance(tools, dict):
             msg = f"{where}: tools is no table"
             raise InvalidSetting(msg, hint='Write one table for each pattern: [tools."mail.*"].')
-        return cls(_rule(where, pattern, said) for pattern, said in tools.items())
+        rules = [_rule(where, pattern, said) for pattern, said in tools.items()]
+        try:
+            return cls(rules, unsafe=str(document.get("unsafe", ALLOW)))
+        except InvalidSetting as error:
+            raise InvalidSetting(f"{where}: {error}", hint=error.hint) from None
 
     def find_rule(self, name: str) -> Rule | None:
         """The first rule whose pattern fits the name."""
@@ -126,8 +145,16 @@ class Policy:
         ruled = []
         for tool in tools:
             rule = self.find_rule(tool.name)
-            ruled.append(tool if rule is None else tool.with_terms(rule.terms(tool.terms)))
+            terms = self.guarded(rule, tool.terms if rule is None else rule.terms(tool.terms))
+            ruled.append(tool if terms is tool.terms else tool.with_terms(terms))
         return ruled
+
+    def guarded(self, rule: Rule | None, terms: Terms) -> Terms:
+        """The terms of a tool that this rule fits, with what holds for unsafe ones of which it says nothing."""
+        said = rule is not None and (rule.approve is not None or rule.deny)
+        if self.unsafe == ALLOW or said or terms.effect is not Effect.UNSAFE or terms.approve is not None:
+            return terms
+        return msgspec.structs.replace(terms, approve=_UNSAFE[self.unsafe])
 
     def __repr__(self) -> str:
         return f"<policy of {len(self.rules)} rules>"
@@ -168,6 +195,15 @@ def _always(_args: Any) -> bool:
     return True
 
 
+def _never(_args: Any) -> bool:
+    msg = "the policy does not allow this tool"
+    raise Denied(msg, by="policy")
+
+
+_UNSAFE: Final[dict[str, Any]] = {ALLOW: None, "approve": _always, "deny": _never}
+"""What is done with unsafe tools of which no rule says anything."""
+
+
 def _listed(names: Iterable[str]) -> str:
     return ", ".join(map(repr, sorted(names)))
 
@@ -179,6 +215,7 @@ _SETTINGS: Final[dict[str, tuple[str, Any]]] = {
     "key_argument": ("key_argument", str),
     "key_meta": ("key_meta", str),
     "approve": ("approve", bool),
+    "deny": ("deny", bool),
     "approval_lifetime": ("approval_lifetime_us", _TIME),
     "timeout": ("longest_call_us", _TIME),
     "receiver_delay": ("receiver_delay_us", _TIME),
@@ -194,6 +231,7 @@ _READ: Final[dict[str, Any]] = {
 }
 _HINTS: Final = {
     "approve": "Write true or false, without quotes.",
+    "deny": "Write true or false, without quotes.",
     **dict.fromkeys(
         ("key_lifetime", "approval_lifetime", "timeout", "receiver_delay"),
         'Write "90s", "24h" or a number of seconds.',

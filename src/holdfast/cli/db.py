@@ -183,6 +183,12 @@ def verify(where: str, *, as_json: bool) -> None:
             f"{report.blobs} blobs: "
             + ("all hold" if report.clean else f"{len(report.violations)} violations")
         )
+        if report.unread:
+            click.echo(
+                f"{report.unread} payloads are encrypted with keys that are not here: what they say was not checked. "
+                "Set HOLDFAST_PAYLOAD_KEYS.",
+                err=True,
+            )
         if not report.clean:
             rows = [(item.invariant, item.subject, item.detail) for item in report.violations]
             table(("invariant", "where", "what"), rows, as_json=False)

@@ -1,4 +1,4 @@
-"""`holdfast jobs`, `holdfast job` and `holdfast verify`: looking at jobs."""
+"""`holdfast jobs` and `holdfast job`: looking at jobs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.cli import screens
 from holdfast.cli.opened import client_at
 from holdfast.cli.options import json_option, store_option
 from holdfast.cli.talk import to_json, wait_for
-from holdfast.client.records import BudgetView, Checked, JobView, Need, PlanView
+from holdfast.client.records import BudgetView, JobView, Need, PlanView
 from holdfast.errors import InvalidPayload
 from holdfast.model.budget import WORDS, show
 from holdfast.model.effects import Effect
@@ -267,7 +267,11 @@ def _show_need(console: Console, need: Need) -> None:
     if need.effect:
         console.print(_line("class", need.effect))
     if need.args is not None:
-        console.print(_line("arguments", screens.short(need.args, max(width, 400))), soft_wrap=True)
+        # Somebody is asked to agree to these, or to say what became of them: all of them, to the last character.
+        shown = to_json(need.args) if need.person else screens.short(need.args, max(width, 400))
+        console.print(_line("arguments", shown), soft_wrap=True)
+        if need.person and need.args_digest:
+            console.print(_line("digest", need.args_digest), soft_wrap=True)
     if need.key:
         console.print(_line("key", need.key))
     if need.due_at is not None:
@@ -335,38 +339,6 @@ def _cause(one: Any) -> str:
     error = one.get("error")
     said = f"{error.get('type')}: {error.get('message')}" if isinstance(error, dict) else str(one.get("why"))
     return f"{said} ({_count(one.get('attempts', 0), 'attempt')}, {_count(one.get('takeovers', 0), 'takeover')} before)"
-
-
-# ── verify ────────────────────────────────────────────────────────────────────────────────────────
-
-
-@click.command()
-@click.argument("job_id", metavar="ID")
-@store_option
-@json_option
-def verify(job_id: str, where: str, *, as_json: bool) -> None:
-    """Recompute one job's hash chain and state from its first event; exit status 1 if something does not fit.
-
-    `holdfast db verify` checks the whole store.
-
-    Example: holdfast verify job_06h57w4p2ksb3f1cqn8xv0zt6e
-    """
-
-    async def check() -> Checked:
-        async with client_at(where) as client:
-            return await client.verify(job_id)
-
-    checked = wait_for(check())
-    if as_json:
-        click.echo(to_json(checked))
-    else:
-        click.echo(
-            f"{_count(checked.events, 'event')}: {'all hold' if not checked.violations else 'damaged'}"
-        )
-        for violation in checked.violations:
-            screens.console().print(screens.indented(screens.text(violation, "red")), soft_wrap=True)
-    if checked.violations:
-        raise click.exceptions.Exit(1)
 
 
 def _now() -> int:

@@ -35,8 +35,8 @@ async def client_at(where: str) -> AsyncIterator[Client]:
 
     A store that was named on the command line is meant, whatever the environment says.
     """
-    url = os.environ.get("HOLDFAST_API_URL", "")
-    if url and not _is_typed("where"):
+    url = server_url()
+    if url:
         async with RemoteClient(url) as remote:
             yield remote
         return
@@ -45,6 +45,11 @@ async def client_at(where: str) -> AsyncIterator[Client]:
         yield EmbeddedClient(store, SystemClock(), RandomIds())
     finally:
         await store.close()
+
+
+def server_url() -> str:
+    """The server that is meant; empty, if it is a store."""
+    return "" if _is_typed("where") else os.environ.get("HOLDFAST_API_URL", "")
 
 
 def _is_typed(parameter: str) -> bool:

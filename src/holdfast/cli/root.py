@@ -43,8 +43,15 @@ _COMMANDS: Final = {
         "Run a finished job's code over its journal, without a live call.",
     ),
     "fork": ("holdfast.cli.rerun", "fork", "A new job that shares another's past up to a step."),
-    "verify": ("holdfast.cli.jobs", "verify", "Check one job's journal from its first event."),
+    "export": ("holdfast.cli.export", "export", "Write a job's journal into a file, signed."),
+    "export-key": ("holdfast.cli.export", "export_key", "Make the key that signs exports."),
+    "verify": (
+        "holdfast.cli.export",
+        "verify",
+        "Check one job's journal from its first event, or an exported file.",
+    ),
     "db": ("holdfast.cli.db", "db", "Look after the store: status, migrate, backup, restore, verify."),
+    "payload-key": ("holdfast.cli.keys", "payload_key", "Make or add a key that encrypts payloads."),
     "doctor": ("holdfast.cli.doctor", "doctor", "Check this machine and the store, and say what holds."),
 }
 

@@ -22,10 +22,15 @@ _CONTROL: Final = re.compile(
     r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"  # a title, a link: up to its end
     r"|\x1b\[[0-?]*[ -/]*[@-~]?"  # colours, cursor, modes
     r"|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
-    r"|[\u200e\u200f\u202a-\u202e\u2066-\u2069]"  # what turns the reading direction around
+    r"|[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"  # what turns the reading direction around
+    r"|[\u200b\u2028\u2029\u2060-\u2064\ufeff\U000e0000-\U000e007f]"  # what is there and is not seen
     r"|[\ud800-\udfff]"
 )
-_ESCAPED: Final = re.compile(r"[\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_ESCAPED: Final = re.compile(
+    r"[\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164"
+    r"\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff\ud800-\udfff]"
+)
+"""What could drive a terminal, and what nobody sees: a person who reads arguments must see all of them."""
 
 
 def run(command: click.Command, arguments: Sequence[str] | None = None) -> int:
@@ -67,7 +72,7 @@ def one_line(text: str) -> str:
 def to_json(value: Any) -> str:
     """A value as one line of JSON that is safe to print: what could drive a terminal is escaped."""
     text = json.dumps(msgspec.to_builtins(value), ensure_ascii=False, separators=(",", ":"))
-    return _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _ESCAPED.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 
 def wait_for(work: Coroutine[Any, Any, T]) -> T:

@@ -242,6 +242,15 @@ class RemoteClient(RemoteFollowing):
         where = _path("api", "dead-letters", job_id, "discard")
         return await self._say(where, operation_id, why=why, by=by)
 
+    async def export(self, job_id: str) -> bytes:
+        """The job's journal as one file, signed if the server has a key; see `client.archives`."""
+        response = await self._answer(
+            "GET", _job(job_id, "export"), {"headers": {"accept": "application/zip"}, "timeout": None}
+        )
+        if response.status_code >= 400:
+            raise error_of(response.status_code, response.content)
+        return response.content
+
     # ── the wire ──────────────────────────────────────────────────────────────────────────────────
 
     async def _say(self, where: str, operation_id: str | None, **said: Any) -> Accepted:

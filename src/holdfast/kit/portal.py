@@ -211,7 +211,7 @@ def _address(db_path: str | Path | None) -> str:
     if place.kind != "sqlite":
         return text
     file = place.path.absolute()
-    file.parent.mkdir(parents=True, exist_ok=True)
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     return f"sqlite:///{file}"
 
 

@@ -18,6 +18,7 @@ import msgspec
 
 from holdfast.errors import InvalidPayload, SchemaMismatch, StoreCorrupt
 from holdfast.model import canonical
+from holdfast.model.envelope import must_be_open
 from holdfast.model.events import EVENTS, Event
 
 GENESIS: Final = bytes(32)
@@ -99,6 +100,7 @@ def unseal(sealed: SealedEvent) -> Event:
             msg, hint="Its digest and the chain are still there; the content is gone on purpose."
         )
     if hashlib.sha256(sealed.body).digest() != sealed.body_digest:
+        must_be_open(sealed.body, f"the body of event {sealed.seq}")
         msg = f"the body of event {sealed.seq} ({sealed.type}) is not the one that was sealed"
         raise StoreCorrupt(msg)
     return _fact(kind, sealed, sealed.body)
@@ -135,6 +137,8 @@ def unsealed(
         place = f"{job_id}/{seq}/{sealed.type}/{sealed.version}/{sealed.fence}/{sealed.at}"
         link = hashlib.sha256(link + digest + place.encode()).digest()
         whole = body is None or hashlib.sha256(body).digest() == digest
+        if not whole:
+            must_be_open(body, f"the body of event {seq}")
         if sealed.seq != seq or link != sealed.hash or not whole:
             msg = f"the chain of job {job_id} does not hold at event {seq}"
             raise StoreCorrupt(msg)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+from typing import Final
+
 from holdfast.errors import InvalidSetting
 from holdfast.model.ids import IdSource, RandomIds
 from holdfast.runtime.guarding import guard
 from holdfast.store import address
 from holdfast.store.clock import Clock, SystemClock
+from holdfast.store.codec import Codec, read_keys
 from holdfast.store.contract import Store
+
+PAYLOAD_KEYS: Final = "HOLDFAST_PAYLOAD_KEYS"
 
 
 async def open_store(
@@ -20,7 +27,7 @@ async def open_store(
     """An open store at this address; what must not be written into it is known. Drivers are imported only for the
     database that is asked for."""
     guard(where)
-    place = address.parse(where)
+    place, codec = address.parse(where), _codec()
     ids = RandomIds() if ids is None else ids
     if place.kind == "memory":
         from holdfast.store.memory.store import MemoryStore
@@ -30,11 +37,21 @@ async def open_store(
         from holdfast.store.sqlite.open import open_sqlite
 
         return await open_sqlite(
-            place.path, clock=SystemClock() if clock is None else clock, ids=ids, migrating=migrating
+            place.path,
+            clock=SystemClock() if clock is None else clock,
+            ids=ids,
+            migrating=migrating,
+            codec=codec,
         )
     try:
         from holdfast.store.postgres.open import open_postgres
     except ImportError as error:
         msg = "the Postgres driver is not installed"
         raise InvalidSetting(msg, hint="pip install 'holdfast[postgres]'") from error
-    return await open_postgres(place.where, clock=clock, ids=ids, migrating=migrating)
+    return await open_postgres(place.where, clock=clock, ids=ids, migrating=migrating, codec=codec)
+
+
+def _codec() -> Codec | None:
+    """What encrypts payloads, if HOLDFAST_PAYLOAD_KEYS names keys."""
+    where = os.environ.get(PAYLOAD_KEYS, "")
+    return read_keys(Path(where)) if where else None

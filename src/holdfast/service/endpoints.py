@@ -42,6 +42,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     query: Any = Nothing
     statuses: tuple[int, ...] = (200,)
     media: str = "application/json"
+    also: tuple[str, ...] = ()
+    """Other media types in which the same is given to whoever accepts them: files."""
     keyed: bool = False
     errors: tuple[int, ...] = ()
     scope: Scope | None = None

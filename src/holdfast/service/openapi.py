@@ -107,6 +107,7 @@ def _responses(endpoint: Endpoint, schema_of: dict[Any, Any]) -> dict[str, Any]:
         found[str(status)] = {"description": _MEANINGS[status]}
         if endpoint.answers is not None and status not in {204, 304}:
             content = {endpoint.media: {"schema": schema_of[endpoint.answers]}}
+            content |= {media: {"schema": {"type": "string", "format": "binary"}} for media in endpoint.also}
             found[str(status)]["content"] = content
     guarded = () if endpoint.scope is Scope.PUBLIC else (401, 403, 429)
     for status in (*guarded, *endpoint.errors):

@@ -45,7 +45,9 @@ def usual_rules() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("label", TOKENS)
-@pytest.mark.parametrize("around", ["{}", "key={}", '"{}"', "line\n{}\nline", "({})", "a {} b"])
+@pytest.mark.parametrize(
+    "around", ["{}", "key={}", '"{}"', "line\n{}\nline", "({})", "a {} b", "lorem ipsum " * 200 + "{}"]
+)
 def test_tokens_are_known_by_their_shape(label: str, around: str) -> None:
     text = around.format(TOKENS[label])
     written = canonical.encode({"text": text, TOKENS[label]: [text]})

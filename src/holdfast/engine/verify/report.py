@@ -20,6 +20,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     sessions: int
     blobs: int
     violations: tuple[Violation, ...]
+    unread: int = 0
+    """Payloads that are encrypted with keys that are not here: their digests were compared, not what they say."""
 
     @property
     def clean(self) -> bool:

@@ -45,4 +45,5 @@ async def verify(store: Inspectable, limits: Limits = UNLIMITED) -> Report:
         sessions=of_content.sessions,
         blobs=of_content.blobs,
         violations=tuple(violations + damage),
+        unread=of_journals.unread + of_content.unread,
     )

@@ -10,6 +10,7 @@ import msgspec
 from starlette.responses import Response, StreamingResponse
 from starlette.types import ASGIApp
 
+from holdfast.client.exports import archive
 from holdfast.client.records import Checked, Trace, Walk
 from holdfast.errors import NotFound
 from holdfast.model import canonical
@@ -25,6 +26,8 @@ from holdfast.service.asked import Asked
 from holdfast.service.endpoints import Endpoint
 from holdfast.service.shapes import Events, WhichChunks, WhichEvents
 from holdfast.service.streams import Stream
+
+ZIP: Final = "application/zip"
 
 
 async def list_events(asked: Asked) -> Answer | ASGIApp:
@@ -95,9 +98,18 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 async def export_job(asked: Asked) -> ASGIApp:
-    """The journal and the blobs that it names, as JSON lines; the last line says that nothing is missing."""
+    """The journal and the blobs that it names, as JSON lines; the last line says that nothing is missing.
+
+    Whoever accepts `application/zip` gets it as one file, signed if the server has a key.
+    """
     head = await asked.head()
     name = canonical.hex_digest(head.job_id.encode())[:16]
+    if ZIP in asked.request.headers.get("accept", ""):
+        return Response(
+            await archive(asked.store, head, asked.house.clock.wall_us()),
+            media_type=ZIP,
+            headers={"Content-Disposition": f'attachment; filename="job-{name}.zip"'},
+        )
     return StreamingResponse(
         _lines(asked, head),
         media_type="application/x-ndjson",
@@ -210,6 +222,7 @@ ENDPOINTS: Final = (
         handle=export_job,
         answers=Line,
         media="application/x-ndjson",
+        also=(ZIP,),
         errors=(404,),
         scope=Scope.READ,
     ),

@@ -10,6 +10,7 @@ import asyncpg
 from holdfast.errors import InvalidSetting, TierNotKept
 from holdfast.model.ids import IdSource, check_name
 from holdfast.store.clock import Clock
+from holdfast.store.codec import Codec
 from holdfast.store.contract import Tier
 from holdfast.store.postgres.connections import Connections
 from holdfast.store.postgres.errors import CONNECTION_LOST, translate
@@ -57,6 +58,7 @@ async def open_postgres(
     schema: str = "holdfast",
     migrating: bool = True,
     patience_s: float = 10.0,
+    codec: Codec | None = None,
 ) -> SqlStore:
     """A store in this database's schema, made if it is not there; refused if it cannot keep its tier.
 
@@ -107,6 +109,7 @@ async def open_postgres(
         details=details,
         close=close,
         integrity=_integrity,
+        codec=codec,
     )
 
 

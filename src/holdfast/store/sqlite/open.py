@@ -7,6 +7,7 @@ from pathlib import Path
 from holdfast.errors import HoldfastError, TierNotKept
 from holdfast.model.ids import IdSource
 from holdfast.store.clock import Clock
+from holdfast.store.codec import Codec
 from holdfast.store.contract import Tier
 from holdfast.store.sql.dialect import SQLITE
 from holdfast.store.sql.migrate import migrate, require_current
@@ -29,6 +30,7 @@ async def open_sqlite(
     relaxed: bool = False,
     migrating: bool = True,
     patience_s: float = 10.0,
+    codec: Codec | None = None,
 ) -> SqlStore:
     """A store on this file, made if it is not there; refused if it cannot keep its tier.
 
@@ -78,6 +80,7 @@ async def open_sqlite(
         details=details,
         close=close,
         integrity=executor.integrity,
+        codec=codec,
     )
 
 

@@ -6,6 +6,7 @@ import hashlib
 
 from holdfast.errors import InvalidPayload, NotFound, StoreCorrupt, TooLarge
 from holdfast.model import canonical
+from holdfast.model.envelope import must_be_open
 from holdfast.model.jobs import DEFAULT_NAMESPACE
 from holdfast.model.limits import BLOB_BYTES_MAX
 from holdfast.model.session import Collected
@@ -45,6 +46,7 @@ class SqlBlobs:
             raise NotFound(msg)
         body = bytes(row[0])
         if hashlib.sha256(body).digest() != wanted:
+            must_be_open(body, f"blob {digest}")
             msg = f"blob {digest} does not have the content its name promises"
             raise StoreCorrupt(msg)
         return body
@@ -102,5 +104,6 @@ async def named_elsewhere(tx: Transaction, namespace: str) -> set[bytes]:
 
 def messages_of(body: bytes | None) -> set[bytes]:
     """The messages that a request to a model names; an erased request names none."""
+    must_be_open(body, "a request to a model")
     listed = canonical.decode_stored(body).get("messages", []) if body else []
     return {bytes.fromhex(digest) for digest in listed if len(digest) == 64}

@@ -10,6 +10,7 @@ import msgspec
 
 from holdfast.errors import InvalidPayload, NotFound, StoreCorrupt
 from holdfast.model import canonical
+from holdfast.model.envelope import must_be_open
 from holdfast.model.limits import PAYLOAD_INLINE_BYTES
 from holdfast.store.executor import Transaction
 
@@ -45,6 +46,7 @@ def read_json(body: bytes | None, what: str) -> Any:
     if not isinstance(body, bytes):
         msg = f"the content of {what} is missing"
         raise StoreCorrupt(msg)
+    must_be_open(body, f"the content of {what}")
     try:
         return canonical.decode(body)
     except InvalidPayload as error:

@@ -7,9 +7,11 @@ from collections.abc import Awaitable, Callable
 
 from holdfast.model.ids import IdSource
 from holdfast.model.jobs import DEFAULT_NAMESPACE
+from holdfast.store.codec import Codec
 from holdfast.store.contract import StoreInfo, Tier
 from holdfast.store.executor import Executor, Transaction
 from holdfast.store.ports.wakeups import Wakeups
+from holdfast.store.sealing import SealingExecutor
 from holdfast.store.sql.migrate import MIN_READER, SCHEMA_VERSION
 from holdfast.store.tables.agents import SqlAgents
 from holdfast.store.tables.attachments import SqlAttachments
@@ -49,7 +51,9 @@ class SqlStore:
         details: dict[str, str],
         close: Callable[[], Awaitable[None]],
         integrity: Callable[[], Awaitable[list[str]]],
+        codec: Codec | None = None,
     ) -> None:
+        executor = executor if codec is None else SealingExecutor(executor, codec)
         self.executor = executor
         self.tier = tier
         self.address = address

@@ -1,0 +1,75 @@
+"""The form of an encrypted payload: which key, which place it was written for, and what only that key can read.
+
+    00 68 66 01 │ key id: length, text │ place: length (2), text │ nonce (12) │ AES-256-GCM ciphertext and tag
+
+No JSON begins like that, so plain and encrypted payloads may lie side by side, and a store can be encrypted from some
+day on. The place is in the clear, and so is the key's id: both are bound to the ciphertext, and a reader compares the
+place with where it found the payload.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from holdfast.errors import InvalidSetting
+
+MAGIC: Final = b"\x00hf\x01"
+NONCE_BYTES: Final = 12
+
+
+class Envelope(msgspec.Struct, frozen=True):
+    key_id: str
+    place: str
+    nonce: bytes
+    sealed: bytes
+
+
+def is_sealed(data: object) -> bool:
+    """Whether these bytes are an envelope."""
+    return isinstance(data, bytes) and data.startswith(MAGIC)
+
+
+def must_be_open(data: object, what: str) -> None:
+    """These bytes are no envelope; or an error that says which key is missing."""
+    if isinstance(data, bytes) and is_sealed(data):
+        envelope = read(data)
+        named = "unknown" if envelope is None else envelope.key_id
+        msg = f"{what} is encrypted with key {named!r}, which is not here"
+        raise InvalidSetting(msg, hint="Set HOLDFAST_PAYLOAD_KEYS to a file that has the key.")
+
+
+def written(envelope: Envelope) -> bytes:
+    key_id, place = envelope.key_id.encode(), envelope.place.encode("utf-8", "surrogatepass")
+    return b"".join(
+        [
+            MAGIC,
+            len(key_id).to_bytes(1, "big"),
+            key_id,
+            len(place).to_bytes(2, "big"),
+            place,
+            envelope.nonce,
+            envelope.sealed,
+        ]
+    )
+
+
+def read(data: bytes) -> Envelope | None:
+    """The envelope; None, if the bytes only begin like one."""
+    at = len(MAGIC)
+    key_end = at + 1 + data[at] if len(data) > at else len(data)
+    place_at = key_end + 2
+    place_end = place_at + int.from_bytes(data[key_end:place_at], "big")
+    nonce_end = place_end + NONCE_BYTES
+    if len(data) < nonce_end + 16:
+        return None
+    try:
+        return Envelope(
+            data[at + 1 : key_end].decode(),
+            data[place_at:place_end].decode("utf-8", "surrogatepass"),
+            data[place_end:nonce_end],
+            data[nonce_end:],
+        )
+    except UnicodeDecodeError:
+        return None

@@ -1,0 +1,179 @@
+"""S11: a journal that was exported can be checked by anybody, without a store, and a changed byte is named."""
+
+from __future__ import annotations
+
+import io
+import stat
+import zipfile
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from holdfast.client import archives, signing
+from holdfast.client.exports import archive
+from holdfast.errors import InvalidSetting
+from holdfast.model import canonical, redaction
+from holdfast.model.append import Extras
+from holdfast.model.chain import first_break
+from holdfast.model.events import LlmRequested, StepFinished
+from holdfast.model.jobs import JobDraft
+from holdfast.store.contract import Store
+from holdfast.testing.conformance.bench import Backend
+from holdfast.testing.conformance.driver import Driver
+from tests.cli.conftest import CommandDesk, desk
+from tests.client.lives import Lives, lives
+from tests.service.served import served
+
+__all__ = ["desk"]
+
+
+@pytest.fixture
+def key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> signing.Key:
+    made = signing.make_key(tmp_path / "signing.pem")
+    monkeypatch.setenv("HOLDFAST_SIGNING_KEY", str(tmp_path / "signing.pem"))
+    return made
+
+
+async def journal(one: Lives) -> str:
+    """A job with text of all kinds, and a blob that it names."""
+    part = canonical.encode({"role": "user", "content": "hello"})
+    job_id = (await one.store.jobs.submit(JobDraft(kind="chat", input="\ud800 é \n"))).job_id
+    driver = Driver(one.store, one.clock, (await one.claim()).grant)
+    await driver.write(
+        LlmRequested("0/ask#1", "m", (canonical.hex_digest(part),), "d"), extras=Extras(blobs=(part,))
+    )
+    await driver.write(StepFinished("0/look#1", "d" * 64, result={"body": None, "at": 1.5, "x": ["}", '"']}))
+    return job_id
+
+
+async def exported(store: Store, job_id: str) -> bytes:
+    return await archive(store, await store.jobs.head(job_id), 1)
+
+
+@pytest.mark.parametrize("backend", ["memory", "sqlite", "postgres"], indirect=True)
+async def test_an_export_holds_and_says_who_signed_it(backend: Backend, key: signing.Key) -> None:
+    async with lives(backend) as one:
+        job_id = await journal(one)
+        data = await exported(one.store, job_id)
+        assert data == await exported(one.store, job_id), "the same journal is the same file"
+        verdict = archives.check(data, key.public)
+        assert verdict == archives.Verdict(
+            job_id=job_id, events=4, blobs=1, signed_by=signing.shown(key.public), trusted=True
+        )
+        assert not archives.check(data).trusted, "a signature by anybody is no reason to believe it"
+        events, problems = archives._events_in(_files(data)[archives.JOURNAL])
+        assert problems == []
+        assert events == await one.store.journal.read(job_id)
+        assert first_break(job_id, events) is None
+
+
+def _files(data: bytes) -> dict[str, bytes]:
+    with zipfile.ZipFile(io.BytesIO(data)) as opened:
+        return {name: opened.read(name) for name in opened.namelist()}
+
+
+@pytest.mark.store("memory")
+@pytest.mark.parametrize("backend", ["memory"], indirect=True)
+async def test_every_changed_byte_is_found(backend: Backend, key: signing.Key) -> None:
+    async with lives(backend) as one:
+        data = await exported(one.store, await journal(one))
+    assert len(data) > 2000
+    quiet = [nth for nth in range(len(data)) if not _check_changed(data, nth, key.public)]
+    assert quiet == []
+    for other in (data[:-1], data + b"\0", b"\0" + data, data[: len(data) // 2], b"", b"PK"):
+        assert archives.check(other, key.public).problems
+
+
+def _check_changed(data: bytes, nth: int, public: bytes) -> tuple[str, ...]:
+    changed = bytearray(data)
+    changed[nth] ^= 1
+    return archives.check(bytes(changed), public).problems
+
+
+@pytest.mark.store("memory")
+@pytest.mark.parametrize("backend", ["memory"], indirect=True)
+async def test_what_is_wrong_is_named(backend: Backend, key: signing.Key, tmp_path: Path) -> None:
+    async with lives(backend) as one:
+        job_id = await journal(one)
+        data = await exported(one.store, job_id)
+    files = _files(data)
+    stranger = signing.make_key(tmp_path / "other.pem")
+    lines = files[archives.JOURNAL].splitlines(keepends=True)
+    forged = {**files, archives.JOURNAL: files[archives.JOURNAL].replace(b'"chat"', b'"chap"')}
+    cases = {
+        "journal.jsonl was changed": forged,
+        "the hash chain breaks at event 1": forged,
+        "the hash chain breaks at event 3": {**files, archives.JOURNAL: lines[0] + b"".join(lines[2:])},
+        "the journal ends at event 3": {**files, archives.JOURNAL: b"".join(lines[:-1])},
+        "does not have the content": {
+            name: b"other" if name.startswith(archives.BLOBS) else data for name, data in files.items()
+        },
+        "is not in the manifest": {**files, "blobs/" + "0" * 64: b"x"},
+        "signed by another key": {
+            **files,
+            archives.SIGNATURE: stranger.signature_of(files[archives.MANIFEST]),
+        },
+        "not signed": {name: data for name, data in files.items() if name != archives.SIGNATURE},
+        "signature does not fit": {**files, archives.SIGNATURE: key.signature_of(b"another manifest")},
+    }
+    for problem, changed in cases.items():
+        found = archives.check(archives.packed(changed), key.public).problems
+        assert any(problem in one for one in found), (problem, found)
+    # A whole forgery with a manifest of its own has everything but the key.
+    told = {
+        name: getattr(archives._manifest_in(files), name)
+        for name in archives.Manifest.__struct_fields__
+        if name not in {"format", "version", "files"}
+    }
+    whole = archives.sealed({archives.JOURNAL: forged[archives.JOURNAL]}, told, stranger)
+    assert any("another key" in one for one in archives.check(whole, key.public).problems)
+
+
+@pytest.mark.store("memory")
+@pytest.mark.parametrize("backend", ["memory"], indirect=True)
+async def test_a_checker_with_other_secrets_comes_to_the_same(backend: Backend, key: signing.Key) -> None:
+    """What is sealed is compared as it is: rules about secrets are for what is written."""
+    async with lives(backend) as one:
+        data = await exported(one.store, await journal(one))
+    redaction.use(
+        redaction.Redactor({"greeting": "0/look#1-and-more", "hello": "user-hello"}, fields=redaction.FIELDS)
+    )
+    assert archives.check(data, key.public).problems == ()
+
+
+@pytest.mark.store("sqlite")
+@pytest.mark.parametrize("backend", ["sqlite"], indirect=True)
+async def test_over_http(backend: Backend, key: signing.Key) -> None:
+    async with lives(backend) as one, served(one.store, backend.clock) as url:
+        job_id = await journal(one)
+        async with httpx2.AsyncClient(base_url=url, trust_env=False) as http:
+            response = await http.get(f"/api/jobs/{job_id}/export", headers={"accept": "application/zip"})
+            assert response.headers["content-type"] == "application/zip"
+            assert archives.check(response.content, key.public).problems == ()
+            lines = await http.get(f"/api/jobs/{job_id}/export")
+            assert lines.headers["content-type"].startswith("application/x-ndjson")
+
+
+@pytest.mark.store("sqlite")
+def test_at_a_terminal(desk: CommandDesk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = desk.type("export-key", str(tmp_path / "k.pem"))
+    public = made.out.strip()
+    assert stat.S_IMODE((tmp_path / "k.pem").stat().st_mode) == 0o600
+    assert desk.type("export-key", str(tmp_path / "k.pem")).status == 2, "a key is not replaced"
+    job_id = desk.live(journal)
+    file = tmp_path / "job.zip"
+    assert "not signed" in desk.type("export", job_id, "-o", str(file)).out
+    assert desk.type("verify", str(file), "--public-key", public).status == 1
+    monkeypatch.setenv("HOLDFAST_SIGNING_KEY", str(tmp_path / "k.pem"))
+    assert public in desk.type("export", job_id, "-o", str(file)).out
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    monkeypatch.setenv("HOLDFAST_STORE", "sqlite:////nowhere/at/all.db")
+    done = desk.type("verify", str(file), "--public-key", public)
+    assert (done.status, "all hold" in done.out) == (0, True)
+    file.write_bytes(file.read_bytes().replace(b"hello", b"jello"))
+    done = desk.type("verify", str(file))
+    assert (done.status, "Bad CRC-32 for file 'blobs/" in done.out) == (1, True)
+    (tmp_path / "k.pem").chmod(0o644)
+    with pytest.raises(InvalidSetting, match="others can read"):
+        signing.signing_key()
