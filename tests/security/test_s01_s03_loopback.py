@@ -171,6 +171,19 @@ def test_s02_the_address_is_printed_with_it(desk: CommandDesk, monkeypatch: pyte
         assert (refused.status, "[unauthorized]" in refused.err) == (2, True)
 
 
+def test_s02_a_server_without_a_home_starts_and_prints_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", os.devnull)
+    with serving(f"sqlite:///{tmp_path / 'h.db'}") as (process, url):
+        assert process.stderr is not None
+        said = process.stderr.readline()
+        token = said.strip().partition("?token=")[2]
+        assert len(token) == 43, said
+        headers = {"authorization": f"Bearer {token}"}
+        assert httpx2.post(url + JOBS, json={"kind": "k"}, headers=headers).status_code == 201
+
+
 async def test_s03_no_cookie_is_set_or_heard(backend: Backend) -> None:
     async with api(backend) as web, nobody(web) as http:
         token = as_owner(web.url)["authorization"].removeprefix("Bearer ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
 from typing import Any
@@ -188,6 +189,28 @@ async def test_s04_a_stream_ends_with_its_key(backend: Backend) -> None:
             await revoke_key(web.one.store, id_of(said), who="ada", why="lost")
             backend.clock.advance(BELIEVED_US)
             assert not [line async for line in lines if line.startswith("event: end")], "it is cut off"
+
+
+async def test_s04_an_answer_that_took_long_is_not_given_to_a_revoked_key(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A read that waits for a job to end; meanwhile its key is taken back."""
+    async with town(backend) as web:
+        job_id = await web.one.sleeping()
+        said = await web.key(Role.VIEWER)
+        waits, wait = asyncio.Event(), web.one.store.wakeups.wait
+
+        async def noted(*asked: Any) -> Any:
+            waits.set()
+            return await wait(*asked)
+
+        monkeypatch.setattr(web.one.store.wakeups, "wait", noted)
+        answer = asyncio.create_task(web.ask("GET", f"{JOBS}/{job_id}?wait_ms=20000", **said))
+        await waits.wait()
+        await revoke_key(web.one.store, id_of(said), who="ada", why="lost")
+        backend.clock.advance(BELIEVED_US)
+        await web.one.client.cancel(job_id)
+        assert (await answer).status_code == 401
 
 
 async def test_s04_the_last_use_is_written_once_a_minute(backend: Backend) -> None:

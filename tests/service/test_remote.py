@@ -111,7 +111,8 @@ async def test_a_lost_answer_is_asked_for_again_and_nothing_is_done_twice(backen
         job_id = await one.sleeping()
         async with RemoteClient(url) as client:
             await client._http.aclose()
-            client._http = httpx2.AsyncClient(base_url=url, transport=Losing())
+            headers = client._http.headers
+            client._http = httpx2.AsyncClient(base_url=url, transport=Losing(), headers=headers)
             submitted = await client.submit("refund", {"order": 1})
             assert (submitted.created, len(lost)) == (False, 1)
             lost.clear()

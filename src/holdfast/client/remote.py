@@ -57,6 +57,7 @@ class RemoteClient(RemoteFollowing):
         self._url = url
         self._key = key or os.environ.get("HOLDFAST_API_KEY") or None
         self._token = None if self._key else tokens.find_token(url)
+        self._introduce()
 
     async def __aenter__(self) -> Self:
         return self
@@ -303,10 +304,6 @@ class RemoteClient(RemoteFollowing):
         """The server's answer. Every request can be sent twice: reads ask, and writes have their keys."""
         import httpx2
 
-        if (known_as := self._key or self._token) is not None:
-            request = request | {
-                "headers": request.get("headers", {}) | {"Authorization": f"Bearer {known_as}"}
-            }
         try:
             return await self._http.request(method, where, **request)
         except httpx2.TransportError:
@@ -321,7 +318,14 @@ class RemoteClient(RemoteFollowing):
         if self._key is not None:
             return False
         before, self._token = self._token, tokens.find_token(self._url)
+        self._introduce()
         return self._token not in {None, before}
+
+    def _introduce(self) -> None:
+        """Every request says who asks."""
+        known_as = self._key or self._token
+        if known_as is not None:
+            self._http.headers["Authorization"] = f"Bearer {known_as}"
 
 
 class _Events(msgspec.Struct, frozen=True):

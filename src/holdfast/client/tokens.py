@@ -50,11 +50,12 @@ def remove_token(url: str, token: str) -> None:
 
 def find_token(url: str) -> str | None:
     """The token of the server at this address, if it is one of this user on this machine."""
-    for path in _places(url):
-        with suppress(OSError), path.open() as file:
-            state = os.fstat(file.fileno())
-            if state.st_uid == os.getuid() and not state.st_mode & 0o077:
-                return file.read().strip() or None
+    with suppress(RuntimeError):  # nobody has a home here
+        for path in _places(url):
+            with suppress(OSError), path.open() as file:
+                state = os.fstat(file.fileno())
+                if state.st_uid == os.getuid() and not state.st_mode & 0o077:
+                    return file.read().strip() or None
     return None
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections.abc import Callable
+from typing import Final
 
 import uvicorn
 
@@ -14,6 +16,8 @@ from holdfast.service.app import Service
 from holdfast.service.guards import check_bind, is_loopback
 from holdfast.service.settings import DEFAULT_HOST, DEFAULT_PORT, Settings
 from holdfast.service.wire import Bounded
+
+_log: Final = logging.getLogger("holdfast.service")
 
 
 class Server(uvicorn.Server):
@@ -51,13 +55,25 @@ class Server(uvicorn.Server):
         await super().startup(sockets)
         if not self.started:
             return
-        for listening in sockets or ():
-            if self._service.token is not None and is_loopback(listening.getsockname()[0]):
-                url = url_of(listening)
-                write_token(url, self._service.token)
-                self._written.append((url, self._service.token))
+        trouble = self._leave_token(sockets or [])
         if self._up is not None:
             self._up()
+        if trouble is not None:
+            _log.warning("the token is not where commands look for it: %s", trouble)
+
+    def _leave_token(self, sockets: list[socket.socket]) -> Exception | None:
+        """The token is where commands look for it; or why it is not."""
+        token = self._service.token
+        for listening in sockets:
+            if token is None or not is_loopback(listening.getsockname()[0]):
+                continue
+            url = url_of(listening)
+            try:
+                write_token(url, token)
+            except (OSError, RuntimeError) as error:  # a folder that cannot be written, or no home at all
+                return error
+            self._written.append((url, token))
+        return None
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._service.drain()
