@@ -60,6 +60,7 @@ lint: $(READY) ## format, style, types, layers
 
 docs: $(READY) ## regenerate the reference pages and check every link and snippet
 	@$(RUN) -m tools.make_errors_reference
+	@$(RUN) -m tools.make_metrics_reference
 	@$(RUN) -m tools.check_docs
 
 wheel: $(READY) ## build/holdfast-*.whl
