@@ -10,7 +10,7 @@ MAKEFLAGS += --no-print-directory
 
 ARGS ?=
 JOBS ?= 2
-LINTED := $(wildcard src tests tools bench examples)
+LINTED := $(wildcard src tests tools bench examples deploy)
 
 # The first interpreter that is new enough; empty if there is none.
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))

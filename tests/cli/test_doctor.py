@@ -8,12 +8,16 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import apsw
 import pytest
 
+from holdfast.engine.backups import LastBackup, remember_backup
 from holdfast.engine.recover import LastSweep, SweepStats, remember
+from holdfast.errors import StoreReadOnly
+from holdfast.model.instants import HOUR
 from holdfast.runtime.stores import open_store
 from holdfast.store.sql.migrate import MIN_READER
 from tests.cli.conftest import CommandDesk, desk, postgres_template
@@ -26,6 +30,7 @@ BOTH = pytest.mark.parametrize("desk", ["sqlite", "postgres"], indirect=True)
 
 HOLD = """
 import sys
+import time
 from pathlib import Path
 from holdfast.store.sqlite.turnstile import Turnstile
 Turnstile(Path(sys.argv[1])).enter()
@@ -131,3 +136,26 @@ def test_a_journal_that_was_changed_fails(desk: CommandDesk) -> None:
     assert failed, done.out
     assert all(line["check"] == "journals" and job_id in line["finding"] for line in failed)
     assert desk.type("doctor", "--sample", "0").status == 0, "nobody looked"
+
+
+@pytest.mark.parametrize("hours, verdict, status", [(1, "ok", 0), (27, "warning", 0), (73, "failed", 1)])
+def test_a_backup_has_an_age(desk: CommandDesk, hours: int, verdict: str, status: int) -> None:
+    async def backed_up(one: Lives) -> None:
+        at = time.time_ns() // 1000 - hours * HOUR
+        await remember_backup(one.store, LastBackup(at, "digest"))
+
+    desk.live(backed_up, ago_us=0)
+    done = desk.type("doctor", "--json")
+    assert (findings(done.out)["backup"][0], done.status) == (verdict, status)
+
+
+def test_a_backup_that_the_store_cannot_note_is_made_all_the_same(
+    desk: CommandDesk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuses(*_: object, **__: object) -> None:
+        raise StoreReadOnly("a replica")
+
+    desk.live(lambda one: one.finished())
+    monkeypatch.setattr("holdfast.cli.db.remember_backup", refuses)
+    done = desk.type("db", "backup", str(tmp_path / "copy.db"))
+    assert (done.status, "a replica" in done.err, (tmp_path / "copy.db").is_file()) == (0, True, True)
