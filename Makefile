@@ -10,7 +10,7 @@ MAKEFLAGS += --no-print-directory
 
 ARGS ?=
 JOBS ?= 2
-LINTED := $(wildcard src tests tools bench examples)
+LINTED := $(wildcard src tests tools bench examples deploy)
 
 # The first interpreter that is new enough; empty if there is none.
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
@@ -59,6 +59,7 @@ lint: $(READY) ## format, style, types, layers
 
 docs: $(READY) ## regenerate the reference pages and check every link and snippet
 	@$(RUN) -m tools.make_errors_reference
+	@$(RUN) -m tools.make_metrics_reference
 	@$(RUN) -m tools.check_docs
 
 wheel: $(READY) ## build/holdfast-*.whl

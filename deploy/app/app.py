@@ -1,6 +1,6 @@
 """A small application, so that the deployment does something at once. Put your own in its place.
 
-holdfast agent create and POST /api/jobs {"kind": "greet", "input": {"name": "Ada"}} both find a worker with it.
+POST /api/jobs {"kind": "greet", "input": {"name": "Ada"}} finds a worker with it.
 """
 
 from __future__ import annotations

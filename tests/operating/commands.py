@@ -42,6 +42,7 @@ def lines_of(page: str) -> Iterator[list[str]]:
                 words = words[1:]
             if words[:1] == ["holdfast"]:
                 yield words[1:]
-    for line in _INLINE.findall(page):
+    text = "\n".join(line for line in _FENCED.sub("", page).splitlines() if not line.startswith("#"))
+    for line in _INLINE.findall(text):
         if "…" not in line:
             yield shlex.split(line)[1:]

@@ -165,7 +165,8 @@ async def test_a_takeover_links_to_whom_it_took_over_from(volatile_folder: Path)
         job_id = (await store.jobs.submit(JobDraft(kind="work"))).job_id
         for worker in ("ant", "bee"):
             (grant,) = await store.leases.claim(ClaimAsk(worker=worker, token=worker, queues=("default",)))
-            spans.attempt(grant).over("lost" if worker == "ant" else "completed")
+            with film.provider.get_tracer("somebody else").start_as_current_span("whatever runs around it"):
+                spans.attempt(grant).over("lost" if worker == "ant" else "completed")
             clock.advance(2 * MINUTE)
     finally:
         await store.close()
@@ -174,6 +175,7 @@ async def test_a_takeover_links_to_whom_it_took_over_from(volatile_folder: Path)
         (trace_id_of("default", job_id), id_of(ant))
     ]
     assert not ant.links
+    assert ant.parent is None, "its trace is the job's, whoever was at work here"
     assert (ant.status.status_code, bee.status.status_code) == (StatusCode.ERROR, StatusCode.UNSET)
     assert trace.get_current_span().get_span_context().is_valid is False, "nothing is left behind"
 

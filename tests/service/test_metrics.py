@@ -12,11 +12,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import holdfast as hf
+from holdfast.engine.backups import LastBackup, remember_backup
 from holdfast.engine.meter import NOTHING, SILENT, Meter
 from holdfast.engine.recover import SweepStats
 from holdfast.errors import Fenced
 from holdfast.model.admission import QueueLimits
-from holdfast.model.instants import MINUTE, SECOND
+from holdfast.model.instants import HOUR, MINUTE, SECOND
 from holdfast.model.jobs import JobDraft
 from holdfast.runtime.process import opened
 from holdfast.service.metrics.meter import CONTENT_TYPE, NAMES_MAX, OTHER, Few, Metrics
@@ -255,6 +256,13 @@ async def test_the_store_is_told_as_it_is(backend: Backend) -> None:
         gone = await scraped(web)
     assert gone("holdfast_store_up") == 0
     assert "holdfast_jobs" not in gone.families
+
+
+async def test_a_backup_has_an_age(backend: Backend) -> None:
+    async with api(backend) as web:
+        await remember_backup(web.one.store, LastBackup(web.one.clock.wall_us(), "digest"))
+        web.one.clock.advance(26 * HOUR)
+        assert (await scraped(web))("holdfast_backup_age_seconds") == 26 * 3600
 
 
 async def test_many_ask_and_the_store_is_looked_at_once(backend: Backend) -> None:

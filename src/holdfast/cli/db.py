@@ -13,7 +13,7 @@ from holdfast.cli.talk import plain, show, table, wait_for
 from holdfast.engine.backups import LastBackup, remember_backup
 from holdfast.engine.verify.report import Report
 from holdfast.engine.verify.verify import verify as verify_store
-from holdfast.errors import Misuse
+from holdfast.errors import Misuse, Unavailable
 from holdfast.model.ids import RandomIds
 from holdfast.runtime import open_store
 from holdfast.store.backup.files import Backup
@@ -112,7 +112,12 @@ def backup(target: Path, where: str, *, as_json: bool) -> None:
         try:
             began = SystemClock().wall_us()
             made = await back_up(store, target, clock=SystemClock(), ids=RandomIds())
-            await remember_backup(store, LastBackup(began, made.sha256))
+            try:
+                await remember_backup(store, LastBackup(began, made.sha256))
+            except (
+                Unavailable
+            ) as error:  # it is made all the same: from a replica, or from a disk that is full
+                click.echo(f"the store could not be told of it: {plain(str(error))}", err=True)
             return made
         finally:
             await store.close()

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import apsw
 import click
-import msgspec
 
+from holdfast.cli.checkup import Finding, examined
 from holdfast.cli.db import survives
 from holdfast.cli.opened import existing
 from holdfast.cli.options import json_option, store_option
@@ -19,6 +19,7 @@ from holdfast.engine.recover import LastSweep, find_last_sweep
 from holdfast.errors import HoldfastError
 from holdfast.model.instants import to_iso
 from holdfast.store import address
+from holdfast.store.clock import SystemClock
 from holdfast.store.contract import Tier
 from holdfast.store.sqlite.connection import check_library
 from holdfast.store.sqlite.filesystem import check_place
@@ -28,24 +29,23 @@ FREE_WARNING_PERCENT = 15
 FREE_CRITICAL_PERCENT = 5
 
 
-class Finding(msgspec.Struct, frozen=True):
-    """`verdict` is ok, warning or failed."""
-
-    verdict: str
-    check: str
-    finding: str
-
-
 @click.command()
 @click.option(
     "--crash-points", is_flag=True, help="List the places at which a test may end the process, and stop."
 )
+@click.option(
+    "--sample",
+    type=click.IntRange(0, 1000),
+    default=20,
+    show_default=True,
+    help="Check the journals of so many jobs, newest first; `holdfast db verify` checks all.",
+)
 @store_option
 @json_option
-def doctor(where: str, *, crash_points: bool, as_json: bool) -> None:
+def doctor(where: str, *, sample: int, crash_points: bool, as_json: bool) -> None:
     """Check this machine and the store, and say which promise holds right now.
 
-    Exit status 1 if something failed.
+    Exit status 1 if something failed; warnings leave it at 0.
 
     Example: holdfast doctor --store postgresql://app@db/holdfast
     """
@@ -55,7 +55,7 @@ def doctor(where: str, *, crash_points: bool, as_json: bool) -> None:
         return
     findings = [*_machine(), *_place(where)]
     if not any(finding.verdict == "failed" for finding in findings):
-        findings += wait_for(_store(where))
+        findings += wait_for(_store(where, sample))
     rows = [(finding.verdict, finding.check, finding.finding) for finding in findings]
     table(("verdict", "check", "finding"), rows, as_json=as_json)
     if any(finding.verdict == "failed" for finding in findings):
@@ -95,14 +95,16 @@ def _place(where: str) -> Iterator[Finding]:
         yield Finding("failed", "writers", f"process {holder.pid} is stopped inside its turn; {remedy}")
 
 
-async def _store(where: str) -> list[Finding]:
+async def _store(where: str, sample: int) -> list[Finding]:
     try:
         store = await existing(where)
     except HoldfastError as error:
         return [_failed("store", error)]
     try:
         info = await store.info()
-        found = [Finding("ok", "store", f"{info.address}, schema {info.schema_version}, epoch {info.epoch}")]
+        found = [Finding("ok", "store", f"{info.address}, epoch {info.epoch}")]
+        readable = f"schema {info.schema_version}, open to code from {info.min_reader} on"
+        found.append(Finding("ok", "schema", readable))
         reduced = info.tier in {Tier.POSTGRES_REDUCED, Tier.SQLITE_RELAXED, Tier.MEMORY}
         found.append(
             Finding("warning" if reduced else "ok", "tier", f"{info.tier}: survives {survives(store)}")
@@ -111,6 +113,7 @@ async def _store(where: str) -> list[Finding]:
         last = await find_last_sweep(store)
         if last is not None:
             found.append(_sweep(last))
+        found += await examined(store, SystemClock(), sample)
     finally:
         await store.close()
     return found

@@ -1,0 +1,93 @@
+"""What `doctor` finds in an open store: its clock, its leases, what waits for people, its backups, some journals."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import msgspec
+
+from holdfast.client.embedded import EmbeddedClient
+from holdfast.engine.backups import find_last_backup
+from holdfast.model.ids import RandomIds
+from holdfast.model.instants import HOUR, SECOND, to_iso
+from holdfast.model.jobs import JobFilter
+from holdfast.model.states import WaitReason
+from holdfast.model.vitals import Vitals
+from holdfast.store.clock import Clock
+from holdfast.store.contract import Store
+
+CLOCK_WARNING_US = SECOND // 2
+CLOCK_CRITICAL_US = 5 * SECOND
+READY_WARNING_US = 60 * SECOND
+BACKUP_WARNING_US = 26 * HOUR
+BACKUP_CRITICAL_US = 72 * HOUR
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """`verdict` is ok, warning or failed."""
+
+    verdict: str
+    check: str
+    finding: str
+
+
+async def examined(store: Store, clock: Clock, sample: int) -> list[Finding]:
+    """Everything that is worth knowing of a store that answers."""
+    asked_at = clock.wall_us()
+    vitals = await store.vitals.look()
+    found = [_clock(vitals, asked_at, clock.wall_us()), *_jobs(vitals)]
+    found.append(await _backup(store, vitals.now))
+    return [*found, *[one async for one in _journals(store, clock, sample)]]
+
+
+def _clock(vitals: Vitals, earliest: int, latest: int) -> Finding:
+    off_us = max(vitals.now - latest, earliest - vitals.now, 0)
+    verdict = "ok" if off_us < CLOCK_WARNING_US else "warning" if off_us < CLOCK_CRITICAL_US else "failed"
+    told = "the store's clock and this host's agree"
+    if off_us >= CLOCK_WARNING_US:
+        told = f"they differ by {off_us / SECOND:.1f} s; repair this host's time service"
+    return Finding(verdict, "clock", told)
+
+
+def _jobs(vitals: Vitals) -> list[Finding]:
+    dead = sum(line.jobs for line in vitals.lines if line.wait_reason is WaitReason.DEAD_LETTER)
+    parked = sum(line.jobs for line in vitals.lines if line.wait_reason is WaitReason.DRIFT)
+    late = vitals.oldest_ready_us >= READY_WARNING_US
+    waited = f"the oldest job that could run has waited {vitals.oldest_ready_us / SECOND:.0f} s"
+    return [
+        _none(vitals.expired, "orphaned leases", "jobs whose worker is gone; any worker takes them over"),
+        _none(
+            vitals.uncertain, "uncertain calls", "calls that a person must look at: holdfast jobs --person"
+        ),
+        _none(dead, "dead letters", "jobs that used up their attempts: holdfast dead list"),
+        _none(parked, "parked jobs", "jobs whose code does not fit: holdfast jobs --person"),
+        Finding("warning" if late else "ok", "queues", waited + ("; are there workers?" if late else "")),
+    ]
+
+
+def _none(number: int, check: str, what: str) -> Finding:
+    return Finding("warning" if number else "ok", check, f"{number} {what}" if number else "none")
+
+
+async def _backup(store: Store, now: int) -> Finding:
+    last = await find_last_backup(store)
+    if last is None:
+        return Finding("warning", "backup", "none that this store knows of: holdfast db backup FILE")
+    age_us = now - last.at
+    verdict = "ok" if age_us < BACKUP_WARNING_US else "warning" if age_us < BACKUP_CRITICAL_US else "failed"
+    return Finding(verdict, "backup", f"{to_iso(last.at)}, {age_us / HOUR:.0f} h ago")
+
+
+async def _journals(store: Store, clock: Clock, sample: int) -> AsyncIterator[Finding]:
+    """A sample of journals holds, from the first event to the head."""
+    if not sample:
+        return
+    client = EmbeddedClient(store, clock, RandomIds())
+    jobs = (await store.jobs.list(JobFilter(), limit=sample)).items
+    events = 0
+    for job in jobs:
+        checked = await client.verify(job.job_id)
+        events += checked.events
+        for violation in checked.violations:
+            yield Finding("failed", "journals", f"{job.job_id}: {violation}")
+    yield Finding("ok", "journals", f"{events} events of {len(jobs)} jobs read and checked")
