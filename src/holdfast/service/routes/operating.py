@@ -17,10 +17,11 @@ from holdfast.service.hosting_shapes import (
     NamespaceList,
     NewNamespace,
     NewSchedule,
+    Plain,
     QueueList,
 )
 from holdfast.service.idempotency import REPLAYED
-from holdfast.service.shapes import Nothing, Paged
+from holdfast.service.shapes import Paged
 from holdfast.store.ports.namespaces import NamespaceRecord
 
 # ── schedules ─────────────────────────────────────────────────────────────────────────────────────
@@ -161,7 +162,7 @@ ENDPOINTS: Final = (
         method="POST",
         path="/api/schedules/{id}/pause",
         handle=pause_schedule,
-        body=Nothing,
+        body=Plain,
         answers=Schedule,
         keyed=True,
         errors=(404, 415),
@@ -170,7 +171,7 @@ ENDPOINTS: Final = (
         method="POST",
         path="/api/schedules/{id}/resume",
         handle=resume_schedule,
-        body=Nothing,
+        body=Plain,
         answers=Schedule,
         keyed=True,
         errors=(404, 415),
