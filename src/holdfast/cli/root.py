@@ -16,9 +16,10 @@ _COMMANDS: Final = {
     "schedule": (
         "holdfast.cli.schedule",
         "schedule",
-        "What begins by the clock: list, pause, resume, remove.",
+        "What begins by the clock: create, list, pause, resume, remove.",
     ),
     "queue": ("holdfast.cli.queue", "queue", "How much a queue takes before it says no."),
+    "namespace": ("holdfast.cli.namespace", "namespace", "The walls between tenants: create, list."),
     "serve": ("holdfast.cli.serve", "serve", "Answer over HTTP: the API, for machines and for people."),
     "jobs": ("holdfast.cli.jobs", "jobs", "List jobs, or everything that waits for a person."),
     "job": ("holdfast.cli.jobs", "job", "One job: where it stands, what it waits for, how to go on."),
