@@ -6,6 +6,7 @@ import importlib
 from typing import Final
 
 import click
+from click.shell_completion import CompletionItem
 
 _COMMANDS: Final = {
     "run": ("holdfast.cli.run", "run", "Run one job here, or go on with one."),
@@ -40,8 +41,10 @@ _COMMANDS: Final = {
     ),
     "fork": ("holdfast.cli.rerun", "fork", "A new job that shares another's past up to a step."),
     "verify": ("holdfast.cli.jobs", "verify", "Check one job's journal from its first event."),
+    "stats": ("holdfast.cli.stats", "stats", "How many jobs there are, by status."),
     "db": ("holdfast.cli.db", "db", "Look after the store: status, migrate, backup, restore, verify."),
     "doctor": ("holdfast.cli.doctor", "doctor", "Check this machine and the store, and say what holds."),
+    "completion": ("holdfast.cli.completion", "completion", "Make the shell complete commands and options."),
 }
 
 
@@ -57,6 +60,15 @@ class Lazy(click.Group):
         module, name, _ = _COMMANDS[cmd_name]
         command: click.Command = getattr(importlib.import_module(module), name)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Names and summaries as they stand in the table: completing a word imports no command."""
+        names = [
+            CompletionItem(name, help=summary)
+            for name, (_, _, summary) in _COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+        return names + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
