@@ -11,7 +11,6 @@ import pydantic
 import pytest
 
 import holdfast as hf
-from holdfast.client import questions
 from holdfast.client.embedded import EmbeddedClient
 from holdfast.engine.replayed import replay
 from holdfast.errors import Conflict, InvalidMove, InvalidPayload, InvalidSetting, NotFound
@@ -81,7 +80,7 @@ async def test_a_question_waits_for_its_answer(backend: Backend, app: hf.App) ->
         assert need.commands == (f"holdfast answer {job_id} --yes", f"holdfast answer {job_id} --no")
         assert need.due_at == (await asked(shop, job_id))[0].due_at
         assert [one.job_id for one in await client.waiting_for_person()] == [job_id]
-        await questions.answer(client, job_id, "yes", by="ada")
+        await client.answer(job_id, "yes", by="ada")
         assert (await client.get(job_id)).needs == ()
         assert await shop.drive_all() == ["completed"]
         assert (await shop.job(job_id)).output == "paid"
@@ -131,7 +130,7 @@ async def test_nobody_answers(backend: Backend, app: hf.App) -> None:
         assert await shop.drive_all() == ["waiting"]
         shop.clock.advance(1 * DAY + 1 * HOUR)
         with pytest.raises(InvalidMove, match="nobody answered in time"):
-            await questions.answer(client, job_id, "yes")
+            await client.answer(job_id, "yes")
         assert await shop.drive_all() == ["completed"]
         assert (await shop.job(job_id)).output == "nobody answered in time: Anybody?"
         assert (await replay(shop.store, job_id, program.program, clock=shop.clock)).difference is None
@@ -171,10 +170,10 @@ async def test_an_answer_has_the_type_that_was_asked_for(backend: Backend, app: 
         job_id = await submitted(shop, program)
         assert await shop.drive_all() == ["waiting"]
         with pytest.raises(InvalidPayload, match=r"this does not answer 'What\?': .+") as refused:
-            await questions.answer(client, job_id, bad)
+            await client.answer(job_id, bad)
         assert "What fits: {" in refused.value.hint
         assert await shop.drive_all() == []
-        await questions.answer(client, job_id, good)
+        await client.answer(job_id, good)
         assert await shop.drive_all() == ["completed"]
     assert got == [value]
     assert type(got[0]) is type(value)
@@ -200,7 +199,7 @@ async def test_what_comes_another_way_and_does_not_fit_is_passed_over(backend: B
         await shop.tell(job_id, MailKind.SIGNAL, "a lot", name=question.question_id)
         assert await shop.drive_all() == ["waiting"]
         assert [one.question_id for one in (await client.get(job_id)).needs] == [question.question_id]
-        await questions.answer(client, job_id, 5)
+        await client.answer(job_id, 5)
         assert await shop.drive_all() == ["completed"]
         assert heard == ["asked", "asked", "asked", 5]
         assert (await replay(shop.store, job_id, program.program, clock=shop.clock)).difference is None
@@ -218,15 +217,15 @@ async def test_only_one_answer_counts(backend: Backend, app: hf.App) -> None:
         client = client_of(shop)
         job_id = await submitted(shop, program)
         assert await shop.drive_all() == ["waiting"]
-        first = await questions.answer(client, job_id, "yes", operation_id="op-1")
+        first = await client.answer(job_id, "yes", operation_id="op-1")
         assert not first.repeated
-        assert (await questions.answer(client, job_id, "yes", operation_id="op-1")).repeated
+        assert (await client.answer(job_id, "yes", operation_id="op-1")).repeated
         with pytest.raises(Conflict, match="has been answered"):
-            await questions.answer(client, job_id, "no")
+            await client.answer(job_id, "no")
         assert await shop.drive_all() == ["waiting"]
-        assert (await questions.answer(client, job_id, "yes", operation_id="op-1")).repeated
+        assert (await client.answer(job_id, "yes", operation_id="op-1")).repeated
         with pytest.raises(InvalidMove, match="it has been answered"):
-            await questions.answer(client, job_id, "no")
+            await client.answer(job_id, "no")
         shop.clock.advance(2 * HOUR)
         assert await shop.drive_all() == ["completed"]
         assert (await shop.job(job_id)).output is True
@@ -244,12 +243,12 @@ async def test_questions_side_by_side_are_named(backend: Backend, app: hf.App) -
         assert await shop.drive_all() == ["waiting"]
         colour, count = await asked(shop, job_id)
         with pytest.raises(InvalidMove, match="asks 2 questions"):
-            await questions.answer(client, job_id, "red")
+            await client.answer(job_id, "red")
         with pytest.raises(NotFound, match="has no question 'ask_x'"):
-            await questions.answer(client, job_id, "red", question_id="ask_x")
-        await questions.answer(client, job_id, "3", question_id=count.question_id)
+            await client.answer(job_id, "red", question_id="ask_x")
+        await client.answer(job_id, "3", question_id=count.question_id)
         assert await shop.drive_all() == ["waiting"]
-        await questions.answer(client, job_id, "red")
+        await client.answer(job_id, "red")
         assert await shop.drive_all() == ["completed"]
         assert (await shop.job(job_id)).output == ["red", 3]
         assert colour.question == "Colour?"
@@ -276,7 +275,7 @@ async def test_a_question_that_is_given_up_is_not_open(backend: Backend, app: hf
         assert await shop.drive_all() == ["waiting"]
         assert [one.question_id for one in (await client.get(job_id)).needs] == [None]
         with pytest.raises(InvalidMove, match="does not wait for it any more"):
-            await questions.answer(client, job_id, "yes")
+            await client.answer(job_id, "yes")
 
 
 async def test_what_cannot_be_asked(app: hf.App) -> None:

@@ -68,11 +68,10 @@ async def test_a_word_is_said_once(backend: Backend, name: str) -> None:
         }
         said = await web.picture()
         again = await web.ask("POST", where, word | {"operation_id": "op-1"})
-        if name != "answer":  # nobody waits for it any more, and that is what one is told
-            assert again.json() == first.json() | {"repeated": True}
-            assert again.headers["idempotency-replayed"] == "true"
-            other = word | {"by": "bob"}
-            await web.refused(409, "key_reused", "POST", where, other, idempotency_key="op-1")
+        assert again.json() == first.json() | {"repeated": True}
+        assert again.headers["idempotency-replayed"] == "true"
+        other = word | {"by": "bob"}
+        await web.refused(409, "key_reused", "POST", where, other, idempotency_key="op-1")
         assert await web.picture() == said
 
 
@@ -143,3 +142,49 @@ async def test_an_answer_that_does_not_fit_is_refused(backend: Backend) -> None:
         await web.post(f"/api/jobs/{job_id}/answer", {"answer": "yes"})
         assert await (await web.one.claim()).go() == "completed"
         assert (await web.get(f"/api/jobs/{job_id}"))["output"] is True
+
+
+async def asks_twice(drive: Drive, _: Any) -> Any:
+    fits = {"type": "boolean"}
+    for question in ("Refund it?", "All of it?"):
+        await ask(drive, Question(question, fits), lambda said: isinstance(said, bool))
+
+
+async def test_an_answer_again_is_the_first_one_again(backend: Backend) -> None:
+    """Also when the job has gone on and asks something else, and when it is over."""
+    async with api(backend) as web:
+        job_id = await web.one.submit(asks_twice)
+        where, word = f"/api/jobs/{job_id}/answer", {"answer": "yes", "by": "ada"}
+        for nth in range(2):
+            assert await (await web.one.claim()).go() == "waiting"
+            first = await web.ask("POST", where, word, idempotency_key=f"op-{nth}")
+            assert (first.status_code, first.json()["repeated"]) == (202, False)
+        assert await (await web.one.claim()).go() == "completed"
+        said = await web.picture()
+        for nth in range(2):
+            again = await web.ask("POST", where, word, idempotency_key=f"op-{nth}")
+            assert (again.status_code, again.json()["repeated"]) == (202, True)
+            other = word | {"answer": False}
+            await web.refused(409, "key_reused", "POST", where, other, idempotency_key=f"op-{nth}")
+        assert await web.picture() == said
+        late = await web.refused(409, "invalid_move", "POST", where, word, idempotency_key="op-9")
+        assert "is not open" in late["detail"]
+
+
+@pytest.mark.parametrize("word", ["approve", "deny"])
+@pytest.mark.parametrize("by_job", [True, False])
+async def test_a_yes_or_no_again_is_the_first_one_again(backend: Backend, word: str, *, by_job: bool) -> None:
+    """Also when the job is over, and whether the approval or its job was named."""
+    async with api(backend) as web:
+        job_id = await web.one.asking()
+        where = f"/api/approvals/{job_id if by_job else 'apr_1'}/{word}"
+        first = await web.ask("POST", where, {"by": "ada"}, idempotency_key="op-1")
+        assert (first.status_code, first.json()["repeated"]) == (202, False)
+        assert (await web.post(f"/api/jobs/{job_id}/stop", {"by": "ada"}))["at_once"]
+        said = await web.picture()
+        again = await web.ask("POST", where, {"by": "ada"}, idempotency_key="op-1")
+        assert (again.status_code, again.json()) == (202, first.json() | {"repeated": True})
+        await web.refused(409, "key_reused", "POST", where, {"by": "bob"}, idempotency_key="op-1")
+        other = where.replace(word, "deny" if word == "approve" else "approve")
+        await web.refused(409, "key_reused", "POST", other, {"by": "ada"}, idempotency_key="op-1")
+        assert await web.picture() == said

@@ -6,13 +6,12 @@ import click
 import msgspec
 
 from holdfast.cli import screens
-from holdfast.cli.opened import existing
+from holdfast.cli.opened import client_at, server
 from holdfast.cli.options import json_option, store_option
 from holdfast.cli.talk import plain, show, table, wait_for
+from holdfast.client.records import AgentView
 from holdfast.model.hosted import Configuration, HostedAgent
-from holdfast.model.ids import RandomIds
 from holdfast.model.page import Page
-from holdfast.runtime import open_store
 
 
 @click.group()
@@ -55,21 +54,20 @@ def create(
 
     Example: holdfast agent create helper --instructions "Be brief." --tool lookup --app app.py
     """
-    from holdfast.agents.hosted import check_hosted
+    from holdfast.agents.hosted import check_hosted, chosen
     from holdfast.runtime.loading import load
 
     told = Configuration(
         model=model, instructions=instructions, tools=tools, context_tokens_max=context_tokens_max
     )
-    new = HostedAgent(agent_id=RandomIds().new("agent"), name=name, configuration=told)
-    check_hosted(new, None if app_at is None else load(app_at).callees)
+    if app_at is not None:
+        chosen(tools, load(app_at).callees)
+    if not server():  # where its workers are, somebody else knows what they have
+        check_hosted(HostedAgent(agent_id="new", name=name, configuration=told))
 
-    async def work() -> HostedAgent:
-        store = await open_store(where)
-        try:
-            return await store.agents.create(new)
-        finally:
-            await store.close()
+    async def work() -> AgentView:
+        async with client_at(where, making=True) as client:
+            return await client.create_agent(name, **msgspec.structs.asdict(told))
 
     made = wait_for(work())
     _show(made, as_json=as_json)
@@ -87,20 +85,16 @@ def list_(where: str, *, limit: int, cursor: str | None, as_json: bool) -> None:
     Example: holdfast agent list --json
     """
 
-    async def look() -> Page[HostedAgent]:
-        store = await existing(where)
-        try:
-            return await store.agents.list(limit=limit, cursor=cursor)
-        finally:
-            await store.close()
+    async def look() -> Page[AgentView]:
+        async with client_at(where) as client:
+            return await client.list_agents(limit=limit, cursor=cursor)
 
     page = wait_for(look())
     rows = [
         (
             one.name,
             one.agent_id,
-            one.configuration.model or "built-in script",
-            ", ".join(one.configuration.tools) or "none",
+            *_told(one),
         )
         for one in page
     ]
@@ -122,23 +116,27 @@ def show_(name: str, where: str, *, as_json: bool) -> None:
     Example: holdfast agent show helper
     """
 
-    async def look() -> HostedAgent:
-        store = await existing(where)
-        try:
-            return await store.agents.find(name) or await store.agents.get(name)
-        finally:
-            await store.close()
+    async def look() -> AgentView:
+        async with client_at(where) as client:
+            return await client.get_agent(name)
 
     _show(wait_for(look()), as_json=as_json)
 
 
-def _show(one: HostedAgent, *, as_json: bool) -> None:
+def _told(one: AgentView) -> tuple[str, str]:
+    """Its model and its tools, as far as they are configured."""
+    if one.configuration is None:
+        return "code", "its own"
+    return one.configuration.model or "built-in script", ", ".join(one.configuration.tools) or "none"
+
+
+def _show(one: AgentView, *, as_json: bool) -> None:
     if as_json:
         show(one, as_json=True)
         return
-    told = msgspec.structs.asdict(one.configuration)
-    told["model"] = told["model"] or "built-in script"
-    told["tools"] = ", ".join(told["tools"]) or "none"
-    values = {"id": one.agent_id, "kind": one.kind, "created": screens.instant(one.created_at), **told}
+    told = {} if one.configuration is None else msgspec.structs.asdict(one.configuration)
+    told["model"], told["tools"] = _told(one)
+    created = "" if one.created_at is None else screens.instant(one.created_at)
+    values = {"id": one.agent_id, "kind": one.kind, "created": created, "session": one.session_id, **told}
     values = {name: value for name, value in values.items() if value not in {None, ""}}
     show(values, as_json=False, title=plain(one.name))

@@ -17,9 +17,11 @@ from contextlib import aclosing
 
 import click
 
-from holdfast.agents.conversations import Session, SessionJob
+from holdfast.agents.conversations import Session
 from holdfast.agents.hosted import session_with
 from holdfast.agents.models.wire import TEXT
+from holdfast.cli.afar import Asked, FarSession, Posts
+from holdfast.cli.opened import client_at, server
 from holdfast.cli.options import store_option
 from holdfast.cli.talk import complain, plain, wait_for
 from holdfast.errors import HoldfastError, JobCancelled, NotFound
@@ -40,7 +42,8 @@ from holdfast.runtime.process import Process, opened
 def chat(agent: str, session_id: str | None, app_at: str | None, where: str) -> None:
     """Talk to an agent: one of `holdfast agent list`, or a session of the application.
 
-    Ctrl-C ends the answer that is coming, Ctrl-D or an empty Ctrl-C the chat.
+    Ctrl-C ends the answer that is coming, Ctrl-D or an empty Ctrl-C the chat. With HOLDFAST_API_URL the workers of that
+    server answer; else this process does.
 
     Example: holdfast chat helper --session ada
     """
@@ -48,6 +51,8 @@ def chat(agent: str, session_id: str | None, app_at: str | None, where: str) -> 
 
 
 async def _chat(agent: str, session_id: str | None, app_at: str | None, where: str) -> int:
+    if server():
+        return await _chat_from_afar(agent, session_id, app_at, where)
     app = App(where) if app_at is None else load(app_at)
     process = await opened(app.programs(), where, offer=app.offer())
     try:
@@ -55,11 +60,26 @@ async def _chat(agent: str, session_id: str | None, app_at: str | None, where: s
         session = await _session(process, app, agent, named)
         command = ["holdfast", "chat", agent, "--session", named, "--store", where]
         command += [] if app_at is None else ["--app", app_at]
-        failed = await _Talk(process, session).go_on()
+        failed = await _Talk(session).go_on()
         click.echo(f"go on with it: {plain(shlex.join(command))}", err=True)
         return int(failed)
     finally:
         await process.close()
+
+
+async def _chat_from_afar(agent: str, session_id: str | None, app_at: str | None, where: str) -> int:
+    """Through a server: its workers answer."""
+    if app_at is not None:
+        click.echo("--app is not used: the workers of the server have the code", err=True)
+    async with client_at(where) as client:
+        known = await client.get_agent(agent)
+        named = session_id or RandomIds().new("session")
+        if not (await client.list_workers(limit=1)).items:
+            click.echo("no worker is listed: answers come when one is there", err=True)
+        failed = await _Talk(FarSession(client, known.name, named)).go_on()
+        command = ["holdfast", "chat", agent, "--session", named]
+        click.echo(f"go on with it: {plain(shlex.join(command))}", err=True)
+        return int(failed)
 
 
 async def _session(process: Process, app: App, agent: str, session_id: str) -> Session:
@@ -84,12 +104,11 @@ async def _session(process: Process, app: App, agent: str, session_id: str) -> S
 class _Talk:
     """Lines in, answers out."""
 
-    def __init__(self, process: Process, session: Session) -> None:
-        self._process = process
+    def __init__(self, session: Posts) -> None:
         self._session = session
         self._terminal = sys.stdin.isatty() and sys.stdout.isatty()
         self._lines: asyncio.Queue[str | None] = asyncio.Queue()
-        self._job: SessionJob | None = None
+        self._job: Asked | None = None
         self._stopped: str | None = None
 
     async def go_on(self) -> bool:
@@ -143,7 +162,7 @@ class _Talk:
             self._job = None
         return True
 
-    async def _watched(self, job: SessionJob) -> str:
+    async def _watched(self, job: Asked) -> str:
         """What the model said while it was asked, on a terminal written as it came. Elsewhere nobody watches."""
         said = ""
         if not self._terminal:

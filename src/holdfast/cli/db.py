@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from holdfast.cli.live import sign_of_life
 from holdfast.cli.opened import existing
 from holdfast.cli.options import json_option, store_option
 from holdfast.cli.prune import prune
@@ -122,7 +123,9 @@ def backup(target: Path, where: str, *, as_json: bool) -> None:
         finally:
             await store.close()
 
-    show(wait_for(copy()), as_json=as_json, title="backed up")
+    with sign_of_life("backing up"):
+        made = wait_for(copy())
+    show(made, as_json=as_json, title="backed up")
 
 
 @db.command()
@@ -148,7 +151,8 @@ def restore(source: Path, where: str, *, yes: bool, as_json: bool) -> None:
         finally:
             await store.close()
 
-    restored = wait_for(replace())
+    with sign_of_life("restoring"):
+        restored = wait_for(replace())
     show(restored, as_json=as_json, title="restored")
     if restored.held and not as_json:
         click.echo(f"{restored.held} unfinished jobs wait for review (reason restore_review).", err=True)
@@ -179,7 +183,8 @@ def verify(where: str, *, as_json: bool) -> None:
         finally:
             await store.close()
 
-    report = wait_for(check())
+    with sign_of_life("verifying"):
+        report = wait_for(check())
     if as_json:
         show(report, as_json=True)
     else:

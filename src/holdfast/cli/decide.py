@@ -11,7 +11,6 @@ import click
 from holdfast.cli.opened import client_at
 from holdfast.cli.options import by_option, json_option, operation_option, store_option
 from holdfast.cli.talk import plain, to_json, wait_for
-from holdfast.client import questions
 from holdfast.client.protocol import Client
 from holdfast.client.records import Accepted, SpanKind
 from holdfast.errors import InvalidPayload, InvalidSetting, NotFound
@@ -165,9 +164,7 @@ def answer(
     value: Any = yes if words is None else given(words) if words.startswith("@") else words
     said(
         where,
-        lambda client: questions.answer(
-            client, job_id, value, question_id=question, by=by, operation_id=operation_id
-        ),
+        lambda client: client.answer(job_id, value, question_id=question, by=by, operation_id=operation_id),
         done="answered",
         sent="answered: any worker that has code for it goes on with it",
         as_json=as_json,

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from holdfast.cli import screens
-from holdfast.cli.opened import client_at, existing, server_url
+from holdfast.cli.opened import client_at, existing, server
 from holdfast.cli.options import json_option, store_option
 from holdfast.cli.talk import plain, to_json, wait_for
 from holdfast.client import archives, exports, signing
@@ -52,7 +52,7 @@ def export(job_id: str, output: Path | None, where: str, *, as_json: bool) -> No
 
 
 async def _exported(job_id: str, where: str) -> bytes:
-    url = server_url()
+    url = server()
     if url:
         async with RemoteClient(url) as remote:
             return await remote.export(job_id)

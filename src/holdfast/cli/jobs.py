@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from holdfast.cli import screens
+from holdfast.cli import live, screens
 from holdfast.cli.opened import client_at
 from holdfast.cli.options import json_option, store_option
 from holdfast.cli.talk import to_json, wait_for
+from holdfast.client.protocol import Client
 from holdfast.client.records import BudgetView, JobView, Need, PlanView
 from holdfast.errors import InvalidPayload
 from holdfast.model.budget import WORDS, show
@@ -35,6 +36,7 @@ NODES_NAMED: Final = 8
 @click.option("--reason", metavar="REASON", help=f"Only jobs that wait for this: {', '.join(WaitReason)}.")
 @click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000), help="At most so many.")
 @click.option("--cursor", help="Go on where the last page ended.")
+@click.option("--watch", is_flag=True, help="Look again every second, until Ctrl-C.")
 @click.option("--person", is_flag=True, help="Everything that waits for a person, with the command to type.")
 @store_option
 @json_option
@@ -46,6 +48,7 @@ def jobs(
     reason: str | None,
     limit: int,
     cursor: str | None,
+    watch: bool,
     person: bool,
     as_json: bool,
 ) -> None:
@@ -62,16 +65,22 @@ def jobs(
         kind=kind,
     )
 
+    async def listed(client: Client) -> Page[JobRecord]:
+        return await client.list(which, limit=limit, cursor=cursor)
+
     async def look() -> Page[JobRecord]:
         async with client_at(where) as client:
-            return await client.list(which, limit=limit, cursor=cursor)
+            return await listed(client)
 
+    if watch:
+        live.follow(where, listed, _jobs_table, as_json=as_json)
+        return
     page = wait_for(look())
     if as_json:
         for record in page:
             click.echo(to_json(record))
     elif page.items:
-        _show_jobs(page)
+        screens.console().print(_jobs_table(page))
     else:
         click.echo("no jobs" if which == JobFilter() else "no such jobs", err=True)
     if page.next is not None:
@@ -95,11 +104,11 @@ def _grid(*columns: str) -> Table:
     return grid
 
 
-def _show_jobs(page: Page[JobRecord]) -> None:
+def _jobs_table(page: Page[JobRecord]) -> Table:
     now = _now()
     grid = _grid("job", "kind", "state", "age", "events")
     grid.columns[0].overflow = "fold"
-    grid.columns[0].min_width = max(min(len(record.job_id), 40) for record in page)
+    grid.columns[0].min_width = max((min(len(record.job_id), 40) for record in page), default=3)
     for column in grid.columns[3:]:
         column.justify = "right"
     for record in page:
@@ -110,7 +119,7 @@ def _show_jobs(page: Page[JobRecord]) -> None:
             screens.text(screens.span(now - record.created_at), "dim"),
             screens.text(record.head_seq, "dim"),
         )
-    screens.console().print(grid)
+    return grid
 
 
 async def _needs(where: str) -> tuple[Need, ...]:

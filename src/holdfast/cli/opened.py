@@ -29,27 +29,26 @@ async def existing(where: str, *, migrating: bool = False) -> Store:
     return await open_store(where, migrating=migrating)
 
 
-@asynccontextmanager
-async def client_at(where: str) -> AsyncIterator[Client]:
-    """A client over the store at this address, which must exist; or of the server that HOLDFAST_API_URL names.
+def server() -> str:
+    """The server that HOLDFAST_API_URL names; nothing, if a store was named on the command line, which is then meant,
+    whatever the environment says."""
+    return "" if _is_typed("where") else os.environ.get("HOLDFAST_API_URL", "")
 
-    A store that was named on the command line is meant, whatever the environment says.
-    """
-    url = server_url()
+
+@asynccontextmanager
+async def client_at(where: str, *, making: bool = False) -> AsyncIterator[Client]:
+    """A client over the store at this address, which must exist, unless it is `making` one; or of the server that
+    HOLDFAST_API_URL names."""
+    url = server()
     if url:
         async with RemoteClient(url) as remote:
             yield remote
         return
-    store = await existing(where)
+    store = await (open_store(where) if making else existing(where))
     try:
         yield EmbeddedClient(store, SystemClock(), RandomIds())
     finally:
         await store.close()
-
-
-def server_url() -> str:
-    """The server that is meant; empty, if it is a store."""
-    return "" if _is_typed("where") else os.environ.get("HOLDFAST_API_URL", "")
 
 
 def _is_typed(parameter: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from holdfast.cli.opened import existing
+from holdfast.cli.opened import client_at
 from holdfast.cli.options import json_option, store_option
 from holdfast.cli.talk import plain, table, wait_for
 from holdfast.model.admission import QueueLimits
@@ -31,14 +31,11 @@ def limit(name: str, depth: int | None, age: str | None, where: str) -> None:
 
     Example: holdfast queue limit default --depth 10000 --age 5m
     """
-    limits = QueueLimits(queue=name, depth_max=depth, age_max_us=None if age is None else parse_duration(age))
+    age_max_us = None if age is None else parse_duration(age)
 
     async def work() -> None:
-        store = await existing(where)
-        try:
-            await store.queues.limit(limits)
-        finally:
-            await store.close()
+        async with client_at(where) as client:
+            await client.limit_queue(name, depth_max=depth, age_max_us=age_max_us)
 
     wait_for(work())
     free = depth is None and age is None
@@ -54,12 +51,9 @@ def list_(where: str, *, as_json: bool) -> None:
     Example: holdfast queue list
     """
 
-    async def look() -> list[QueueLimits]:
-        store = await existing(where)
-        try:
-            return await store.queues.list()
-        finally:
-            await store.close()
+    async def look() -> tuple[QueueLimits, ...]:
+        async with client_at(where) as client:
+            return await client.list_queues()
 
     rows = [
         (

@@ -9,17 +9,20 @@ from typing import Any
 import click
 
 from holdfast.cli.decide import given
-from holdfast.cli.opened import existing
+from holdfast.cli.opened import client_at, existing, server
 from holdfast.cli.options import json_option, store_option
 from holdfast.cli.run import code_of
 from holdfast.cli.talk import plain, to_json, wait_for
-from holdfast.engine.fork import SAME
-from holdfast.engine.fork import fork as fork_job
-from holdfast.engine.replayed import Difference, Replayed
+from holdfast.client.following_protocol import SAME
+from holdfast.client.records import EventView
+from holdfast.engine.desk import Program
+from holdfast.engine.replayed import Difference, Replayed, replay_journal
 from holdfast.engine.replayed import replay as replay_job
-from holdfast.errors import NotFound
-from holdfast.model.ids import RandomIds
+from holdfast.errors import InvalidSetting, NotFound
+from holdfast.model import canonical
+from holdfast.model.chain import SealedEvent
 from holdfast.model.jobs import Submitted
+from holdfast.runtime.app import App
 from holdfast.runtime.loading import load
 from holdfast.store.clock import SystemClock
 
@@ -32,7 +35,8 @@ from holdfast.store.clock import SystemClock
 def replay(job_id: str, app_at: str | None, where: str, *, as_json: bool) -> None:
     """Run a finished job's code over its journal: nothing is called, nothing is written.
 
-    Says whether the code still goes the way that the journal tells, or the first step where it does not (exit 1).
+    Says whether the code still goes the way that the journal tells, or the first step where it does not (exit 1). With
+    HOLDFAST_API_URL the journal is read from that server; the code is always the one here.
 
     Example: holdfast replay job_06h57w4p2ksb3f1cqn8xv0zt6e --app app.py
     """
@@ -47,17 +51,52 @@ def replay(job_id: str, app_at: str | None, where: str, *, as_json: bool) -> Non
 
 
 async def _replay(job_id: str, app_at: str | None, where: str) -> Replayed:
+    if server():
+        return await _replay_from_afar(job_id, app_at, where)
     app = load(app_at or await code_of(where, job_id))
     store = await existing(where)
     try:
-        record = await store.jobs.get(job_id)
-        program = app.programs().get(record.kind)
-        if program is None:
-            msg = f"the code has no agent called {record.kind!r}"
-            raise NotFound(msg, hint=f"There are: {', '.join(sorted(app.programs())) or 'none'}.")
+        program = _program(app, (await store.jobs.get(job_id)).kind)
         return await asyncio.ensure_future(replay_job(store, job_id, program, clock=SystemClock()))
     finally:
         await store.close()
+
+
+async def _replay_from_afar(job_id: str, app_at: str | None, where: str) -> Replayed:
+    """The code is here, the journal comes from the server. Its hashes are recomputed here."""
+    if app_at is None:
+        raise InvalidSetting("the code is needed", hint="Name it: --app app.py")
+    async with client_at(where) as client:
+        job, events = await client.get(job_id), await client.events(job_id)
+    if job.session_id is not None:
+        msg = f"job {job_id} is a turn of a session, and what was said before lies in its store"
+        raise InvalidSetting(msg, hint="Replay it where the store is, with --store.")
+    program = _program(load(app_at), job.kind)
+    sealed = [_sealed(event) for event in events]
+    replaying = replay_journal(job_id, sealed, program, clock=SystemClock(), namespace=job.namespace)
+    return await asyncio.ensure_future(replaying)
+
+
+def _sealed(event: EventView) -> SealedEvent:
+    body = canonical.encode(event.body)
+    return SealedEvent(
+        seq=event.seq,
+        type=event.type,
+        version=event.version,
+        fence=event.fence,
+        at=event.at,
+        body=body,
+        body_digest=canonical.digest(body),
+        hash=bytes.fromhex(event.hash),
+    )
+
+
+def _program(app: App, kind: str) -> Program:
+    program = app.programs().get(kind)
+    if program is None:
+        msg = f"the code has no agent called {kind!r}"
+        raise NotFound(msg, hint=f"There are: {', '.join(sorted(app.programs())) or 'none'}.")
+    return program
 
 
 def _show(difference: Difference) -> None:
@@ -95,9 +134,6 @@ def fork(
 
 async def _fork(job_id: str, at: str, changed: str | None, fork_id: str | None, where: str) -> Submitted:
     other: Any = SAME if changed is None else given(changed)
-    store = await existing(where)
-    try:
+    async with client_at(where) as client:
         point = int(at) if at.isdecimal() else at
-        return await fork_job(store, job_id, at=point, ids=RandomIds(), given=other, fork_id=fork_id)
-    finally:
-        await store.close()
+        return await client.fork(job_id, at=point, input=other, fork_id=fork_id)

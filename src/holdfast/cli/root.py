@@ -6,6 +6,7 @@ import importlib
 from typing import Final
 
 import click
+from click.shell_completion import CompletionItem
 
 _COMMANDS: Final = {
     "init": ("holdfast.cli.init", "init", "Begin a small project that runs at once."),
@@ -19,9 +20,10 @@ _COMMANDS: Final = {
     "schedule": (
         "holdfast.cli.schedule",
         "schedule",
-        "What begins by the clock: list, pause, resume, remove.",
+        "What begins by the clock: create, list, pause, resume, remove.",
     ),
     "queue": ("holdfast.cli.queue", "queue", "How much a queue takes before it says no."),
+    "namespace": ("holdfast.cli.namespace", "namespace", "The walls between tenants: create, list."),
     "serve": ("holdfast.cli.serve", "serve", "Answer over HTTP: the API, for machines and for people."),
     "key": ("holdfast.cli.key", "key", "Who may speak to a server: create, list, revoke."),
     "audit": ("holdfast.cli.audit", "audit", "Who did what, and whether the record of it holds."),
@@ -50,9 +52,11 @@ _COMMANDS: Final = {
         "verify",
         "Check one job's journal from its first event, or an exported file.",
     ),
+    "stats": ("holdfast.cli.stats", "stats", "How many jobs there are, by status."),
     "db": ("holdfast.cli.db", "db", "Look after the store: status, migrate, backup, restore, verify."),
     "payload-key": ("holdfast.cli.keys", "payload_key", "Make or add a key that encrypts payloads."),
     "doctor": ("holdfast.cli.doctor", "doctor", "Check this machine and the store, and say what holds."),
+    "completion": ("holdfast.cli.completion", "completion", "Make the shell complete commands and options."),
 }
 
 
@@ -68,6 +72,15 @@ class Lazy(click.Group):
         module, name, _ = _COMMANDS[cmd_name]
         command: click.Command = getattr(importlib.import_module(module), name)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Names and summaries as they stand in the table: completing a word imports no command."""
+        names = [
+            CompletionItem(name, help=summary)
+            for name, (_, _, summary) in _COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+        return names + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

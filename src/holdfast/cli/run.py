@@ -13,6 +13,7 @@ from typing import Any
 import click
 import msgspec
 
+from holdfast.cli.opened import server
 from holdfast.cli.options import store_option
 from holdfast.cli.talk import plain, to_json, wait_for
 from holdfast.errors import InvalidPayload, InvalidSetting, JobHeld, NotFound
@@ -58,13 +59,16 @@ def run(
 ) -> None:
     """Run one job here, to its end, and print what it returned.
 
-    Kill it at any instant: it prints (and writes, if asked) the command that goes on with the job.
+    Kill it at any instant: it prints (and writes, if asked) the command that goes on with the job. It runs here, on a
+    store, also when HOLDFAST_API_URL names a server.
 
     Example: holdfast run --job report.json --app app.py
     """
     if resume is (spec_path is not None) or resume is (job_id is None):
         msg = "say either which job to start or which to go on with"
         raise InvalidSetting(msg, hint="holdfast run --job spec.json, or holdfast run --resume --run-id ID")
+    if server():
+        click.echo(f"HOLDFAST_API_URL is not used: the job runs here, on {plain(where)}", err=True)
     sys.exit(wait_for(_run(spec_path, job_id, app_at, write_resume, where)))
 
 

@@ -2,38 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
 import click
 
 from holdfast.cli import screens
-from holdfast.cli.opened import existing
+from holdfast.cli.opened import client_at
 from holdfast.cli.options import json_option, store_option
 from holdfast.cli.talk import plain, table, to_json, wait_for
-from holdfast.engine.schedules import resume as resume_schedule
-from holdfast.errors import NotFound
+from holdfast.model.jobs import DEFAULT_QUEUE
 from holdfast.model.page import Page
-from holdfast.model.schedule import Schedule
-from holdfast.store.clock import SystemClock
-from holdfast.store.contract import Store
+from holdfast.model.schedule import CatchUp, Schedule
 
 
 @click.group()
 def schedule() -> None:
-    """Schedules: agents that begin by the clock. An application declares them with `@hf.schedule`.
+    """Schedules: agents that begin by the clock. Declared with `@hf.schedule`, or created here.
 
     Example: holdfast schedule list
     """
 
 
-@asynccontextmanager
-async def _store_at(where: str) -> AsyncIterator[Store]:
-    store = await existing(where)
-    try:
-        yield store
-    finally:
-        await store.close()
+@schedule.command()
+@click.argument("schedule_id", metavar="ID")
+@click.argument("kind", metavar="AGENT")
+@click.argument("cron")
+@click.option("--tz", default="UTC", show_default=True, help="The time zone of the times.")
+@click.option(
+    "--catch-up",
+    default="skip",
+    show_default=True,
+    type=click.Choice([one.value for one in CatchUp]),
+    help="What becomes of instants at which no worker was there.",
+)
+@click.option("--input", "given_as", metavar="JSON|@FILE", help="The agent's arguments.")
+@click.option("--queue", default=DEFAULT_QUEUE, show_default=True, help="Where its jobs go.")
+@store_option
+@json_option
+def create(
+    schedule_id: str,
+    kind: str,
+    cron: str,
+    tz: str,
+    catch_up: str,
+    given_as: str | None,
+    queue: str,
+    where: str,
+    *,
+    as_json: bool,
+) -> None:
+    """An agent begins by the clock: minute, hour, day, month, weekday. The same again is the same schedule.
+
+    Example: holdfast schedule create morning report "0 7 * * 1-5" --tz Europe/Berlin
+    """
+    from holdfast.cli.decide import given
+
+    async def work() -> Schedule:
+        async with client_at(where) as client:
+            return await client.create_schedule(
+                schedule_id,
+                kind,
+                cron,
+                time_zone=tz,
+                catch_up=CatchUp(catch_up),
+                input={} if given_as is None else given(given_as),
+                queue=queue,
+            )
+
+    one = wait_for(work())
+    if as_json:
+        click.echo(to_json(one))
+    click.echo(f"{plain(one.schedule_id)} fires next at {screens.instant(one.next_at)}", err=True)
 
 
 @schedule.command("list")
@@ -48,8 +85,8 @@ def list_(where: str, *, limit: int, cursor: str | None, as_json: bool) -> None:
     """
 
     async def look() -> Page[Schedule]:
-        async with _store_at(where) as store:
-            return await store.schedules.list(limit=limit, cursor=cursor)
+        async with client_at(where) as client:
+            return await client.list_schedules(limit=limit, cursor=cursor)
 
     page = wait_for(look())
     if as_json:
@@ -84,8 +121,8 @@ def pause(schedule_id: str, where: str) -> None:
     """
 
     async def work() -> Schedule:
-        async with _store_at(where) as store:
-            return await store.schedules.pause(schedule_id)
+        async with client_at(where) as client:
+            return await client.pause_schedule(schedule_id)
 
     click.echo(f"{plain(wait_for(work()).schedule_id)} is paused", err=True)
 
@@ -100,8 +137,8 @@ def resume(schedule_id: str, where: str) -> None:
     """
 
     async def work() -> Schedule:
-        async with _store_at(where) as store:
-            return await resume_schedule(store, SystemClock(), schedule_id)
+        async with client_at(where) as client:
+            return await client.resume_schedule(schedule_id)
 
     one = wait_for(work())
     click.echo(f"{plain(one.schedule_id)} fires next at {screens.instant(one.next_at)}", err=True)
@@ -116,11 +153,8 @@ def remove(schedule_id: str, where: str) -> None:
     Example: holdfast schedule remove report
     """
 
-    async def work() -> bool:
-        async with _store_at(where) as store:
-            return await store.schedules.remove(schedule_id)
+    async def work() -> Schedule:
+        async with client_at(where) as client:
+            return await client.remove_schedule(schedule_id)
 
-    if not wait_for(work()):
-        msg = f"there is no schedule {schedule_id!r}"
-        raise NotFound(msg, hint="`holdfast schedule list` shows what is there.")
-    click.echo(f"{plain(schedule_id)} is removed", err=True)
+    click.echo(f"{plain(wait_for(work()).schedule_id)} is removed", err=True)

@@ -36,7 +36,11 @@ _ESCAPED: Final = re.compile(
 def run(command: click.Command, arguments: Sequence[str] | None = None) -> int:
     """The exit status of the command, everything that can go wrong explained on stderr."""
     try:
-        status = command.main(None if arguments is None else list(arguments), standalone_mode=False)
+        status = command.main(
+            None if arguments is None else list(arguments),
+            complete_var="_HOLDFAST_COMPLETE",  # however it was started: the script of the shell asks by this name
+            standalone_mode=False,
+        )
     except click.exceptions.NoArgsIsHelpError as help_wanted:
         click.echo(help_wanted.ctx.get_help(), err=True)
         return 2

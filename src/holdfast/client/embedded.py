@@ -16,10 +16,9 @@ import msgspec
 from holdfast.client import raising, reading, words
 from holdfast.client.following import EmbeddedFollowing
 from holdfast.client.holds import needs_its_worker, unless_moved
-from holdfast.client.questions import check_answer
+from holdfast.client.questions import answered, check_answer
 from holdfast.client.reading import Loaded, loaded, needs_of, view_of
-from holdfast.client.records import Accepted, Checked, EventView, JobView, Need, Trace
-from holdfast.client.trace import trace_of
+from holdfast.client.records import Accepted, EventView, JobView, Need
 from holdfast.errors import InvalidMove, NotFound, NotOver
 from holdfast.model.append import Move
 from holdfast.model.budget import Budget
@@ -41,6 +40,7 @@ from holdfast.store.ports.journal import Ruling
 POLL_S: Final = 1.0
 """How long a hint may be late before the store is asked without one."""
 
+JUST_ENDED: Final = 100
 _OPEN: Final = (Status.WAITING, Status.PENDING, Status.RUNNING)
 
 
@@ -93,17 +93,6 @@ class EmbeddedClient(EmbeddedFollowing):
         await self._head(job_id)
         sealed = await self._store.journal.read(job_id, after=after, limit=limit)
         return tuple(map(reading.shown, sealed))
-
-    async def trace(self, job_id: str) -> Trace:
-        head = await self._head(job_id)
-        sealed = await self._store.journal.read(job_id)
-        return trace_of(head, sealed, now=self._clock.wall_us())
-
-    async def verify(self, job_id: str) -> Checked:
-        while True:
-            head, sealed = await self._head(job_id), await self._store.journal.read(job_id)
-            if head == await self._head(job_id):  # nobody wrote in between, so the two belong together
-                return reading.judged(head, sealed)
 
     async def result(self, job_id: str, *, timeout_s: float | None = None) -> JobView:
         loop = asyncio.get_running_loop()
@@ -161,6 +150,18 @@ class EmbeddedClient(EmbeddedFollowing):
         check_answer(job, name, body, now=self._clock.wall_us())
         return await self._send(job, letter, "signal")
 
+    async def answer(
+        self,
+        job_id: str,
+        said: Any,
+        *,
+        question_id: str | None = None,
+        by: str = "",
+        operation_id: str | None = None,
+    ) -> Accepted:
+        question_id, body = answered(await self._load(job_id), said, question_id, operation_id)
+        return await self.signal(job_id, question_id, body, by=by, operation_id=operation_id)
+
     async def reconcile(
         self,
         job_id: str,
@@ -214,7 +215,7 @@ class EmbeddedClient(EmbeddedFollowing):
     async def _decide(
         self, approval: str, step_key: str | None, decision: str, why: str, by: str, operation_id: str | None
     ) -> Accepted:
-        job, approval_id = await self._approval(approval, step_key)
+        job, approval_id = await self._approval(approval, step_key, operation_id)
         letter = MailDraft(
             job_id=job.head.job_id,
             kind=MailKind.APPROVAL,
@@ -334,22 +335,29 @@ class EmbeddedClient(EmbeddedFollowing):
         accounts = await self._store.budgets.find(job.budgets) if job.budgets else ()
         return msgspec.structs.replace(job, accounts=tuple(accounts))
 
-    async def _approval(self, approval: str, step_key: str | None) -> tuple[Loaded, str]:
+    async def _approval(
+        self, approval: str, step_key: str | None, operation_id: str | None
+    ) -> tuple[Loaded, str]:
         """The job and the id of an approval that is named by its own id, or by its job's."""
         try:
             job = await self._load(approval)
         except NotFound:
-            job = await self._asking(approval)
-            return job, approval
-        return job, words.only_approval(job, step_key)
+            return await self._asking(approval, operation_id), approval
+        return job, words.decided_before(job, operation_id) or words.only_approval(job, step_key)
 
-    async def _asking(self, approval_id: str) -> Loaded:
-        """The job that has asked this. Looked for among those that are not over, the waiting ones first."""
+    async def _asking(self, approval_id: str, operation_id: str | None) -> Loaded:
+        """The job that has asked this. Looked for among those that are not over, the waiting ones first; and, for an
+        answer that may be a repeat, among those that have just ended."""
         for which in (JobFilter(wait_reason=WaitReason.APPROVAL), *(JobFilter(status=one) for one in _OPEN)):
             async for record in self._all(which):
                 job = await self._load(record.job_id)
                 if approval_id in reading.approvals_of(job):
                     return job
+        for status in TERMINAL if operation_id is not None else ():
+            for record in await self.list(JobFilter(status=status), limit=JUST_ENDED):
+                letters = await self._store.post.read(record.job_id)
+                if any(letter.operation_id == operation_id for letter in letters):
+                    return await self._load(record.job_id)
         msg = f"there is no open approval and no job {approval_id!r}"
         raise NotFound(
             msg, hint="`holdfast jobs --reason approval` lists jobs that wait for one; a job's id will do."

@@ -7,9 +7,11 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator
 from typing import Any, Final
 
+from holdfast.client import reading
 from holdfast.client.following_protocol import SAME
 from holdfast.client.operating import EmbeddedOperating
-from holdfast.client.records import JobView, Reply, Walk
+from holdfast.client.records import Checked, JobView, Reply, Trace, Walk
+from holdfast.client.trace import trace_of
 from holdfast.client.walking import walk_of
 from holdfast.errors import InvalidMove, NotFound, NotOver
 from holdfast.model.ids import check_name
@@ -85,6 +87,17 @@ class EmbeddedFollowing(EmbeddedOperating, ABC):
             except NotOver:
                 if left < POLL_S:
                     raise
+
+    async def trace(self, job_id: str) -> Trace:
+        head = await self._head(job_id)
+        sealed = await self._store.journal.read(job_id)
+        return trace_of(head, sealed, now=self._clock.wall_us())
+
+    async def verify(self, job_id: str) -> Checked:
+        while True:
+            head, sealed = await self._head(job_id), await self._store.journal.read(job_id)
+            if head == await self._head(job_id):  # nobody wrote in between, so the two belong together
+                return reading.judged(head, sealed)
 
     async def walk(self, job_id: str) -> Walk:
         head = await self._head(job_id)

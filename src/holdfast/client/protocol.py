@@ -88,6 +88,26 @@ class Client(Hosting, Operating, Following, Protocol):
         """The signal is in the job's mail. InvalidMove if the job is over."""
         ...
 
+    async def answer(
+        self,
+        job_id: str,
+        said: Any,
+        *,
+        question_id: str | None = None,
+        by: str = "",
+        operation_id: str | None = None,
+    ) -> Accepted:
+        """The answer to what the job asks is in its mail. `said` is a value, or text as somebody typed it. Without a
+        `question_id` it is the only question that is open.
+
+        Raises:
+            NotFound: No such question.
+            InvalidPayload: It does not fit.
+            InvalidMove: Nobody waits for it, or several questions are open.
+            Conflict: Somebody was quicker.
+        """
+        ...
+
     async def reconcile(
         self,
         job_id: str,

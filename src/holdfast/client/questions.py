@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from holdfast.client.records import Accepted, Need
+from holdfast.client.records import Need
 from holdfast.errors import Conflict, InvalidMove, InvalidPayload, NotFound
 from holdfast.model import canonical
 from holdfast.model import events as e
@@ -17,7 +17,6 @@ from holdfast.model.naming import scope_of, within
 from holdfast.model.states import MailKind, WaitReason
 
 if TYPE_CHECKING:
-    from holdfast.client.protocol import Client
     from holdfast.client.reading import Loaded
 
 CHOICES_MAX: Final = 6
@@ -139,40 +138,24 @@ def meant(text: str, schema: Any) -> Any:
         return text  # the door says what is wrong with it
 
 
-async def to_answer(client: Client, job_id: str, question_id: str | None) -> tuple[str, Any]:
-    """The id and the schema of the question that is meant: the one that is named, or the only one that is open."""
+def answered(job: Loaded, said: Any, question_id: str | None, operation_id: str | None) -> tuple[str, Any]:
+    """The question that is meant, and the answer that these words are to it: the one that is named, the one that was
+    meant when the same was said before, or the only one that is open."""
     asked = {
-        event.body["question_id"]: event.body
-        for event in await client.events(job_id)
-        if event.type == e.QuestionAsked.type and event.body is not None
+        fact.event.question_id: fact.event for fact in job.facts if isinstance(fact.event, e.QuestionAsked)
     }
-    if question_id is None:
-        waiting = [need.question_id for need in (await client.get(job_id)).needs if need.question_id]
+    before = [letter.name for letter in job.letters if letter.operation_id == operation_id]
+    if question_id is None and before and before[0] in asked:
+        question_id = before[0]
+    elif question_id is None:
+        waiting = [need.question_id for need in question_needs(job) if need.question_id]
         if len(waiting) > 1:
-            msg = f"job {job_id} asks {len(waiting)} questions"
+            msg = f"job {job.head.job_id} asks {len(waiting)} questions"
             raise InvalidMove(msg, hint=f"Name one with --question: {', '.join(waiting)}.")
         question_id = waiting[0] if waiting else next(reversed(asked), None)
     if question_id is None or question_id not in asked:
         what = "asks nothing" if question_id is None else f"has no question {question_id!r}"
-        msg = f"job {job_id} {what}"
-        raise NotFound(msg, hint=f"`holdfast job {shlex.quote(job_id)}` says what it waits for.")
-    return question_id, asked[question_id].get("schema")
-
-
-async def answer(
-    client: Client,
-    job_id: str,
-    said: Any,
-    *,
-    question_id: str | None = None,
-    by: str = "",
-    operation_id: str | None = None,
-) -> Accepted:
-    """The answer is in the job's mail. `said` is a value, or text as somebody typed it.
-
-    Raises:
-        InvalidPayload: It does not fit. InvalidMove: nobody waits for it. Conflict: somebody was quicker.
-    """
-    question_id, schema = await to_answer(client, job_id, question_id)
-    body = meant(said, schema) if isinstance(said, str) else said
-    return await client.signal(job_id, question_id, body, by=by, operation_id=operation_id)
+        msg = f"job {job.head.job_id} {what}"
+        raise NotFound(msg, hint=f"`holdfast job {shlex.quote(job.head.job_id)}` says what it waits for.")
+    body = meant(said, asked[question_id].schema) if isinstance(said, str) else said
+    return question_id, body

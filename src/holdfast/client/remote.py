@@ -150,6 +150,18 @@ class RemoteClient(RemoteFollowing):
     ) -> Accepted:
         return await self._say(_job(job_id, "signal"), operation_id, name=name, body=body, by=by)
 
+    async def answer(
+        self,
+        job_id: str,
+        said: Any,
+        *,
+        question_id: str | None = None,
+        by: str = "",
+        operation_id: str | None = None,
+    ) -> Accepted:
+        word = {"answer": said, "question_id": question_id, "by": by}
+        return await self._say(_job(job_id, "answer"), operation_id, **word)
+
     async def reconcile(
         self,
         job_id: str,

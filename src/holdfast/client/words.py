@@ -197,6 +197,14 @@ def _decided_before(job: Loaded, place: tuple[str, int], status: CallStatus) -> 
 # ── approvals ─────────────────────────────────────────────────────────────────────────────────────
 
 
+def decided_before(job: Loaded, operation_id: str | None) -> str | None:
+    """The approval that was meant when the same was said before."""
+    for letter in job.letters:
+        if letter.operation_id == operation_id and letter.kind is MailKind.APPROVAL:
+            return str(letter.body["approval_id"])
+    return None
+
+
 def only_approval(job: Loaded, step_key: str | None) -> str:
     """The approval that is meant when a job is named, or the choice."""
     asked = approvals_of(job)

@@ -55,6 +55,10 @@ class NewSchedule(Asks, frozen=True, kw_only=True):
     priority: Annotated[int, Meta(ge=PRIORITY_MIN, le=PRIORITY_MAX)] = PRIORITY_DEFAULT
 
 
+class Plain(Asks, frozen=True, kw_only=True):
+    """Nothing more is said."""
+
+
 class LimitsOfQueue(Asks, frozen=True, kw_only=True):
     """What a queue takes. None is no limit."""
 

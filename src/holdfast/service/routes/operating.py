@@ -19,11 +19,12 @@ from holdfast.service.hosting_shapes import (
     NamespaceList,
     NewNamespace,
     NewSchedule,
+    Plain,
     QueueList,
 )
 from holdfast.service.idempotency import REPLAYED
 from holdfast.service.problems import Refusal
-from holdfast.service.shapes import Nothing, Paged
+from holdfast.service.shapes import Paged
 from holdfast.store.ports.namespaces import NamespaceRecord
 
 # ── schedules ─────────────────────────────────────────────────────────────────────────────────────
@@ -175,7 +176,7 @@ ENDPOINTS: Final = (
         method="POST",
         path="/api/schedules/{id}/pause",
         handle=pause_schedule,
-        body=Nothing,
+        body=Plain,
         answers=Schedule,
         keyed=True,
         errors=(404, 415),
@@ -185,7 +186,7 @@ ENDPOINTS: Final = (
         method="POST",
         path="/api/schedules/{id}/resume",
         handle=resume_schedule,
-        body=Nothing,
+        body=Plain,
         answers=Schedule,
         keyed=True,
         errors=(404, 415),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from holdfast.client import questions
 from holdfast.client.records import Accepted
 from holdfast.model import budget as money
 from holdfast.model.access import Scope
@@ -43,8 +42,7 @@ async def answer_job(asked: Asked) -> Answer:
     """The answer to what the job asks is in its mail."""
     word: Answering = asked.body
     return heard(
-        await questions.answer(
-            asked.client,
+        await asked.client.answer(
             asked.path["id"],
             word.answer,
             question_id=word.question_id,

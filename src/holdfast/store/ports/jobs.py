@@ -26,7 +26,7 @@ class Jobs(Protocol):
         ...
 
     async def submit_many(self, drafts: Sequence[JobDraft]) -> list[Submitted]:
-        """All of them, in one commit, or none."""
+        """All of them, in one commit, or none; then the first that is refused says why."""
         ...
 
     async def get(self, job_id: str) -> JobRecord:

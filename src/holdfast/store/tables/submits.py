@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from holdfast.errors import NotFound
 from holdfast.model import lease
 from holdfast.model.chain import EMPTY, Head, SealedEvent, seal
 from holdfast.model.jobs import JobDraft, Submitted, created_event, request_digest
@@ -28,7 +29,10 @@ async def submit_plain_in(tx: Transaction, drafts: Sequence[JobDraft]) -> list[S
     ids = [draft.job_id for draft in drafts if draft.job_id is not None]
     if len(drafts) < 2 or len({*ids}) < len(drafts) or not all(map(_is_plain, drafts)):
         return None
-    limited = [await need_namespace(tx, namespace) for namespace in {draft.namespace for draft in drafts}]
+    try:
+        limited = [await need_namespace(tx, namespace) for namespace in {draft.namespace for draft in drafts}]
+    except NotFound:
+        return None  # one by one it shows which of them is the first that cannot be
     if await tx.rows("jobs_by_ids", job_ids=ids):
         return None
     if any(limited):

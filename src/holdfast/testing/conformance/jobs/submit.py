@@ -113,6 +113,19 @@ async def submit_many_is_all_or_nothing(bench: Bench) -> None:
     assert await bench.store.jobs.submit_many([]) == []
 
 
+async def of_many_the_first_that_is_refused_says_why(bench: Bench) -> None:
+    """Whatever is wrong with those behind it; plain drafts and others alike."""
+    await bench.store.jobs.submit(JobDraft(kind="work", job_id="taken"))
+    reused = JobDraft(kind="other", job_id="taken")
+    homeless = JobDraft(kind="work", job_id="homeless", namespace="nowhere")
+    keyed = JobDraft(kind="work", job_id="keyed", request_key="r")
+    for others in ((), (keyed,)):
+        async with bench.refuses(KeyReused):
+            await bench.store.jobs.submit_many([*others, reused, homeless])
+        async with bench.refuses(NotFound):
+            await bench.store.jobs.submit_many([*others, homeless, reused])
+
+
 async def submit_many_recognises_a_repeat_inside_itself(bench: Bench) -> None:
     draft = JobDraft(kind="work", request_key="key-1")
     first, second = await bench.store.jobs.submit_many([draft, draft])

@@ -1,0 +1,62 @@
+"""`holdfast namespace`: the walls between tenants of one store."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.cli import screens
+from holdfast.cli.opened import client_at
+from holdfast.cli.options import json_option, store_option
+from holdfast.cli.talk import plain, show, table, wait_for
+from holdfast.store.ports.namespaces import NamespaceRecord
+
+
+@click.group()
+def namespace() -> None:
+    """Namespaces: jobs, agents and keys of one are nothing to the others. `default` always exists.
+
+    Example: holdfast namespace create tests
+    """
+
+
+@namespace.command()
+@click.argument("name")
+@store_option
+@json_option
+def create(name: str, where: str, *, as_json: bool) -> None:
+    """Create a namespace. Twice is once.
+
+    Example: holdfast namespace create tests
+    """
+
+    async def work() -> NamespaceRecord:
+        async with client_at(where, making=True) as client:
+            return await client.create_namespace(name)
+
+    made = wait_for(work())
+    if as_json:
+        show(made, as_json=True)
+    else:
+        click.echo(f"there is a namespace {plain(made.namespace)}", err=True)
+
+
+@namespace.command("list")
+@store_option
+@json_option
+def list_(where: str, *, as_json: bool) -> None:
+    """List namespaces by name.
+
+    Example: holdfast namespace list
+    """
+
+    async def look() -> tuple[NamespaceRecord, ...]:
+        async with client_at(where) as client:
+            return await client.list_namespaces()
+
+    found = wait_for(look())
+    if as_json:
+        for one in found:
+            show(one, as_json=True)
+        return
+    rows = [(one.namespace, screens.instant(one.created_at)) for one in found]
+    table(("namespace", "created"), rows, as_json=False)
