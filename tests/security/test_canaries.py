@@ -31,6 +31,7 @@ from holdfast.store.tables.store import SqlStore
 from tests.agents.waiting import waits_for
 from tests.agents.web import serving
 from tests.security import canaries
+from tests.service.api import as_owner
 from tests.service.served import served
 
 TEXT = " | ".join(canaries.ALL)
@@ -191,7 +192,7 @@ async def through_http(process: Process) -> str:
     """Bodies, paths, and the headers in which names come; the answer is everything that can be taken away."""
     async with (
         served(process.store, SystemClock()) as url,
-        httpx2.AsyncClient(base_url=url, timeout=60, trust_env=False) as http,
+        httpx2.AsyncClient(base_url=url, headers=as_owner(url), timeout=60, trust_env=False) as http,
     ):
         made = await http.post(
             "/api/jobs",

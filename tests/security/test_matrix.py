@@ -15,14 +15,17 @@ import pytest
 from holdfast.engine.drive import Drive
 from holdfast.engine.questions import Question, ask
 from holdfast.model.access import GRANTS, Role, Scope
+from holdfast.model.hosted import Configuration, HostedAgent
 from holdfast.model.inbox import BatchDraft, ItemDraft
 from holdfast.model.jobs import JobFilter
+from holdfast.model.presence import Offer, Presence
 from holdfast.service.endpoints import Endpoint
 from holdfast.service.openapi import _PART
 from holdfast.service.openapi import served as document
 from holdfast.service.routes import ENDPOINTS
 from holdfast.testing.conformance.bench import Backend
 from tests.client.lives import Lives
+from tests.client.test_agents import CLERK, answered
 from tests.fixtures.populated import populate
 from tests.security.people import ELSEWHERE, HERE, SESSION, Town, town
 
@@ -82,15 +85,42 @@ async def key(web: Town) -> Sample:
     return Sample({"id": said["authorization"].removeprefix("Bearer hf_").partition(".")[0]}, {"why": "old"})
 
 
-async def held(web: Town) -> Sample:
-    await web.one.submit(web.one.nap)
-    await web.one.claim(worker=SECRET)
+async def present(web: Town) -> Sample:
+    await web.one.store.presences.beat(
+        Presence(worker=SECRET, identity="i", host="h", pid=1, offer=Offer(kinds=("k",), concurrency=1))
+    )
     return Sample({"worker": SECRET})
 
 
-def new(body: Any) -> Callable[[Town], Any]:
+async def hosted(web: Town) -> Sample:
+    agent = HostedAgent(agent_id="agent-1", name=SECRET, configuration=Configuration())
+    await web.one.store.agents.create(agent)
+    said = await web.one.client.message(SECRET, "hello", session_id=SESSION)
+    return Sample({"id": "agent-1", "job": said.job_id}, {"text": "hello"})
+
+
+async def replied(web: Town) -> Sample:
+    await web.one.store.presences.beat(CLERK)
+    said = await web.one.client.message("clerk", SECRET)
+    await answered(web.one)
+    return Sample({"id": said.job_id})
+
+
+async def scheduled(web: Town) -> Sample:
+    await web.one.client.create_schedule("daily", "k", "0 8 * * *", input=SECRET)
+    return Sample({"id": "daily"}, {})
+
+
+async def limited(web: Town) -> Sample:
+    await web.one.client.limit_queue("slow", depth_max=3)
+    return Sample({"queue": "slow"}, {"depth_max": 5})
+
+
+def new(body: Any, shown: str = "") -> Callable[[Town], Any]:
+    """Something that is not there yet; `shown` is what is seen by whoever may see it."""
+
     async def made(_: Town) -> Sample:
-        return Sample({}, body)
+        return Sample({"shown": shown} if shown else {}, body)
 
     return made
 
@@ -126,11 +156,30 @@ SAMPLES: dict[str, Callable[[Town], Awaitable[Sample]]] = {
     "list_keys": key,
     "make_key": new({"name": "new", "roles": ["viewer"], "why": "for a test"}),
     "revoke": key,
-    "workers": held,
+    "list_workers": present,
+    "metrics": new(None, "holdfast_store_up"),
+    "create_agent": new({"name": "new"}),
+    "list_agents": hosted,
+    "get_agent": hosted,
+    "message_agent": hosted,
+    "list_agent_jobs": hosted,
+    "reply_of_job": replied,
+    "walk_job": job(Lives.sleeping),
+    "create_schedule": new({"id": "new", "kind": "k", "cron": "0 8 * * *"}),
+    "list_schedules": scheduled,
+    "get_schedule": scheduled,
+    "remove_schedule": scheduled,
+    "pause_schedule": scheduled,
+    "resume_schedule": scheduled,
+    "list_queues": limited,
+    "limit_queue": limited,
+    "unlimit_queue": limited,
+    "list_namespaces": new(None, HERE),
+    "create_namespace": new({"namespace": "new"}),
     "stats": job(Lives.sleeping),
     "list_audit": key,
 }
-OWN_NAMES = {"list_inbox", "enqueue_batch"}
+OWN_NAMES = {"list_inbox", "enqueue_batch", "limit_queue", "unlimit_queue"}
 """Names in these paths are the caller's own to give: the same name elsewhere is another thing, and empty."""
 
 
@@ -141,7 +190,7 @@ def named(endpoint: Endpoint) -> str:
 def expected(endpoint: Endpoint, role: Role, *, foreign: bool) -> set[int]:
     """What this role is answered, by the table alone."""
     talks = endpoint.session is not None and role is Role.AGENT
-    if endpoint.scope not in GRANTS[role] and not talks:
+    if (endpoint.scope not in GRANTS[role] and not talks) or (foreign and endpoint.shared):
         return {403}
     if foreign and "{" in endpoint.path and endpoint.name not in OWN_NAMES:
         return {404}

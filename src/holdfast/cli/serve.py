@@ -96,38 +96,36 @@ def serve(
         msg = "the HTTP server is not installed"
         raise InvalidSetting(msg, hint="pip install 'holdfast[server]'") from error
     start_logging(log_format, log_level)
-    if (tls_cert is None) != (tls_key is None):
-        raise InvalidSetting("TLS needs a certificate and its key", hint="Give --tls-cert and --tls-key.")
-    elsewhere, has_tls = not is_loopback(host), tls_cert is not None
+    elsewhere, has_tls = not is_loopback(host), _has_tls(tls_cert, tls_key)
     has_keys = require_key or (elsewhere and wait_for(_has_keys(where)))
+    plain = Settings()
     settings = Settings(
         hosts=tuple(name.lower() for name in hosts),
         require_key=require_key or elsewhere,
         proxies=proxies,
         tls_cert=tls_cert,
         tls_key=tls_key,
+        per_key=_rates(plain.per_key, per_key),
+        per_namespace=_rates(plain.per_namespace, per_namespace),
     )
-    settings = replace(
-        settings,
-        per_key=_rates(settings.per_key, per_key),
-        per_namespace=_rates(settings.per_namespace, per_namespace),
+    listening = (
+        bound(host, port, has_keys=has_keys, has_tls=has_tls, insecure=insecure)
+        if fd is None
+        else socket.socket(fileno=fd)
     )
-    if fd is None:
-        listening = bound(host, port, has_keys=has_keys, has_tls=has_tls, insecure=insecure)
-    else:
-        listening = socket.socket(fileno=fd)
     url = url_of(listening, has_tls=has_tls)
     app = make_app(where, settings=settings)
 
-    def up() -> None:
-        if lifeline.ready(url):
-            return
-        click.echo(f"listening on {url}; stop with Ctrl-C", err=True)
-        if app.token is not None:
-            click.echo(f"  {url}/?token={app.token}", err=True)
-        click.echo(f"  HOLDFAST_API_URL={url} holdfast jobs", err=True)
+    run(app, listening, settings, lambda: _greet(url, app.token))
 
-    run(app, listening, settings, up)
+
+def _greet(url: str, token: str | None) -> None:
+    if lifeline.ready(url):
+        return
+    click.echo(f"listening on {url}; stop with Ctrl-C", err=True)
+    if token is not None:
+        click.echo(f"  {url}/?token={token}", err=True)
+    click.echo(f"  HOLDFAST_API_URL={url} holdfast jobs", err=True)
 
 
 def _rates(rates: Rates, given: tuple[str, ...]) -> Rates:
@@ -141,6 +139,12 @@ def _rates(rates: Rates, given: tuple[str, ...]) -> Rates:
         rate = check_rate(Rate(per_s, int(found["burst"] or 10 * per_s)))
         rates = replace(rates, **{found["what"]: rate})
     return rates
+
+
+def _has_tls(cert: str | None, key: str | None) -> bool:
+    if (cert is None) != (key is None):
+        raise InvalidSetting("TLS needs a certificate and its key", hint="Give --tls-cert and --tls-key.")
+    return cert is not None
 
 
 async def _has_keys(where: str) -> bool:

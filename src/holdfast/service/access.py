@@ -141,6 +141,9 @@ def unauthorized() -> Refusal:
 
 def admit(principal: Principal, endpoint: Endpoint, path: dict[str, str]) -> None:
     """The principal may ask this; or 403 with the scope that is missing, or 404 for a session that is not its own."""
+    if endpoint.shared and principal.namespace != DEFAULT_NAMESPACE:
+        msg = f"this is about all namespaces, and the key is of {principal.namespace!r} alone"
+        raise Refusal(403, Forbidden(msg, hint="Ask whoever runs this server."))
     needed = Scope.ADMIN if endpoint.scope is None else endpoint.scope
     held = scopes_of(principal.roles)
     if needed in held:

@@ -31,7 +31,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
 
     `scope` is what a caller needs (`service.access`); one that names none is for admins alone, and a test fails. A part
     of the path that is a session's id is named by `session`: an agent's key reaches its own. `audited` is what the
-    audit log calls it; `submits` says that it makes work, which has a rate of its own.
+    audit log calls it; `submits` says that it makes work, which has a rate of its own. What is `shared` is about the
+    whole installation: the default namespace, whose people run it, may ask, and no other.
     """
 
     method: str
@@ -50,6 +51,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     session: str | None = None
     audited: str = ""
     submits: bool = False
+    shared: bool = False
 
     @property
     def methods(self) -> tuple[str, ...]:

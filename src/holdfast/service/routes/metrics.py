@@ -22,6 +22,12 @@ async def metrics(asked: Asked) -> ASGIApp:
 
 ENDPOINTS: Final = (
     Endpoint(
-        method="GET", path="/metrics", handle=metrics, answers=str, media="text/plain", scope=Scope.READ
+        method="GET",
+        path="/metrics",
+        handle=metrics,
+        answers=str,
+        media="text/plain",
+        scope=Scope.READ,
+        shared=True,
     ),
 )

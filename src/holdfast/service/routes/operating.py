@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import quote
 
-from holdfast.errors import Forbidden, NotFound
+from holdfast.errors import NotFound
 from holdfast.model.access import Scope
 from holdfast.model.admission import QueueLimits
-from holdfast.model.jobs import DEFAULT_NAMESPACE
 from holdfast.model.page import Page
 from holdfast.model.schedule import Schedule
 from holdfast.service.answers import Answer
@@ -23,7 +22,6 @@ from holdfast.service.hosting_shapes import (
     QueueList,
 )
 from holdfast.service.idempotency import REPLAYED
-from holdfast.service.problems import Refusal
 from holdfast.service.shapes import Paged
 from holdfast.store.ports.namespaces import NamespaceRecord
 
@@ -112,19 +110,12 @@ async def unlimit_queue(asked: Asked) -> Answer:
 
 
 async def list_namespaces(asked: Asked) -> Answer:
-    """All namespaces, by name; to whoever belongs to one of them, that one."""
-    found = await asked.client.list_namespaces()
-    seen = tuple(one for one in found if asked.namespace in {DEFAULT_NAMESPACE, one.namespace})
-    return Answer(value=NamespaceList(items=seen), tagged=True)
+    """All namespaces, by name."""
+    return Answer(value=NamespaceList(items=await asked.client.list_namespaces()), tagged=True)
 
 
 async def create_namespace(asked: Asked) -> Answer:
-    """The namespace exists. Twice is once. Whoever belongs to a namespace makes no others."""
-    if asked.namespace != DEFAULT_NAMESPACE:
-        msg = f"a key of namespace {asked.namespace!r} makes no other namespaces"
-        raise Refusal(
-            403, Forbidden(msg, hint="Ask whoever runs this server: holdfast namespace create NAME.")
-        )
+    """The namespace exists. Twice is once."""
     new: NewNamespace = asked.body
     known = {one.namespace for one in await asked.client.list_namespaces()}
     made = await asked.client.create_namespace(new.namespace)
@@ -224,6 +215,7 @@ ENDPOINTS: Final = (
         answers=NamespaceList,
         statuses=(200, 304),
         scope=Scope.ADMIN,
+        shared=True,
     ),
     Endpoint(
         method="POST",
@@ -235,5 +227,6 @@ ENDPOINTS: Final = (
         keyed=True,
         errors=(415, 422),
         scope=Scope.ADMIN,
+        shared=True,
     ),
 )

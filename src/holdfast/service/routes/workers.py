@@ -29,5 +29,6 @@ ENDPOINTS: Final = (
         statuses=(200, 304),
         errors=(422,),
         scope=Scope.READ,
+        shared=True,
     ),
 )

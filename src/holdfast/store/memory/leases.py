@@ -56,9 +56,8 @@ class MemoryLeases:
                 work.hint(f"queue:{row.head.queue}")
             return len(rows)
 
-    async def owners(self, *, namespace: str | None = None) -> list[str]:
+    async def owners(self) -> list[str]:
         heads = [row.head for row in self._state.tables.jobs.values()]
-        heads = [head for head in heads if namespace in {None, head.namespace}]
         return sorted({head.lease_owner for head in heads if head.status is Status.RUNNING})
 
     async def list_expired(self, limit: int = 1000) -> list[str]:

@@ -63,8 +63,8 @@ class Leases(Protocol):
         """The leases of a worker that is proven dead are over; says how many. Its jobs are claimable at once."""
         ...
 
-    async def owners(self, *, namespace: str | None = None) -> list[str]:
-        """Everybody who holds a job, of this namespace or of any, whether or not the lease is over, by name."""
+    async def owners(self) -> list[str]:
+        """Everybody who holds a job, whether or not the lease is over, by name."""
         ...
 
     async def list_expired(self, limit: int = 1000) -> list[str]:

@@ -65,11 +65,10 @@ async def open_postgres(
     Without a clock (production) the server's clock decides; a test passes a virtual one.
     """
     check_name(schema, "schema")
-    session = {**_SESSION, "search_path": quoted(schema)}
     connect = functools.partial(
         asyncpg.connect,
         url,
-        server_settings=session,
+        server_settings={**_SESSION, "search_path": quoted(schema)},
         timeout=CONNECT_S,
         command_timeout=COMMAND_S,
         statement_cache_size=STATEMENTS_KEPT,

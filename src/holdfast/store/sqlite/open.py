@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import apsw
+
 from holdfast.errors import HoldfastError, TierNotKept
 from holdfast.model.ids import IdSource
 from holdfast.store.clock import Clock
@@ -43,15 +45,7 @@ async def open_sqlite(
     check_library()
     filesystem.check_place(path)
     filesystem.make_private(path)
-    writer = connect(path, vfs=vfs)
-    try:
-        adopt(writer, path)
-        make_durable(writer, relaxed=relaxed)
-        details = settings(writer)
-        _check_tier(details, relaxed=relaxed)
-    except HoldfastError:
-        writer.close()
-        raise
+    writer, details = _durable(path, vfs=vfs, relaxed=relaxed)
     wakeups = FileWakeups(path, ids.new("wake"))
     try:
         executor = SqliteExecutor(path, writer, clock, wakeups, vfs=vfs, patience_s=patience_s)
@@ -82,6 +76,20 @@ async def open_sqlite(
         integrity=executor.integrity,
         codec=codec,
     )
+
+
+def _durable(path: Path, *, vfs: str | None, relaxed: bool) -> tuple[apsw.Connection, dict[str, str]]:
+    """A connection that keeps its tier, and the settings by which it does."""
+    writer = connect(path, vfs=vfs)
+    try:
+        adopt(writer, path)
+        make_durable(writer, relaxed=relaxed)
+        details = settings(writer)
+        _check_tier(details, relaxed=relaxed)
+    except HoldfastError:
+        writer.close()
+        raise
+    return writer, details
 
 
 def _check_tier(details: dict[str, str], *, relaxed: bool) -> None:

@@ -65,9 +65,9 @@ class SqlLeases:
 
         return await self._executor.write(work)
 
-    async def owners(self, *, namespace: str | None = None) -> list[str]:
+    async def owners(self) -> list[str]:
         async def work(tx: Transaction) -> list[str]:
-            return [row[0] for row in await tx.rows("lease_owners", namespace=namespace)]
+            return [row[0] for row in await tx.rows("lease_owners")]
 
         return await self._executor.read(work)
 

@@ -127,5 +127,3 @@ async def everybody_who_holds_a_job_is_named(bench: Bench) -> None:
     gone = await bench.driving("gone")
     await gone.release()
     assert await bench.store.leases.owners() == ["a", "b"]
-    assert await bench.store.leases.owners(namespace="default") == ["a", "b"]
-    assert await bench.store.leases.owners(namespace="elsewhere") == []
