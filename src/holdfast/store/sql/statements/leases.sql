@@ -106,7 +106,7 @@ ORDER BY lease_expires_at, job_id LIMIT :limit {skip_locked};
 -- name: lease_owners
 -- Everybody who holds a job, by name; with a namespace, a job of it.
 SELECT DISTINCT lease_owner FROM job_heads
-WHERE status = 'running' AND (CAST(:namespace AS {text}) IS NULL OR namespace = :namespace) ORDER BY lease_owner;
+WHERE status = 'running' AND (CAST(:namespace AS text) IS NULL OR namespace = :namespace) ORDER BY lease_owner;
 
 -- name: claim_event
 -- The grant's own event, by the fence that only it has.
