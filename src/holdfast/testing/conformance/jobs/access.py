@@ -17,12 +17,22 @@ from holdfast.testing.conformance.bench import Bench, present
 
 
 def _key(key_id: str = "k1", **fields: Any) -> ApiKey:
-    given = {"digest": bytes(32), "roles": (Role.OPERATOR, Role.APPROVER), "name": "ci", "expires_at": 7}
+    given: dict[str, Any] = {
+        "digest": bytes(32),
+        "roles": (Role.OPERATOR, Role.APPROVER),
+        "name": "ci",
+        "expires_at": 7,
+    }
     return ApiKey(key_id=key_id, **given | fields)
 
 
 def _act(act_id: str = "act-1", what: str = "key.create", **fields: Any) -> ActDraft:
-    given = {"who": "ada", "object": "k1", "reason": "for the nightly run", "request_id": "req-1"}
+    given: dict[str, Any] = {
+        "who": "ada",
+        "object": "k1",
+        "reason": "for the nightly run",
+        "request_id": "req-1",
+    }
     return ActDraft(act_id=act_id, what=what, **given | fields)
 
 
