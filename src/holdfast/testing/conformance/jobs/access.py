@@ -27,7 +27,12 @@ def _key(key_id: str = "k1", **fields: Any) -> ApiKey:
 
 
 def _act(act_id: str = "act-1", what: str = "key.create", **fields: Any) -> ActDraft:
-    given = {"who": "ada", "object": "k1", "reason": "for the nightly run", "request_id": "req-1"}
+    given: dict[str, Any] = {
+        "who": "ada",
+        "object": "k1",
+        "reason": "for the nightly run",
+        "request_id": "req-1",
+    }
     return ActDraft(act_id=act_id, what=what, **given | fields)
 
 
