@@ -47,8 +47,7 @@ async def open_sqlite(
     try:
         adopt(writer, path)
         make_durable(writer, relaxed=relaxed)
-        details = settings(writer)
-        _check_tier(details, relaxed=relaxed)
+        _check_tier(details := settings(writer), relaxed=relaxed)
     except HoldfastError:
         writer.close()
         raise
