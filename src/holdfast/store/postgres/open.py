@@ -83,8 +83,7 @@ async def open_postgres(
         await executor.close()
 
     try:
-        details = await _settings(connections)
-        tier = _tier(details)
+        tier = _tier(details := await _settings(connections))
         await (migrate if migrating else require_current)(
             PostgresSchema(connections, schema, clock), POSTGRES
         )
