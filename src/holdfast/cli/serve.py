@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from holdfast.cli.logs import format_option, level_option, start_logging
+from holdfast.cli.logs import format_option, level_option, logging_as
 from holdfast.cli.options import store_option
 from holdfast.errors import InvalidSetting
 
@@ -44,7 +44,6 @@ def serve(
     except ImportError as error:
         msg = "the HTTP server is not installed"
         raise InvalidSetting(msg, hint="pip install 'holdfast[server]'") from error
-    start_logging(log_format, log_level)
     settings = Settings(hosts=tuple(name.lower() for name in hosts))
     listening = bound(host, port, insecure=insecure)
     url = url_of(listening)
@@ -53,4 +52,5 @@ def serve(
         click.echo(f"listening on {url}; stop with Ctrl-C", err=True)
         click.echo(f"  HOLDFAST_API_URL={url} holdfast jobs", err=True)
 
-    run(make_app(where, settings=settings), listening, settings, up)
+    with logging_as(log_format, log_level):
+        run(make_app(where, settings=settings), listening, settings, up)

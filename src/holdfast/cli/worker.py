@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from holdfast.cli.logs import format_option, level_option, start_logging
+from holdfast.cli.logs import format_option, level_option, logging_as
 from holdfast.cli.options import store_option
 from holdfast.cli.talk import wait_for
 from holdfast.engine.meter import SILENT, Meter
@@ -72,13 +72,9 @@ def worker(
 
     Example: holdfast worker app.py --store sqlite:///holdfast.db
     """
-    start_logging(log_format, log_level)
     port = None if metrics_port is None else _Port(metrics_host, metrics_port, hosts)
-
-    def named(worker: str) -> None:
-        start_logging(log_format, log_level, worker=worker)
-
-    wait_for(_work(app_at, concurrency, name, where, port, named))
+    with logging_as(log_format, log_level) as log:
+        wait_for(_work(app_at, concurrency, name, where, port, log.named))
 
 
 async def _work(
