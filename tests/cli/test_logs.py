@@ -7,13 +7,14 @@ import json
 import logging
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
-from holdfast.cli.logs import start_logging
+from holdfast.cli.logs import logging_as
 from holdfast.engine.named import about
 from holdfast.errors import InvalidSetting
 from tests.fixtures.stores import SqliteBackend
@@ -35,26 +36,20 @@ async def reader(page: str) -> str:
 """
 
 
-@pytest.fixture(autouse=True)
-def own_root() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-
-
-def said(form: str, level: str = "info", worker: str = "") -> tuple[io.StringIO, logging.Logger]:
+@contextmanager
+def said(form: str, level: str = "info", worker: str = "") -> Iterator[tuple[io.StringIO, logging.Logger]]:
     stream = io.StringIO()
-    start_logging(form, level, worker=worker, stream=stream)
-    return stream, logging.getLogger("holdfast.test")
+    with logging_as(form, level, stream) as log:
+        if worker:
+            log.named(worker)
+        yield stream, logging.getLogger("holdfast.test")
 
 
 def test_json_is_one_object_on_a_line_with_what_is_known() -> None:
-    stream, log = said("json", worker="w-1")
-    log.info("plain")
-    with about(job_id="job_7", fence=12), about(request_id="r-1"):
-        log.warning("two\nlines of %s \x1b[31m", "it")
+    with said("json", worker="w-1") as (stream, log):
+        log.info("plain")
+        with about(job_id="job_7", fence=12), about(request_id="r-1"):
+            log.warning("two\nlines of %s \x1b[31m", "it")
     lines: list[dict[str, Any]] = [json.loads(line) for line in stream.getvalue().splitlines()]
     assert [line["level"] for line in lines] == ["info", "warning"]
     assert lines[0].keys() == {"time", "level", "logger", "message", "worker"}
@@ -73,8 +68,7 @@ def test_json_is_one_object_on_a_line_with_what_is_known() -> None:
 
 
 def test_text_is_for_people_and_drives_no_terminal() -> None:
-    stream, log = said("text")
-    with about(job_id="job_7", fence=12):
+    with said("text") as (stream, log), about(job_id="job_7", fence=12):
         log.warning("red \x1b[31m alert")
     line = stream.getvalue()
     assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} WARNING holdfast\.test: red ", line)
@@ -83,21 +77,22 @@ def test_text_is_for_people_and_drives_no_terminal() -> None:
 
 
 def test_an_error_brings_its_traceback_on_the_same_line() -> None:
-    stream, log = said("json")
-    try:
-        raise LookupError("gone")
-    except LookupError:
-        log.exception("it broke")
+    with said("json") as (stream, log):
+        try:
+            raise LookupError("gone")
+        except LookupError:
+            log.exception("it broke")
     (line,) = stream.getvalue().splitlines()
     assert json.loads(line)["error"].endswith("LookupError: gone")
 
 
 def test_less_than_the_level_is_not_said() -> None:
-    stream, log = said("text", "warning")
-    log.info("chatter")
-    assert stream.getvalue() == ""
-    with pytest.raises(InvalidSetting):
-        start_logging("xml", "info")
+    before = logging.getLogger().handlers[:]
+    with said("text", "warning") as (stream, log):
+        log.info("chatter")
+    assert (stream.getvalue(), logging.getLogger().handlers) == ("", before), "and afterwards it is as it was"
+    with pytest.raises(InvalidSetting), logging_as("xml", "info"):
+        pass
 
 
 @pytest.mark.store("sqlite")
@@ -131,9 +126,9 @@ def test_a_worker_says_which_job_a_line_is_about(volatile_folder: Path) -> None:
 async def test_a_server_says_which_request_a_line_is_about(volatile_folder: Path) -> None:
     backend = SqliteBackend(volatile_folder)
     async with api(backend) as web:
-        stream, _ = said("json")
         await web.one.store.close()
-        answer = await web.ask("GET", "/api/jobs", x_request_id="mine-1")
+        with said("json") as (stream, _):
+            answer = await web.ask("GET", "/api/jobs", x_request_id="mine-1")
         assert answer.status_code == 503
     lines = [json.loads(line) for line in stream.getvalue().splitlines()]
     assert [line["request_id"] for line in lines if line["logger"] == "holdfast.service"] == ["mine-1"]

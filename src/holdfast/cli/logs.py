@@ -12,6 +12,8 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
@@ -45,27 +47,43 @@ level_option = click.option(
 )
 
 
-def start_logging(form: str, level: str, *, worker: str = "", stream: TextIO | None = None) -> None:
-    """From now on this process writes its log so. The worker's name is in every line."""
+class Log:
+    """What is in every line of it: the worker's name, once there is one."""
+
+    def __init__(self) -> None:
+        self.always: dict[str, str] = {}
+
+    def named(self, worker: str) -> None:
+        self.always["worker"] = worker
+
+
+@contextmanager
+def logging_as(form: str, level: str, stream: TextIO | None = None) -> Iterator[Log]:
+    """In the block this process writes its log so."""
     if form not in FORMATS or level not in LEVELS:
         msg = f"there is no log format {form!r} with level {level!r}"
         raise InvalidSetting(msg, hint=f"Formats: {', '.join(FORMATS)}. Levels: {', '.join(LEVELS)}.")
-    always = {"worker": worker} if worker else {}
+    log, root = Log(), logging.getLogger()
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
-    handler.setFormatter(Json(always) if form == "json" else Text(always))
-    root = logging.getLogger()
+    handler.setFormatter(Json(log) if form == "json" else Text(log))
+    handlers, before = root.handlers[:], root.level
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
+    try:
+        yield log
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(before)
 
 
 class _Form(logging.Formatter):
-    def __init__(self, always: dict[str, str]) -> None:
+    def __init__(self, log: Log) -> None:
         super().__init__()
-        self._always = always
+        self._log = log
 
     def belongs(self, record: logging.LogRecord) -> dict[str, Any]:
         """What the line is about, as far as anybody knows."""
-        return {**self._always, **told(), **getattr(record, "about", {})}
+        return {**self._log.always, **told(), **getattr(record, "about", {})}
 
     def trouble(self, record: logging.LogRecord) -> str:
         return self.formatException(record.exc_info) if record.exc_info else ""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import click
 from msgspec.structs import replace
 
-from holdfast.cli.logs import format_option, level_option, start_logging
+from holdfast.cli.logs import format_option, level_option, logging_as
 from holdfast.cli.options import store_option
 from holdfast.cli.talk import wait_for
 from holdfast.errors import InvalidSetting
@@ -95,7 +95,6 @@ def serve(
     except ImportError as error:
         msg = "the HTTP server is not installed"
         raise InvalidSetting(msg, hint="pip install 'holdfast[server]'") from error
-    start_logging(log_format, log_level)
     elsewhere, has_tls = not is_loopback(host), _has_tls(tls_cert, tls_key)
     has_keys = require_key or (elsewhere and wait_for(_has_keys(where)))
     plain = Settings()
@@ -116,7 +115,8 @@ def serve(
     url = url_of(listening, has_tls=has_tls)
     app = make_app(where, settings=settings)
 
-    run(app, listening, settings, lambda: _greet(url, app.token))
+    with logging_as(log_format, log_level):
+        run(app, listening, settings, lambda: _greet(url, app.token))
 
 
 def _greet(url: str, token: str | None) -> None:

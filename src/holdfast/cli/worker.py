@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from holdfast.cli.logs import format_option, level_option, start_logging
+from holdfast.cli.logs import format_option, level_option, logging_as
 from holdfast.cli.options import store_option
 from holdfast.cli.talk import wait_for
 from holdfast.engine.meter import SILENT, Meter
@@ -96,7 +96,6 @@ def worker(
     """
     for queue in queues:
         check_name(queue, "queue")
-    start_logging(log_format, log_level)
     port = None if metrics_port is None else _Port(metrics_host, metrics_port, hosts)
     app = App(where) if app_at is None else load(app_at)
     offer = app.offer(
@@ -104,11 +103,8 @@ def worker(
         capabilities=tuple(dict.fromkeys(capabilities)),
         concurrency=concurrency,
     )
-
-    def named(worker: str) -> None:
-        start_logging(log_format, log_level, worker=worker)
-
-    wait_for(_work(app, offer, name, where, port, named))
+    with logging_as(log_format, log_level) as log:
+        wait_for(_work(app, offer, name, where, port, log.named))
 
 
 async def _work(
