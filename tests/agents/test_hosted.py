@@ -13,7 +13,7 @@ from holdfast.agents.conversations import Session
 from holdfast.agents.hosted import check_hosted, session_with
 from holdfast.engine.replayed import replay
 from holdfast.engine.verify.verify import verify
-from holdfast.errors import InvalidSetting, JobHeld
+from holdfast.errors import InvalidPayload, InvalidSetting, JobHeld
 from holdfast.model.chain import unseal
 from holdfast.model.events import StepFinished
 from holdfast.model.hosted import Configuration, HostedAgent
@@ -128,7 +128,7 @@ def test_what_can_be_seen_at_once_is_refused_at_once(app: hf.App) -> None:
     assert check_hosted(agent(tools=("teleport",))).name == "a", "no application is known"
     with pytest.raises(InvalidSetting, match="teleport"):
         check_hosted(agent(tools=("teleport",)), app.callees)
-    with pytest.raises(InvalidSetting, match="names no model"):
+    with pytest.raises(InvalidPayload, match="names no model"):
         check_hosted(agent(model="hal:9000"))
 
 

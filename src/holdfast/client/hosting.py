@@ -81,10 +81,9 @@ class EmbeddedHosting:
         page = await self._store.agents.list(namespace=self._namespace, limit=limit, cursor=cursor)
         after = "" if cursor is None else str(decode_cursor("agents", cursor, keys=1)[0])
         found = {one.name: _configured(one) for one in page}
-        last = page.items[-1].name if page.next is not None else None
+        # A page that leads on is full, so what is announced behind its last name is cut off and comes later.
         for name in await self._announced():
-            # Behind the last configured one of this page others may come that are not announced.
-            if name not in found and name > after and (last is None or name <= last):
+            if name not in found and name > after:
                 found[name] = _declared(name)
         views = [found[name] for name in sorted(found)]
         more = len(views) > limit or page.next is not None
