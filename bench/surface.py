@@ -77,6 +77,13 @@ class Reads(Serial):
     rows_per_operation = 10 * STEPS
 
 
+class Pickup(Serial):
+    """One step, and a worker that has nothing else to do."""
+
+    name = "holdfast, submit to result"
+    rows_per_operation = 1
+
+
 # ── jobs through the queue ────────────────────────────────────────────────────────────────────────
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from bench.arena import Arena
 from bench.report import Findings
-from bench.suites import append, chat, queue, resume, seed, session, step, sweep
+from bench.suites import api, append, chat, pickup, queue, resume, seed, session, step, sweep
 
 Suite = Callable[[Arena, Findings], Awaitable[None]]
 
@@ -15,6 +15,8 @@ SUITES: Final[Mapping[str, Suite]] = {
     "append": append.run,
     "step": step.run,
     "queue": queue.run,
+    "pickup": pickup.run,
+    "api": api.run,
     "resume": resume.run,
     "session": session.run,
     "chat": chat.run,

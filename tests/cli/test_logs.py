@@ -18,7 +18,7 @@ from holdfast.cli.logs import logging_as
 from holdfast.engine.named import about
 from holdfast.errors import InvalidSetting
 from tests.fixtures.stores import SqliteBackend
-from tests.service.api import api
+from tests.service.api import api, as_owner
 from tests.service.test_serve import holdfast, serving
 
 APP = """
@@ -101,7 +101,9 @@ def test_a_worker_says_which_job_a_line_is_about(volatile_folder: Path) -> None:
     (volatile_folder / "app.py").write_text(APP, encoding="utf-8")
     where = f"sqlite:///{volatile_folder / 'h.db'}"
     with serving(where) as (_, url):
-        made = httpx2.post(f"{url}/api/jobs", json={"kind": "reader", "input": {"page": "p7"}}).json()
+        made = httpx2.post(
+            f"{url}/api/jobs", json={"kind": "reader", "input": {"page": "p7"}}, headers=as_owner(url)
+        ).json()
         worker = holdfast(
             "worker",
             str(volatile_folder / "app.py"),

@@ -176,7 +176,8 @@ async def _damage_and_ask(spoil: Spoil, times: int, whole: bytes, path: Path, se
                 left.unlink()
     print(f"{spoil.__name__}: {dict(outcomes)}")
     assert strange == []
-    assert sum(outcomes.values()) - outcomes["nothing noticed"] > times // 10, (
+    # Half of a young file is the first pages of tables and indexes that hold nothing yet.
+    assert sum(outcomes.values()) - outcomes["nothing noticed"] > times // 20, (
         "damage that nobody ever notices"
     )
 

@@ -16,13 +16,17 @@ PAGE = OPERATING / "configuration.md"
 _VARIABLE = re.compile(r"\b(?:HOLDFAST|OTEL)_[A-Z_]*[A-Z]\b")
 
 
+INTERNAL = {"HOLDFAST_LIFELINE_FD", "HOLDFAST_SECRET_STRIPE"}
+"""What `holdfast up` tells its own parts, and an example."""
+
+
 def in_code() -> set[str]:
     """Every variable that the shipped code names, without those that only its own tests read."""
     found: set[str] = set()
     for path in PACKAGE.rglob("*.py"):
         if "testing" not in path.relative_to(PACKAGE).parts:
             found |= set(_VARIABLE.findall(path.read_text(encoding="utf-8")))
-    return found
+    return found - INTERNAL
 
 
 def test_every_variable_is_on_the_page_and_no_other() -> None:
@@ -38,7 +42,7 @@ def test_every_option_is_on_the_page_and_no_other(name: str) -> None:
     options = {
         option
         for parameter in command.params
-        if isinstance(parameter, click.Option)
+        if isinstance(parameter, click.Option) and not parameter.hidden
         for option in parameter.opts
         if option.startswith("--")
     }

@@ -73,7 +73,7 @@ def test_a_command_line_is_one_that_holdfast_takes(where: str) -> None:
 
 def test_a_wrong_command_line_would_be_noticed() -> None:
     assert refusal(["serve", "--prot", "80"]) is not None
-    assert refusal(["worker"]) is not None
+    assert refusal(["trace"]) is not None
     assert refusal(["serve", "--port", "many"]) is not None
     assert refusal(["no-such-command"]) is not None
     assert refusal(["db", "backup", "file.db"]) is None

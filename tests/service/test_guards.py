@@ -194,7 +194,7 @@ async def test_what_is_wrong_with_us_is_told_to_the_log_alone(
         assert "Traceback" not in response.text
         assert ("retry-after" in response.headers) == (status == 503)
         assert "r-1" in caplog.text
-        assert str(raised).partition("secret")[0] in caplog.text
+        assert str(raised).partition("://")[0] in caplog.text
 
 
 async def test_the_hook_says_who_asks_and_sees_only_its_own(backend: Backend) -> None:

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.store("sqlite"), pytest.mark.timeout(150)]
 MODEL = """
 [[reply]]
 when = "count"
-pace = "40ms"
+pace = "250ms"
 text = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen end"
 
 [[reply]]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
@@ -275,18 +275,19 @@ class RemoteClient(RemoteFollowing):
         query = {name: str(value) for name, value in asked.items() if value is not None}
         return await self._send("GET", where, shape, params=query)
 
-    async def _post(self, where: str, body: dict[str, Any], shape: type[T]) -> T:
+    async def _post(self, where: str, body: dict[str, Any], shape: type[T], *, method: str = "POST") -> T:
         data = canonical.encode(body, bytes_max=BODY_BYTES_MAX)
-        return await self._send("POST", where, shape, content=data, headers=_JSON)
+        return await self._send(method, where, shape, content=data, headers=_JSON)
 
     async def _put(self, where: str, body: dict[str, Any], shape: type[T]) -> T:
-        data = canonical.encode(body, bytes_max=BODY_BYTES_MAX)
-        return await self._send("PUT", where, shape, content=data, headers=_JSON)
+        return await self._post(where, body, shape, method="PUT")
 
     async def _delete(self, where: str, shape: type[T]) -> T:
         return await self._send("DELETE", where, shape)
 
-    async def _lines(self, where: str, params: dict[str, str], headers: dict[str, str]) -> AsyncIterator[str]:
+    async def _lines(
+        self, where: str, params: dict[str, str], headers: dict[str, str]
+    ) -> AsyncGenerator[str, None]:
         """The lines of a stream, as they come."""
         import httpx2
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from typing import Any, Final
 
 import msgspec
@@ -28,7 +29,9 @@ class RemoteFollowing(RemoteOperating):
     """See `holdfast.client.following_protocol.Following`."""
 
     @abstractmethod
-    def _lines(self, where: str, params: dict[str, str], headers: dict[str, str]) -> AsyncIterator[str]: ...
+    def _lines(
+        self, where: str, params: dict[str, str], headers: dict[str, str]
+    ) -> AsyncGenerator[str, None]: ...
 
     async def stream(
         self, job_id: str, *, after: str | None = None, stream: str | None = None
@@ -41,14 +44,13 @@ class RemoteFollowing(RemoteOperating):
             if after is not None:
                 params["after"] = after
             try:
-                async for kind, data in _events(
-                    self._lines(path("api", "jobs", job_id, "stream"), params, {})
-                ):
-                    if kind == "end":
-                        return
-                    one = msgspec.json.decode(data, type=_SHAPES[kind])
-                    after, tries = one.cursor, 0
-                    yield one
+                async with aclosing(self._lines(path("api", "jobs", job_id, "stream"), params, {})) as lines:
+                    async for kind, data in _events(lines):
+                        if kind == "end":
+                            return
+                        one = msgspec.json.decode(data, type=_SHAPES[kind])
+                        after, tries = one.cursor, 0
+                        yield one
             except StoreUnavailable:
                 if tries >= STREAM_TRIES:
                     raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 
@@ -27,13 +28,15 @@ class Herald:
         self._presence = presence
         self._is_dead = is_dead
         self._due_at = clock.tick_us()
+        self._speaking = asyncio.Lock()  # of two words on their way, the older could arrive last and stand
 
     async def beat(self) -> None:
         """The worker is listed as there, if it is time to say so again; neighbours that are dead are not."""
-        if self._clock.tick_us() < self._due_at:
-            return
-        listed = await self._store.presences.beat(self._presence)
-        self._due_at = self._clock.tick_us() + BEAT_US
+        async with self._speaking:
+            if self._clock.tick_us() < self._due_at:
+                return
+            listed = await self._store.presences.beat(self._presence)
+            self._due_at = self._clock.tick_us() + BEAT_US
         for worker, identity in listed.items():
             if self._is_dead(identity):
                 log.info("worker %s is dead; it is not listed any more", worker)
@@ -41,8 +44,9 @@ class Herald:
 
     async def drain(self) -> None:
         """It is listed as draining."""
-        self._presence = msgspec.structs.replace(self._presence, draining=True)
-        self._due_at = self._clock.tick_us()
+        async with self._speaking:
+            self._presence = msgspec.structs.replace(self._presence, draining=True)
+            self._due_at = self._clock.tick_us()
         try:
             await self.beat()
         except HoldfastError as error:

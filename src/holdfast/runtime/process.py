@@ -44,7 +44,9 @@ from holdfast.worker.worker import Worker
 class Process:
     """A worker of this process, and the store it works on. Open one with `opened`, close it when done."""
 
-    def __init__(self, store: Store, worker: Worker, scribe: Scribe, rounds: Rounds, herald: Herald) -> None:
+    def __init__(
+        self, store: Store, worker: Worker, scribe: Scribe, rounds: Rounds, herald: Herald | None = None
+    ) -> None:
         self.store = store
         self.rounds = rounds
         self._worker = worker
@@ -60,7 +62,8 @@ class Process:
         finally:
             if self._telling is not None:
                 await asyncio.wait([self._telling])  # else it could be listed again after it has left
-            await self._herald.leave()
+            if self._herald is not None:
+                await self._herald.leave()
 
     @property
     def name(self) -> str:
@@ -101,7 +104,7 @@ class Process:
 
     def drain(self) -> None:
         """No more claims; what runs is finished or given back. Said twice: given back at once."""
-        if self._telling is None:
+        if self._telling is None and self._herald is not None:
             self._telling = asyncio.get_running_loop().create_task(
                 self._herald.drain(), name="holdfast-draining"
             )

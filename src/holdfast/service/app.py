@@ -29,6 +29,7 @@ from holdfast.service.answers import Answer, respond, written
 from holdfast.service.asked import Asked, House, read_body, read_query
 from holdfast.service.endpoints import Endpoint, Router
 from holdfast.service.guards import SECURITY_HEADERS, Authorise, check_visitor, request_id
+from holdfast.service.idempotency import HEADER, key_of
 from holdfast.service.limits import Meter
 from holdfast.service.measured import CODE, ROUTE, measured
 from holdfast.service.metrics.gauges import Gauges
@@ -174,6 +175,10 @@ class Service:
             if not public:
                 self._meter.admit(principal, endpoint)
             admit(principal, endpoint, path)
+            if endpoint.keyed:
+                key_of(
+                    headers.get(HEADER)
+                )  # one that cannot be one is told, also where nothing depends on it
             asked = Asked(
                 house=house,
                 principal=principal,

@@ -28,7 +28,10 @@ from holdfast.model.lease import by_age
 from holdfast.store.ports.leases import ClaimAsk
 from holdfast.worker.watchdog import Watchdog
 
-POLL_S: Final = 1.0
+POLL_S: Final = 2.5
+"""How late a hint may be before the queue is asked without one. With the rounds and the presence, an idle worker asks its
+database less than once a second."""
+
 MAIL_POLL_S: Final = 10.0
 SOON_S: Final = 0.001
 LOOK_AROUND_S: Final = 5.0
@@ -201,7 +204,7 @@ class Worker:
         self._room.set()
 
     async def _pause(self) -> None:
-        """There is room, or a hint, or a second has passed."""
+        """There is room, or a hint, or it is time to ask without one."""
         if not self._room.is_set():
             await self._room.wait()
             return
