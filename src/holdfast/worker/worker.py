@@ -29,7 +29,7 @@ from holdfast.store.ports.leases import ClaimAsk
 from holdfast.worker.watchdog import Watchdog
 
 POLL_S: Final = 2.5
-"""How late a hint may be before the queue is asked without one. With the rounds and the presence, an idle worker asks its
+"""How late a hint may be before the queue is asked without one. With rounds and presence, an idle worker asks its
 database less than once a second."""
 
 MAIL_POLL_S: Final = 10.0
