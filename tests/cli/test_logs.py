@@ -95,6 +95,15 @@ def test_less_than_the_level_is_not_said() -> None:
         pass
 
 
+@pytest.mark.parametrize("level, told", [("info", ["it failed"]), ("debug", ["POST /", "it failed"])])
+def test_a_line_for_every_request_is_for_whoever_asks(level: str, told: list[str]) -> None:
+    with said("text", level) as (stream, _):
+        client = logging.getLogger("httpx2")
+        client.info("POST /")
+        client.warning("it failed")
+    assert [line.rpartition(": ")[2] for line in stream.getvalue().splitlines()] == told
+
+
 @pytest.mark.store("sqlite")
 def test_a_worker_says_which_job_a_line_is_about(volatile_folder: Path) -> None:
     """Also in the job's own code, and in the code of its tools."""

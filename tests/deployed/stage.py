@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ class Stage:
         self.url = ""
         self.api: subprocess.Popen[str] | None = None
         self.workers: list[subprocess.Popen[str]] = []
+        self._started = 0
 
     # ── processes ─────────────────────────────────────────────────────────────────────────────────
 
@@ -48,21 +50,22 @@ class Stage:
 
     def _start(self, *arguments: str, said: str) -> tuple[subprocess.Popen[str], re.Match[str]]:
         """The process, once it has said this. What else it says goes to a file: a full pipe would stop it."""
-        process = subprocess.Popen(
-            [sys.executable, "-m", "holdfast", *arguments],
-            env=self.environment,
-            cwd=self.folder,
-            stdin=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert process.stderr is not None
-        heard = ""
-        for line in process.stderr:
-            heard += line
-            if found := re.search(said, line):
-                return process, found
-        raise AssertionError(f"{arguments} said {heard!r}")
+        self._started += 1
+        log = self.folder / f"{arguments[0]}-{self._started}.log"
+        with log.open("w") as file:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "holdfast", *arguments],
+                env=self.environment,
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stderr=file,
+                text=True,
+            )
+        pause = threading.Event()
+        while (found := re.search(said, log.read_text())) is None:
+            assert process.poll() is None, (arguments, log.read_text())
+            pause.wait(0.02)
+        return process, found
 
     def serve(self) -> str:
         """The API is up; again at the address it had, if it was up before."""
@@ -82,16 +85,12 @@ class Stage:
         assert process is not None
         process.send_signal(how)
         process.wait(60)
-        if process.stderr is not None:
-            process.stderr.close()
 
     def close(self) -> None:
         for process in (self.api, *self.workers):
             if process is not None:
                 process.kill()
                 process.wait(60)
-                if process.stderr is not None:
-                    process.stderr.close()
 
     # ── the command line and the API ──────────────────────────────────────────────────────────────
 

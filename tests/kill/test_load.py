@@ -5,6 +5,7 @@ again what was not answered, under the same key. In the end every order is done 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 import threading
 from collections.abc import Iterator
@@ -25,7 +26,7 @@ from tests.service.api import as_owner
 
 __all__ = ["postgres_template"]
 
-pytestmark = [pytest.mark.store("postgres")]
+
 KILLS_BETWEEN_RESTARTS = 4
 AWAY = frozenset({401, 429, 503})
 """The token is that of a start before, there is too much to do, the database is down: sent again."""
@@ -41,6 +42,7 @@ def stage(tmp_path: Path, durable_postgres_database: str) -> Iterator[Stage]:
             made.close()
 
 
+@pytest.mark.store("postgres")
 @pytest.mark.timeout(300)
 def test_orders_outlive_workers_database_and_api(
     stage: Stage, durable_postgres_server: PostgresServer
@@ -48,6 +50,7 @@ def test_orders_outlive_workers_database_and_api(
     storm(stage, durable_postgres_server, orders=120)
 
 
+@pytest.mark.store("postgres")
 @pytest.mark.chaos
 @pytest.mark.timeout(3000)
 def test_five_thousand_orders_outlive_workers_database_and_api(
@@ -150,3 +153,59 @@ async def violations(where: str) -> list[Any]:
         return list((await verify(store)).violations)
     finally:
         await store.close()
+
+
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("lane", ["sqlite", "postgres"])
+def test_everything_is_killed_at_once_and_nothing_that_was_answered_is_lost(
+    lane: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Orders are being sent; API and workers die in the same instant; what was answered with 2xx is done, once."""
+    where = f"sqlite:///{tmp_path / 'holdfast.db'}"
+    if lane == "postgres":
+        where = request.getfixturevalue("durable_postgres_database")
+    with serving() as outside:
+        one = Stage(tmp_path, where, outside)
+        try:
+            one.serve()
+            one.work()
+            one.work()
+            answered: dict[str, str] = {}
+            sending = threading.Thread(target=lambda: asyncio.run(send_until_refused(one, answered)))
+            sending.start()
+            outside.until(lambda: outside.arrived.total() >= 20, "orders are being worked on")
+            dying = [process for process in (one.api, *one.workers) if process is not None]
+            for process in dying:
+                process.kill()
+            for process in dying:
+                process.wait(60)
+            sending.join(60)
+            assert len(answered) >= 10
+            one.serve()
+            one.work()
+            for what, job_id in answered.items():
+                assert one.ended(job_id)["input"] == {"what": what}
+            for what in answered:
+                assert len(outside.keys[f"pay/{what}"]) == 1
+                assert outside.arrived[f"mail/{what}"] == 1
+        finally:
+            one.close()
+
+
+async def send_until_refused(stage: Stage, answered: dict[str, str]) -> None:
+    """Orders one after the other, over a few connections, until nobody answers any more."""
+
+    async def send(first: int) -> None:
+        async with httpx2.AsyncClient(
+            base_url=stage.url, headers=as_owner(stage.url), timeout=30, trust_env=False
+        ) as http:
+            for number in itertools.count(first, 4):
+                body = {"kind": "order", "input": {"what": str(number)}}
+                try:
+                    answer = await http.post("/api/jobs", json=body)
+                except httpx2.TransportError:
+                    return
+                assert answer.status_code == 201, answer.text
+                answered[str(number)] = answer.json()["job_id"]
+
+    await asyncio.gather(*(send(first) for first in range(4)))

@@ -66,6 +66,8 @@ def logging_as(form: str, level: str, stream: TextIO | None = None) -> Iterator[
     log, root = Log(), logging.getLogger()
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
     handler.setFormatter(Json(log) if form == "json" else Text(log))
+    if level == "info":
+        handler.addFilter(_is_news)
     handlers, before = root.handlers[:], root.level
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
@@ -74,6 +76,11 @@ def logging_as(form: str, level: str, stream: TextIO | None = None) -> Iterator[
     finally:
         root.handlers[:] = handlers
         root.setLevel(before)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """HTTP clients tell every request at this level: a line for each call of each job is for whoever asks for more."""
+    return record.levelno > logging.INFO or not record.name.startswith(("httpx", "httpcore"))
 
 
 class _Form(logging.Formatter):
