@@ -1,7 +1,7 @@
 # The only door. `make` alone lists what it opens; every target prepares what it needs, on a fresh clone too.
 #
 #   make test PYTHON=python3.13     the interpreter for a new .venv (after `make clean`)
-#   make test JOBS=4                test processes
+#   make test JOBS=2                test processes; many of them wait most of the time
 #   make test ARGS="-k inbox -x"    anything pytest takes; also for acceptance, chaos and bench
 
 .DEFAULT_GOAL := help
@@ -9,7 +9,8 @@
 MAKEFLAGS += --no-print-directory
 
 ARGS ?=
-JOBS ?= 2
+JOBS ?= 3
+ACCEPTANCE_JOBS ?= 2
 LINTED := $(wildcard src tests tools bench examples deploy)
 
 # The first interpreter that is new enough; empty if there is none.
@@ -43,7 +44,7 @@ test: $(READY) ## all quick tests on memory, SQLite and Postgres
 	@$(PYTEST) -n $(JOBS) --dist=loadgroup $(ARGS)
 
 acceptance: $(READY) ## the acceptance checks by name; writes build/acceptance.json
-	@$(PYTEST) -m seed --acceptance -n $(JOBS) --dist=loadgroup --quiet $(ARGS)
+	@$(PYTEST) -m seed --acceptance -n $(ACCEPTANCE_JOBS) --dist=loadgroup --quiet $(ARGS)
 
 chaos: $(READY) ## long fault runs: kills, power cuts, random worlds
 	@$(PYTEST) -m chaos --hypothesis-profile=chaos $(ARGS)

@@ -47,7 +47,7 @@ def stage(tmp_path: Path, durable_postgres_database: str) -> Iterator[Stage]:
 def test_orders_outlive_workers_database_and_api(
     stage: Stage, durable_postgres_server: PostgresServer
 ) -> None:
-    storm(stage, durable_postgres_server, orders=120)
+    storm(stage, durable_postgres_server, orders=60)
 
 
 @pytest.mark.store("postgres")

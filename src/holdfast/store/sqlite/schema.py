@@ -72,15 +72,26 @@ class SqliteSchema:
         if self._is_done(migration):
             return False
         self._back_up_once(migration)
-        with self._connection:
-            self._connection.execute(render(RECORD, SQLITE))
-            self._connection.execute(migration.script)
-            self._connection.execute("UPDATE store_state SET min_reader = max(min_reader, ?)", (MIN_READER,))
-            self._connection.execute(
-                "INSERT INTO schema_migrations VALUES (?, ?, ?, ?)",
-                (migration.number, migration.name, migration.digest, self._clock.wall_us()),
-            )
+        # A transaction that begins by reading is refused without a wait when somebody else has written meanwhile:
+        # whoever opens the file for the first time does, before the turnstile.
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            self._write(migration)
+            self._connection.execute("COMMIT")
+        except BaseException:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise
         return True
+
+    def _write(self, migration: Migration) -> None:
+        self._connection.execute(render(RECORD, SQLITE))
+        self._connection.execute(migration.script)
+        self._connection.execute("UPDATE store_state SET min_reader = max(min_reader, ?)", (MIN_READER,))
+        self._connection.execute(
+            "INSERT INTO schema_migrations VALUES (?, ?, ?, ?)",
+            (migration.number, migration.name, migration.digest, self._clock.wall_us()),
+        )
 
     def _is_done(self, migration: Migration) -> bool:
         return self._has("schema_migrations") and bool(
