@@ -141,6 +141,7 @@ def test_a_supervisor_that_is_killed_leaves_nobody_behind(tmp_path: Path) -> Non
     [
         (("nothing.py",), 3, "there is no file"),
         (("--store", "mysql://here"), 2, "mysql"),
+        (("--store", "memory:"), 2, "one process's own"),
     ],
 )
 def test_what_cannot_get_up_says_why_once(

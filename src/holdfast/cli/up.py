@@ -10,7 +10,9 @@ import click
 
 from holdfast.cli.options import store_option
 from holdfast.cli.talk import wait_for
+from holdfast.errors import InvalidSetting
 from holdfast.runtime.supervisor import Part, Supervisor
+from holdfast.store import address
 
 
 @click.command()
@@ -32,6 +34,9 @@ def up(app_at: str | None, port: int, workers: int, concurrency: int, where: str
 
     Example: holdfast up app.py
     """
+    if address.parse(where).kind == "memory":
+        msg = "a store in memory is one process's own, and this is several"
+        raise InvalidSetting(msg, hint="Use sqlite:///holdfast.db, or leave --store out.")
     sys.exit(wait_for(_up(app_at, port, workers, concurrency, where)))
 
 
