@@ -12,9 +12,10 @@ from holdfast.cli.decide import given
 from holdfast.cli.opened import client_at, existing, server
 from holdfast.cli.options import json_option, store_option
 from holdfast.cli.run import code_of
-from holdfast.cli.talk import plain, to_json, wait_for
+from holdfast.cli.screens import short
+from holdfast.cli.talk import plain, table, to_json, wait_for
 from holdfast.client.following_protocol import SAME
-from holdfast.client.records import EventView
+from holdfast.client.records import EventView, Walk, Walked
 from holdfast.engine.desk import Program
 from holdfast.engine.replayed import Difference, Replayed, replay_journal
 from holdfast.engine.replayed import replay as replay_job
@@ -36,10 +37,14 @@ def replay(job_id: str, app_at: str | None, where: str, *, as_json: bool) -> Non
     """Run a finished job's code over its journal: nothing is called, nothing is written.
 
     Says whether the code still goes the way that the journal tells, or the first step where it does not (exit 1). With
-    HOLDFAST_API_URL the journal is read from that server; the code is always the one here.
+    HOLDFAST_API_URL the journal is read from that server; the code is always the one here. Without code the server
+    says what each recorded call would be answered with.
 
     Example: holdfast replay job_06h57w4p2ksb3f1cqn8xv0zt6e --app app.py
     """
+    if app_at is None and server():
+        _show_walk(wait_for(_walk(job_id, where)), as_json=as_json)
+        return
     found = wait_for(_replay(job_id, app_at, where))
     if as_json:
         click.echo(to_json(found))
@@ -51,7 +56,7 @@ def replay(job_id: str, app_at: str | None, where: str, *, as_json: bool) -> Non
 
 
 async def _replay(job_id: str, app_at: str | None, where: str) -> Replayed:
-    if server():
+    if app_at is not None and server():
         return await _replay_from_afar(job_id, app_at, where)
     app = load(app_at or await code_of(where, job_id))
     store = await existing(where)
@@ -62,10 +67,32 @@ async def _replay(job_id: str, app_at: str | None, where: str) -> Replayed:
         await store.close()
 
 
-async def _replay_from_afar(job_id: str, app_at: str | None, where: str) -> Replayed:
+async def _walk(job_id: str, where: str) -> Walk:
+    async with client_at(where) as client:
+        return await client.walk(job_id)
+
+
+def _show_walk(walk: Walk, *, as_json: bool) -> None:
+    if as_json:
+        click.echo(to_json(walk))
+        return
+    rows = [
+        (
+            step.step_key,
+            step.answer.replace("_", " "),
+            "" if step.seq is None else step.seq,
+            short(step.error if step.answer is Walked.RAISES else step.result, 60),
+        )
+        for step in walk.steps
+    ]
+    table(("step", "a replay", "event", "with"), rows, as_json=False)
+    click.echo(
+        f"{len(rows)} steps as recorded, and no code was run; --app app.py runs it over them", err=True
+    )
+
+
+async def _replay_from_afar(job_id: str, app_at: str, where: str) -> Replayed:
     """The code is here, the journal comes from the server. Its hashes are recomputed here."""
-    if app_at is None:
-        raise InvalidSetting("the code is needed", hint="Name it: --app app.py")
     async with client_at(where) as client:
         job, events = await client.get(job_id), await client.events(job_id)
     if job.session_id is not None:
