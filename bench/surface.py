@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from abc import ABC, abstractmethod
 from typing import Any, Literal
 
 import holdfast as hf
@@ -16,7 +17,7 @@ from holdfast.model.states import Status
 from holdfast.runtime.process import Process
 
 
-class Surface(Contestant):
+class Surface(Contestant, ABC):
     """An application at work on its own store."""
 
     durability: Literal["output", "strict"] = "output"
@@ -33,9 +34,9 @@ class Surface(Contestant):
         self._stack = contextlib.AsyncExitStack()
         self.process: Process = await self._stack.enter_async_context(self.app.running())
 
+    @abstractmethod
     def declare(self) -> None:
         """The agents of this contestant are there."""
-        raise NotImplementedError
 
     async def close(self) -> None:
         await self._stack.aclose()
