@@ -61,6 +61,25 @@ async def test_a_write_here_wakes_a_waiter_there(place: Place) -> None:
             assert await _heard(second) == [TOPIC], "a hint that came before the wait was kept"
 
 
+async def test_a_file_in_a_deep_folder_is_heard_too(folder: Path) -> None:
+    """Goal: hints do not depend on how long the name of the folder is. Method: a store deeper than any socket's address
+    can say; a process that waits there hears a write, the dead are removed, and the last one takes the folder away."""
+    deep = folder / "a-folder-of-a-project" / ("deep" * 20) / ("deeper" * 20)
+    deep.mkdir(parents=True)
+    place = Place("sqlite", str(deep / "store.db"))
+    with ExitStack() as stack:
+        async with opened(place) as store:
+            dead, living = [await asyncio.to_thread(_start, stack, place) for _ in range(2)]
+            living.tell()
+            dead.kill()
+            await store.jobs.submit(DRAFT)
+            assert await _heard(living) == [TOPIC]
+            assert len(list((deep / "store.db-wake").iterdir())) == 2
+            living.tell("enough")
+            await asyncio.to_thread(living.wait)
+        assert not (deep / "store.db-wake").exists()
+
+
 async def test_hints_are_kept_between_two_waits(place: Place) -> None:
     """Goal: what is hinted at while nobody waits is not missed. Method: hints of several topics between two waits of a
     process; one wait gets them all, and the next one only what is new."""

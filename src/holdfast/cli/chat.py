@@ -1,8 +1,9 @@
 """`holdfast chat`: a conversation with an agent, on a terminal or through a pipe.
 
 A line is a message and a job. On a terminal the answer appears as the model says it; into a pipe it is written when it
-is there. Ctrl-C ends the turn that is under way and nothing else; at the prompt it ends the chat. The session stays
-either way, and what is printed goes on with it.
+is there. Ctrl-C ends the turn that is under way and nothing else: no word of it is shown any more, even while the
+worker has yet to hear of it. At the prompt it ends the chat. The session stays either way, and what is printed goes on
+with it.
 """
 
 from __future__ import annotations
@@ -148,7 +149,8 @@ class _Talk:
         try:
             answer = await job.result()
             if not (await watching).endswith(answer):
-                click.echo(plain(answer), nl=False)
+                too_late = self._stopped == job.id
+                click.echo(("\n" if too_late else "") + plain(answer), nl=False)
             click.echo()
         except JobCancelled:
             click.echo("\n" if self._terminal else "", nl=False)
@@ -169,6 +171,8 @@ class _Talk:
             return said
         async with aclosing(job.stream(stream=TEXT)) as chunks:
             async for one in chunks:
+                if self._stopped == job.id:
+                    break
                 if isinstance(one, AttemptSuperseded):
                     click.secho("\n(once more)", dim=True, err=True)
                     said = ""

@@ -3,6 +3,10 @@
 Each open store binds a socket in the folder `<database>-wake` and reads topics from it. Telling the others is one
 datagram to each socket there; a socket whose process is gone refuses it and is removed. A full buffer, a lost datagram
 or a platform without such sockets costs a poll interval, nothing else.
+
+The address of a socket has room for about a hundred bytes, and projects lie in deeper folders than that. There the
+folder is held open, and its sockets are addressed through its descriptor, which Linux allows; elsewhere such a store
+polls.
 """
 
 from __future__ import annotations
@@ -17,7 +21,8 @@ from typing import Final
 
 from holdfast.store.hints import HintBoard
 
-SOCKET_PATH_MAX: Final = 100
+ADDRESS_BYTES: Final = 100
+DESCRIPTORS: Final = "/proc/self/fd"
 DATAGRAM_BYTES: Final = 8192
 BIND_TRIES: Final = 100
 
@@ -29,11 +34,12 @@ class FileWakeups:
         self._board = HintBoard()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._folder = database.with_name(database.name + "-wake")
-        self._own = self._folder / f"{os.getpid()}-{name}"
+        self._name = f"{os.getpid()}-{name}"
+        self._held: int | None = None
         self._socket = self._bind()
 
     def _bind(self) -> socket.socket | None:
-        if not hasattr(socket, "AF_UNIX") or len(str(self._own)) > SOCKET_PATH_MAX:
+        if not hasattr(socket, "AF_UNIX"):
             return None
         try:
             listening = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -43,14 +49,31 @@ class FileWakeups:
         for _ in range(BIND_TRIES):
             try:
                 self._folder.mkdir(mode=0o700, exist_ok=True)
-                listening.bind(str(self._own))
+                self._hold()
+                listening.bind(self._address(self._name))
             except (FileNotFoundError, FileExistsError):
                 continue  # whoever was the last to leave has just taken the folder away
             except OSError:
                 break
             return listening
         listening.close()
+        self._let_go()
         return None
+
+    def _hold(self) -> None:
+        """A folder too deep for an address is open. It stays the same one while our socket lies in it: only an empty
+        folder can be taken away."""
+        self._let_go()
+        if len(os.fsencode(self._folder / self._name)) > ADDRESS_BYTES:
+            self._held = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
+
+    def _let_go(self) -> None:
+        if self._held is not None:
+            os.close(self._held)
+            self._held = None
+
+    def _address(self, name: str) -> str:
+        return str(self._folder / name) if self._held is None else f"{DESCRIPTORS}/{self._held}/{name}"
 
     async def wait(self, topics: frozenset[str], timeout_s: float) -> frozenset[str]:
         self._listen_on(asyncio.get_running_loop())
@@ -76,16 +99,16 @@ class FileWakeups:
     def _send(self, message: bytes) -> None:
         assert self._socket is not None
         try:
-            others = [entry.path for entry in os.scandir(self._folder) if entry.path != str(self._own)]
+            others = [entry.name for entry in os.scandir(self._folder) if entry.name != self._name]
         except OSError:
             return
-        for path in others:
+        for name in others:
             try:
-                self._socket.sendto(message[:DATAGRAM_BYTES], path)
+                self._socket.sendto(message[:DATAGRAM_BYTES], self._address(name))
             except (ConnectionRefusedError, FileNotFoundError):
                 # Its process is gone; nobody else will ever bind this name again.
                 with contextlib.suppress(OSError):
-                    Path(path).unlink()
+                    (self._folder / name).unlink()
             except OSError:
                 continue
 
@@ -109,7 +132,8 @@ class FileWakeups:
             self._loop.remove_reader(self._socket.fileno())
         self._socket.close()
         self._socket = None
+        self._let_go()
         with contextlib.suppress(OSError):
-            self._own.unlink()
+            (self._folder / self._name).unlink()
         with contextlib.suppress(OSError):
             self._folder.rmdir()
