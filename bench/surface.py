@@ -78,11 +78,10 @@ class Reads(Serial):
     rows_per_operation = 10 * STEPS
 
 
-class Pickup(Serial):
-    """One step, and a worker that has nothing else to do."""
+class Idle(Serial):
+    """A worker that has nothing to do."""
 
-    name = "holdfast, submit to result"
-    rows_per_operation = 1
+    name = "holdfast, idle"
 
 
 # ── jobs through the queue ────────────────────────────────────────────────────────────────────────

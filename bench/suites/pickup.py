@@ -7,9 +7,10 @@ from typing import Any
 
 from bench.arena import Arena
 from bench.contest import middle, opened, play
+from bench.pickup import Pickup
 from bench.raw.pickup import PICKUP
 from bench.report import Contest, Findings, goal
-from bench.surface import Pickup
+from bench.surface import Idle
 
 AT_MOST = 1.5
 PER_IDLE_SECOND = 1.0
@@ -21,7 +22,9 @@ async def run(arena: Arena, findings: Findings) -> None:
         contestants = await arena.enter(store, PICKUP[store], Pickup)
         async with opened(contestants):
             results = await play(contestants, rounds=arena.scale.rounds, operations=arena.scale.singles)
-            asked = await _idle(contestants[1])
+        (idle,) = await arena.enter(store, Idle)
+        async with opened([idle]):
+            asked = await _idle(idle)
         raw, ours = results
         contest = Contest("pickup", "enqueue to done, idle worker", store)
         findings.rows += [contest.row(result, "one job", middle, raw) for result in results]

@@ -118,7 +118,8 @@ class Worker:
     # ── claiming ──────────────────────────────────────────────────────────────────────────────────
 
     async def _claim(self) -> bool:
-        """Whether it is worth asking again at once."""
+        """Whether it is worth asking again at once: not when there was less than there was room for. What has come
+        since is hinted at, and hints are kept for the next wait."""
         free = self._concurrency - len(self._tasks)
         if free <= 0:
             self._room.clear()
@@ -156,7 +157,7 @@ class Worker:
             self._tasks.add(task)
             task.add_done_callback(self._over)
             self._changed.set()
-        return bool(grants)
+        return len(grants) == free
 
     async def _read_for(self, runs: Sequence[JobRun]) -> None:
         """Short journals are read together; whoever has none by then reads it himself."""

@@ -1,0 +1,130 @@
+"""Agents register, beat, change and leave, each change over the revision that was read.
+
+Two that write at once are both heard: the later one reads again and changes that. Nobody loses a field that another one
+has written; nobody waits for a lock.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from holdfast.errors import NotFound, Unavailable
+from holdfast.model.limits import ROWS_PER_PAGE_DEFAULT
+from holdfast.model.page import Page, decode_cursor, encode_cursor
+from holdfast.model.registry import (
+    AgentStatus,
+    Change,
+    Changes,
+    Entry,
+    RegistryHealth,
+    Seen,
+    Which,
+    beaten,
+    changed,
+    chosen,
+    is_forgotten,
+    registered,
+)
+from holdfast.registry.port import Place
+
+TRIES: Final = 50
+EVERYBODY: Final = Which()
+_CURSOR: Final = "registry"
+log = logging.getLogger("holdfast.registry")
+
+
+class Registry:
+    """`now_us` is the wall clock."""
+
+    def __init__(self, place: Place, now_us: Callable[[], int]) -> None:
+        self._place = place
+        self._now_us = now_us
+
+    def health(self) -> RegistryHealth:
+        return self._place.health()
+
+    async def close(self) -> None:
+        await self._place.close()
+
+    async def register(self, entry: Entry) -> Seen:
+        """The agent is listed as it says. Again is again: it keeps the day on which it was first there."""
+        for _ in range(TRIES):
+            before = await self._place.get(entry.guid)
+            new = registered(entry, None if before is None else before.entry, self._now_us())
+            seen = await self._place.put(new, over=0 if before is None else before.revision)
+            if seen is not None:
+                return seen
+        raise _contended(entry.guid)
+
+    async def beat(self, guid: str, *, status: AgentStatus | None = None, tasks: int | None = None) -> Seen:
+        """The agent was there just now. One that is not listed must register first."""
+        return await self._change(guid, beaten(self._now_us(), status, tasks))
+
+    async def update(self, guid: str, changes: Changes) -> Seen:
+        """The agent is as it says."""
+        return await self._change(guid, changed(changes, self._now_us()))
+
+    async def deregister(self, guid: str) -> bool:
+        """The agent is not listed any more; says whether it was."""
+        for _ in range(TRIES):
+            seen = await self._place.get(guid)
+            if seen is None:
+                return False
+            if await self._place.remove(guid, over=seen.revision):
+                return True
+        raise _contended(guid)
+
+    async def get(self, guid: str) -> Seen:
+        seen = await self._place.get(guid)
+        if seen is None or is_forgotten(seen, self._now_us()):
+            raise _unknown(guid)
+        return seen
+
+    async def list(
+        self, which: Which = EVERYBODY, *, limit: int = ROWS_PER_PAGE_DEFAULT, cursor: str | None = None
+    ) -> Page[Seen]:
+        """Those that are asked for, by handle."""
+        found = chosen(await self._place.list(), which, self._now_us())
+        if cursor is not None:
+            handle, guid = decode_cursor(_CURSOR, cursor, keys=2)
+            found = [one for one in found if (one.entry.handle, one.entry.guid) > (str(handle), str(guid))]
+        page = tuple(found[:limit])
+        more = page and len(found) > limit
+        return Page(
+            page, encode_cursor(_CURSOR, page[-1].entry.handle, page[-1].entry.guid) if more else None
+        )
+
+    async def forget(self) -> int:
+        """Whoever was silent for a day is not there any more; how many. One that speaks meanwhile stays: its revision
+        is another."""
+        gone = 0
+        for seen in await self._place.list():
+            if is_forgotten(seen, self._now_us()) and await self._place.remove(
+                seen.entry.guid, over=seen.revision
+            ):
+                log.info("agent %s was silent for a day and is forgotten", seen.entry.guid)
+                gone += 1
+        return gone
+
+    async def _change(self, guid: str, change: Change) -> Seen:
+        for _ in range(TRIES):
+            seen = await self._place.get(guid)
+            if seen is None:
+                raise _unknown(guid)
+            new = await self._place.put(change(seen.entry), over=seen.revision)
+            if new is not None:
+                return new
+        raise _contended(guid)
+
+
+def _unknown(guid: str) -> NotFound:
+    return NotFound(
+        f"no agent {guid!r} is registered",
+        hint="Register first: POST /api/agents/register. `holdfast agents`",
+    )
+
+
+def _contended(guid: str) -> Unavailable:
+    return Unavailable(f"the entry of agent {guid!r} changes all the time", hint="Try again.")
