@@ -30,7 +30,7 @@ _APPEND: Final = {
     "mail_seen": 0,
     "progress": 1,
 }
-_CLAIM: Final = {"queues": list(crowd.QUEUES[:2]), "kinds": [], "any_kind": 1, "limit": 10}
+_CLAIM: Final = {"queues": list(crowd.QUEUES[:2]), "kinds": [], "any_kind": 1, "namespace": None, "limit": 10}
 _FILTERS: Final = dict.fromkeys(["namespace", "status", "wait_reason", "kind", "session_id", "parent_job_id"])
 _HOLDS: Final = {
     "job_ids": [crowd.job_id(n) for n in HELD],

@@ -108,6 +108,14 @@ class CancelRequested(Event, frozen=True):
     operation_id: str = ""
 
 
+class ProgressReported(Event, frozen=True):
+    """Whoever holds the job says how far it is, in percent. Said by agents that live elsewhere."""
+
+    type = "progress_reported"
+    progress: int
+    note: str = ""
+
+
 class PlanGenerated(Event, frozen=True):
     """The plan that is followed from here on. What was called before it in its scope, the planner did to make it."""
 

@@ -181,6 +181,8 @@ def _take_inner(job: Job, seq: int, event: e.Event) -> None:
         case e.SignalTaken():
             job.timers.pop(event.step_key, None)
             job.takeovers = 0
+        case e.ProgressReported():
+            job.takeovers = 0
         case _:
             pass
 

@@ -24,6 +24,16 @@ DEFAULT_NAMESPACE: Final = "default"
 DEFAULT_QUEUE: Final = "default"
 
 
+class WorkItem(msgspec.Struct, frozen=True, kw_only=True):
+    """What a store keeps of a job that is routed by capability, to list and to judge it by. See `model.work`."""
+
+    project: str
+    capability: str
+    boundary: str = ""
+    preferred_type: str = ""
+    deadline_at: int | None = None
+
+
 class JobDraft(msgspec.Struct, frozen=True, kw_only=True):
     """A request for a job. With a `request_key` it can be sent any number of times and makes one job.
 
@@ -48,6 +58,7 @@ class JobDraft(msgspec.Struct, frozen=True, kw_only=True):
     budget: Budget | None = None
     budgets: tuple[str, ...] = ()
     depth: int = 0
+    work: WorkItem | None = None
 
 
 class Submitted(msgspec.Struct, frozen=True):

@@ -135,6 +135,7 @@ DRIVEN: Final = frozenset(
         "approval_requested",
         "child_started",
         "budget_reached",
+        "progress_reported",
     }
 )
 """What only somebody who drives the job can say: these move nothing and need a job that is running.

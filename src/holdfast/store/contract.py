@@ -13,6 +13,7 @@ from holdfast.store.ports.audit import Audit
 from holdfast.store.ports.blobs import Blobs
 from holdfast.store.ports.budgets import Budgets
 from holdfast.store.ports.cache import Cache
+from holdfast.store.ports.entries import Entries
 from holdfast.store.ports.inbox import Inbox
 from holdfast.store.ports.jobs import Jobs
 from holdfast.store.ports.journal import Journal
@@ -29,6 +30,7 @@ from holdfast.store.ports.sessions import Sessions
 from holdfast.store.ports.streams import Streams
 from holdfast.store.ports.vitals import Watch
 from holdfast.store.ports.wakeups import Wakeups
+from holdfast.store.ports.work import WorkList
 
 
 class Tier(StrEnum):
@@ -130,6 +132,12 @@ class Store(Protocol):
 
     @property
     def presences(self) -> Presences: ...
+
+    @property
+    def work(self) -> WorkList: ...
+
+    @property
+    def entries(self) -> Entries: ...
 
     @property
     def wakeups(self) -> Wakeups: ...

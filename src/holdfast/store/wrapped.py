@@ -13,6 +13,7 @@ from holdfast.store.ports.audit import Audit
 from holdfast.store.ports.blobs import Blobs
 from holdfast.store.ports.budgets import Budgets
 from holdfast.store.ports.cache import Cache
+from holdfast.store.ports.entries import Entries
 from holdfast.store.ports.inbox import Inbox
 from holdfast.store.ports.jobs import Jobs
 from holdfast.store.ports.journal import Journal
@@ -29,6 +30,7 @@ from holdfast.store.ports.sessions import Sessions
 from holdfast.store.ports.streams import Streams
 from holdfast.store.ports.vitals import Watch
 from holdfast.store.ports.wakeups import Wakeups
+from holdfast.store.ports.work import WorkList
 
 Call = Callable[..., Awaitable[Any]]
 Around = Callable[[str, Call, tuple[Any, ...], dict[str, Any]], Awaitable[Any]]
@@ -84,6 +86,8 @@ class WrappedStore:
         self.audit = cast("Audit", _Port(store.audit, "audit", around))
         self.vitals = cast("Watch", _Port(store.vitals, "vitals", around))
         self.presences = cast("Presences", _Port(store.presences, "presences", around))
+        self.work = cast("WorkList", _Port(store.work, "work", around))
+        self.entries = cast("Entries", _Port(store.entries, "entries", around))
 
     async def info(self) -> StoreInfo:
         return await self.inner.info()

@@ -34,6 +34,8 @@ TABLES: Final = (
     "audit_heads",
     "audit_acts",
     "worker_presences",
+    "work_items",
+    "agent_entries",
 )
 """A test keeps this equal to the schema."""
 

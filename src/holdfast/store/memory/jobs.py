@@ -178,6 +178,7 @@ def _create(work: Work, draft: JobDraft, digest: bytes) -> str:
         parent_step_key=draft.parent_step_key,
         created_at=work.wall,
         events=events,
+        work=draft.work,
     )
     open_account(work, job_id, draft)
     if draft.request_key is not None:

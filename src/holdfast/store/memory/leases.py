@@ -79,6 +79,8 @@ def _is_held(head: JobHead, token: str) -> bool:
 
 
 def _is_asked_for(head: JobHead, ask: ClaimAsk) -> bool:
+    if ask.namespace not in {None, head.namespace}:
+        return False
     return head.queue in ask.queues and (not ask.kinds or head.kind in ask.kinds)
 
 

@@ -27,10 +27,11 @@ from holdfast.model.chain import SealedEvent
 from holdfast.model.hosted import HostedAgent
 from holdfast.model.ids import IdSource
 from holdfast.model.inbox import Batch
-from holdfast.model.jobs import DEFAULT_NAMESPACE, JobHead
+from holdfast.model.jobs import DEFAULT_NAMESPACE, JobHead, WorkItem
 from holdfast.model.ledger import CallRow
 from holdfast.model.mail import Mail
 from holdfast.model.presence import Presence
+from holdfast.model.registry import Seen
 from holdfast.model.retention import Tombstone
 from holdfast.model.schedule import Schedule
 from holdfast.model.session import Checkpoint, Committed, Frame, Node, SessionMeta, Usage
@@ -59,6 +60,7 @@ class JobRow:
     timers: Mapping[str, int] = field(default_factory=dict)  # step key → due at
     calls: Mapping[tuple[str, int], CallRow] = field(default_factory=dict)  # (step key, generation) → row
     passages: tuple[Passage, ...] = ()
+    work: WorkItem | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,6 +159,7 @@ class Tables:
     api_keys: dict[str, ApiKey] = field(default_factory=dict)  # key id
     acts: dict[str, tuple[SealedAct, ...]] = field(default_factory=dict)  # namespace
     presences: dict[str, PresenceRow] = field(default_factory=dict)  # worker
+    entries: dict[tuple[str, str], Seen] = field(default_factory=dict)  # (namespace, guid)
 
     def copy(self) -> Tables:
         return Tables(**{name: dict(table) for name, table in vars(self).items()})

@@ -11,6 +11,7 @@ from holdfast.store.memory.audit import MemoryAudit
 from holdfast.store.memory.blobs import MemoryBlobs
 from holdfast.store.memory.budgets import MemoryBudgets
 from holdfast.store.memory.cache import MemoryCache
+from holdfast.store.memory.entries import MemoryEntries
 from holdfast.store.memory.inbox import MemoryInbox
 from holdfast.store.memory.jobs import MemoryJobs
 from holdfast.store.memory.journal import MemoryJournal
@@ -28,12 +29,14 @@ from holdfast.store.memory.state import State
 from holdfast.store.memory.streams import MemoryStreams
 from holdfast.store.memory.vitals import MemoryWatch
 from holdfast.store.memory.wakeups import MemoryWakeups
+from holdfast.store.memory.work import MemoryWork
 from holdfast.store.ports.agents import Agents
 from holdfast.store.ports.attachments import Attachments
 from holdfast.store.ports.audit import Audit
 from holdfast.store.ports.blobs import Blobs
 from holdfast.store.ports.budgets import Budgets
 from holdfast.store.ports.cache import Cache
+from holdfast.store.ports.entries import Entries
 from holdfast.store.ports.inbox import Inbox
 from holdfast.store.ports.jobs import Jobs
 from holdfast.store.ports.journal import Journal
@@ -50,6 +53,7 @@ from holdfast.store.ports.sessions import Sessions
 from holdfast.store.ports.streams import Streams
 from holdfast.store.ports.vitals import Watch
 from holdfast.store.ports.wakeups import Wakeups
+from holdfast.store.ports.work import WorkList
 
 
 class MemoryStore:
@@ -80,6 +84,8 @@ class MemoryStore:
         self.audit: Audit = MemoryAudit(state)
         self.vitals: Watch = MemoryWatch(state)
         self.presences: Presences = MemoryPresences(state)
+        self.work: WorkList = MemoryWork(state)
+        self.entries: Entries = MemoryEntries(state)
         self.wakeups: Wakeups = wakeups
         self._release = wakeups.release
         self._info = StoreInfo(

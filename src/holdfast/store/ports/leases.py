@@ -21,6 +21,8 @@ class ClaimAsk(msgspec.Struct, frozen=True, kw_only=True):
     limit: int = 1
     ttl_us: int = LEASE_TTL_US
     by_age: bool = False
+    namespace: str | None = None
+    """Only jobs of this one. Workers drive those of all."""
 
 
 def check_ask(ask: ClaimAsk) -> ClaimAsk:

@@ -28,6 +28,7 @@ from holdfast.store.tables.budgets import open_in
 from holdfast.store.tables.heads import head_of
 from holdfast.store.tables.queues import admit_in
 from holdfast.store.tables.submits import submit_plain_in
+from holdfast.store.tables.work import insert_work_in
 
 
 class SqlJobs:
@@ -197,6 +198,8 @@ async def _begin(tx: Transaction, draft: JobDraft, *, created_at: int) -> None:
         hash=event.hash,
     )
     await open_in(tx, draft, created_at)
+    if draft.work is not None:
+        await insert_work_in(tx, draft.job_id, draft.namespace, draft.work)
     if not behind:
         tx.hint(f"queue:{draft.queue}")
 

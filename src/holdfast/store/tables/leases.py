@@ -90,6 +90,7 @@ async def claim_in(tx: Transaction, ask: ClaimAsk) -> list[Grant]:
         queues=list(ask.queues),
         kinds=list(ask.kinds),
         any_kind=int(not ask.kinds),
+        namespace=ask.namespace,
         limit=ask.limit,
     )
     heads = [head_of(row) for row in chosen]

@@ -129,6 +129,7 @@ async def _carry_out(tx: Transaction, job: Standing, how: How) -> None:
         await tx.run("remove_events", job_id=job.job_id)
         await tx.run("remove_mail", job_id=job.job_id)
         await tx.run("remove_calls", job_id=job.job_id)
+        await tx.run("remove_work", job_id=job.job_id)
         await tx.run("forget_timers", job_id=job.job_id)
         await tx.run("remove_budget", budget_id=job.job_id)
         await tx.run("remove_head", job_id=job.job_id)

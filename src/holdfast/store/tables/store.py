@@ -19,6 +19,7 @@ from holdfast.store.tables.audit import SqlAudit
 from holdfast.store.tables.blobs import SqlBlobs
 from holdfast.store.tables.budgets import SqlBudgets
 from holdfast.store.tables.cache import SqlCache
+from holdfast.store.tables.entries import SqlEntries
 from holdfast.store.tables.inbox import SqlInbox
 from holdfast.store.tables.inspection import SqlInspection
 from holdfast.store.tables.jobs import SqlJobs
@@ -35,6 +36,7 @@ from holdfast.store.tables.schedules import SqlSchedules
 from holdfast.store.tables.sessions import SqlSessions
 from holdfast.store.tables.streams import SqlStreams
 from holdfast.store.tables.vitals import SqlWatch
+from holdfast.store.tables.work import SqlWork
 
 
 class SqlStore:
@@ -78,6 +80,8 @@ class SqlStore:
         self.audit = SqlAudit(executor)
         self.vitals = SqlWatch(executor)
         self.presences = SqlPresences(executor)
+        self.work = SqlWork(executor)
+        self.entries = SqlEntries(executor)
         self.inspection = SqlInspection(executor, integrity)
         self.wakeups = wakeups
         self._details = details

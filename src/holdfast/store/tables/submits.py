@@ -51,7 +51,9 @@ async def submit_plain_in(tx: Transaction, drafts: Sequence[JobDraft]) -> list[S
 
 
 def _is_plain(draft: JobDraft) -> bool:
-    return draft.request_key is None and draft.session_id is None and draft.budget is None
+    return (
+        draft.request_key is None and draft.session_id is None and draft.budget is None and draft.work is None
+    )
 
 
 def _sealed(draft: JobDraft, fence: int, at: int) -> Sealed:

@@ -229,6 +229,7 @@ class Bench:
             shown[f"schedules {namespace}"] = await store.schedules.list(namespace=namespace, limit=1000)
             shown[f"limits {namespace}"] = await store.queues.list(namespace=namespace)
             shown[f"keys {namespace}"] = await store.keys.list(namespace=namespace, limit=1000)
+            shown[f"entries {namespace}"] = await store.entries.list(namespace=namespace)
             shown[f"audit {namespace}"] = await store.audit.head(namespace=namespace)
             for session in sessions:
                 place = f"{session} in {namespace}"

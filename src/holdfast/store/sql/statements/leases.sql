@@ -15,6 +15,7 @@ WITH ready AS MATERIALIZED (
            head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers
     FROM job_heads
     WHERE status = 'pending' AND NOT ready_at > {now} AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
+      AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace)
       AND (session_slot IS NULL OR session_slot <> 'behind')
     ORDER BY priority DESC, ready_at, job_id LIMIT :limit {skip_locked}
 ), due AS MATERIALIZED (
@@ -25,6 +26,7 @@ WITH ready AS MATERIALIZED (
       AND wait_reason NOT IN ('drift', 'dead_letter', 'restore_review', 'joined')
       AND (session_slot IS NULL OR session_slot <> 'behind')
       AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
+      AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace)
     ORDER BY priority DESC, ready_at, job_id LIMIT :limit {skip_locked}
 ), lost AS MATERIALIZED (
     SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot, head_seq,
@@ -32,6 +34,7 @@ WITH ready AS MATERIALIZED (
     FROM job_heads
     WHERE status = 'running' AND (lease_expires_at <= {tick} OR lease_boot <> {boot})
       AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
+      AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace)
     ORDER BY priority DESC, ready_at, job_id LIMIT :limit {skip_locked}
 )
 SELECT * FROM (SELECT * FROM ready UNION ALL SELECT * FROM due UNION ALL SELECT * FROM lost) AS claimable
@@ -44,6 +47,7 @@ WITH ready AS MATERIALIZED (
            head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers
     FROM job_heads
     WHERE status = 'pending' AND ready_at <= {now} AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
+      AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace)
       AND (session_slot IS NULL OR session_slot <> 'behind')
     ORDER BY ready_at, job_id LIMIT :limit {skip_locked}
 ), due AS MATERIALIZED (
@@ -54,6 +58,7 @@ WITH ready AS MATERIALIZED (
       AND wait_reason NOT IN ('drift', 'dead_letter', 'restore_review', 'joined')
       AND (session_slot IS NULL OR session_slot <> 'behind')
       AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
+      AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace)
     ORDER BY ready_at, job_id LIMIT :limit {skip_locked}
 ), lost AS MATERIALIZED (
     SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot, head_seq,
@@ -61,6 +66,7 @@ WITH ready AS MATERIALIZED (
     FROM job_heads
     WHERE status = 'running' AND (lease_expires_at <= {tick} OR lease_boot <> {boot})
       AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
+      AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace)
     ORDER BY ready_at, job_id LIMIT :limit {skip_locked}
 )
 SELECT * FROM (SELECT * FROM ready UNION ALL SELECT * FROM due UNION ALL SELECT * FROM lost) AS claimable

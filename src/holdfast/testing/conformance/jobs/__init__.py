@@ -30,6 +30,7 @@ from holdfast.testing.conformance.jobs import (
     sweeps,
     together,
     vitals,
+    work,
 )
 
 JOBS: Final[tuple[Check, ...]] = checks_in(
@@ -57,4 +58,5 @@ JOBS: Final[tuple[Check, ...]] = checks_in(
     access,
     vitals,
     presences,
+    work,
 )

@@ -1,0 +1,43 @@
+"""Entries of agents that live elsewhere, each with a revision."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from holdfast.model.jobs import DEFAULT_NAMESPACE
+from holdfast.model.registry import Entry, Seen, check_entry, write_entry
+from holdfast.store.memory.state import State
+
+
+class MemoryEntries:
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    async def get(self, guid: str, *, namespace: str = DEFAULT_NAMESPACE) -> Seen | None:
+        return self._state.tables.entries.get((namespace, guid))
+
+    async def put(self, entry: Entry, *, over: int, namespace: str = DEFAULT_NAMESPACE) -> Seen | None:
+        write_entry(check_entry(entry))
+        kept = msgspec.structs.replace(entry, metadata=dict(entry.metadata))
+        with self._state.transaction() as work:
+            work.need_namespace(namespace)
+            before = work.tables.entries.get((namespace, entry.guid))
+            if over != (0 if before is None else before.revision):
+                return None
+            revision = over + 1 if over else work.wall
+            seen = Seen(entry=kept, revision=revision, heard_at=work.wall)
+            work.tables.entries[namespace, entry.guid] = seen
+            return seen
+
+    async def remove(self, guid: str, *, over: int, namespace: str = DEFAULT_NAMESPACE) -> bool:
+        with self._state.transaction() as work:
+            before = work.tables.entries.get((namespace, guid))
+            if before is None or before.revision != over:
+                return False
+            del work.tables.entries[namespace, guid]
+            return True
+
+    async def list(self, *, namespace: str = DEFAULT_NAMESPACE) -> Sequence[Seen]:
+        return [seen for (owner, _), seen in self._state.tables.entries.items() if owner == namespace]

@@ -1,0 +1,184 @@
+"""Work that is routed by capability, and agents that live elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from holdfast.errors import InvalidPayload, NotFound
+from holdfast.model.append import Move
+from holdfast.model.events import JobDeadLettered
+from holdfast.model.instants import SECOND
+from holdfast.model.jobs import JobDraft
+from holdfast.model.registry import Entry, Seen, Visibility
+from holdfast.model.states import Status, WaitReason
+from holdfast.model.work import WorkAsked, WorkWhich, draft_of, kinds_for, queues_for
+from holdfast.store.ports.journal import Ruling
+from holdfast.store.ports.leases import ClaimAsk
+from holdfast.testing.conformance.bench import Bench
+
+ANT = Entry(
+    guid="a1", handle="ant", agent_type="claude", capabilities=("dig",), metadata={"since": [1, None]}
+)
+
+
+def _draft(job_id: str, **asked: object) -> JobDraft:
+    told = {"description": "dig", "capability": "dig", **asked}
+    return draft_of(msgspec.convert(told, WorkAsked), namespace="default", job_id=job_id)
+
+
+async def work_is_found_by_what_is_asked_of_it(bench: Bench) -> None:
+    store = bench.store
+    await store.namespaces.create("other")
+    await store.jobs.submit(JobDraft(kind="report", job_id="job-0"))
+    await store.jobs.submit(_draft("job-1", projectId="hill"))
+    await store.jobs.submit(_draft("job-2", boundary="acme", capability="carry"))
+    await store.jobs.submit(_draft("job-3", preferredAgentType="claude"))
+    await store.jobs.submit(
+        draft_of(WorkAsked(description="x", capability="dig"), namespace="other", job_id="job-4")
+    )
+    await bench.reopen()
+    work = bench.store.work
+    assert await _ids(bench) == ["job-3", "job-2", "job-1"]
+    assert await _ids(bench, capability="carry") == await _ids(bench, boundary="acme") == ["job-2"]
+    assert await _ids(bench, project="hill") == ["job-1"]
+    assert await _ids(bench, namespace="other") == ["job-4"]
+    item = await work.find("job-3")
+    assert item is not None
+    assert (item.capability, item.preferred_type, item.project) == ("dig", "claude", "default")
+    assert await work.find("job-0") is None
+    assert await work.counts() == {
+        ("hill", Status.PENDING, None): 1,
+        ("default", Status.PENDING, None): 2,
+    }
+
+
+async def _ids(bench: Bench, **which: str) -> list[str]:
+    """All pages of one item."""
+    found, cursor = [], None
+    while True:
+        page = await bench.store.work.list(msgspec.convert(which, WorkWhich), limit=1, cursor=cursor)
+        found += [row.head.job_id for row in page]
+        if (cursor := page.next) is None:
+            return found
+
+
+async def a_claim_takes_what_its_agent_may(bench: Bench) -> None:
+    """By capability, type, boundary and namespace; nothing that others were asked for."""
+    store = bench.store
+    await store.namespaces.create("other")
+    for nth, asked in enumerate(
+        (
+            {},
+            {"requiredAgentType": "claude"},
+            {"requiredAgentType": "human"},
+            {"boundary": "acme"},
+            {"boundary": "secret"},
+            {"capability": "carry"},
+            {"preferredAgentType": "claude"},
+            {"preferredAgentType": "human"},
+        )
+    ):
+        await store.jobs.submit(_draft(f"job-{nth}", **asked))
+    await store.jobs.submit(
+        draft_of(WorkAsked(description="x", capability="dig"), namespace="other", job_id="job-9")
+    )
+    ask = ClaimAsk(
+        worker="agent:a1",
+        token="t",
+        queues=queues_for(["acme"]),
+        kinds=kinds_for(["dig"], "claude"),
+        namespace="default",
+        limit=10,
+    )
+    assert [grant.job_id for grant in await store.leases.claim(ask)] == ["job-0", "job-1", "job-3", "job-6"]
+    assert await store.work.unpreferred(["dig"], grace_us=5 * SECOND) == []
+    bench.clock.advance(5 * SECOND)
+    assert await store.work.unpreferred(["dig"], grace_us=5 * SECOND) == ["work:dig~human"]
+    assert await store.work.unpreferred(["carry"], grace_us=0) == []
+    assert await store.work.unpreferred([], grace_us=0) == []
+
+
+async def work_that_nobody_began_is_overdue(bench: Bench) -> None:
+    store = bench.store
+    for job_id, deadline in (("job-1", 2), ("job-2", 1), ("job-3", 3), ("job-4", None)):
+        draft = _draft(job_id)
+        assert draft.work is not None
+        at = None if deadline is None else bench.clock.wall_us() + deadline * SECOND
+        item = msgspec.structs.replace(draft.work, deadline_at=at)
+        await store.jobs.submit(msgspec.structs.replace(draft, work=item))
+    assert list(await store.work.overdue()) == []
+    bench.clock.advance(2 * SECOND)
+    assert list(await store.work.overdue()) == ["job-2", "job-1"]
+    assert list(await store.work.overdue(limit=1)) == ["job-2"]
+    await store.leases.claim(ClaimAsk(worker="w", token="t", queues=("work",), limit=1))
+    assert list(await store.work.overdue()) == ["job-2"], "what somebody has begun is not"
+
+
+async def dead_work_is_told_apart(bench: Bench) -> None:
+    store = bench.store
+    for job_id in ("job-1", "job-2"):
+        await store.jobs.submit(_draft(job_id))
+    buried = Ruling(
+        (JobDeadLettered(({"why": "enough"},)),), Move(status=Status.WAITING, reason=WaitReason.DEAD_LETTER)
+    )
+    await store.journal.hold("job-1", lambda _: buried)
+    (row,) = await store.work.list(WorkWhich(dead=True))
+    assert row.head.job_id == "job-1"
+    assert [row.head.job_id for row in await store.work.list(WorkWhich(dead=False))] == ["job-2"]
+    assert (await store.work.counts())["default", Status.WAITING, WaitReason.DEAD_LETTER] == 1
+
+
+# ── entries ───────────────────────────────────────────────────────────────────────────────────────
+
+
+async def an_entry_changes_over_the_revision_that_was_read(bench: Bench) -> None:
+    entries = bench.store.entries
+    first = await entries.put(ANT, over=0)
+    assert first is not None
+    assert await entries.put(ANT, over=0) is None, "there is one"
+    bench.clock.advance(SECOND)
+    renamed = msgspec.structs.replace(ANT, handle="bee", visibility=Visibility.PRIVATE)
+    second = await entries.put(renamed, over=first.revision)
+    assert second is not None
+    assert second.revision != first.revision
+    assert await entries.put(ANT, over=first.revision) is None, "somebody else was there first"
+    await bench.reopen()
+    entries = bench.store.entries
+    assert await entries.get("a1") == Seen(
+        entry=renamed, revision=second.revision, heard_at=bench.clock.wall_us()
+    )
+    assert not await entries.remove("a1", over=first.revision)
+    assert await entries.remove("a1", over=second.revision)
+    assert await entries.get("a1") is None
+    third = await entries.put(ANT, over=0)
+    assert third is not None
+    assert third.revision not in {first.revision, second.revision}, "made again is another one"
+
+
+async def entries_belong_to_a_namespace(bench: Bench) -> None:
+    store = bench.store
+    await store.namespaces.create("other")
+    await store.entries.put(ANT, over=0)
+    await store.entries.put(msgspec.structs.replace(ANT, handle="theirs"), over=0, namespace="other")
+    assert [seen.entry.handle for seen in await store.entries.list()] == ["ant"]
+    assert [seen.entry.handle for seen in await store.entries.list(namespace="other")] == ["theirs"]
+    async with bench.refuses(NotFound):
+        await store.entries.put(ANT, over=0, namespace="nowhere")
+    wrong = msgspec.structs.replace(ANT, guid="a2", capabilities=("dig", "dig"))
+    async with bench.refuses(InvalidPayload):
+        await store.entries.put(wrong, over=0)
+
+
+async def of_many_who_change_an_entry_one_is_first(bench: Bench) -> None:
+    first = await bench.store.entries.put(ANT, over=0)
+    assert first is not None
+    told = await asyncio.gather(
+        *(
+            bench.store.entries.put(msgspec.structs.replace(ANT, current_task_count=nth), over=first.revision)
+            for nth in range(10)
+        )
+    )
+    (won,) = [seen for seen in told if seen is not None]
+    assert await bench.store.entries.get("a1") == won
