@@ -1,34 +1,25 @@
 """The client over HTTP: the same words to a server, and the same errors back.
 
 Every write goes out under a key, the caller's or one made here, so a request whose answer was lost is sent once more:
-it is answered like the first time.
-
-Who asks is told by an API key, from the caller or from HOLDFAST_API_KEY; without one, by the token that a server of
-this user on this machine has left (`client.tokens`).
+it is answered like the first time. How it gets there and who is asking: `client.remote_wire`.
 """
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import AsyncGenerator
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import Any, Final
 
 import msgspec
 
-from holdfast.client import tokens
 from holdfast.client.paths import path as _path
 from holdfast.client.records import Accepted, Checked, EventView, JobView, Need, Trace
-from holdfast.client.remote_following import RemoteFollowing
-from holdfast.errors import HoldfastError, InvalidSetting, NotOver, StoreUnavailable, Unavailable
+from holdfast.client.remote_wire import error_of, read
+from holdfast.client.remote_work import RemoteWork
+from holdfast.errors import NotOver
 from holdfast.model import budget as money
-from holdfast.model import canonical
 from holdfast.model.budget import Budget
-from holdfast.model.ids import IdSource, RandomIds, check_name
+from holdfast.model.ids import check_name
 from holdfast.model.jobs import DEFAULT_QUEUE, JobFilter, JobRecord, Submitted
 from holdfast.model.limits import (
-    BODY_BYTES_MAX,
     EVENTS_PER_PAGE_MAX,
     PRIORITY_DEFAULT,
     ROWS_PER_PAGE_DEFAULT,
@@ -36,39 +27,14 @@ from holdfast.model.limits import (
 )
 from holdfast.model.page import Page
 
-if TYPE_CHECKING:
-    import httpx2
-
-T = TypeVar("T")
+__all__ = ["RemoteClient", "error_of", "read"]
 
 WAIT_MS: Final = 20_000
 """How long one request waits for a job to end, before it is sent again."""
 
-TIMEOUT_S: Final = 60.0
-_JSON: Final = {"Content-Type": "application/json"}
 
-
-class RemoteClient(RemoteFollowing):
+class RemoteClient(RemoteWork):
     """See `holdfast.client.protocol.Client`. Use it as an async context manager, or close it when done."""
-
-    def __init__(self, url: str, *, key: str | None = None, ids: IdSource | None = None) -> None:
-        self._ids = RandomIds() if ids is None else ids
-        self._http = _connected(url)
-        self._url = url
-        self._key = key or os.environ.get("HOLDFAST_API_KEY") or None
-        self._token = None if self._key else tokens.find_token(url)
-        self._introduce()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
-    async def close(self) -> None:
-        await self._http.aclose()
 
     # ── jobs ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -271,130 +237,11 @@ class RemoteClient(RemoteFollowing):
         named = self._ids.new("op") if operation_id is None else check_name(operation_id, "operation id")
         return await self._post(where, {**said, "operation_id": named}, Accepted)
 
-    async def _get(self, where: str, shape: type[T], **asked: Any) -> T:
-        query = {name: str(value) for name, value in asked.items() if value is not None}
-        return await self._send("GET", where, shape, params=query)
-
-    async def _post(self, where: str, body: dict[str, Any], shape: type[T], *, method: str = "POST") -> T:
-        data = canonical.encode(body, bytes_max=BODY_BYTES_MAX)
-        return await self._send(method, where, shape, content=data, headers=_JSON)
-
-    async def _put(self, where: str, body: dict[str, Any], shape: type[T]) -> T:
-        return await self._post(where, body, shape, method="PUT")
-
-    async def _delete(self, where: str, shape: type[T]) -> T:
-        return await self._send("DELETE", where, shape)
-
-    async def _lines(
-        self, where: str, params: dict[str, str], headers: dict[str, str]
-    ) -> AsyncGenerator[str, None]:
-        """The lines of a stream, as they come."""
-        import httpx2
-
-        try:
-            async with self._http.stream("GET", where, params=params, headers=headers) as response:
-                if response.status_code >= 400:
-                    raise error_of(response.status_code, await response.aread())
-                async for line in response.aiter_lines():
-                    yield line
-        except httpx2.TransportError as error:
-            raise self._silent(error) from None
-
-    def _silent(self, error: Exception) -> StoreUnavailable:
-        msg = f"{self._url} does not answer: {type(error).__name__}"
-        hint = "Check that `holdfast serve` runs there, and HOLDFAST_API_URL."
-        return StoreUnavailable(msg, hint=hint)
-
-    async def _send(self, method: str, where: str, shape: type[T], **request: Any) -> T:
-        response = await self._answer(method, where, request)
-        if response.status_code == 401 and self._has_new_token():
-            response = await self._answer(method, where, request)
-        if response.status_code >= 400:
-            raise error_of(response.status_code, response.content)
-        return read(response.content, shape)
-
-    async def _answer(self, method: str, where: str, request: dict[str, Any]) -> httpx2.Response:
-        """The server's answer. Every request can be sent twice: reads ask, and writes have their keys."""
-        import httpx2
-
-        try:
-            return await self._http.request(method, where, **request)
-        except httpx2.TransportError:
-            pass
-        try:
-            return await self._http.request(method, where, **request)
-        except httpx2.TransportError as error:
-            raise self._silent(error) from None
-
-    def _has_new_token(self) -> bool:
-        """Whether the server was started anew since its token was read."""
-        if self._key is not None:
-            return False
-        before, self._token = self._token, tokens.find_token(self._url)
-        self._introduce()
-        return self._token not in {None, before}
-
-    def _introduce(self) -> None:
-        """Every request says who asks."""
-        known_as = self._key or self._token
-        if known_as is not None:
-            self._http.headers["Authorization"] = f"Bearer {known_as}"
-
 
 class _Events(msgspec.Struct, frozen=True):
     items: tuple[EventView, ...]
     next: int | None
 
 
-def read(data: bytes, shape: type[T]) -> T:
-    """The answer as this shape; lone surrogates, which only JSON can carry, included."""
-    try:
-        return msgspec.json.decode(data, type=shape)
-    except (msgspec.DecodeError, UnicodeError):
-        return msgspec.convert(json.loads(data), shape)
-
-
-def error_of(status: int, data: bytes) -> HoldfastError:
-    """The error that a problem document tells of, as the server raised it."""
-    try:
-        problem = read(data, dict[str, Any])
-        kind = _KINDS[problem["code"]]
-        detail, hint, details = str(problem["detail"]), str(problem["hint"]), dict(problem.get("details", {}))
-    except (KeyError, ValueError, TypeError, msgspec.MsgspecError):
-        msg = f"the server answered {status}, and not as Holdfast does"
-        raise Unavailable(msg, hint="Check HOLDFAST_API_URL: is it a Holdfast server?") from None
-    error = kind.__new__(kind)
-    HoldfastError.__init__(error, detail, hint=hint)
-    for name, value in details.items():  # what the class keeps beside its text
-        setattr(error, name, value)
-    return error
-
-
-def _all_of(kind: type[HoldfastError]) -> dict[str, type[HoldfastError]]:
-    found = {kind.code: kind}
-    for below in kind.__subclasses__():
-        if below.__module__ == HoldfastError.__module__:
-            found |= _all_of(below)
-    return found
-
-
-_KINDS: Final = _all_of(HoldfastError)
-
-
 def _job(job_id: str, *parts: str) -> str:
     return _path("api", "jobs", job_id, *parts)
-
-
-def _connected(url: str) -> httpx2.AsyncClient:
-    try:
-        import httpx2
-    except ImportError as error:
-        msg = "the HTTP client is not installed"
-        raise InvalidSetting(msg, hint="pip install 'holdfast[remote]'") from error
-    if not url.startswith(("http://", "https://")):
-        msg = f"{url!r} is not the address of a server"
-        raise InvalidSetting(msg, hint="Use http://127.0.0.1:8080, as `holdfast serve` printed it.")
-    # No proxy from the environment: what is on this machine stays on it.
-    return httpx2.AsyncClient(
-        base_url=url.rstrip("/"), timeout=TIMEOUT_S, trust_env=False, follow_redirects=False
-    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import Any, Final
@@ -27,11 +26,6 @@ _SHAPES: Final[dict[str, type[Chunk | AttemptSuperseded]]] = {
 
 class RemoteFollowing(RemoteOperating):
     """See `holdfast.client.following_protocol.Following`."""
-
-    @abstractmethod
-    def _lines(
-        self, where: str, params: dict[str, str], headers: dict[str, str]
-    ) -> AsyncGenerator[str, None]: ...
 
     async def stream(
         self, job_id: str, *, after: str | None = None, stream: str | None = None

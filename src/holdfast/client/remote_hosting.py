@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from holdfast.client.paths import path
 from holdfast.client.records import AgentView, Posted, WorkerView
-from holdfast.model.ids import IdSource
+from holdfast.client.remote_wire import RemoteWire
 from holdfast.model.inbox import Delivery, SlotPolicy
 from holdfast.model.jobs import JobRecord
 from holdfast.model.limits import ROWS_PER_PAGE_DEFAULT
 from holdfast.model.page import Page
 
-T = TypeVar("T")
 
-
-class RemoteHosting(ABC):
+class RemoteHosting(RemoteWire):
     """See `holdfast.client.hosting_protocol.Hosting`."""
-
-    _ids: IdSource
-
-    @abstractmethod
-    async def _get(self, where: str, shape: type[T], **asked: Any) -> T: ...
-
-    @abstractmethod
-    async def _post(self, where: str, body: dict[str, Any], shape: type[T]) -> T: ...
 
     async def create_agent(
         self,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -17,8 +16,6 @@ from holdfast.model.page import Page
 from holdfast.model.schedule import CatchUp, Schedule
 from holdfast.store.ports.namespaces import NamespaceRecord
 
-T = TypeVar("T")
-
 
 class _Queues(msgspec.Struct, frozen=True):
     items: tuple[QueueLimits, ...]
@@ -30,12 +27,6 @@ class _Namespaces(msgspec.Struct, frozen=True):
 
 class RemoteOperating(RemoteHosting):
     """See `holdfast.client.operating_protocol.Operating`."""
-
-    @abstractmethod
-    async def _put(self, where: str, body: dict[str, Any], shape: type[T]) -> T: ...
-
-    @abstractmethod
-    async def _delete(self, where: str, shape: type[T]) -> T: ...
 
     async def create_schedule(
         self,

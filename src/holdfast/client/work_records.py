@@ -1,0 +1,134 @@
+"""What a client is told of work and of the agents that take it.
+
+Fields are camelCase in JSON and instants are ISO text: agents in any language read these.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from holdfast.model.registry import Entry
+
+
+class WorkStatus(StrEnum):
+    """Where a work item stands. Assigned: claimed, and nothing heard yet; in progress: its holder has reported."""
+
+    PENDING = "pending"
+    ASSIGNED = "assigned"
+    IN_PROGRESS = "in-progress"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    DEAD_LETTER = "dead-letter"
+
+
+WORK_OVER = frozenset({WorkStatus.COMPLETED, WorkStatus.FAILED, WorkStatus.CANCELLED})
+"""Nothing comes after these. A dead letter is held: somebody may requeue it."""
+
+
+# ── work ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+class WorkView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A work item as it stands. `id` and `work_item_id` are the same: the id of its job.
+
+    `assigned_to` is the guid of the agent, or the worker, that holds it now, or that finished it; `attempts` counts
+    what was used up; `error` is what it failed with last, or the causes of a dead letter.
+    """
+
+    id: str
+    work_item_id: str
+    description: str
+    capability: str
+    status: WorkStatus
+    created_at: str
+    task_id: str | None = None
+    boundary: str | None = None
+    priority: int = 5
+    deadline: str | None = None
+    preferred_agent_type: str | None = None
+    required_agent_type: str | None = None
+    project_id: str | None = None
+    context_data: Any = None
+    assigned_to: str | None = None
+    assigned_at: str | None = None
+    attempts: int = 0
+    progress: int | None = None
+    progress_note: str | None = None
+    result: Any = None
+    error: Any = None
+
+    @property
+    def over(self) -> bool:
+        return self.status in WORK_OVER
+
+
+class ClaimedWork(WorkView, frozen=True, kw_only=True, rename="camel"):
+    """A work item that is the caller's until `lease_expires_at`, and what every later word about it must carry.
+
+    `attempt` counts from 1. `lease_seconds` is how long from the grant the lease holds: what is renewed in time is
+    measured by the holder's own clock, and no clock of another machine is compared with it.
+    """
+
+    fence: int
+    lease_token: str
+    lease_expires_at: str
+    attempt: int
+    lease_seconds: int | None = None
+
+
+class ClaimList(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a claim was granted: as many as asked for, fewer, or none."""
+
+    items: tuple[ClaimedWork, ...] = ()
+
+
+class Renewed(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The lease holds until then."""
+
+    id: str
+    lease_expires_at: str
+
+
+class WorkList(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Work items, newest first, and where to go on."""
+
+    items: tuple[WorkView, ...] = ()
+    next: str | None = None
+
+
+# ── agents ────────────────────────────────────────────────────────────────────────────────────────
+
+
+class AgentEntryView(Entry, frozen=True, kw_only=True, rename="camel"):
+    """An entry, its status as judged now, and who keeps it: `store`, `nats`, or `hosted` for code on our workers."""
+
+    source: str = "store"
+
+
+class RegistryView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Where entries are kept. `stale_since`: the last known ones are listed, not today's. `ignored`: entries that say
+    nothing sensible."""
+
+    source: str = "store"
+    connected: bool = True
+    stale_since: str | None = None
+    ignored: int = 0
+
+
+class AgentEntryList(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Agents by handle, wherever they live, and where to go on."""
+
+    agents: tuple[AgentEntryView, ...] = ()
+    next: str | None = None
+    registry: RegistryView = RegistryView()
+
+
+class Deregistered(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """There is no such entry any more. `deregistered` is False if there was none."""
+
+    guid: str
+    deregistered: bool
