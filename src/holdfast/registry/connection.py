@@ -202,13 +202,16 @@ class Connection:
                 log.debug("%s over NATS broke", name, exc_info=True)
                 await self._later(name, told(error, self._at), tried)
 
+    def wait_s(self, policy: RetryPolicy, tried: int) -> float:
+        return delay(policy, tried, self._chance()) / SECOND
+
     def settled(self, name: str) -> None:
         """An attendant says that what troubled it does so no longer."""
         self._troubles.pop(name, None)
 
     async def _later(self, name: str, trouble: Trouble, tried: int) -> None:
         self._troubles[name] = trouble.text
-        wait_s = delay(SLOWLY if trouble.ours else SOON, tried, self._chance()) / SECOND
+        wait_s = self.wait_s(SLOWLY if trouble.ours else SOON, tried)
         log.warning("%s; trying again in %.1f s", trouble.text, wait_s)
         await pause(wait_s)
 

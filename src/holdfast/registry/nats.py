@@ -16,12 +16,13 @@ from typing import Final
 from nats.aio.client import Client
 from nats.js.errors import NoStreamResponseError
 
-from holdfast.model.instants import SECOND
+from holdfast.model.instants import MILLISECOND, SECOND
 from holdfast.model.registry import FORGOTTEN_US, Entry, RegistryHealth, Seen, write_entry
+from holdfast.model.retry import RetryPolicy
 from holdfast.registry.bucket import BUCKET, Bucket, Revision, State, Watch, key_of
 from holdfast.registry.connection import Connection
 from holdfast.registry.known import Known
-from holdfast.store.clock import Clock
+from holdfast.store.clock import Clock, pause
 
 SOURCE: Final = "nats"
 LISTING_S: Final = 10.0
@@ -30,6 +31,8 @@ RELIST_US: Final = 30 * SECOND
 DOUBTS: Final = 2
 DOUBTS_MAX: Final = 30
 SWEPT_AT_ONCE: Final = 100
+AGAIN: Final = RetryPolicy(base_us=2 * MILLISECOND, cap_us=50 * MILLISECOND)
+LOSERS_MAX: Final = 1_000
 
 log = logging.getLogger("holdfast.nats")
 
@@ -46,6 +49,7 @@ class NatsPlace:
         self._true_at = clock.wall_us()
         self._watched = 0
         self._doubts_allowed = DOUBTS
+        self._lost: dict[str, int] = {}
         connection.attend("registry", self._attend)
 
     async def get(self, guid: str) -> Seen | None:
@@ -56,26 +60,19 @@ class NatsPlace:
     async def put(self, entry: Entry, *, over: int) -> Seen | None:
         key = key_of(entry.guid)
         async with self._connection.asking() as client:
-            bucket = Bucket(client, self._bucket)
-            before = b"" if over == 0 else await self._bytes_of(bucket, key, over)
-            if before is None:
-                return None
-            data = write_entry(entry, before)
-            number = await _put(bucket, key, data, over)
-            if number is None and over == 0 and (last := await self._nothing_at(bucket, key)) is not None:
-                number = await bucket.put(key, data, last)
-        if number is None:
+            revision = await self._write(Bucket(client, self._bucket), key, entry, over)
+        if revision is None:
+            await self._give_way(key)
             return None
-        now = self._clock.wall_us()
-        return self._known.put(Revision(key=key, number=number, data=data, written_at=now))
+        self._lost.pop(key, None)
+        return self._known.put(revision)
 
     async def remove(self, guid: str, *, over: int) -> bool:
         key = key_of(guid)
         async with self._connection.asking() as client:
             number = await Bucket(client, self._bucket).remove(key, over)
         if number is not None:
-            now = self._clock.wall_us()
-            self._known.learn(Revision(key=key, number=number, data=None, written_at=now))
+            self._known.learn(self._revision(key, number, None))
         return number is not None
 
     async def list(self) -> Sequence[Seen]:
@@ -93,7 +90,29 @@ class NatsPlace:
     async def close(self) -> None:
         """The connection is closed by whoever opened it."""
 
+    async def _give_way(self, key: str) -> None:
+        """Somebody else was first. Two that read and write in step would have the same one lose each time, so whoever
+        loses waits a little, and longer the next time."""
+        if len(self._lost) >= LOSERS_MAX:
+            self._lost.clear()
+        times = self._lost[key] = self._lost.get(key, 0) + 1
+        await pause(self._connection.wait_s(AGAIN, times))
+
     # ── one entry ─────────────────────────────────────────────────────────────────────────────────
+
+    async def _write(self, bucket: Bucket, key: str, entry: Entry, over: int) -> Revision | None:
+        before = b"" if over == 0 else await self._bytes_of(bucket, key, over)
+        if before is None:
+            return None
+        data = write_entry(entry, before)
+        number = await _put(bucket, key, data, over)
+        if number is None and over == 0 and (last := await self._nothing_at(bucket, key)) is not None:
+            number = await bucket.put(key, data, last)
+        return None if number is None else self._revision(key, number, data)
+
+    def _revision(self, key: str, number: int, data: bytes | None) -> Revision:
+        """What was written just now."""
+        return Revision(key=key, number=number, data=data, written_at=self._clock.wall_us())
 
     async def _bytes_of(self, bucket: Bucket, key: str, number: int) -> bytes | None:
         """The bytes of this revision, whose unknown fields are kept; None: it is not the last any more."""
@@ -184,8 +203,7 @@ class NatsPlace:
             data = revision.data or b""
             number = await bucket.put(revision.key, data, 0)
             if number is not None:
-                now = self._clock.wall_us()
-                self._known.put(Revision(key=revision.key, number=number, data=data, written_at=now))
+                self._known.put(self._revision(revision.key, number, data))
         if missing:
             log.info("the bucket %s had lost %d of our entries: put again", self._bucket, len(missing))
 
