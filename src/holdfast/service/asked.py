@@ -19,6 +19,7 @@ from holdfast.model import canonical
 from holdfast.model.ids import IdSource, check_name
 from holdfast.model.jobs import JobHead
 from holdfast.model.limits import NAME_LENGTH_MAX
+from holdfast.registry.opened import NatsLink
 from holdfast.service.idempotency import HEADER, key_of
 from holdfast.service.metrics.gauges import Gauges
 from holdfast.service.metrics.meter import Metrics
@@ -52,6 +53,7 @@ class House:
         metrics: Metrics,
         gauges: Gauges,
         scribe: Scribe | None = None,
+        nats: NatsLink | None = None,
     ) -> None:
         self.store = store
         self.gate = gate
@@ -62,6 +64,7 @@ class House:
         self.metrics = metrics
         self.gauges = gauges
         self.pulse = Pulse(store, clock)
+        self.nats = nats
         self.draining = asyncio.Event()
         self.streams: dict[str, int] = {}
         """Open streams by who reads them."""
