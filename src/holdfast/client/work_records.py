@@ -5,25 +5,12 @@ Fields are camelCase in JSON and instants are ISO text: agents in any language r
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Any
 
 import msgspec
 
 from holdfast.model.registry import Entry
-
-
-class WorkStatus(StrEnum):
-    """Where a work item stands. Assigned: claimed, and nothing heard yet; in progress: its holder has reported."""
-
-    PENDING = "pending"
-    ASSIGNED = "assigned"
-    IN_PROGRESS = "in-progress"
-    COMPLETED = "completed"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
-    DEAD_LETTER = "dead-letter"
-
+from holdfast.model.work import WorkStatus
 
 WORK_OVER = frozenset({WorkStatus.COMPLETED, WorkStatus.FAILED, WorkStatus.CANCELLED})
 """Nothing comes after these. A dead letter is held: somebody may requeue it."""
