@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.client.working import COUNTED
 from holdfast.errors import Busy, Conflict, InvalidName, InvalidPayload, NotFound
 from holdfast.model.admission import QueueLimits
 from holdfast.model.budget import Budget
@@ -140,12 +141,25 @@ async def test_numbers_are_exact(backend: Backend) -> None:
     """Of this namespace, by status; and nothing of others."""
     async with lives(backend) as one:
         await one.store.namespaces.create("other")
-        assert (await one.client.stats()).totals == {"jobs": 0}
+        nothing = dict.fromkeys(COUNTED, 0)
+        assert (await one.client.stats()).totals == {"jobs": 0} | nothing
         await one.dead()
         await one.finished()
         await one.store.jobs.submit(JobDraft(kind="k", namespace="other"))
         for _ in range(3):
             await one.submit(one.nap)
         stats = await one.client.stats()
-        assert stats.totals == {"jobs": 5, "pending": 3, "waiting": 1, "completed": 1}
-        assert stats.by_project == {"default": stats.totals}
+        assert stats.totals == {"jobs": 5, "pending": 3, "waiting": 1, "completed": 1} | nothing
+        assert stats.by_project == {}
+        await one.client.submit_work("x", "dig", project_id="hill")
+        await one.client.submit_work("y", "dig")
+        await one.client.register_agent("ant", "t", project_id="hill")
+        stats = await one.client.stats()
+        assert stats.by_project == {
+            "hill": nothing | {"agents": 1, "pendingWork": 1},
+            "default": nothing | {"pendingWork": 1},
+        }
+        assert stats.totals == {"jobs": 7, "pending": 5, "waiting": 1, "completed": 1} | nothing | {
+            "agents": 1,
+            "pendingWork": 2,
+        }

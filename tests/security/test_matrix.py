@@ -116,6 +116,37 @@ async def limited(web: Town) -> Sample:
     return Sample({"queue": "slow"}, {"depth_max": 5})
 
 
+ENTRY = {"guid": "ant-1", "agent_type": "t", "capabilities": ("dig",)}
+
+
+async def entered(web: Town) -> Sample:
+    await web.one.client.register_agent(SECRET, **ENTRY)  # type: ignore[arg-type]
+    return Sample({"id": "ant-1"}, {"status": "busy"})
+
+
+async def changing(web: Town) -> Sample:
+    return Sample((await entered(web)).parts, {"handle": SECRET})
+
+
+def work(body: Any = None) -> Callable[[Town], Awaitable[Sample]]:
+    """Work that an agent holds; `body` says more about it."""
+
+    async def made(web: Town) -> Sample:
+        await entered(web)
+        client = web.one.client
+        work_id = (await client.submit_work(SECRET, "dig")).id
+        (item,) = await client.claim_work("ant-1")
+        held = {"fence": item.fence, "leaseToken": item.lease_token}
+        return Sample({"id": work_id}, held if body is None else body(held))
+
+    return made
+
+
+async def claiming(web: Town) -> Sample:
+    await entered(web)
+    return Sample({}, {"guid": "ant-1"})
+
+
 def new(body: Any, shown: str = "") -> Callable[[Town], Any]:
     """Something that is not there yet; `shown` is what is seen by whoever may see it."""
 
@@ -177,9 +208,23 @@ SAMPLES: dict[str, Callable[[Town], Awaitable[Sample]]] = {
     "list_namespaces": new(None, HERE),
     "create_namespace": new({"namespace": "new"}),
     "stats": job(Lives.sleeping),
+    "register_agent": new({"handle": "new", "agentType": "t"}),
+    "heartbeat_agent": entered,
+    "update_agent": changing,
+    "deregister_agent": entered,
+    "submit_work": new({"description": "x", "capability": "dig"}),
+    "list_work": work(),
+    "get_work": work(),
+    "claim_work": claiming,
+    "renew_work": work(),
+    "progress_work": work(lambda held: held | {"progress": 5}),
+    "complete_work": work(lambda held: held | {"result": 1}),
+    "fail_work": work(lambda held: held | {"error": {"message": "no"}}),
+    "release_work": work(),
+    "cancel_work": work(lambda _: {"why": "enough"}),
     "list_audit": key,
 }
-OWN_NAMES = {"list_inbox", "enqueue_batch", "limit_queue", "unlimit_queue"}
+OWN_NAMES = {"list_inbox", "enqueue_batch", "limit_queue", "unlimit_queue", "deregister_agent"}
 """Names in these paths are the caller's own to give: the same name elsewhere is another thing, and empty."""
 
 
@@ -192,7 +237,7 @@ def expected(endpoint: Endpoint, role: Role, *, foreign: bool) -> set[int]:
     talks = endpoint.session is not None and role is Role.AGENT
     if (endpoint.scope not in GRANTS[role] and not talks) or (foreign and endpoint.shared):
         return {403}
-    if foreign and "{" in endpoint.path and endpoint.name not in OWN_NAMES:
+    if foreign and ("{" in endpoint.path or endpoint.name == "claim_work") and endpoint.name not in OWN_NAMES:
         return {404}
     return {status for status in endpoint.statuses if status < 300}
 

@@ -45,7 +45,7 @@ class Api:
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
         if body is not NOTHING:
             content = json.dumps(body).encode()
-        if method in {"POST", "PUT"}:
+        if method in {"POST", "PUT", "PATCH"}:
             sent.setdefault("content-type", "application/json")
         response = await self.http.request(method, path, content=content, headers=sent)
         must_fit(response)

@@ -14,11 +14,11 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.client import raising, reading, words
-from holdfast.client.following import EmbeddedFollowing
 from holdfast.client.holds import needs_its_worker, unless_moved
 from holdfast.client.questions import answered, check_answer
 from holdfast.client.reading import Loaded, loaded, needs_of, view_of
 from holdfast.client.records import Accepted, EventView, JobView, Need
+from holdfast.client.working import EmbeddedWorking
 from holdfast.errors import InvalidMove, NotFound, NotOver
 from holdfast.model.append import Move
 from holdfast.model.budget import Budget
@@ -44,7 +44,7 @@ JUST_ENDED: Final = 100
 _OPEN: Final = (Status.WAITING, Status.PENDING, Status.RUNNING)
 
 
-class EmbeddedClient(EmbeddedFollowing):
+class EmbeddedClient(EmbeddedWorking):
     """See `holdfast.client.protocol.Client`. The store stays the caller's to close."""
 
     # ── jobs ──────────────────────────────────────────────────────────────────────────────────────

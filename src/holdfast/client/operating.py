@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 
 from holdfast.client.hosting import EmbeddedHosting
-from holdfast.client.records import Stats
 from holdfast.errors import Conflict, InvalidPayload, InvalidSetting, NotFound
 from holdfast.model.admission import QueueLimits
 from holdfast.model.ids import check_name
@@ -119,11 +118,6 @@ class EmbeddedOperating(EmbeddedHosting):
 
     async def list_namespaces(self) -> tuple[NamespaceRecord, ...]:
         return tuple(await self._store.namespaces.list())
-
-    async def stats(self) -> Stats:
-        counts = await self._store.jobs.counts(self._namespace)
-        totals = {"jobs": sum(counts.values())} | {str(status): number for status, number in counts.items()}
-        return Stats(totals=totals, by_project={self._namespace: totals})
 
 
 def _is_same(known: Schedule, new: Schedule) -> bool:

@@ -19,13 +19,14 @@ from holdfast.client.following_protocol import Following
 from holdfast.client.hosting_protocol import Hosting
 from holdfast.client.operating_protocol import Operating
 from holdfast.client.records import Accepted, Checked, EventView, JobView, Need, Trace
+from holdfast.client.work_protocol import Working
 from holdfast.model.budget import Budget
 from holdfast.model.jobs import DEFAULT_QUEUE, JobFilter, JobRecord, Submitted
 from holdfast.model.limits import PRIORITY_DEFAULT, ROWS_PER_PAGE_DEFAULT
 from holdfast.model.page import Page
 
 
-class Client(Hosting, Operating, Following, Protocol):
+class Client(Hosting, Operating, Following, Working, Protocol):
     # ── jobs ──────────────────────────────────────────────────────────────────────────────────────
 
     async def submit(

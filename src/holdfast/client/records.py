@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.client.work_records import AgentEntryView
 from holdfast.model.hosted import Configuration
 from holdfast.model.presence import SessionKind, WorkerState
 from holdfast.model.states import Status, WaitReason
@@ -257,6 +258,8 @@ class AgentView(msgspec.Struct, frozen=True, kw_only=True):
     declared: bool = False
     configuration: Configuration | None = None
     created_at: int | None = None
+    entry: AgentEntryView | None = None
+    """What an agent says of itself that lives elsewhere; it takes work, and no messages."""
 
 
 class Posted(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import parse_qsl
@@ -17,8 +17,9 @@ from holdfast.engine.streams import Scribe
 from holdfast.errors import InvalidPayload, NotAllowed, NotFound, TooLarge, Unavailable
 from holdfast.model import canonical
 from holdfast.model.ids import IdSource, check_name
-from holdfast.model.jobs import JobHead
+from holdfast.model.jobs import DEFAULT_NAMESPACE, JobHead
 from holdfast.model.limits import NAME_LENGTH_MAX
+from holdfast.registry.registry import Registry
 from holdfast.service.idempotency import HEADER, key_of
 from holdfast.service.metrics.gauges import Gauges
 from holdfast.service.metrics.meter import Metrics
@@ -37,6 +38,9 @@ T = TypeVar("T")
 _AT: Final = re.compile(r" - at `\$([^`]*)`$")
 _PART: Final = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
 _CLOSE: Final = {"Connection": "close"}
+
+
+async def _nobody_listens(_capability: str) -> None: ...
 
 
 class House:
@@ -65,6 +69,10 @@ class House:
         self.draining = asyncio.Event()
         self.streams: dict[str, int] = {}
         """Open streams by who reads them."""
+        self.registry: Registry | None = None
+        """Where agents of the default namespace are found, if not in the store."""
+        self.ready: Callable[[str], Awaitable[None]] = _nobody_listens
+        """Called with a capability when there may be work for it: a hint, for whoever listens elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +90,10 @@ class Asked:
     @property
     def client(self) -> EmbeddedClient:
         house = self.house
-        return EmbeddedClient(house.store, house.clock, house.ids, namespace=self.principal.namespace)
+        client = EmbeddedClient(house.store, house.clock, house.ids, namespace=self.principal.namespace)
+        if house.registry is not None and self.principal.namespace == DEFAULT_NAMESPACE:
+            client.registry = house.registry
+        return client
 
     @property
     def store(self) -> Store:

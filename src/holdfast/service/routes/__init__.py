@@ -15,8 +15,10 @@ from holdfast.service.routes import (
     metrics,
     operating,
     people,
+    registry,
     sessions,
     words,
+    work,
     workers,
 )
 
@@ -30,6 +32,8 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *dead.ENDPOINTS,
     *sessions.ENDPOINTS,
     *agents.ENDPOINTS,
+    *registry.ENDPOINTS,
+    *work.ENDPOINTS,
     *workers.ENDPOINTS,
     *access.ENDPOINTS,
     *operating.ENDPOINTS,

@@ -38,17 +38,6 @@ async def create_agent(asked: Asked) -> Answer:
     return Answer(value=made, headers=where | REPLAYED)
 
 
-async def list_agents(asked: Asked) -> Answer:
-    """Agents by name: those that are configured, and those that a listed worker has code for."""
-    which: Paged = asked.query
-    return Answer(value=await asked.client.list_agents(limit=which.limit, cursor=which.cursor), tagged=True)
-
-
-async def get_agent(asked: Asked) -> Answer:
-    """One agent, by its id or name."""
-    return Answer(value=await asked.client.get_agent(asked.path["id"]), tagged=True)
-
-
 async def message_agent(asked: Asked) -> Answer:
     """The message is in the session's inbox, and the job that answers it exists."""
     new: NewMessage = asked.body
@@ -85,25 +74,6 @@ ENDPOINTS: Final = (
         keyed=True,
         errors=(409, 415, 422),
         scope=Scope.OPERATE,
-    ),
-    Endpoint(
-        method="GET",
-        path="/api/agents",
-        handle=list_agents,
-        query=Paged,
-        answers=Page[AgentView],
-        statuses=(200, 304),
-        errors=(422,),
-        scope=Scope.READ,
-    ),
-    Endpoint(
-        method="GET",
-        path="/api/agents/{id}",
-        handle=get_agent,
-        answers=AgentView,
-        statuses=(200, 304),
-        errors=(404,),
-        scope=Scope.READ,
     ),
     Endpoint(
         method="POST",

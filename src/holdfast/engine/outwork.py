@@ -1,0 +1,366 @@
+"""Work that is done elsewhere: by an agent that is no worker of ours, and speaks to us now and then.
+
+The problem. Such an agent runs no code of this process. It claims, goes away, says once in a while how far it is, and
+at the end what came of it; or it dies, and says nothing. Its machine, its clock and its honesty are its own.
+
+The method. A work item is a job, and whoever claims it holds a lease and a fence like any worker. What the agent says
+is written by us, as one append under its fence. So two agents that believe to hold one item are told apart by the
+database, and not by either of them: the item has one holder, and the completion that counts is the holder's.
+
+    claim ──► renew, progress ──► complete                     completed
+                              ──► fail, recoverable            pending again after a while; then a dead letter
+                              ──► fail, not recoverable        failed
+                              ──► release                      pending at once
+          ──► (silence)                                        claimable again when its lease is over
+
+What could go wrong, and why it does not:
+
+- A reply is lost, and the agent says it again: the job's last fact is that very word, under that very fence. Answered
+  as the first time, nothing written.
+- The agent was slow, and the item is another's now: its fence is the older one. Refused, whatever it says.
+- Somebody cancels: the item ends at once, under the holder's own fence; the holder hears of it with its next word.
+- Nobody can finish it: every loss of a holder and every failure is counted, and the item is held as a dead letter with
+  all of their causes.
+- Two words of one holder arrive together: one of them finds another head than it was built on, and is built again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.engine.children import farewell
+from holdfast.engine.letters import Letterbox
+from holdfast.errors import Broken, Fenced, InvalidPayload, MailWaiting, NotFound, Unavailable
+from holdfast.model import lease
+from holdfast.model.append import NOTHING, Holder, Move, append_of
+from holdfast.model.chain import SealedEvent, unsealed
+from holdfast.model.events import (
+    CancelRequested,
+    Event,
+    JobCancelled,
+    JobClaimed,
+    JobCompleted,
+    JobCreated,
+    JobDeadLettered,
+    JobFailed,
+    JobReleased,
+    JobRequeued,
+    ProgressReported,
+)
+from holdfast.model.history import History
+from holdfast.model.jobs import JobHead
+from holdfast.model.lease import Grant
+from holdfast.model.limits import NAME_LENGTH_MAX
+from holdfast.model.redaction import redacted
+from holdfast.model.retry import RetryPolicy, delay
+from holdfast.model.states import TERMINAL, MailKind, Status, WaitReason
+from holdfast.model.work import agent_in
+from holdfast.store.clock import Clock
+from holdfast.store.contract import Store
+from holdfast.store.ports.journal import Ruling
+from holdfast.store.ports.leases import ClaimAsk, Held
+
+TRIES: Final = 20
+NOTE_MAX: Final = 2_000
+DEFAULT: Final = RetryPolicy()
+_LOST: Final = "its holder was not heard of again"
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """A work item as it stands: its head, and what its journal says."""
+
+    head: JobHead
+    facts: tuple[tuple[SealedEvent, Event], ...]
+
+    @property
+    def created(self) -> JobCreated:
+        created = self.facts[0][1]
+        assert isinstance(created, JobCreated), "a journal begins with the job"
+        return created
+
+    @property
+    def last(self) -> tuple[SealedEvent, Event]:
+        return self.facts[-1]
+
+
+Said = tuple[tuple[Event, ...], Move | None]
+"""What a word amounts to: facts, and where they leave the job."""
+
+
+class Outwork:
+    """What agents that live elsewhere may do with work. `chance` spreads the tries of what failed."""
+
+    def __init__(
+        self, store: Store, clock: Clock, chance: Callable[[], float], retry: RetryPolicy = DEFAULT
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._chance = chance
+        self._retry = retry
+
+    # ── taking ────────────────────────────────────────────────────────────────────────────────────
+
+    async def claim(self, ask: ClaimAsk) -> list[tuple[Grant, Facts]]:
+        """What the agent holds now. What nobody should do any more (cancelled, too late, failed too often) has ended
+        instead, and is not among it."""
+        granted = await self._store.leases.claim(ask)
+        return [(grant, facts) for grant in granted if (facts := await self._fit(grant)) is not None]
+
+    async def _fit(self, grant: Grant) -> Facts | None:
+        item = await self.load(grant.job_id)
+        if item.head.fence != grant.fence:
+            return None  # it took so long to come here that somebody else has it
+        held = Held(grant.job_id, grant.fence, grant.lease_token)
+        try:
+            if await self._heeded(item, held):
+                return None
+            asked = await self._store.work.find(grant.job_id)
+            if asked is not None and asked.deadline_at is not None and self._now(item) >= asked.deadline_at:
+                await self._write(held, item, _too_late())
+                return None
+            if self._is_poison(item.head):
+                await self._write(held, item, (_buried(item, None), _HOLD))
+                return None
+        except (Fenced, MailWaiting):
+            return None
+        return item
+
+    def _is_poison(self, head: JobHead, failed: int = 0) -> bool:
+        return lease.is_poison(
+            takeovers=head.takeovers,
+            failed_attempts=head.attempts + failed,
+            takeovers_max=lease.TAKEOVERS_MAX,
+            failed_attempts_max=self._retry.attempts,
+        )
+
+    # ── keeping ───────────────────────────────────────────────────────────────────────────────────
+
+    async def renew(self, held: Held, ttl_us: int) -> None:
+        """The item is the holder's for so long from now."""
+        item = await self._holding(held)
+        if await self._heeded(item, held):
+            raise _over(await self.load(held.job_id))
+        if held.job_id not in await self._store.leases.renew([held], ttl_us):
+            raise _over(await self.load(held.job_id))
+
+    async def progress(self, held: Held, progress: int, note: str, ttl_us: int) -> None:
+        """Everybody can read how far it is; and the item is the holder's for so long from now."""
+        if not 0 <= progress <= 100:
+            raise InvalidPayload(f"progress is {progress}; it is a percentage, 0 to 100")
+        if len(note) > NOTE_MAX:
+            raise InvalidPayload(f"a note of {len(note):,} characters; allowed are {NOTE_MAX:,}")
+        fact = ProgressReported(progress, redacted(note))
+        await self._say(held, lambda _: ((fact,), None), repeats=lambda _: False)
+        if held.job_id not in await self._store.leases.renew([held], ttl_us):
+            raise _over(await self.load(held.job_id))
+
+    # ── ending ────────────────────────────────────────────────────────────────────────────────────
+
+    async def complete(self, held: Held, result: Any) -> Facts:
+        """It is done, once."""
+        fact = JobCompleted(result)
+        done: Said = ((fact,), Move(status=Status.COMPLETED))
+        return await self._say(held, lambda _: done, repeats=lambda last: isinstance(last, JobCompleted))
+
+    async def fail(self, held: Held, error: dict[str, Any], *, recoverable: bool) -> Facts:
+        """This attempt has failed; another follows, or it is a dead letter, or it has failed for good."""
+        told = {name: redacted(value) if isinstance(value, str) else value for name, value in error.items()}
+
+        def failed(item: Facts) -> Said:
+            if not recoverable:
+                return (JobFailed(told),), Move(status=Status.FAILED)
+            if self._is_poison(item.head, failed=1):
+                return _buried(item, told), msgspec.structs.replace(_HOLD, failed=True)
+            wait_us = delay(self._retry, item.head.attempts + 1, self._chance())
+            back = Move(status=Status.PENDING, ready_at=self._now(item) + wait_us, failed=True)
+            return (JobRequeued(why="failed", by=item.head.lease_owner, error=told),), back
+
+        return await self._say(
+            held, failed, repeats=lambda last: isinstance(last, JobRequeued | JobFailed | JobDeadLettered)
+        )
+
+    async def release(self, held: Held, why: str) -> Facts:
+        """It is given back as it was; nobody failed."""
+        back: Said = ((JobReleased(redacted(why)[:NAME_LENGTH_MAX]),), Move(status=Status.PENDING))
+        return await self._say(held, lambda _: back, repeats=lambda last: isinstance(last, JobReleased))
+
+    async def cancel(self, job_id: str, asked: CancelRequested) -> bool:
+        """An item that an agent elsewhere holds has ended, under that agent's own fence. False: nobody elsewhere holds
+        it, and it is cancelled like any job."""
+        for _ in range(TRIES):
+            item = await self.load(job_id)
+            head = item.head
+            if head.status is not Status.RUNNING or agent_in(head.lease_owner) is None:
+                return False
+            held = Held(job_id, head.fence, head.lease_token)
+            over: Said = ((asked, JobCancelled(asked.why)), Move(status=Status.CANCELLED))
+            try:
+                await self._write(held, item, over)
+            except (Fenced, Broken, MailWaiting):
+                continue
+            return True
+        raise _busy(job_id)
+
+    async def too_late(self) -> int:
+        """Work that nobody has begun by its deadline has failed; how many items."""
+        failed = 0
+        for job_id in await self._store.work.overdue():
+            item = await self.load(job_id)
+            facts, move = _too_late()
+            extras = farewell(job_id, item.created, (), facts[0], move.status)
+            ruling = Ruling(facts, move, extras)
+            seen = item.head.head_seq
+
+            def late(head: JobHead, ruling: Ruling = ruling, seen: int = seen) -> Ruling | None:
+                return ruling if head.status is Status.PENDING and head.head_seq == seen else None
+
+            failed += await self._store.journal.hold(job_id, late) is not None
+        return failed
+
+    # ── one word ──────────────────────────────────────────────────────────────────────────────────
+
+    async def load(self, job_id: str) -> Facts:
+        """Head first: whatever it says, the journal that is read afterwards tells as well."""
+        head = await self._store.jobs.head(job_id)
+        sealed = await self._store.journal.read(job_id)
+        return Facts(head, tuple(unsealed(job_id, sealed)))
+
+    async def _holding(self, held: Held) -> Facts:
+        item = await self.load(held.job_id)
+        if (item.head.fence, item.head.lease_token, item.head.status) != (
+            held.fence,
+            held.lease_token,
+            Status.RUNNING,
+        ):
+            raise _over(item)
+        return item
+
+    async def _say(
+        self, held: Held, word: Callable[[Facts], Said], *, repeats: Callable[[Event], bool]
+    ) -> Facts:
+        """The word is written under the holder's fence, or was before."""
+        for _ in range(TRIES):
+            item = await self.load(held.job_id)
+            sealed, last = item.last
+            if sealed.fence == held.fence and item.head.status is not Status.RUNNING and repeats(last):
+                return item
+            item = await self._holding(held)
+            if await self._heeded(item, held):
+                raise _over(await self.load(held.job_id))
+            try:
+                await self._write(held, item, word(item))
+            except (Broken, Fenced, MailWaiting):
+                continue  # the next look says what has changed
+            return await self.load(held.job_id)
+        raise _busy(held.job_id)
+
+    async def _heeded(self, item: Facts, held: Held) -> bool:
+        """What others said to the item has been read: a cancel, or that it begins again, has ended this hold."""
+        seen = max((getattr(event, "mail_seq", 0) for _, event in item.facts), default=0)
+        if item.head.mail_seq <= seen:
+            return False
+        history = History()
+        for sealed, event in item.facts:
+            history.take(sealed.seq, event)
+        box = Letterbox(item.head.namespace, held.job_id, held.fence, history, lambda: item.head.head_seq + 1)
+        letters = [
+            letter
+            for letter in await self._store.post.read(held.job_id, after=seen)
+            if letter.kind in {MailKind.CANCEL, MailKind.RESUME}
+        ]
+        facts = tuple(entry.event for entry in box.facts(letters))
+        if box.cancelled:
+            await self._write(held, item, ((*facts, JobCancelled()), Move(status=Status.CANCELLED)))
+            return True
+        if box.requeued is not None:
+            await self._write(held, item, ((box.requeued,), Move(status=Status.PENDING, anew=True)))
+            return True
+        return False
+
+    async def _write(self, held: Held, item: Facts, said: Said) -> None:
+        facts, move = said
+        head = item.head
+        ends = move is not None and move.over
+        await self._store.journal.append(
+            append_of(
+                Holder(held.job_id, head.namespace, held.fence, held.lease_token, head.head),
+                facts,
+                at=self._now(item),
+                mail_seen=None if move is None else head.mail_seq,
+                move=move,
+                progress=any(isinstance(fact, ProgressReported) for fact in facts),
+                extras=farewell(held.job_id, item.created, (), facts[-1], move.status)
+                if move is not None and ends
+                else NOTHING,
+            )
+        )
+
+    def _now(self, item: Facts) -> int:
+        """Never before what was written last: hosts differ about the time."""
+        return max(self._clock.wall_us(), item.last[0].at)
+
+
+# ── rulings ───────────────────────────────────────────────────────────────────────────────────────
+
+_HOLD: Final = Move(status=Status.WAITING, reason=WaitReason.DEAD_LETTER)
+
+
+def _too_late() -> tuple[tuple[Event, ...], Move]:
+    error = {"type": "DeadlinePassed", "message": "nobody began it by its deadline"}
+    return (JobFailed(error),), Move(status=Status.FAILED)
+
+
+def _buried(item: Facts, error: Any) -> tuple[Event, ...]:
+    """It is held with everything that went wrong since it was last begun anew, and what went wrong now."""
+    causes = _causes([event for _, event in item.facts])
+    if error is not None:
+        causes.append({"why": "failed", "holder": item.head.lease_owner, "error": error})
+    return (JobDeadLettered(tuple(causes) or ({"why": "its holders were lost too often"},)),)
+
+
+def _causes(events: Sequence[Event]) -> list[dict[str, Any]]:
+    causes: list[dict[str, Any]] = []
+    holder = ""
+    for event in events:
+        match event:
+            case JobClaimed(worker=worker, takeover=takeover):
+                if takeover:
+                    causes.append({"why": _LOST, "holder": holder})
+                holder = worker
+            case JobRequeued(takeover=True, holder=lost):
+                causes.append({"why": _LOST, "holder": lost})
+            case JobRequeued(error=error) if error is not None:
+                causes.append({"why": "failed", "holder": holder, "error": error})
+            case JobRequeued():
+                causes.clear()  # a person has decided to begin again
+            case _:
+                pass
+    return causes
+
+
+def _over(item: Facts) -> Fenced:
+    """Why the word of an agent does not count any more."""
+    head = item.head
+    if head.status in TERMINAL:
+        return Fenced(
+            f"work {head.job_id} is {head.status}", hint="Stop working on it; nothing of yours was written."
+        )
+    return Fenced(
+        f"work {head.job_id} is not yours any more: it is {head.status}",
+        hint="Stop working on it, and claim other work; nothing of yours was written.",
+    )
+
+
+def _busy(job_id: str) -> Unavailable:
+    return Unavailable(f"work {job_id} changes all the time", hint="Say it again.")
+
+
+async def need_work(store: Store, job_id: str, namespace: str) -> JobHead:
+    """The head of this work item. A job that is none, or another namespace's, does not exist."""
+    head = await store.jobs.head(job_id)
+    if head.namespace != namespace or await store.work.find(job_id) is None:
+        raise NotFound(f"there is no work {job_id!r}", hint="`holdfast work list` shows what there is.")
+    return head

@@ -1,0 +1,33 @@
+"""Entries in the store: the default, with nothing else to run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.model.registry import Entry, RegistryHealth, Seen
+from holdfast.store.contract import Store
+
+
+class StorePlace:
+    """See `holdfast.registry.port.Place`. The store stays its owner's to close."""
+
+    def __init__(self, store: Store, namespace: str) -> None:
+        self._entries = store.entries
+        self._namespace = namespace
+
+    async def get(self, guid: str) -> Seen | None:
+        return await self._entries.get(guid, namespace=self._namespace)
+
+    async def put(self, entry: Entry, *, over: int) -> Seen | None:
+        return await self._entries.put(entry, over=over, namespace=self._namespace)
+
+    async def remove(self, guid: str, *, over: int) -> bool:
+        return await self._entries.remove(guid, over=over, namespace=self._namespace)
+
+    async def list(self) -> Sequence[Seen]:
+        return await self._entries.list(namespace=self._namespace)
+
+    def health(self) -> RegistryHealth:
+        return RegistryHealth(source="store")
+
+    async def close(self) -> None: ...
