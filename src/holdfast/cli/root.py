@@ -25,6 +25,7 @@ _COMMANDS: Final = {
     "queue": ("holdfast.cli.queue", "queue", "How much a queue takes before it says no."),
     "namespace": ("holdfast.cli.namespace", "namespace", "The walls between tenants: create, list."),
     "serve": ("holdfast.cli.serve", "serve", "Answer over HTTP: the API, for machines and for people."),
+    "mcp": ("holdfast.cli.mcp", "mcp", "Serve agents, work and approvals to an MCP client, over stdio."),
     "key": ("holdfast.cli.key", "key", "Who may speak to a server: create, list, revoke."),
     "audit": ("holdfast.cli.audit", "audit", "Who did what, and whether the record of it holds."),
     "jobs": ("holdfast.cli.jobs", "jobs", "List jobs, or everything that waits for a person."),

@@ -1,0 +1,47 @@
+"""`holdfast mcp`: Holdfast as tools of a model, over stdin and stdout."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from holdfast.cli.logs import format_option, level_option, logging_as
+from holdfast.cli.opened import client_at
+from holdfast.cli.options import store_option
+from holdfast.cli.talk import wait_for
+from holdfast.errors import InvalidSetting
+from holdfast.store.clock import SystemClock
+
+if TYPE_CHECKING:
+    from holdfast.service.mcp.tools import Speaks
+
+
+@click.command()
+@format_option
+@level_option
+@store_option
+def mcp(where: str, *, log_format: str, log_level: str) -> None:
+    """Serve Holdfast to an MCP client: agents, work, dead letters, traces, approvals. It speaks to the server that
+    HOLDFAST_API_URL names, or over a store.
+
+    Work that the session claims stays its own while this process lives; at its end what is left is given back.
+
+    Example: HOLDFAST_API_URL=http://127.0.0.1:8080 holdfast mcp
+    """
+    try:
+        from holdfast.service.mcp.keeping import Keeping
+        from holdfast.service.mcp.server import serve_stdio
+        from holdfast.service.mcp.tools import Desk
+    except ImportError as error:
+        msg = "the MCP server is not installed"
+        raise InvalidSetting(msg, hint="pip install 'holdfast[mcp]'") from error
+
+    async def serve() -> None:
+        async with client_at(where, making=True) as opened:
+            client = cast("Speaks", opened)
+            await serve_stdio(Desk(client, Keeping(client, SystemClock(), random.random)))
+
+    with logging_as(log_format, log_level):
+        wait_for(serve())

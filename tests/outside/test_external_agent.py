@@ -1,0 +1,216 @@
+"""Agents that live elsewhere, over a real server: what they are given is done once and told of."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.client import ExternalAgent, Unrecoverable, Work
+from holdfast.errors import InvalidPayload, InvalidSetting
+from holdfast.model.registry import AgentStatus
+from tests.outside.place import LEASE_S, agent, ended, facts, place, serving, until
+
+pytestmark = pytest.mark.store("sqlite")
+
+
+async def test_work_is_done_by_a_function_and_seen_from_outside(volatile_folder: Path) -> None:
+    """Goal: registered, found, progress read, result kept. Method: a function that waits to be looked at."""
+    seen = asyncio.Event()
+    async with place(volatile_folder) as client:
+        summer = agent(client, agent_type="test", capabilities=["summarize"], max_concurrent_tasks=2)
+
+        @summer.serves("summarize")
+        async def summarize(work: Work) -> dict[str, Any]:
+            await work.progress(40, "half")
+            await seen.wait()
+            return {"summary": work.description, "given": work.context_data, "attempt": work.attempt}
+
+        sent = await client.submit_work("kelp grows", "summarize", context_data={"pages": [1, 2]})
+        assert sent.status == "pending"
+        async with serving(summer):
+            work = await until(client, sent.id, lambda work: work.progress == 40)
+            assert (work.status, work.progress_note, work.assigned_to) == ("in-progress", "half", summer.guid)
+            (entry,) = (await client.list_registry(capability="summarize")).agents
+            assert (entry.handle, entry.agent_type, entry.max_concurrent_tasks) == ("summer", "test", 2)
+            assert entry.status is AgentStatus.ONLINE
+            seen.set()
+            done = await ended(client, sent.id)
+            assert done.result == {"summary": "kelp grows", "given": {"pages": [1, 2]}, "attempt": 1}
+        (entry,) = (await client.list_registry(capability="summarize")).agents
+        assert entry.status is AgentStatus.OFFLINE, "drained, it says so"
+
+
+async def test_a_blocking_function_has_a_thread_of_its_own(volatile_folder: Path) -> None:
+    """Goal: the lease and the loop go on while a function blocks. Method: two of them that wait for each other."""
+    together = threading.Barrier(2)
+    async with place(volatile_folder) as client:
+        summer = agent(client, max_concurrent_tasks=2)
+
+        @summer.serves("add")
+        def add(work: Work) -> int:
+            assert threading.current_thread() is not threading.main_thread()
+            together.wait(30)
+            work.progress(50, "added")
+            return sum(work.context_data)
+
+        sent = [await client.submit_work("add", "add", context_data=[n, 1]) for n in (1, 2)]
+        async with serving(summer):
+            assert [(await ended(client, one.id)).result for one in sent] == [2, 3]
+
+
+async def test_a_lease_is_kept_for_as_long_as_the_function_runs(volatile_folder: Path) -> None:
+    """Goal: nobody takes the work of an agent that is alive. Method: a rival waits for it for two leases and more."""
+    over = asyncio.Event()
+    async with place(volatile_folder) as client:
+        summer = agent(client)
+
+        @summer.serves("summarize")
+        async def summarize(work: Work) -> bool:
+            await over.wait()
+            return work.is_ours
+
+        rival = await client.register_agent("rival", "test", capabilities=["summarize"])
+        sent = await client.submit_work("kelp", "summarize")
+        async with serving(summer):
+            await until(client, sent.id, lambda work: work.status == "assigned")
+            assert await client.claim_work(rival.guid, wait_seconds=2 * LEASE_S + 2) == ()
+            over.set()
+            done = await ended(client, sent.id)
+        assert (done.result, done.assigned_to) == (True, summer.guid)
+        assert (await facts(client, sent.id))["job_claimed"] == 1
+
+
+async def test_an_exception_is_tried_again(volatile_folder: Path) -> None:
+    attempts: list[int] = []
+    async with place(volatile_folder) as client:
+        summer = agent(client)
+
+        @summer.serves("summarize")
+        async def summarize(work: Work) -> str:
+            attempts.append(work.attempt)
+            if work.attempt == 1:
+                raise LookupError("no such page")
+            return "found"
+
+        sent = await client.submit_work("kelp", "summarize")
+        async with serving(summer):
+            failed = await until(client, sent.id, lambda work: work.attempts == 1 or work.over)
+            assert "no such page" in str(failed.error)
+            assert (await ended(client, sent.id)).result == "found"
+    assert attempts == [1, 2]
+
+
+async def test_what_cannot_be_done_is_said_once(volatile_folder: Path) -> None:
+    calls = 0
+    async with place(volatile_folder) as client:
+        summer = agent(client)
+
+        @summer.serves("summarize")
+        async def summarize(work: Work) -> str:
+            nonlocal calls
+            calls += 1
+            raise Unrecoverable("there is no text", code="empty")
+
+        sent = await client.submit_work("kelp", "summarize")
+        async with serving(summer):
+            failed = await ended(client, sent.id, "failed")
+        assert (failed.error["message"], failed.error["code"]) == ("there is no text", "empty")
+    assert calls == 1
+
+
+async def test_a_result_that_is_no_json_fails_the_attempt(volatile_folder: Path) -> None:
+    async with place(volatile_folder) as client:
+        summer = agent(client)
+
+        @summer.serves("summarize")
+        async def summarize(work: Work) -> Any:
+            return object() if work.attempt == 1 else "plain"
+
+        sent = await client.submit_work("kelp", "summarize")
+        async with serving(summer):
+            failed = await until(client, sent.id, lambda work: work.attempts == 1 or work.over)
+            assert "object" in str(failed.error)
+            assert (await ended(client, sent.id)).result == "plain"
+
+
+@pytest.mark.parametrize("blocking", [False, True], ids=["async", "blocking"])
+async def test_cancelled_work_stops_its_function(volatile_folder: Path, blocking: bool) -> None:
+    begun, stopped = threading.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    async with place(volatile_folder) as client:
+        summer = agent(client)
+
+        def for_ever(work: Work) -> None:
+            if work.description == "enough":
+                return
+            begun.set()
+            try:
+                while True:
+                    threading.Event().wait(0.01)
+            finally:
+                loop.call_soon_threadsafe(stopped.set)
+
+        async def wait(work: Work) -> None:
+            if work.description == "enough":
+                return
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                stopped.set()
+
+        summer.serves("dig")(for_ever if blocking else wait)
+        sent = await client.submit_work("a hole", "dig")
+        async with serving(summer):
+            await until(client, sent.id, lambda work: work.status == "assigned" and begun.is_set())
+            assert (await client.cancel_work(sent.id, why="deep enough")).status == "cancelled"
+            await asyncio.wait_for(stopped.wait(), 30)
+            assert (await client.get_work(sent.id)).status == "cancelled"
+            after = await client.submit_work("enough", "dig")
+            await ended(client, after.id)  # there is room again
+
+
+async def test_an_agent_that_nobody_knows_any_more_registers_again(volatile_folder: Path) -> None:
+    async with place(volatile_folder) as client:
+        summer = agent(client, heartbeat_s=0.2, wait_seconds=30)
+        summer.serves("summarize")(lambda work: work.description)
+        async with serving(summer):
+            for _ in range(2):
+                while not (await client.list_registry(capability="summarize")).agents:
+                    await client.claim_work((await _other(client)), wait_seconds=1)
+                assert (await client.deregister_agent(summer.guid)).deregistered
+            while not (await client.list_registry(capability="summarize")).agents:
+                await client.claim_work((await _other(client)), wait_seconds=1)
+            sent = await client.submit_work("kelp", "summarize")
+            assert (await ended(client, sent.id)).result == "kelp"
+
+
+async def _other(client: Any) -> str:
+    """Somebody for whom there is never anything: asking for it is a way to wait."""
+    return str((await client.register_agent("other", "test", capabilities=["nothing"])).guid)
+
+
+async def test_what_makes_no_sense_is_refused_before_anything_is_claimed(volatile_folder: Path) -> None:
+    async with place(volatile_folder) as client:
+        idle = agent(client, capabilities=["summarize"])
+        async with idle:
+            with pytest.raises(InvalidSetting, match="no function serves 'summarize'"):
+                await idle.serve()
+        idle.serves("summarize")(print)
+        with pytest.raises(InvalidSetting, match="served already"):
+            idle.serves("summarize")(print)
+        too_many = agent(client, max_concurrent_tasks=10**6)
+        too_many.serves("summarize")(print)
+        async with too_many:
+            with pytest.raises(InvalidPayload, match="maxConcurrentTasks"):
+                await too_many.serve()
+
+
+def test_the_same_handle_in_the_same_folder_is_the_same_agent() -> None:
+    one, again, other = (ExternalAgent(handle=handle) for handle in ("a", "a", "b"))
+    assert one.guid == again.guid != other.guid
+    assert ExternalAgent(handle="a", guid="mine").guid == "mine"
