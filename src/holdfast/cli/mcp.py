@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -13,9 +12,6 @@ from holdfast.cli.options import store_option
 from holdfast.cli.talk import wait_for
 from holdfast.errors import InvalidSetting
 from holdfast.store.clock import SystemClock
-
-if TYPE_CHECKING:
-    from holdfast.service.mcp.tools import Speaks
 
 
 @click.command()
@@ -39,8 +35,7 @@ def mcp(where: str, *, log_format: str, log_level: str) -> None:
         raise InvalidSetting(msg, hint="pip install 'holdfast[mcp]'") from error
 
     async def serve() -> None:
-        async with client_at(where, making=True) as opened:
-            client = cast("Speaks", opened)
+        async with client_at(where, making=True) as client:
             await serve_stdio(Desk(client, Keeping(client, SystemClock(), random.random)))
 
     with logging_as(log_format, log_level):
