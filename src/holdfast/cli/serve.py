@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 from typing import TYPE_CHECKING, Final
@@ -14,6 +15,7 @@ from holdfast.cli.options import store_option
 from holdfast.cli.talk import wait_for
 from holdfast.errors import InvalidSetting
 from holdfast.model.rate import Rate, check_rate
+from holdfast.registry.addresses import nats_settings
 from holdfast.runtime import lifeline, open_store
 from holdfast.store import address
 
@@ -106,6 +108,7 @@ def serve(
         tls_key=tls_key,
         per_key=_rates(plain.per_key, per_key),
         per_namespace=_rates(plain.per_namespace, per_namespace),
+        nats=nats_settings(os.environ),
     )
     listening = (
         bound(host, port, has_keys=has_keys, has_tls=has_tls, insecure=insecure)

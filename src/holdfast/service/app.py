@@ -38,6 +38,7 @@ from holdfast.service.metrics.meter import Metrics
 from holdfast.service.problems import MEDIA_TYPE, Problem, Refusal
 from holdfast.service.routes import ENDPOINTS
 from holdfast.service.settings import Settings
+from holdfast.service.wired import Wired
 from holdfast.store.clock import Clock, SystemClock
 from holdfast.store.contract import Store
 
@@ -73,6 +74,7 @@ class Service:
         self._router = Router(endpoints)
         self._meter = Meter(clock, settings)
         self._house: House | None = None
+        self._wired: Wired | None = None
 
     def drain(self) -> None:
         """Streams end, and whoever asks whether we are ready is told no. What was begun is finished."""
@@ -102,18 +104,27 @@ class Service:
     async def open(self) -> None:
         """The store is open, and requests can be answered."""
         if self._house is None:
+            nats = self._settings.nats
+            wired = None if nats is None else Wired(self, self._clock, self._ids, self._settings, nats)
             store = await open_store(self._where) if isinstance(self._where, str) else self._where
             gate = Gate(store, self._clock, token=self.token, require_key=self._settings.require_key)
             gauges = Gauges(store, self._clock, self._metrics, version("holdfast"))
+            link = None if wired is None else wired.link
             self._house = House(
-                store, self._clock, self._ids, self._settings, gate, self._metrics, gauges, self._scribe
+                store, self._clock, self._ids, self._settings, gate, self._metrics, gauges, self._scribe, link
             )
             self._late.start()
+            self._wired = wired
+            if wired is not None:
+                wired.start()
 
     async def close(self) -> None:
         """The store is closed, if it was opened here."""
         self.drain()
         self._late.stop()
+        wired, self._wired = self._wired, None
+        if wired is not None:
+            await wired.close()
         house, self._house = self._house, None
         if house is not None:
             self._metrics.registry.unregister(house.gauges)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import parse_qsl
@@ -19,6 +19,7 @@ from holdfast.model import canonical
 from holdfast.model.ids import IdSource, check_name
 from holdfast.model.jobs import DEFAULT_NAMESPACE, JobHead
 from holdfast.model.limits import NAME_LENGTH_MAX
+from holdfast.registry.opened import NatsLink
 from holdfast.registry.registry import Registry
 from holdfast.service.idempotency import HEADER, key_of
 from holdfast.service.metrics.gauges import Gauges
@@ -40,9 +41,6 @@ _PART: Final = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
 _CLOSE: Final = {"Connection": "close"}
 
 
-async def _nobody_listens(_capability: str) -> None: ...
-
-
 class House:
     """What all requests share: the store, the clock, and whether the doors are being closed."""
 
@@ -56,6 +54,7 @@ class House:
         metrics: Metrics,
         gauges: Gauges,
         scribe: Scribe | None = None,
+        nats: NatsLink | None = None,
     ) -> None:
         self.store = store
         self.gate = gate
@@ -66,13 +65,17 @@ class House:
         self.metrics = metrics
         self.gauges = gauges
         self.pulse = Pulse(store, clock)
+        self.nats = nats
         self.draining = asyncio.Event()
         self.streams: dict[str, int] = {}
         """Open streams by who reads them."""
-        self.registry: Registry | None = None
+        self.registry = None if nats is None else Registry(nats.place, clock.wall_us)
         """Where agents of the default namespace are found, if not in the store."""
-        self.ready: Callable[[str], Awaitable[None]] = _nobody_listens
-        """Called with a capability when there may be work for it: a hint, for whoever listens elsewhere."""
+
+    def ready(self, capability: str) -> None:
+        """Whoever listens elsewhere is told that there may be work for it: a hint, and nothing more."""
+        if self.nats is not None:
+            self.nats.hints.ready(capability)
 
 
 @dataclass(frozen=True, slots=True)

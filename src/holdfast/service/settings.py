@@ -8,6 +8,7 @@ import msgspec
 
 from holdfast.model.limits import BODY_BYTES_MAX, HEADER_BYTES_MAX, MIB, STREAMS_PER_KEY_MAX
 from holdfast.model.rate import Rate
+from holdfast.registry.addresses import NatsSettings
 
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 8080
@@ -32,7 +33,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """`hosts` are names under which others reach it, as `api.example.org` or with a port of their own.
 
     `require_key`: nothing is answered without a key, whether or not there are any. `proxies` are the addresses whose
-    `X-Forwarded-For` and `X-Forwarded-Proto` are believed.
+    `X-Forwarded-For` and `X-Forwarded-Proto` are believed. `nats` is where agents elsewhere say that they are there.
     """
 
     hosts: tuple[str, ...] = ()
@@ -50,3 +51,4 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     streams_max: int = STREAMS_PER_KEY_MAX
     per_key: Rates = Rates()
     per_namespace: Rates = TOGETHER
+    nats: NatsSettings | None = None

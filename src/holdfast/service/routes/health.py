@@ -49,6 +49,9 @@ async def _state(asked: Asked) -> Health:
     stops, warns = await asked.house.pulse.feel()
     if stops:
         return Health(status="unavailable", timestamp=_now(asked), tier=tier, degraded=stops)
+    nats = asked.house.nats
+    if nats is not None and not nats.well:
+        warns = (*warns, "nats")  # agents elsewhere are listed as last known; work does not depend on it
     return Health(status="degraded" if warns else "ok", timestamp=_now(asked), tier=tier, degraded=warns)
 
 

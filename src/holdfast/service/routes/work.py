@@ -37,7 +37,7 @@ async def submit_work(asked: Asked) -> Answer:
     view, created = await asked.client.ask_for_work(work, asked.key())
     where = {"Location": f"/api/work/{quote(view.id, safe='')}"}
     if created:
-        await asked.house.ready(work.capability)
+        asked.house.ready(work.capability)
         return Answer(value=view, status=201, headers=where)
     return Answer(value=view, headers=where | REPLAYED)
 
@@ -111,7 +111,7 @@ async def release_work(asked: Asked) -> Answer:
     """The work is given back, and pending at once."""
     said: Releases = asked.body
     view = await asked.client.release_work(asked.path["id"], **_said(said))
-    await asked.house.ready(view.capability)
+    asked.house.ready(view.capability)
     return Answer(value=view)
 
 

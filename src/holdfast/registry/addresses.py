@@ -1,0 +1,92 @@
+"""Where NATS is: the servers that HOLDFAST_NATS_URL names. What is secret in it is in no text that anybody sees."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from holdfast.errors import InvalidSetting
+
+URL: Final = "HOLDFAST_NATS_URL"
+CA: Final = "HOLDFAST_NATS_CA"
+DEFAULT_PORT: Final = 4222
+SERVERS_MAX: Final = 32
+_HINT: Final = (
+    f"{URL} is nats://user:password@host:4222, or tls://… where it must be encrypted; several with commas."
+)
+
+
+class Address(msgspec.Struct, frozen=True, kw_only=True):
+    """One server, and who we are there: a user with a password, or a token alone. As text it is host and port."""
+
+    host: str
+    port: int = DEFAULT_PORT
+    user: str | None = None
+    password: str | None = None
+    encrypted: bool = False
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    def __repr__(self) -> str:
+        return f"Address({self})"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether nobody but this machine can reach it."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+
+class NatsSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """`ca` is a file of certificates to trust besides; without one it is what the machine trusts."""
+
+    servers: tuple[Address, ...]
+    ca: str | None = None
+
+    @property
+    def is_local(self) -> bool:
+        return all(server.is_local for server in self.servers)
+
+
+def nats_settings(environment: Mapping[str, str]) -> NatsSettings | None:
+    """Where NATS is, if the environment says that there is one.
+
+    Raises:
+        InvalidSetting: What it says is no address. The text does not repeat it: there may be a password in it.
+    """
+    url = environment.get(URL, "").strip()
+    return NatsSettings(servers=parse_servers(url), ca=environment.get(CA) or None) if url else None
+
+
+def parse_servers(url: str) -> tuple[Address, ...]:
+    """The servers in a list with commas."""
+    parts = [part.strip() for part in url.split(",") if part.strip()]
+    if not 1 <= len(parts) <= SERVERS_MAX:
+        raise InvalidSetting(f"{len(parts)} servers of NATS; allowed are 1 to {SERVERS_MAX}", hint=_HINT)
+    return tuple(_parse(part, nth) for nth, part in enumerate(parts, 1))
+
+
+def _parse(text: str, nth: int) -> Address:
+    try:
+        parts = urlsplit(text if "://" in text else f"nats://{text}")
+        host, port = parts.hostname, parts.port or DEFAULT_PORT
+    except ValueError:
+        raise InvalidSetting(f"server {nth} in {URL} is no address", hint=_HINT) from None
+    if parts.scheme not in {"nats", "tls"} or not host or parts.path.strip("/") or parts.query:
+        raise InvalidSetting(f"server {nth} in {URL} is no address of NATS", hint=_HINT)
+    return Address(
+        host=host,
+        port=port,
+        user=None if parts.username is None else unquote(parts.username),
+        password=None if parts.password is None else unquote(parts.password),
+        encrypted=parts.scheme == "tls",
+    )

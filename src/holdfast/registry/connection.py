@@ -1,0 +1,258 @@
+"""A connection to NATS that is always wanted and sometimes there.
+
+    dialling ──▶ connected ──▶ gone ──▶ dialling …      without end, with back-off and jitter, each step logged
+
+The client library can reconnect by itself, and is not let: what it had subscribed to in JetStream goes silent when the
+server is another process, a refusal while it reconnects ends it for good, and what was published meanwhile is sent
+late. So each connection is a new client, and everything that hangs on one is an *attendant*: a function that is called
+with each new client, and cancelled when it is gone. An attendant that breaks is called again, with back-off.
+
+A server that accepts and never answers is found by asking: every two seconds, and whoever does not answer is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final
+
+from nats import errors
+from nats.aio.client import Client
+
+from holdfast.errors import Unavailable
+from holdfast.model.instants import MILLISECOND, SECOND
+from holdfast.model.retry import RetryPolicy, delay
+from holdfast.registry.addresses import Address, NatsSettings
+from holdfast.registry.troubles import Trouble, told
+from holdfast.store.clock import Clock, pause
+
+ASK_S: Final = 1.5
+"""How long anybody waits for an answer of NATS."""
+
+DIAL_S: Final = 5.0
+BEAT_S: Final = 2.0
+CLOSE_S: Final = 1.0
+SOON: Final = RetryPolicy(base_us=200 * MILLISECOND, cap_us=2 * SECOND, jitter=0.5)
+SLOWLY: Final = RetryPolicy(base_us=2 * SECOND, cap_us=20 * SECOND, jitter=0.5)
+_NEVER: Final = 1_000_000_000
+
+log = logging.getLogger("holdfast.nats")
+
+Attendant = Callable[[Client], Awaitable[None]]
+_Gone = asyncio.Future[Exception]
+"""Done when a client is of no use any more, with why."""
+
+
+class Connection:
+    """Open one with `start`, after whoever attends it has said so. `chance` gives numbers from 0 up to 1."""
+
+    def __init__(self, settings: NatsSettings, clock: Clock, chance: Callable[[], float]) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._chance = chance
+        self._attendants: dict[str, Attendant] = {}
+        self._troubles: dict[str, str] = {}
+        self._client: Client | None = None
+        self._at = settings.servers[0]
+        self._dialling: asyncio.Task[None] | None = None
+        self.answered_at = clock.wall_us()
+        """When NATS last answered; before it did, when we began to ask."""
+
+    @property
+    def connected(self) -> bool:
+        return self._client is not None
+
+    @property
+    def trouble(self) -> str:
+        """What is wrong, and whose move it is; empty if nothing is known to be."""
+        return "; ".join(dict.fromkeys(self._troubles.values()))
+
+    def attend(self, name: str, attendant: Attendant) -> None:
+        """Called with each new client from now on. To be said before `start`."""
+        self._attendants[name] = attendant
+
+    def start(self) -> None:
+        if self._dialling is None:
+            self._dialling = asyncio.get_running_loop().create_task(self._dial_on(), name="holdfast-nats")
+
+    async def close(self) -> None:
+        """Nothing is open, and nothing tries to be."""
+        task, self._dialling = self._dialling, None
+        if task is not None:
+            await ended([task])
+
+    @contextlib.asynccontextmanager
+    async def asking(self) -> AsyncIterator[Client]:
+        """The client, for a short question. What NATS does not answer in time is Unavailable."""
+        client = self._client
+        if client is None:
+            raise Unavailable(self.trouble or f"not connected to NATS at {self._at}")
+        try:
+            async with asyncio.timeout(ASK_S):
+                yield client
+        except (errors.Error, OSError, TimeoutError) as error:
+            raise Unavailable(told(error, self._at).text) from error
+
+    # ── how ───────────────────────────────────────────────────────────────────────────────────────
+
+    async def _dial_on(self) -> None:
+        tried = 0
+        while True:
+            self._at = at = self._settings.servers[tried % len(self._settings.servers)]
+            tried += 1
+            log.info("connecting to NATS at %s, attempt %d", at, tried)
+            gone: _Gone = asyncio.get_running_loop().create_future()
+            try:
+                client = await self._dial(at, gone)
+            except Exception as error:  # whatever it is, we are to try again
+                await self._later("", told(error, at), tried)
+                continue
+            tried = 0
+            await self._live(client, at, gone)
+
+    async def _dial(self, at: Address, gone: _Gone) -> Client:
+        dialling = True
+
+        async def failed(error: Exception) -> None:
+            if dialling:
+                raise _Failed from error  # else the library would try on by itself, without a word
+            log.debug("NATS at %s: %s", at, error)
+            if "permissions violation" in str(error).lower():
+                log.warning("%s (%s)", told(error, at).text, error)
+
+        async def closed() -> None:
+            _end(gone, client.last_error or errors.ConnectionClosedError())
+
+        client = _Client(must_encrypt=at.encrypted)
+        try:
+            async with asyncio.timeout(DIAL_S):
+                await client.connect(
+                    [f"nats://{at}"],
+                    error_cb=failed,
+                    closed_cb=closed,
+                    name="holdfast",
+                    allow_reconnect=False,
+                    max_reconnect_attempts=1,
+                    connect_timeout=int(DIAL_S),
+                    ping_interval=_NEVER,
+                    user=at.user if at.password is not None else None,
+                    password=at.password,
+                    token=at.user if at.password is None else None,
+                    tls=self._trusted(at),
+                    tls_hostname=at.host,
+                )
+        except BaseException:
+            await _hang_up(client)
+            raise
+        dialling = False
+        return client
+
+    def _trusted(self, at: Address) -> ssl.SSLContext | None:
+        """Whom we believe; None: whom the machine does, should the server ask for TLS."""
+        ca = self._settings.ca
+        return ssl.create_default_context(cafile=ca) if ca is not None or at.encrypted else None
+
+    async def _live(self, client: Client, at: Address, gone: _Gone) -> None:
+        """The client is served until it is gone."""
+        self._troubles.clear()
+        self._client = client
+        self.answered_at = self._clock.wall_us()
+        log.info("connected to NATS %s at %s", client.connected_server_version, at)
+        tasks = [asyncio.create_task(self._ask_on(client, gone))]
+        tasks += [
+            asyncio.create_task(self._serve(name, attendant, client, gone), name=f"holdfast-nats-{name}")
+            for name, attendant in self._attendants.items()
+        ]
+        try:
+            self._troubles = {"": told(await gone, at).text}
+            log.warning("lost NATS: %s", self.trouble)
+        finally:
+            self._client = None
+            await _hang_up(client)
+            await ended(tasks)
+
+    async def _ask_on(self, client: Client, gone: _Gone) -> None:
+        """It answers; or it is gone."""
+        while not gone.done():
+            await pause(BEAT_S)
+            try:
+                async with asyncio.timeout(2 * BEAT_S):
+                    await client.flush(timeout=int(BEAT_S))
+            except (errors.Error, OSError, TimeoutError) as error:
+                _end(gone, error)
+            else:
+                self.answered_at = self._clock.wall_us()
+
+    async def _serve(self, name: str, attendant: Attendant, client: Client, gone: _Gone) -> None:
+        tried = 0
+        while not gone.done():
+            begun = self._clock.tick_us()
+            try:
+                await attendant(client)
+                self._troubles.pop(name, None)
+                return
+            except Exception as error:
+                if gone.done() or client.is_closed:
+                    return
+                # One that served for a while begins anew; one that breaks at once is called more and more slowly.
+                tried = 1 if self._clock.tick_us() - begun >= SLOWLY.cap_us else tried + 1
+                log.debug("%s over NATS broke", name, exc_info=True)
+                await self._later(name, told(error, self._at), tried)
+
+    def wait_s(self, policy: RetryPolicy, tried: int) -> float:
+        return delay(policy, tried, self._chance()) / SECOND
+
+    def settled(self, name: str) -> None:
+        """An attendant says that what troubled it does so no longer."""
+        self._troubles.pop(name, None)
+
+    async def _later(self, name: str, trouble: Trouble, tried: int) -> None:
+        self._troubles[name] = trouble.text
+        wait_s = self.wait_s(SLOWLY if trouble.ours else SOON, tried)
+        log.warning("%s; trying again in %.1f s", trouble.text, wait_s)
+        await pause(wait_s)
+
+
+def _end(gone: _Gone, why: Exception) -> None:
+    if not gone.done():
+        gone.set_result(why)
+
+
+class _Failed(Exception):
+    """Dialling failed; the cause says why."""
+
+
+class _Client(Client):
+    """The library's, that keeps its word: told to encrypt, it says nothing to a server that does not."""
+
+    def __init__(self, *, must_encrypt: bool) -> None:
+        super().__init__()
+        self._must_encrypt = must_encrypt
+
+    def _connect_command(self) -> bytes:
+        if self._must_encrypt and not self._server_info.get("tls_required"):
+            raise errors.SecureConnWantedError
+        return super()._connect_command()
+
+
+async def _hang_up(client: Client) -> None:
+    """The socket is closed, whatever is still to be written to it."""
+    with contextlib.suppress(Exception):
+        async with asyncio.timeout(CLOSE_S):
+            await client.close()
+    for name in ("_io_writer", "_bare_io_writer"):
+        writer: Any = getattr(client._transport, name, None)  # noqa: SLF001  closing would wait for a dead peer
+        if writer is not None:
+            writer.transport.abort()
+
+
+async def ended(tasks: list[asyncio.Task[None]]) -> None:
+    """The tasks are over. The library swallows a cancellation here and there, so they are told until they are."""
+    pending = set(tasks)
+    while pending:
+        for task in pending:
+            task.cancel()
+        _, pending = await asyncio.wait(pending, timeout=0.1)

@@ -1,0 +1,62 @@
+"""NATS as a process has it: one connection, and what hangs on it.
+
+link = open_nats(nats_settings(os.environ), clock, random.random)
+link.connection.attend(…)         # more that hangs on it
+link.start()                      # returns at once: NATS need not be there
+registry = Registry(link.place, clock.wall_us)
+await link.close()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from holdfast.errors import InvalidSetting
+from holdfast.registry.addresses import NatsSettings
+from holdfast.store.clock import Clock
+
+if TYPE_CHECKING:
+    from holdfast.registry.connection import Connection
+    from holdfast.registry.hints import Hints
+    from holdfast.registry.nats import NatsPlace
+
+
+class NatsLink:
+    def __init__(
+        self, settings: NatsSettings, connection: Connection, place: NatsPlace, hints: Hints
+    ) -> None:
+        self.settings = settings
+        self.connection = connection
+        self.place = place
+        self.hints = hints
+
+    @property
+    def well(self) -> bool:
+        """Whether it is connected, and what is listed is what is there."""
+        return self.place.health().connected
+
+    def start(self) -> None:
+        self.connection.start()
+
+    async def close(self) -> None:
+        """Nothing is open. May be called again."""
+        await self.hints.close()
+        await self.connection.close()
+
+
+def open_nats(settings: NatsSettings, clock: Clock, chance: Callable[[], float]) -> NatsLink:
+    """A link that is not started yet.
+
+    Raises:
+        InvalidSetting: The library for NATS is not installed.
+    """
+    try:
+        from holdfast.registry.connection import Connection
+        from holdfast.registry.hints import Hints
+        from holdfast.registry.nats import NatsPlace
+    except ImportError as error:
+        msg = "HOLDFAST_NATS_URL is set, and the library for NATS is not installed"
+        raise InvalidSetting(msg, hint="pip install 'holdfast[nats]'") from error
+    connection = Connection(settings, clock, chance)
+    return NatsLink(settings, connection, NatsPlace(connection, clock), Hints(connection))

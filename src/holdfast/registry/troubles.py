@@ -1,0 +1,70 @@
+"""Why NATS is not there, in one sentence: what was seen, whose move it is, and what to change."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+from nats import errors
+from nats.js.errors import APIError, NoStreamResponseError, ServiceUnavailableError
+
+from holdfast.registry.addresses import CA, URL, Address
+
+_REFUSED: Final = ("authorization", "authentication", "permissions violation")
+_NO_JETSTREAM: Final = (10039, 10076)
+"""What a server says whose JetStream is off for the account, or altogether."""
+
+
+class Trouble(msgspec.Struct, frozen=True):
+    """`ours`: it stays until somebody changes a setting, so there is no hurry to try again."""
+
+    text: str
+    ours: bool = False
+
+
+def told(error: BaseException, at: Address) -> Trouble:
+    """The trouble behind this error."""
+    for cause in _causes(error):
+        if (known := _known(cause, at)) is not None:
+            return known
+    deepest = [*_causes(error)][-1]
+    return Trouble(f"NATS at {at} cannot be used: {str(deepest) or type(deepest).__name__}")
+
+
+def _known(error: BaseException, at: Address) -> Trouble | None:
+    said = str(error).lower()
+    if isinstance(error, errors.AuthorizationError) or any(words in said for words in _REFUSED):
+        text = f"NATS at {at} refuses our credentials or what they may do: correct them in {URL}, or in the server"
+        return Trouble(text, ours=True)
+    if isinstance(error, ssl.SSLCertVerificationError):
+        text = f"the certificate of NATS at {at} is not trusted ({error.verify_message}): name its CA in {CA}"
+        return Trouble(text, ours=True)
+    if isinstance(error, errors.SecureConnWantedError):
+        text = f"NATS at {at} does not ask for TLS, and {URL} says tls://: nothing was sent; turn TLS on in the server"
+        return Trouble(text, ours=True)
+    if isinstance(error, ssl.SSLError):
+        return Trouble(f"no TLS with NATS at {at} ({error.reason or error}): check {URL} and {CA}", ours=True)
+    if is_without_jetstream(error):
+        return Trouble(f"NATS at {at} has no JetStream for us: start it with -js, or allow it", ours=True)
+    if isinstance(error, ConnectionRefusedError):
+        return Trouble(f"nobody listens at {at}: NATS is down, or {URL} names another place")
+    if isinstance(error, TimeoutError):
+        return Trouble(f"NATS at {at} does not answer in time")
+    if isinstance(error, errors.UnexpectedEOF | errors.ConnectionClosedError | ConnectionResetError):
+        return Trouble(f"NATS at {at} has ended the connection")
+    return None
+
+
+def is_without_jetstream(error: BaseException) -> bool:
+    if isinstance(error, APIError):
+        return error.err_code in _NO_JETSTREAM or isinstance(error, ServiceUnavailableError)
+    return isinstance(error, errors.NoRespondersError) and not isinstance(error, NoStreamResponseError)
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    seen: BaseException | None = error
+    while seen is not None:
+        yield seen
+        seen = seen.__cause__
