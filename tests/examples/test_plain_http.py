@@ -30,7 +30,7 @@ def test_it_needs_nothing_but_the_standard_library_and_few_lines() -> None:
 async def test_one_is_killed_and_another_finishes(volatile_folder: Path) -> None:
     with processes(volatile_folder) as there:
         await asyncio.to_thread(there.serve)
-        told = {"HOLDFAST_API_URL": there.url, "HOLDFAST_API_KEY": there.token(), "LEASE_S": "5"}
+        told = {"HOLDFAST_API_URL": there.url, "HOLDFAST_API_KEY": there.token(), "LEASE_S": "4"}
         async with RemoteClient(there.url) as client:
             sent = await client.submit_work("Kelp grows fast. It is an alga.", "summarize")
             slow, _ = await asyncio.to_thread(

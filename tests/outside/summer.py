@@ -20,7 +20,7 @@ parser.add_argument("--hold", type=Path)
 parser.add_argument("--grace", type=float, default=20.0)
 given = parser.parse_args()
 
-agent = ExternalAgent(given.url, handle=given.handle, lease_seconds=5, wait_seconds=2, grace_s=given.grace)
+agent = ExternalAgent(given.url, handle=given.handle, lease_seconds=4, wait_seconds=2, grace_s=given.grace)
 
 
 @agent.serves("summarize")

@@ -54,6 +54,23 @@ async def test_lost_answers_cost_nothing(volatile_folder: Path) -> None:
     assert (told["job_claimed"], told["job_completed"]) == (1, 1)
 
 
+async def test_an_agent_that_left_is_given_nothing(volatile_folder: Path) -> None:
+    """Goal: work that comes when an agent has just stopped waiting for it is anybody's at once. Method: an agent is
+    drained while its claim waits, and another one asks without waiting."""
+    async with place(volatile_folder) as client:
+        summer = agent(client, wait_seconds=30)
+        summer.serves("summarize")(print)
+        async with serving(summer):
+            while not (await client.list_registry(capability="summarize")).agents:
+                await client.stats()
+        other = await client.register_agent("other", "test", capabilities=["summarize"])
+        for n in range(5):
+            sent = await client.submit_work(f"kelp {n}", "summarize")
+            (claimed,) = await client.claim_work(other.guid, wait_seconds=1)
+            assert claimed.id == sent.id
+            assert (await facts(client, sent.id))["job_claimed"] == 1
+
+
 async def test_the_server_is_restarted_while_the_function_runs(volatile_folder: Path) -> None:
     """Goal: a result that is ready while nobody is there is told when somebody is. Method: kill -9 of the server, the
     function returns, the server comes back with another token."""

@@ -148,8 +148,8 @@ class RemoteWork(RemoteFollowing):
         body = {"fence": fence, "leaseToken": lease_token, "why": why}
         return await self._post(_work(work_id, "release"), body, WorkView)
 
-    async def cancel_work(self, work_id: str, *, why: str = "") -> WorkView:
-        return await self._post(_work(work_id, "cancel"), {"why": why}, WorkView)
+    async def cancel_work(self, work_id: str, *, why: str = "", by: str = "") -> WorkView:
+        return await self._post(_work(work_id, "cancel"), {"why": why, "by": by}, WorkView)
 
     # ── agents ────────────────────────────────────────────────────────────────────────────────────
 

@@ -127,7 +127,7 @@ class Working(Protocol):
         """The work is given back and pending at once; no attempt is counted."""
         ...
 
-    async def cancel_work(self, work_id: str, *, why: str = "") -> WorkView:
+    async def cancel_work(self, work_id: str, *, why: str = "", by: str = "") -> WorkView:
         """Nobody works on it any more: whoever holds it is Fenced the next time."""
         ...
 

@@ -56,14 +56,15 @@ class WorkView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class ClaimedWork(WorkView, frozen=True, kw_only=True, rename="camel"):
     """A work item that is the caller's until `lease_expires_at`, and what every later word about it must carry.
 
-    `attempt` counts from 1. A holder renews by its own clock, well within the time that it asked for;
-    `lease_expires_at` is for people to read.
+    `attempt` counts from 1. `lease_seconds` is how long from the grant the lease holds: a holder renews well within
+    it, by its own clock; `lease_expires_at` is for people to read.
     """
 
     fence: int
     lease_token: str
     lease_expires_at: str
     attempt: int
+    lease_seconds: int | None = None
 
 
 class ClaimList(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

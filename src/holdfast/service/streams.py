@@ -26,6 +26,7 @@ from holdfast.service.answers import written
 from holdfast.service.asked import Asked, House
 from holdfast.service.guards import Principal
 from holdfast.service.problems import Refusal
+from holdfast.service.waiting import hung_up
 
 HEARTBEAT: Final = b": still here\n\n"
 _HEADERS: Final = [
@@ -60,7 +61,7 @@ class Stream:
         house.streams[self._reader] = house.streams.get(self._reader, 0) + 1
         words = watch(house.store, self._job_id, after=self._after, stream=self._stream, scribe=house.scribe)
         leaving: list[asyncio.Task[Any]] = [
-            asyncio.create_task(_gone(receive)),
+            asyncio.create_task(hung_up(receive)),
             asyncio.create_task(house.draining.wait()),
             asyncio.create_task(_revoked(house, self._principal)),
         ]
@@ -134,9 +135,3 @@ async def _revoked(house: House, principal: Principal) -> None:
 
 async def _next(words: AsyncGenerator[Heard, None]) -> Heard | None:
     return await anext(words, None)
-
-
-async def _gone(receive: Receive) -> None:
-    """The reader has hung up."""
-    while (await receive())["type"] != "http.disconnect":
-        pass

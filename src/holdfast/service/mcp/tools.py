@@ -7,17 +7,12 @@ model reads is what is checked.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
 from holdfast.client.protocol import Client
-from holdfast.client.work_protocol import Working
 from holdfast.service.mcp.keeping import Keeping
-
-
-class Speaks(Client, Working, Protocol):
-    """All that the tools need of Holdfast: a server or a store."""
 
 
 class Args(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -30,7 +25,7 @@ A = TypeVar("A", bound=Args)
 class Desk(msgspec.Struct, frozen=True):
     """What a tool works with."""
 
-    client: Speaks
+    client: Client
     keeping: Keeping
 
 

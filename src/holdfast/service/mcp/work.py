@@ -205,7 +205,7 @@ class ClaimWork(Args, frozen=True):
     ] = None
     wait_seconds: Annotated[int, Meta(ge=0, le=30, description="How long to wait if there is none now.")] = 0
     lease_seconds: Annotated[
-        int, Meta(ge=5, le=3600, description="How soon others may take it if this process dies.")
+        int, Meta(ge=1, le=3600, description="How soon others may take it if this process dies.")
     ] = LEASE_S
     guid: Guid = None
 
@@ -227,7 +227,7 @@ class RenewWork(Args, frozen=True):
     """Renew the lease of claimed work by hand. Work that this session has claimed is renewed by itself."""
 
     work_id: WorkId
-    lease_seconds: Annotated[int, Meta(ge=5, le=3600)] | None = None
+    lease_seconds: Annotated[int, Meta(ge=1, le=3600)] | None = None
     fence: Fence = None
     lease_token: Token = None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, Final
 from urllib.parse import quote
@@ -16,6 +17,7 @@ from holdfast.service.answers import Answer
 from holdfast.service.asked import Asked
 from holdfast.service.endpoints import Endpoint, Handle
 from holdfast.service.idempotency import REPLAYED
+from holdfast.service.waiting import while_heard
 from holdfast.service.work_shapes import (
     Cancels,
     Claims,
@@ -64,15 +66,18 @@ async def get_work(asked: Asked) -> Answer:
 async def claim_work(asked: Asked) -> Answer:
     """So much work is the agent's for the time of the lease."""
     ask: Claims = asked.body
-    granted = await asked.client.claim_work(
+    claim = functools.partial(
+        asked.client.claim_work,
         ask.guid,
         capabilities=ask.capabilities,
         limit=ask.limit,
-        wait_seconds=ask.wait_seconds,
         lease_seconds=ask.lease_seconds,
-        claim_id=ask.claim_id,
+        claim_id=asked.key(ask.claim_id, named="claimId") or asked.house.ids.new("claim"),
     )
-    return Answer(value=ClaimList(items=granted))
+    granted = await while_heard(asked, claim(wait_seconds=ask.wait_seconds))
+    if granted is None and asked.house.draining.is_set():
+        granted = await claim()  # what was granted just then is found again
+    return Answer(value=ClaimList(items=granted or ()))
 
 
 async def renew_work(asked: Asked) -> Answer:
