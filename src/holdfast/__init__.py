@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from holdfast.agents.calls import run_tools
     from holdfast.agents.context import Context, context
     from holdfast.agents.conversations import Session
+    from holdfast.agents.delegating import delegate
     from holdfast.agents.jobs import Job
     from holdfast.agents.mcp import mcp
     from holdfast.agents.models.memo import Cache
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from holdfast.model.plan import Node, Plan
     from holdfast.model.refs import Ref
     from holdfast.model.streams import AttemptSuperseded, Chunk
+    from holdfast.model.work import Work
     from holdfast.runtime.app import App, Assistant, agent, schedule, session, step, tool
     from holdfast.runtime.stores import open_store
 
@@ -55,6 +57,7 @@ _WHERE: Final = {
     "holdfast.agents.calls": ("run_tools",),
     "holdfast.agents.context": ("Context", "context"),
     "holdfast.agents.conversations": ("Session",),
+    "holdfast.agents.delegating": ("delegate",),
     "holdfast.agents.jobs": ("Job",),
     "holdfast.agents.mcp": ("mcp",),
     "holdfast.agents.models.memo": ("Cache",),
@@ -87,6 +90,7 @@ _WHERE: Final = {
     "holdfast.model.plan": ("Node", "Plan"),
     "holdfast.model.refs": ("Ref",),
     "holdfast.model.streams": ("AttemptSuperseded", "Chunk"),
+    "holdfast.model.work": ("Work",),
     "holdfast.runtime.app": ("App", "Assistant", "agent", "schedule", "session", "step", "tool"),
     "holdfast.runtime.stores": ("open_store",),
 }
@@ -125,11 +129,13 @@ __all__ = [
     "Session",
     "Tool",
     "Turn",
+    "Work",
     "agent",
     "ask",
     "assistant",
     "checkpoint",
     "context",
+    "delegate",
     "emit",
     "execute",
     "llm",

@@ -20,6 +20,7 @@ from holdfast.errors import StoreReadOnly
 from holdfast.model.instants import HOUR
 from holdfast.runtime.stores import open_store
 from holdfast.store.sql.migrate import MIN_READER
+from holdfast.testing.servers import NatsServer
 from tests.cli.conftest import CommandDesk, desk, postgres_template
 from tests.cli.test_db import holdfast
 from tests.client.lives import Lives
@@ -159,3 +160,24 @@ def test_a_backup_that_the_store_cannot_note_is_made_all_the_same(
     monkeypatch.setattr("holdfast.cli.db.remember_backup", refuses)
     done = desk.type("db", "backup", str(tmp_path / "copy.db"))
     assert (done.status, "a replica" in done.err, (tmp_path / "copy.db").is_file()) == (0, True, True)
+
+
+def test_it_says_how_nats_is(
+    desk: CommandDesk, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nats_line() -> list[str]:
+        lines = desk.type("doctor", "--json").lines
+        return [f"{one['verdict']}: {one['finding']}" for one in lines if one["check"] == "nats"]
+
+    desk.live(lambda one: one.sleeping())
+    assert nats_line() == []
+    monkeypatch.setenv("HOLDFAST_NATS_URL", nats_server.url)
+    (line,) = nats_line()
+    assert line.startswith("ok: connected, with JetStream")
+    monkeypatch.setenv("HOLDFAST_NATS_URL", "nats://u:hush-hush-17@127.0.0.1:1")
+    (line,) = nats_line()
+    assert line.startswith("warning: nobody listens at 127.0.0.1:1")
+    monkeypatch.setenv("HOLDFAST_NATS_URL", "http://u:hush-hush-17@host")
+    (line,) = nats_line()
+    assert line.startswith("failed: ")
+    assert "hush" not in line

@@ -129,6 +129,8 @@ SAID: dict[str, tuple[str, float, str | None]] = {
     "HoldfastClockFarOff": ("critical", 5, "5m"),
     "HoldfastBackupOld": ("warning", 26, None),
     "HoldfastBackupVeryOld": ("critical", 72, None),
+    "HoldfastNatsAway": ("warning", 1, "1m"),
+    "HoldfastNatsAwayForLong": ("critical", 1, "15m"),
     "HoldfastLoopLate": ("warning", 0.1, "5m"),
     "HoldfastLoopVeryLate": ("critical", 1, "5m"),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from typing import Any
 
@@ -97,6 +98,36 @@ async def test_beats_and_updates_of_two_processes_are_all_there(server: NatsServ
         assert (found.entry.current_task_count, found.entry.metadata) == (199, {"n": 199})
         assert found.revision == before + 400, "each of them was written, over what it had read"
         assert (await bucket.get("a")).revision == found.revision
+
+
+async def test_nobody_loses_for_ever_however_many_write_at_once(server: NatsServer) -> None:
+    """Eight connections in step: whoever lost waits longer than whoever won, so each gets its turn."""
+    clock = SystemClock()
+    async with contextlib.AsyncExitStack() as stack:
+        links = [await stack.enter_async_context(linked(server.url)) for _ in range(8)]
+        registries = [Registry(link.place, clock.wall_us) for link in links]
+        before = (await registries[0].register(entry("a"))).revision
+
+        async def beats(registry: Registry) -> None:
+            for _ in range(25):
+                await registry.beat("a")
+
+        await asyncio.gather(*(beats(registry) for registry in registries))
+        assert (await registries[0].get("a")).revision == before + 8 * 25
+
+
+async def test_a_bucket_made_anew_is_another_one_though_it_looks_the_same(
+    server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(place_module, "LOOK_US", SECOND // 5)
+    async with linked(server.url) as link, await _client(server.url) as client:
+        js = client.jetstream()
+        await js.publish(f"$KV.{BUCKET}.a", written("a"))
+        await until(lambda: _lists(link, {"a"}))
+        await js.delete_key_value(BUCKET)
+        bucket = await js.create_key_value(bucket=BUCKET)
+        await bucket.put("b", written("b"))
+        await until(lambda: _lists(link, {"b"}), 5)
 
 
 async def test_a_guid_that_cannot_be_a_key_is_kept_all_the_same(server: NatsServer) -> None:

@@ -280,8 +280,10 @@ async def test_it_answers_again_after_each_restart_of_nats(backend: Backend, own
             async with calling(own_server) as caller:
                 await until(well)
                 assert await caller.heard()
+                assert "holdfast_nats_up 1.0" in (await web.ask("GET", "/metrics")).text
             own_server.kill()
             await until(degraded)
+            assert "holdfast_nats_up 0.0" in (await web.ask("GET", "/metrics")).text
             ready = await web.get("/health/ready")
             assert (ready["status"], ready["degraded"]) == ("degraded", ["nats"]), "ready all the same"
             await asyncio.to_thread(own_server.start)

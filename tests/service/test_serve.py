@@ -12,10 +12,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx2
+import nats
 import pytest
 
+from holdfast.store.clock import pause
+from holdfast.testing.servers import NatsServer
 from tests.cli.conftest import CommandDesk, desk
 from tests.service.api import as_owner
 
@@ -39,6 +43,8 @@ def serving(where: str, *more: str, port: int = 0) -> Iterator[tuple[subprocess.
     try:
         assert process.stderr is not None
         line = process.stderr.readline()
+        while "NATS" in line:  # it is looked for before anybody is told that the server is up
+            line = process.stderr.readline()
         found = re.match(r"listening on (http://127\.0\.0\.1:\d+);", line)
         assert found, line + process.stderr.read()
         yield process, found[1]
@@ -144,3 +150,42 @@ def test_a_store_that_does_not_open_is_said_plainly(tmp_path: Path) -> None:
 def test_a_new_store_is_made_for_a_new_server(tmp_path: Path) -> None:
     with serving(f"sqlite:///{tmp_path / 'h.db'}") as (_, url):
         assert json.loads(httpx2.get(f"{url}/health").text)["status"] == "ok"
+
+
+def test_nats_is_joined_when_the_environment_names_it(
+    desk: CommandDesk, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`holdfast serve` answers over NATS, is degraded while there is none, and refuses an address that is none."""
+    monkeypatch.setenv("HOLDFAST_NATS_URL", nats_server.url)
+    with serving(desk.where) as (process, url):
+        told = asyncio.run(_over_nats(nats_server.url))
+        assert (told["status"], told["body"]) == (200, httpx2.get(f"{url}/api/stats").json())
+        process.terminate()
+        assert process.wait(30) == -signal.SIGTERM
+    monkeypatch.setenv("HOLDFAST_NATS_URL", "nats://u:hush-hush-17@127.0.0.1:1")
+    with serving(desk.where) as (process, url):
+        assert httpx2.get(f"{url}/health").json()["degraded"] == ["nats"]
+        assert httpx2.get(f"{url}/health/ready").status_code == 200
+        process.terminate()
+        _, said = process.communicate(timeout=30)
+        assert "nobody listens at 127.0.0.1:1" in said
+        assert "hush" not in said
+    monkeypatch.setenv("HOLDFAST_NATS_URL", "http://u:hush-hush-17@host")
+    refused = holdfast("serve", "--store", desk.where, "--port", "0")
+    _, said = refused.communicate(timeout=30)
+    assert refused.returncode == 2
+    assert "HOLDFAST_NATS_URL" in said
+    assert "hush" not in said
+
+
+async def _over_nats(url: str) -> dict[str, Any]:
+    """What the first server to answer says."""
+    async with await nats.connect(url) as client, asyncio.timeout(30):
+        while True:
+            try:
+                answer = await client.request("holdfast.api", b'{"method":"GET","path":"/api/stats"}')
+            except nats.errors.Error:
+                await pause(0.05)
+            else:
+                told: dict[str, Any] = json.loads(answer.data)
+                return told

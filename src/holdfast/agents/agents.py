@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
@@ -28,6 +28,7 @@ from holdfast.model.budget import Budget
 from holdfast.model.ids import check_name
 from holdfast.model.jobs import JobDraft
 from holdfast.model.pinning import HERE
+from holdfast.model.work import check_word
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -45,6 +46,8 @@ class Agent(Generic[P, R]):
         priority: int,
         host: Callable[[], Awaitable[Host]],
         budget: Budget | None = None,
+        capability: str | None = None,
+        boundaries: Sequence[str] = (),
     ) -> None:
         if not inspect.iscoroutinefunction(function):
             msg = f"the agent {name} is not an `async def`"
@@ -60,6 +63,11 @@ class Agent(Generic[P, R]):
         self.priority = priority
         self._host = host
         self.budget = budget
+        self.capability = None if capability is None else check_word(capability, "capability")
+        self.boundaries = tuple(check_word(one, "boundary") for one in boundaries)
+        if self.capability is not None and len(self.signature.names) != 1:
+            msg = f"the agent {name} takes work, and has {len(self.signature.names)} parameters"
+            raise InvalidSetting(msg, hint="Give it one: `work: hf.Work`.")
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         drive = context.find_drive()
@@ -128,6 +136,11 @@ class Agent(Generic[P, R]):
         context.enter(drive, Context(drive.owner.job_id, drive.owner.namespace, self.name))
         bound = self.signature.call_with(given or {})
         return plain(await self.function(*bound.args, **bound.kwargs), f"the result of {self.name}")
+
+    async def take_work(self, drive: Drive, given: Any) -> Any:
+        """What a worker runs for work that this agent has the capability for."""
+        (work,) = self.signature.names
+        return await self.program(drive, {work: given})
 
     def __repr__(self) -> str:
         return f"<agent {self.name}>"

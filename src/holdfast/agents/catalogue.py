@@ -19,6 +19,7 @@ from holdfast.model.jobs import DEFAULT_QUEUE
 from holdfast.model.limits import PRIORITY_DEFAULT
 from holdfast.model.presence import Offer, SessionKind
 from holdfast.model.schedule import Schedule, check_schedule, parse_catch_up
+from holdfast.model.work import HOSTED, kinds_for, queues_for
 
 if TYPE_CHECKING:
     # Loaded when somebody declares one: most of the time that an import takes would be theirs.
@@ -63,6 +64,9 @@ class Catalogue(ABC):
         """The code for each kind of job."""
         programs: dict[str, Program] = {ASSISTANT: self._configured}
         programs |= {name: agent.program for name, agent in self.agents.items()}
+        for agent in self.agents.values():
+            if agent.capability is not None:
+                programs |= dict.fromkeys(kinds_for([agent.capability], HOSTED), agent.take_work)
         return programs | {name: session.program for name, session in self.sessions.items()}
 
     def offer(
@@ -70,6 +74,10 @@ class Catalogue(ABC):
     ) -> Offer:
         """What a worker with this code can do. Without `queues` it takes from all that its declarations name."""
         named = {one.queue for one in self.agents.values()} | {one.queue for one in self.sessions.values()}
+        able = [one for one in self.agents.values() if one.capability is not None]
+        for one in able:
+            named |= set(queues_for(one.boundaries))
+        can = {one.capability for one in able if one.capability is not None}
         return Offer(
             kinds=tuple(sorted(self.programs())),
             sessions=tuple(
@@ -77,7 +85,7 @@ class Catalogue(ABC):
                 for one in self.sessions.values()
             ),
             queues=tuple(queues) or tuple(sorted({DEFAULT_QUEUE} | named)),
-            capabilities=tuple(capabilities),
+            capabilities=tuple(sorted({*capabilities, *can})),
             concurrency=concurrency,
         )
 
@@ -106,6 +114,8 @@ class Catalogue(ABC):
         queue: str = DEFAULT_QUEUE,
         priority: int = PRIORITY_DEFAULT,
         budget: Budget | None = None,
+        capability: str | None = None,
+        boundaries: Sequence[str] = (),
     ) -> DeclareAgent: ...
 
     def agent(
@@ -117,11 +127,14 @@ class Catalogue(ABC):
         queue: str = DEFAULT_QUEUE,
         priority: int = PRIORITY_DEFAULT,
         budget: Budget | None = None,
+        capability: str | None = None,
+        boundaries: Sequence[str] = (),
     ) -> Any:
         """The function is an agent: its calls are durable jobs.
 
         budget: what each such job may use together with all jobs that it spawns. At a limit the job stops before the
-        call that would break it, and asks.
+        call that would break it, and asks. capability: it takes work that asks for this, as its one argument, an
+        `hf.Work`; boundaries: also work that only agents inside one of these may see.
         """
 
         def declare(function: Callable[..., Any]) -> Agent[..., Any]:
@@ -132,8 +145,13 @@ class Catalogue(ABC):
                 priority=priority,
                 host=self.host,
                 budget=budget,
+                capability=capability,
+                boundaries=boundaries,
             )
             self._must_be_new(agent.name)
+            if agent.capability in {one.capability for one in self.agents.values()} - {None}:
+                msg = f"two agents take work for {agent.capability!r}"
+                raise InvalidSetting(msg, hint="One capability of an application is one agent's.")
             self.agents[agent.name] = agent
             return agent
 

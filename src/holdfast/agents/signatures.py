@@ -59,6 +59,11 @@ class Signature:
         self._said_result = f"the result of {self.name}"
         self._plain = _plain_parameters(self._signature, self.key_parameter)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What is given to it, by name."""
+        return tuple(self._types)
+
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments by name, as JSON. Those left out are there with their defaults, so that a default that changes
         is seen as a changed call."""

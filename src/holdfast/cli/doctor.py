@@ -11,6 +11,7 @@ import click
 
 from holdfast.cli.checkup import Finding, examined
 from holdfast.cli.db import survives
+from holdfast.cli.nats_checkup import nats_findings
 from holdfast.cli.opened import existing
 from holdfast.cli.options import json_option, store_option
 from holdfast.cli.talk import table, wait_for
@@ -56,6 +57,7 @@ def doctor(where: str, *, sample: int, crash_points: bool, as_json: bool) -> Non
     findings = [*_machine(), *_place(where)]
     if not any(finding.verdict == "failed" for finding in findings):
         findings += wait_for(_store(where, sample))
+    findings += wait_for(nats_findings())
     rows = [(finding.verdict, finding.check, finding.finding) for finding in findings]
     table(("verdict", "check", "finding"), rows, as_json=as_json)
     if any(finding.verdict == "failed" for finding in findings):

@@ -23,6 +23,7 @@ from holdfast.errors import InvalidSetting, NotFound
 from holdfast.model import canonical
 from holdfast.model.chain import SealedEvent
 from holdfast.model.jobs import Submitted
+from holdfast.model.work import plain_kind
 from holdfast.runtime.app import App
 from holdfast.runtime.loading import load
 from holdfast.store.clock import SystemClock
@@ -119,7 +120,7 @@ def _sealed(event: EventView) -> SealedEvent:
 
 
 def _program(app: App, kind: str) -> Program:
-    program = app.programs().get(kind)
+    program = app.programs().get(kind) or app.programs().get(plain_kind(kind))
     if program is None:
         msg = f"the code has no agent called {kind!r}"
         raise NotFound(msg, hint=f"There are: {', '.join(sorted(app.programs())) or 'none'}.")

@@ -109,6 +109,7 @@ def serve(
         per_key=_rates(plain.per_key, per_key),
         per_namespace=_rates(plain.per_namespace, per_namespace),
         nats=nats_settings(os.environ),
+        tends=True,
     )
     listening = (
         bound(host, port, has_keys=has_keys, has_tls=has_tls, insecure=insecure)

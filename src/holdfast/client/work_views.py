@@ -14,17 +14,17 @@ from holdfast.model.events import (
     JobRequeued,
     ProgressReported,
 )
-from holdfast.model.instants import SECOND, to_iso
+from holdfast.model.instants import to_iso
 from holdfast.model.lease import Grant
 from holdfast.model.registry import Seen, status_of
 from holdfast.model.states import Status
-from holdfast.model.work import WorkAsked, agent_in
+from holdfast.model.work import Work, agent_in
 from holdfast.model.work import status_of as work_status
 
 
 def work_view(item: Facts) -> WorkView:
     """The work item as its journal tells it."""
-    asked = msgspec.convert(item.created.input, WorkAsked)
+    asked = msgspec.convert(item.created.input, Work)
     head = item.head
     holder = assigned_at = progress = note = result = error = None
     for sealed, event in item.facts:
@@ -80,7 +80,6 @@ def claimed_view(grant: Grant, item: Facts, ttl_us: int, now: int) -> ClaimedWor
         fence=grant.fence,
         lease_token=grant.lease_token,
         lease_expires_at=to_iso(now + ttl_us),
-        lease_seconds=ttl_us // SECOND,
         attempt=grant.attempts + grant.takeovers + 1,
     )
 

@@ -46,7 +46,7 @@ from holdfast.model.work import (
     LEASE_MOST_US,
     LEASE_US,
     PREFERENCE_US,
-    WorkAsked,
+    Work,
     WorkStatus,
     WorkWhich,
     draft_of,
@@ -117,7 +117,7 @@ class EmbeddedWorking(EmbeddedFollowing, ABC):
         context_data: Any = None,
         request_key: str | None = None,
     ) -> WorkView:
-        asked = WorkAsked(
+        asked = Work(
             description=description,
             capability=capability,
             boundary=boundary or "",
@@ -131,7 +131,7 @@ class EmbeddedWorking(EmbeddedFollowing, ABC):
         )
         return (await self.ask_for_work(asked, request_key))[0]
 
-    async def ask_for_work(self, asked: WorkAsked, request_key: str | None = None) -> tuple[WorkView, bool]:
+    async def ask_for_work(self, asked: Work, request_key: str | None = None) -> tuple[WorkView, bool]:
         """The work, and whether it is new."""
         draft = draft_of(asked, namespace=self._namespace)
         if request_key is not None and draft.request_key is None:

@@ -16,6 +16,7 @@ from holdfast.engine.streams import Scribe
 from holdfast.model import lease
 from holdfast.model.pinning import HERE
 from holdfast.model.retry import RetryPolicy
+from holdfast.model.work import plain_kind
 from holdfast.store.clock import Clock
 from holdfast.store.contract import Store
 
@@ -49,3 +50,7 @@ class Desk(msgspec.Struct, frozen=True):
     """Who watches."""
     python: str = HERE
     """The Python that code runs on here."""
+
+    def program_for(self, kind: str) -> Program | None:
+        """The code for jobs of this kind; for work it does not matter whom it was meant for first."""
+        return self.programs.get(kind) or self.programs.get(plain_kind(kind))

@@ -204,21 +204,32 @@ class Outwork:
             return True
         raise _busy(job_id)
 
-    async def too_late(self) -> int:
-        """Work that nobody has begun by its deadline has failed; how many items."""
-        failed = 0
-        for job_id in await self._store.work.overdue():
+    async def tidy(self) -> int:
+        """Pending work that was cancelled by letter, or that nobody has begun by its deadline, has ended; how much."""
+        ended = 0
+        for job_id in await self._store.work.unclaimed():
             item = await self.load(job_id)
-            facts, move = _too_late()
-            extras = farewell(job_id, item.created, (), facts[0], move.status)
-            ruling = Ruling(facts, move, extras)
+            said = await self._unclaimed(item)
+            if said is None:
+                continue
+            facts, move = said
+            ruling = Ruling(facts, move, farewell(job_id, item.created, (), facts[-1], move.status))
             seen = item.head.head_seq
 
-            def late(head: JobHead, ruling: Ruling = ruling, seen: int = seen) -> Ruling | None:
+            def over(head: JobHead, ruling: Ruling = ruling, seen: int = seen) -> Ruling | None:
                 return ruling if head.status is Status.PENDING and head.head_seq == seen else None
 
-            failed += await self._store.journal.hold(job_id, late) is not None
-        return failed
+            ended += await self._store.journal.hold(job_id, over) is not None
+        return ended
+
+    async def _unclaimed(self, item: Facts) -> tuple[tuple[Event, ...], Move] | None:
+        for letter in await self._store.post.read(item.head.job_id, after=_seen_by(item)):
+            if letter.kind is MailKind.CANCEL:
+                asked = CancelRequested(by=letter.sender, why=letter.name, mail_seq=letter.mail_seq)
+                return (asked, JobCancelled(letter.name)), Move(status=Status.CANCELLED)
+        asked_for = await self._store.work.find(item.head.job_id)
+        deadline = None if asked_for is None else asked_for.deadline_at
+        return _too_late() if deadline is not None and deadline <= self._now(item) else None
 
     # ── one word ──────────────────────────────────────────────────────────────────────────────────
 
@@ -259,7 +270,7 @@ class Outwork:
 
     async def _heeded(self, item: Facts, held: Held) -> bool:
         """What others said to the item has been read: a cancel, or that it begins again, has ended this hold."""
-        seen = max((getattr(event, "mail_seq", 0) for _, event in item.facts), default=0)
+        seen = _seen_by(item)
         if item.head.mail_seq <= seen:
             return False
         history = History()
@@ -339,6 +350,11 @@ def _causes(events: Sequence[Event]) -> list[dict[str, Any]]:
             case _:
                 pass
     return causes
+
+
+def _seen_by(item: Facts) -> int:
+    """The newest letter that the journal speaks of."""
+    return max((getattr(event, "mail_seq", 0) for _, event in item.facts), default=0)
 
 
 def _over(item: Facts) -> Fenced:

@@ -200,7 +200,7 @@ class JobRun:
         return job
 
     async def _drive_on(self) -> str:
-        program = self.desk.programs.get(self.grant.kind)
+        program = self.desk.program_for(self.grant.kind)
         if program is None:
             msg = f"no code for jobs of kind {self.grant.kind!r} here"
             raise InvalidSetting(msg, hint="Claim only kinds that this process has code for.")

@@ -48,7 +48,7 @@ LEASE_LEAST_US: Final = 1 * SECOND
 LEASE_MOST_US: Final = 3600 * SECOND
 
 
-class WorkAsked(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class Work(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """Work as somebody asks for it, and as the journal keeps it, the job's input. After its `deadline` nobody begins
     it."""
 
@@ -88,7 +88,7 @@ class WorkStatus(StrEnum):
 # ── asking for it ─────────────────────────────────────────────────────────────────────────────────
 
 
-def draft_of(asked: WorkAsked, *, namespace: str, job_id: str | None = None) -> JobDraft:
+def draft_of(asked: Work, *, namespace: str, job_id: str | None = None) -> JobDraft:
     """The job that this work is. A `taskId` makes it one job, however often it is asked for.
 
     Raises:

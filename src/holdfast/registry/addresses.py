@@ -47,7 +47,7 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NatsSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """`ca` is a file of certificates to trust besides; without one it is what the machine trusts."""
+    """`ca` is a file with the certificates to trust; without one they are those that the machine trusts."""
 
     servers: tuple[Address, ...]
     ca: str | None = None

@@ -167,7 +167,7 @@ async def opened(
         offer=offer,
     )
     herald = Herald(store, clock, presence, neighbours.is_dead)
-    rounds = Rounds(store, clock, neighbours, rules, meter, herald)
+    rounds = Rounds(store, clock, neighbours, rules, meter, herald, capabilities=offer.capabilities)
     await stand(store, clock, schedules)
     await rounds.go()
     worker = Worker(
@@ -178,6 +178,7 @@ async def opened(
         concurrency=offer.concurrency,
         now_and_then=rounds.go,
         watchdog=Watchdog(),
+        also=lambda: rounds.unwanted,
     )
     return Process(store, worker, scribe, rounds, herald)
 

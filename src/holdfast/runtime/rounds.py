@@ -10,15 +10,19 @@ from __future__ import annotations
 
 import logging
 import os
+import random
+from collections.abc import Sequence
 from typing import Final
 
 from holdfast.engine.meter import SILENT, Meter
+from holdfast.engine.outwork import Outwork
 from holdfast.engine.processes import Processes
 from holdfast.engine.recover import LastSweep, Rules, prove_dead, remember, sweep
 from holdfast.engine.schedules import fire_due
 from holdfast.errors import HoldfastError
 from holdfast.model.identity import identity_in, is_dead, worker_name
 from holdfast.model.instants import SECOND
+from holdfast.model.work import PREFERENCE_US
 from holdfast.runtime.herald import Herald
 from holdfast.store.clock import Clock
 from holdfast.store.contract import Store
@@ -64,7 +68,10 @@ class Rounds:
         rules: Rules,
         meter: Meter = SILENT,
         herald: Herald | None = None,
+        capabilities: Sequence[str] = (),
     ) -> None:
+        self.unwanted: Sequence[str] = ()
+        """Kinds of work for our capabilities that no agent of the type they prefer has taken for a while."""
         self.last: LastSweep | None = None
         self._store = store
         self._clock = clock
@@ -72,6 +79,8 @@ class Rounds:
         self._rules = rules
         self._meter = meter
         self._herald = herald
+        self._capabilities = capabilities
+        self._outwork = Outwork(store, clock, random.random)
         self._due_at = clock.tick_us() + SWEEP_EVERY_US
 
     async def go(self) -> None:
@@ -82,6 +91,9 @@ class Rounds:
                 await self._herald.beat()
             await self._neighbours.bury(self._store)
             await fire_due(self._store, self._clock)
+            await self._outwork.tidy()
+            if self._capabilities:
+                self.unwanted = await self._store.work.unpreferred(self._capabilities, grace_us=PREFERENCE_US)
             if self._clock.tick_us() >= self._due_at:
                 self._due_at = self._clock.tick_us() + SWEEP_EVERY_US
                 await self._sweep()

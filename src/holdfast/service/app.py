@@ -38,6 +38,7 @@ from holdfast.service.metrics.meter import Metrics
 from holdfast.service.problems import MEDIA_TYPE, Problem, Refusal
 from holdfast.service.routes import ENDPOINTS
 from holdfast.service.settings import Settings
+from holdfast.service.tending import Tending
 from holdfast.service.wired import Wired
 from holdfast.store.clock import Clock, SystemClock
 from holdfast.store.contract import Store
@@ -75,6 +76,7 @@ class Service:
         self._meter = Meter(clock, settings)
         self._house: House | None = None
         self._wired: Wired | None = None
+        self._tending: Tending | None = None
 
     def drain(self) -> None:
         """Streams end, and whoever asks whether we are ready is told no. What was begun is finished."""
@@ -108,20 +110,29 @@ class Service:
             wired = None if nats is None else Wired(self, self._clock, self._ids, self._settings, nats)
             store = await open_store(self._where) if isinstance(self._where, str) else self._where
             gate = Gate(store, self._clock, token=self.token, require_key=self._settings.require_key)
-            gauges = Gauges(store, self._clock, self._metrics, version("holdfast"))
             link = None if wired is None else wired.link
+            nats_up = None if link is None else lambda: link.well
+            gauges = Gauges(store, self._clock, self._metrics, version("holdfast"), nats_up)
             self._house = House(
                 store, self._clock, self._ids, self._settings, gate, self._metrics, gauges, self._scribe, link
             )
             self._late.start()
             self._wired = wired
+            if self._settings.tends:
+                self._tending = Tending(store, self._clock, self._house.registry)
+                self._tending.start()
             if wired is not None:
+                if self._tending is not None:
+                    wired.attend(self._tending.judge_again)
                 wired.start()
 
     async def close(self) -> None:
         """The store is closed, if it was opened here."""
         self.drain()
         self._late.stop()
+        tending, self._tending = self._tending, None
+        if tending is not None:
+            await tending.stop()
         wired, self._wired = self._wired, None
         if wired is not None:
             await wired.close()

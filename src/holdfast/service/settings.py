@@ -52,3 +52,5 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     per_key: Rates = Rates()
     per_namespace: Rates = TOGETHER
     nats: NatsSettings | None = None
+    tends: bool = False
+    """Whether it looks after work and agents while nobody asks."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Awaitable, Callable
 
 from starlette.types import ASGIApp
 
@@ -29,6 +30,17 @@ class Wired:
             settings,
             anybody=nats.is_local and not settings.require_key,
         )
+        self._was_there = False
+
+    def attend(self, again: Callable[[], Awaitable[None]]) -> None:
+        """This is done whenever NATS was away and is back."""
+
+        async def attended(_client: object) -> None:
+            if self._was_there:
+                await again()
+            self._was_there = True
+
+        self.link.connection.attend("work", attended)
 
     def start(self) -> None:
         self.link.start()

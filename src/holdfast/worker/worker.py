@@ -56,7 +56,9 @@ class Worker:
         now_and_then: Callable[[], Awaitable[None]] | None = None,
         drain_s: float = DRAIN_S,
         watchdog: Watchdog | None = None,
+        also: Callable[[], Sequence[str]] = tuple,
     ) -> None:
+        """`also` names kinds to take besides those there is code for by name: work that nobody else has wanted."""
         self.name = name
         self._desk = desk
         self._new_token = new_token
@@ -66,6 +68,7 @@ class Worker:
         self._now_and_then = now_and_then
         self._drain_s = drain_s
         self._watchdog = watchdog
+        self._also = also
         self._runs: dict[str, JobRun] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._claims = 0
@@ -131,7 +134,7 @@ class Worker:
             worker=self.name,
             token=self._token,
             queues=self._queues,
-            kinds=tuple(self._desk.programs),
+            kinds=(*self._desk.programs, *self._also()),
             limit=free,
             ttl_us=self._keeper.ttl_us,
             by_age=by_age(self._claims),

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -33,10 +33,18 @@ log = logging.getLogger("holdfast.metrics")
 class Gauges(Collector):
     """Call `look` before the registry is read."""
 
-    def __init__(self, store: Store, clock: Clock, metrics: Metrics, version: str) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        metrics: Metrics,
+        version: str,
+        nats: Callable[[], bool] | None = None,
+    ) -> None:
         self._store = store
         self._clock = clock
         self._version = version
+        self._nats = nats
         self._file: Path | None = None
         self._looking = asyncio.Lock()
         self._looked_at: int | None = None
@@ -70,6 +78,8 @@ class Gauges(Collector):
     def collect(self) -> Iterator[GaugeMetricFamily]:
         yield _gauge(table.INFO, 1, self._version, str(self._store.tier))
         yield _gauge(table.STORE_UP, int(self._found is not None))
+        if self._nats is not None:
+            yield _gauge(table.NATS_UP, int(self._nats()))
         yield _gauge(table.LOOK_SECONDS, self._took_us / SECOND)
         yield from self._place()
         if self._found is not None:

@@ -140,6 +140,11 @@ LOOP_DELAY: Final = Metric(
 
 INFO: Final = Metric("gauge", "holdfast_info", "Always 1: which version, on which tier.", ("version", "tier"))
 STORE_UP: Final = Metric("gauge", "holdfast_store_up", "1 if the store answered the last look, else 0.")
+NATS_UP: Final = Metric(
+    "gauge",
+    "holdfast_nats_up",
+    "1 if NATS is connected and its agents are listed as they are, else 0. Of servers that have one.",
+)
 JOBS: Final = Metric(
     "gauge", "holdfast_jobs", "Jobs that are not over, by where they stand.", ("queue", "status", "reason")
 )

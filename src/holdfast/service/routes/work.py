@@ -12,7 +12,7 @@ import msgspec
 from holdfast.client.work_records import ClaimList, Renewed, WorkList, WorkView
 from holdfast.model.access import Scope
 from holdfast.model.registry import DEFAULT_PROJECT
-from holdfast.model.work import WorkAsked
+from holdfast.model.work import Work
 from holdfast.service.answers import Answer
 from holdfast.service.asked import Asked
 from holdfast.service.endpoints import Endpoint, Handle
@@ -35,7 +35,7 @@ async def submit_work(asked: Asked) -> Answer:
     """The work is durable, and waits for somebody who can do it."""
     new: NewWork = asked.body
     told = {name: value for name, value in msgspec.structs.asdict(new).items() if value is not None}
-    work = WorkAsked(**{"project_id": DEFAULT_PROJECT, **told})
+    work = Work(**{"project_id": DEFAULT_PROJECT, **told})
     view, created = await asked.client.ask_for_work(work, asked.key())
     where = {"Location": f"/api/work/{quote(view.id, safe='')}"}
     if created:

@@ -41,16 +41,15 @@ class MemoryWork:
         mine = [row for row in self._rows() if row.head.namespace == namespace]
         return dict(Counter((row.item.project, row.head.status, row.head.wait_reason) for row in mine))
 
-    async def overdue(self, limit: int = 100) -> Sequence[str]:
+    async def unclaimed(self, limit: int = 100) -> Sequence[str]:
         now = self._state.clock.wall_us()
-        late = [
-            (row.item.deadline_at, row.head.job_id)
+        found = [
+            row.head.job_id
             for row in self._rows()
-            if row.item.deadline_at is not None
-            and row.item.deadline_at <= now
-            and row.head.status is Status.PENDING
+            if row.head.status is Status.PENDING
+            and (row.head.mail_seq > 0 or (row.item.deadline_at is not None and row.item.deadline_at <= now))
         ]
-        return [job_id for _, job_id in sorted(late)[:limit]]
+        return sorted(found)[:limit]
 
     async def unpreferred(self, capabilities: Sequence[str], *, grace_us: int) -> Sequence[str]:
         since = self._state.clock.wall_us() - grace_us

@@ -37,8 +37,9 @@ class WorkList(Protocol):
         """How many work items of each project have each status, and wait for each reason."""
         ...
 
-    async def overdue(self, limit: int = 100) -> Sequence[str]:
-        """Pending work whose deadline has passed, of all namespaces, the earliest deadline first."""
+    async def unclaimed(self, limit: int = 100) -> Sequence[str]:
+        """Pending work of all namespaces that should not wait for somebody to claim it, by id: its deadline has passed,
+        or somebody wrote to it."""
         ...
 
     async def unpreferred(self, capabilities: Sequence[str], *, grace_us: int) -> Sequence[str]:

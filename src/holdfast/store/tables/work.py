@@ -59,9 +59,9 @@ class SqlWork:
             for project, status, reason, count in await self._executor.read(work)
         }
 
-    async def overdue(self, limit: int = 100) -> Sequence[str]:
+    async def unclaimed(self, limit: int = 100) -> Sequence[str]:
         async def work(tx: Transaction) -> Sequence[Row]:
-            return await tx.rows("overdue_work", limit=limit)
+            return await tx.rows("unclaimed_work", limit=limit)
 
         return [row[0] for row in await self._executor.read(work)]
 

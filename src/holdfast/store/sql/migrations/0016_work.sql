@@ -15,6 +15,9 @@ CREATE INDEX work_items_by_namespace ON work_items (namespace, job_id);
 CREATE INDEX work_items_by_deadline ON work_items (deadline_at) WHERE deadline_at IS NOT NULL;
 CREATE INDEX work_items_by_preference ON work_items (capability) WHERE preferred_type <> '';
 
+-- Letters to jobs that nobody drives, and that perhaps nobody will.
+CREATE INDEX job_heads_with_mail ON job_heads (job_id) WHERE status = 'pending' AND mail_seq > 0;
+
 -- Agents that live elsewhere, as each says itself. A revision is used once.
 CREATE TABLE agent_entries (
     namespace {text} NOT NULL REFERENCES namespaces (namespace),

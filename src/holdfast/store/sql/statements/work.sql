@@ -34,11 +34,16 @@ FROM work_items w JOIN job_heads h ON h.job_id = w.job_id
 WHERE w.namespace = :namespace
 GROUP BY w.project, h.status, coalesce(h.wait_reason, '');
 
--- name: overdue_work
--- Work that nobody has begun by its deadline, the oldest deadline first.
-SELECT w.job_id FROM work_items w JOIN job_heads h ON h.job_id = w.job_id
-WHERE w.deadline_at IS NOT NULL AND w.deadline_at <= {now} AND h.status = 'pending'
-ORDER BY w.deadline_at, w.job_id LIMIT :limit;
+-- name: unclaimed_work
+-- Pending work that should not wait for somebody to claim it: its deadline has passed, or somebody wrote to it.
+SELECT job_id FROM (
+    SELECT w.job_id FROM work_items w JOIN job_heads h ON h.job_id = w.job_id
+    WHERE w.deadline_at IS NOT NULL AND w.deadline_at <= {now} AND h.status = 'pending'
+    UNION
+    SELECT w.job_id FROM job_heads h JOIN work_items w ON w.job_id = h.job_id
+    WHERE h.status = 'pending' AND h.mail_seq > 0
+) AS unclaimed
+ORDER BY job_id LIMIT :limit;
 
 -- name: unpreferred_work
 -- The kinds of work for which a type of agent was preferred, and which none of that type has taken for a while.

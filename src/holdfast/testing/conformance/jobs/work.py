@@ -11,9 +11,10 @@ from holdfast.model.append import Move
 from holdfast.model.events import JobDeadLettered
 from holdfast.model.instants import SECOND
 from holdfast.model.jobs import JobDraft
+from holdfast.model.mail import MailDraft
 from holdfast.model.registry import Entry, Seen, Visibility
-from holdfast.model.states import Status, WaitReason
-from holdfast.model.work import WorkAsked, WorkWhich, draft_of, kinds_for, queues_for
+from holdfast.model.states import MailKind, Status, WaitReason
+from holdfast.model.work import Work, WorkWhich, draft_of, kinds_for, queues_for
 from holdfast.store.ports.journal import Ruling
 from holdfast.store.ports.leases import ClaimAsk
 from holdfast.testing.conformance.bench import Bench
@@ -25,7 +26,7 @@ ANT = Entry(
 
 def _draft(job_id: str, **asked: object) -> JobDraft:
     told = {"description": "dig", "capability": "dig", **asked}
-    return draft_of(msgspec.convert(told, WorkAsked), namespace="default", job_id=job_id)
+    return draft_of(msgspec.convert(told, Work), namespace="default", job_id=job_id)
 
 
 async def work_is_found_by_what_is_asked_of_it(bench: Bench) -> None:
@@ -36,7 +37,7 @@ async def work_is_found_by_what_is_asked_of_it(bench: Bench) -> None:
     await store.jobs.submit(_draft("job-2", boundary="acme", capability="carry"))
     await store.jobs.submit(_draft("job-3", preferredAgentType="claude"))
     await store.jobs.submit(
-        draft_of(WorkAsked(description="x", capability="dig"), namespace="other", job_id="job-4")
+        draft_of(Work(description="x", capability="dig"), namespace="other", job_id="job-4")
     )
     await bench.reopen()
     work = bench.store.work
@@ -82,7 +83,7 @@ async def a_claim_takes_what_its_agent_may(bench: Bench) -> None:
     ):
         await store.jobs.submit(_draft(f"job-{nth}", **asked))
     await store.jobs.submit(
-        draft_of(WorkAsked(description="x", capability="dig"), namespace="other", job_id="job-9")
+        draft_of(Work(description="x", capability="dig"), namespace="other", job_id="job-9")
     )
     ask = ClaimAsk(
         worker="agent:a1",
@@ -100,7 +101,7 @@ async def a_claim_takes_what_its_agent_may(bench: Bench) -> None:
     assert await store.work.unpreferred([], grace_us=0) == []
 
 
-async def work_that_nobody_began_is_overdue(bench: Bench) -> None:
+async def work_that_nobody_will_claim_is_found(bench: Bench) -> None:
     store = bench.store
     for job_id, deadline in (("job-1", 2), ("job-2", 1), ("job-3", 3), ("job-4", None)):
         draft = _draft(job_id)
@@ -108,12 +109,14 @@ async def work_that_nobody_began_is_overdue(bench: Bench) -> None:
         at = None if deadline is None else bench.clock.wall_us() + deadline * SECOND
         item = msgspec.structs.replace(draft.work, deadline_at=at)
         await store.jobs.submit(msgspec.structs.replace(draft, work=item))
-    assert list(await store.work.overdue()) == []
+    assert list(await store.work.unclaimed()) == []
     bench.clock.advance(2 * SECOND)
-    assert list(await store.work.overdue()) == ["job-2", "job-1"]
-    assert list(await store.work.overdue(limit=1)) == ["job-2"]
+    assert list(await store.work.unclaimed()) == ["job-1", "job-2"]
+    assert list(await store.work.unclaimed(limit=1)) == ["job-1"]
     await store.leases.claim(ClaimAsk(worker="w", token="t", queues=("work",), limit=1))
-    assert list(await store.work.overdue()) == ["job-2"], "what somebody has begun is not"
+    assert list(await store.work.unclaimed()) == ["job-2"], "what somebody has begun is not"
+    await store.post.send(MailDraft(job_id="job-4", kind=MailKind.CANCEL, operation_id="o"))
+    assert list(await store.work.unclaimed()) == ["job-2", "job-4"]
 
 
 async def dead_work_is_told_apart(bench: Bench) -> None:

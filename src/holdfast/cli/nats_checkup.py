@@ -1,0 +1,68 @@
+"""What `doctor` finds of NATS, if the environment names one: whether it can be used, or what to change."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+from typing import TYPE_CHECKING, Final
+
+from holdfast.cli.checkup import Finding
+from holdfast.errors import HoldfastError
+from holdfast.registry.addresses import nats_settings
+from holdfast.store.clock import SystemClock
+
+if TYPE_CHECKING:
+    from nats.aio.client import Client
+
+    from holdfast.registry.bucket import State
+    from holdfast.registry.connection import Connection
+
+PATIENCE_S: Final = 5.0
+
+
+async def nats_findings() -> list[Finding]:
+    """Nothing is made there by looking."""
+    try:
+        settings = nats_settings(os.environ)
+        if settings is None:
+            return []
+        from holdfast.registry.connection import Connection
+    except HoldfastError as error:
+        return [Finding("failed", "nats", f"{error}  {error.hint}")]
+    except ImportError:
+        return [Finding("failed", "nats", "its library is not installed: pip install 'holdfast[nats]'")]
+    connection = Connection(settings, SystemClock(), random.random)
+    return [await _looked(connection)]
+
+
+async def _looked(connection: Connection) -> Finding:
+    from holdfast.registry.bucket import Bucket
+
+    loop = asyncio.get_running_loop()
+    found: asyncio.Future[State | None] = loop.create_future()
+
+    async def look(client: Client) -> None:
+        state = await Bucket(client).state()
+        if not found.done():
+            found.set_result(state)
+
+    connection.attend("doctor", look)
+    connection.start()
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            while not found.done() and not connection.trouble:
+                await asyncio.wait([found], timeout=0.05)
+    except TimeoutError:
+        pass
+    finally:
+        with contextlib.suppress(asyncio.CancelledError):
+            await connection.close()
+    if not found.done():
+        found.cancel()
+        why = connection.trouble or f"no answer within {PATIENCE_S:g} s"
+        return Finding("warning", "nats", f"{why}; work does not depend on it")
+    state = found.result()
+    told = "no agents yet" if state is None else f"{state.keys} keys in the bucket of agents"
+    return Finding("ok", "nats", f"connected, with JetStream; {told}")
