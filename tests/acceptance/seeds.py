@@ -77,6 +77,20 @@ SEEDS = (
         ),
     ),
     Seed(
+        number="003",
+        title="the registry: agents elsewhere, and work that outlives whoever keeps track of them",
+        lanes=("nats", "store"),
+        checks=(
+            "agent_state_is_read_from_the_registry",
+            "work_state_is_consistent_across_requests",
+            "registry_data_persists",
+            "health_check_is_operational",
+            "multiple_agents_are_tracked_at_once",
+            "stats_reflect_the_current_state",
+            "the_server_of_the_registry_is_restarted",
+        ),
+    ),
+    Seed(
         number="004",
         title="sessions and the inbox: the store's contract",
         lanes=("memory", "sqlite", "postgres"),

@@ -10,7 +10,7 @@ An acceptance document (a *seed*) is a list of named checks, each to be shown on
     @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
     async def test_conformance(check, store): ...               # check: the parameter called `check`
 
-    @pytest.mark.seed("003", check="restart", lane="nats")      # lane: said outright
+    @pytest.mark.seed("003", check="restart", lane="nats")      # lane: said outright, or the parameter called `lane`
 
 A check may be shown by several tests; it passes when at least one ran and every one passed. A skipped test is a failed
 check. A seed, check or lane that is not in the list is an error at collection.
@@ -70,7 +70,11 @@ def _check_of(item: pytest.Item, mark: pytest.Mark) -> str:
 
 
 def _lanes_of(item: pytest.Item, mark: pytest.Mark) -> list[str]:
-    lanes = [mark.kwargs["lane"]] if "lane" in mark.kwargs else stores_of(item)
+    parameters = (
+        item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    )
+    said = mark.kwargs.get("lane", parameters.get("lane"))
+    lanes = stores_of(item) if said is None else [str(said)]
     if not lanes:
         raise pytest.UsageError(
             f"{item.nodeid}: @pytest.mark.seed needs lane=… or a store in the parameter ids"

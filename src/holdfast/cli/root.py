@@ -16,6 +16,12 @@ _COMMANDS: Final = {
     "worker": ("holdfast.cli.worker", "worker", "Drive the jobs of an application."),
     "workers": ("holdfast.cli.workers", "workers", "Who drives jobs now, and what each can do."),
     "agent": ("holdfast.cli.agent", "agent", "Agents that are configured: create, list, show."),
+    "agents": (
+        "holdfast.cli.agents",
+        "agents",
+        "Agents that live elsewhere: who is there, what each can do.",
+    ),
+    "work": ("holdfast.cli.work", "work", "Work for whoever has the capability: submit, list, show, cancel."),
     "chat": ("holdfast.cli.chat", "chat", "Talk to an agent."),
     "schedule": (
         "holdfast.cli.schedule",
@@ -53,7 +59,7 @@ _COMMANDS: Final = {
         "verify",
         "Check one job's journal from its first event, or an exported file.",
     ),
-    "stats": ("holdfast.cli.stats", "stats", "How many jobs there are, by status."),
+    "stats": ("holdfast.cli.stats", "stats", "How many jobs, agents and work items there are."),
     "db": ("holdfast.cli.db", "db", "Look after the store: status, migrate, backup, restore, verify."),
     "payload-key": ("holdfast.cli.keys", "payload_key", "Make or add a key that encrypts payloads."),
     "doctor": ("holdfast.cli.doctor", "doctor", "Check this machine and the store, and say what holds."),

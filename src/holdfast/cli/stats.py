@@ -1,8 +1,9 @@
-"""`holdfast stats`: how many jobs there are, by status."""
+"""`holdfast stats`: how many jobs there are, by status; agents and work by project."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 import click
 import msgspec
@@ -15,7 +16,18 @@ from holdfast.client.records import Stats
 from holdfast.model.states import Status
 
 if TYPE_CHECKING:
+    from rich.console import Group
     from rich.table import Table
+
+WORDS: Final = {
+    "agents": "agents",
+    "pendingWork": "pending",
+    "activeWork": "active",
+    "completedWork": "completed",
+    "failedWork": "failed",
+    "cancelledWork": "cancelled",
+    "deadWork": "dead",
+}
 
 
 @click.command()
@@ -23,7 +35,7 @@ if TYPE_CHECKING:
 @store_option
 @json_option
 def stats(where: str, *, watch: bool, as_json: bool) -> None:
-    """Count jobs by status, in all and by namespace.
+    """Count jobs by status, and agents and work by project.
 
     Example: holdfast stats --watch
     """
@@ -42,19 +54,24 @@ def stats(where: str, *, watch: bool, as_json: bool) -> None:
         screens.console().print(_drawn(found))
 
 
-def _drawn(found: Stats) -> Table:
+def _drawn(found: Stats) -> Group:
+    """All jobs by status; and below, if there are any, agents and work by project."""
+    from rich.console import Group
+
+    jobs = _counted("", ("jobs", *map(str, Status)), {"all": found.totals})
+    if not found.by_project:
+        return Group(jobs)
+    return Group(jobs, "", _counted("project", tuple(WORDS), found.by_project | {"all": found.totals}))
+
+
+def _counted(first: str, names: Sequence[str], rows: Mapping[str, Mapping[str, int]]) -> Table:
     from rich.table import Table
 
     grid = Table(box=None, header_style="bold", pad_edge=False)
-    grid.add_column("namespace")
-    for name in ("jobs", *Status):
-        grid.add_column(str(name), justify="right")
-    for project, counts in found.by_project.items():
-        grid.add_row(
-            screens.text(project),
-            *(
-                screens.text(counts.get(str(name), 0), screens.STYLES.get(str(name), ""))
-                for name in ("jobs", *Status)
-            ),
-        )
+    grid.add_column(first)
+    for name in names:
+        grid.add_column(WORDS.get(name, name), justify="right")
+    for row, counts in rows.items():
+        numbers = (screens.text(counts.get(name, 0), screens.STYLES.get(name, "")) for name in names)
+        grid.add_row(screens.text(row), *numbers)
     return grid
