@@ -81,6 +81,21 @@ async def test_an_agent_that_left_is_given_nothing(volatile_folder: Path) -> Non
             assert (await facts(client, sent.id))["job_claimed"] == 1
 
 
+async def test_a_server_that_does_not_wait_is_not_asked_in_a_loop(volatile_folder: Path) -> None:
+    async with (
+        losing() as wire,
+        place(volatile_folder, Settings(hosts=(f"127.0.0.1:{wire.port}",))) as client,
+    ):
+        summer = through(wire, client, wait_seconds=0)
+        summer.serves("summarize")(lambda work: work.description)
+        other = await client.register_agent("other", "test", capabilities=["nothing"])
+        async with serving(summer):
+            assert await client.claim_work(other.guid, wait_seconds=3) == ()
+            assert 1 <= wire.passed["/claim"] <= 4
+            sent = await client.submit_work("kelp", "summarize")
+            assert (await ended(client, sent.id)).result == "kelp"
+
+
 async def test_the_server_is_restarted_while_the_function_runs(volatile_folder: Path) -> None:
     """Goal: a result that is ready while nobody is there is told when somebody is. Method: kill -9 of the server, the
     function returns, the server comes back with another token."""

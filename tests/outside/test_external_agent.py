@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.client import ExternalAgent, RemoteClient, Unrecoverable, Work
 from holdfast.errors import InvalidPayload, InvalidSetting
-from holdfast.model.registry import AgentStatus
+from holdfast.model.registry import AgentStatus, Changes
 from tests.outside.place import LEASE_S, agent, ended, facts, place, serving, until
 
 pytestmark = pytest.mark.store("sqlite")
@@ -207,6 +207,18 @@ async def test_an_agent_that_nobody_knows_any_more_registers_again(
         async with serving(summer):
             await _listed(client)
             assert (await client.deregister_agent(summer.guid)).deregistered
+            await _listed(client)
+            sent = await client.submit_work("kelp", "summarize")
+            assert (await ended(client, sent.id)).result == "kelp"
+
+
+async def test_an_agent_whose_entry_somebody_changed_says_again_what_it_can(volatile_folder: Path) -> None:
+    async with place(volatile_folder) as client:
+        summer = agent(client, wait_seconds=1)
+        summer.serves("summarize")(lambda work: work.description)
+        async with serving(summer):
+            await _listed(client)
+            await client.update_agent(summer.guid, Changes(capabilities=("sing",)))
             await _listed(client)
             sent = await client.submit_work("kelp", "summarize")
             assert (await ended(client, sent.id)).result == "kelp"
