@@ -30,14 +30,16 @@ def test_it_needs_nothing_but_the_standard_library_and_few_lines() -> None:
 async def test_one_is_killed_and_another_finishes(volatile_folder: Path) -> None:
     with processes(volatile_folder) as there:
         await asyncio.to_thread(there.serve)
-        told = {"HOLDFAST_API_URL": there.url, "HOLDFAST_API_KEY": there.token(), "LEASE_S": "4"}
+        told = {"HOLDFAST_API_URL": there.url, "HOLDFAST_API_KEY": there.token(), "LEASE_S": "3"}
         async with RemoteClient(there.url) as client:
             sent = await client.submit_work("Kelp grows fast. It is an alga.", "summarize")
             slow, _ = await asyncio.to_thread(
                 there.start, str(EXAMPLE), "slow", said=f"claimed {sent.id}", WORK_S="600", **told
             )
-            there.kill(slow)
+            rival = await client.register_agent("rival", "test", capabilities=["summarize"])
+            assert await client.claim_work(rival.guid, wait_seconds=5) == (), "its lease is kept"
             assert (await client.get_work(sent.id)).status == "assigned"
+            there.kill(slow)
             quick, _ = await asyncio.to_thread(
                 there.start, str(EXAMPLE), "quick", said=f"completed {sent.id}", **told
             )

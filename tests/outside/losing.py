@@ -15,6 +15,8 @@ class Losing:
         self.port = 0
         self.to = 0
         self.lost: Counter[str] = Counter()
+        self.passed: Counter[str] = Counter()
+        """Requests that are on their way to the server, by the last part of their path."""
         self._lose: Counter[str] = Counter()
         self._open: set[asyncio.Task[None]] = set()
 
@@ -37,6 +39,7 @@ class Losing:
                     losing.append(ending)
                 back.write(data)
                 await back.drain()
+                self.passed["/" + path.rpartition("/")[2]] += 1
 
         async def answer() -> None:
             while data := await there.read(65536):

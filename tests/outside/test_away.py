@@ -11,10 +11,22 @@ import pytest
 from holdfast.client import ExternalAgent, RemoteClient, Work
 from holdfast.client.tokens import find_token
 from holdfast.service.settings import Settings
-from tests.outside.losing import losing
+from tests.outside.losing import Losing, losing
 from tests.outside.place import LEASE_S, agent, ended, facts, place, processes, serving
 
 pytestmark = pytest.mark.store("sqlite")
+
+
+def through(wire: Losing, client: RemoteClient, wait_seconds: int) -> ExternalAgent:
+    """An agent at the far end of the wire."""
+    wire.to = int(client._url.rpartition(":")[2])
+    return ExternalAgent(
+        f"http://127.0.0.1:{wire.port}",
+        handle="summer",
+        key=find_token(client._url),
+        lease_seconds=LEASE_S,
+        wait_seconds=wait_seconds,
+    )
 
 
 async def test_lost_answers_cost_nothing(volatile_folder: Path) -> None:
@@ -25,14 +37,7 @@ async def test_lost_answers_cost_nothing(volatile_folder: Path) -> None:
         losing() as wire,
         place(volatile_folder, Settings(hosts=(f"127.0.0.1:{wire.port}",))) as client,
     ):
-        wire.to = int(client._url.rpartition(":")[2])
-        summer = ExternalAgent(
-            f"http://127.0.0.1:{wire.port}",
-            handle="summer",
-            key=find_token(client._url),
-            lease_seconds=LEASE_S,
-            wait_seconds=2,
-        )
+        summer = through(wire, client, wait_seconds=2)
 
         @summer.serves("summarize")
         async def summarize(work: Work) -> str:
@@ -56,19 +61,39 @@ async def test_lost_answers_cost_nothing(volatile_folder: Path) -> None:
 
 async def test_an_agent_that_left_is_given_nothing(volatile_folder: Path) -> None:
     """Goal: work that comes when an agent has just stopped waiting for it is anybody's at once. Method: an agent is
-    drained while its claim waits, and another one asks without waiting."""
-    async with place(volatile_folder) as client:
-        summer = agent(client, wait_seconds=30)
+    drained while its claim waits, and another one asks."""
+    async with (
+        losing() as wire,
+        place(volatile_folder, Settings(hosts=(f"127.0.0.1:{wire.port}",))) as client,
+    ):
+        summer = through(wire, client, wait_seconds=30)
         summer.serves("summarize")(print)
         async with serving(summer):
-            while not (await client.list_registry(capability="summarize")).agents:
+            while not wire.passed["/claim"]:
                 await client.stats()
+            for _ in range(5):
+                await client.stats()  # and the server has it, and waits
         other = await client.register_agent("other", "test", capabilities=["summarize"])
         for n in range(5):
             sent = await client.submit_work(f"kelp {n}", "summarize")
             (claimed,) = await client.claim_work(other.guid, wait_seconds=1)
             assert claimed.id == sent.id
             assert (await facts(client, sent.id))["job_claimed"] == 1
+
+
+async def test_a_server_that_does_not_wait_is_not_asked_in_a_loop(volatile_folder: Path) -> None:
+    async with (
+        losing() as wire,
+        place(volatile_folder, Settings(hosts=(f"127.0.0.1:{wire.port}",))) as client,
+    ):
+        summer = through(wire, client, wait_seconds=0)
+        summer.serves("summarize")(lambda work: work.description)
+        other = await client.register_agent("other", "test", capabilities=["nothing"])
+        async with serving(summer):
+            assert await client.claim_work(other.guid, wait_seconds=3) == ()
+            assert 1 <= wire.passed["/claim"] <= 4
+            sent = await client.submit_work("kelp", "summarize")
+            assert (await ended(client, sent.id)).result == "kelp"
 
 
 async def test_the_server_is_restarted_while_the_function_runs(volatile_folder: Path) -> None:
@@ -96,7 +121,8 @@ async def test_the_server_is_restarted_while_the_function_runs(volatile_folder: 
                 again = await client.submit_work("more", "summarize")
                 assert (await ended(client, again.id)).result == "short"
             assert (done.result, done.assigned_to) == ("short", summer.guid)
-            assert (await facts(client, sent.id))["job_completed"] == 1
+            told = await facts(client, sent.id)
+        assert (told["job_claimed"], told["job_completed"]) == (1, 1)
 
 
 async def test_a_killed_agent_is_replaced_and_the_work_completed_once(volatile_folder: Path) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.client import ExternalAgent, Unrecoverable, Work
+from holdfast.client import ExternalAgent, RemoteClient, Unrecoverable, Work
 from holdfast.errors import InvalidPayload, InvalidSetting
-from holdfast.model.registry import AgentStatus
+from holdfast.model.registry import AgentStatus, Changes
 from tests.outside.place import LEASE_S, agent, ended, facts, place, serving, until
 
 pytestmark = pytest.mark.store("sqlite")
@@ -60,6 +60,27 @@ async def test_a_blocking_function_has_a_thread_of_its_own(volatile_folder: Path
         sent = [await client.submit_work("add", "add", context_data=[n, 1]) for n in (1, 2)]
         async with serving(summer):
             assert [(await ended(client, one.id)).result for one in sent] == [2, 3]
+
+
+async def test_as_much_is_taken_as_there_is_room_for(volatile_folder: Path) -> None:
+    """Goal: never more than the limit, and all of it. Method: three that wait until they are three, twice."""
+    together, now, most = asyncio.Barrier(3), 0, 0
+    async with place(volatile_folder) as client:
+        summer = agent(client, max_concurrent_tasks=3)
+
+        @summer.serves("meet")
+        async def meet(work: Work) -> None:
+            nonlocal now, most
+            now += 1
+            most = max(most, now)
+            await together.wait()
+            now -= 1
+
+        sent = [await client.submit_work(f"{n}", "meet") for n in range(6)]
+        async with serving(summer):
+            for one in sent:
+                await ended(client, one.id)
+    assert most == 3
 
 
 async def test_a_lease_is_kept_for_as_long_as_the_function_runs(volatile_folder: Path) -> None:
@@ -174,24 +195,40 @@ async def test_cancelled_work_stops_its_function(volatile_folder: Path, blocking
             await ended(client, after.id)  # there is room again
 
 
-async def test_an_agent_that_nobody_knows_any_more_registers_again(volatile_folder: Path) -> None:
+@pytest.mark.parametrize(
+    "heartbeat_s, wait_seconds", [(0.2, 30), (600, 1)], ids=["told by a beat", "told by a claim"]
+)
+async def test_an_agent_that_nobody_knows_any_more_registers_again(
+    volatile_folder: Path, heartbeat_s: float, wait_seconds: int
+) -> None:
     async with place(volatile_folder) as client:
-        summer = agent(client, heartbeat_s=0.2, wait_seconds=30)
+        summer = agent(client, heartbeat_s=heartbeat_s, wait_seconds=wait_seconds)
         summer.serves("summarize")(lambda work: work.description)
         async with serving(summer):
-            for _ in range(2):
-                while not (await client.list_registry(capability="summarize")).agents:
-                    await client.claim_work((await _other(client)), wait_seconds=1)
-                assert (await client.deregister_agent(summer.guid)).deregistered
-            while not (await client.list_registry(capability="summarize")).agents:
-                await client.claim_work((await _other(client)), wait_seconds=1)
+            await _listed(client)
+            assert (await client.deregister_agent(summer.guid)).deregistered
+            await _listed(client)
             sent = await client.submit_work("kelp", "summarize")
             assert (await ended(client, sent.id)).result == "kelp"
 
 
-async def _other(client: Any) -> str:
-    """Somebody for whom there is never anything: asking for it is a way to wait."""
-    return str((await client.register_agent("other", "test", capabilities=["nothing"])).guid)
+async def test_an_agent_whose_entry_somebody_changed_says_again_what_it_can(volatile_folder: Path) -> None:
+    async with place(volatile_folder) as client:
+        summer = agent(client, wait_seconds=1)
+        summer.serves("summarize")(lambda work: work.description)
+        async with serving(summer):
+            await _listed(client)
+            await client.update_agent(summer.guid, Changes(capabilities=("sing",)))
+            await _listed(client)
+            sent = await client.submit_work("kelp", "summarize")
+            assert (await ended(client, sent.id)).result == "kelp"
+
+
+async def _listed(client: RemoteClient) -> None:
+    """Somebody is there who can summarize. Asking for work that there is not is a way to wait."""
+    other = await client.register_agent("other", "test", capabilities=["nothing"])
+    while not (await client.list_registry(capability="summarize")).agents:
+        assert await client.claim_work(other.guid, wait_seconds=1) == ()
 
 
 async def test_what_makes_no_sense_is_refused_before_anything_is_claimed(volatile_folder: Path) -> None:

@@ -197,8 +197,8 @@ async def test_a_claim_is_kept_while_the_session_lives_and_given_back_at_its_end
         sent = await client.submit_work("Think.", "review")
         async with model(volatile_folder, **at(client)) as one:
             await one.ask("register_agent", handle="thinker", capabilities=["review"])
-            await one.ask("claim_work", lease_seconds=4)
-            assert await client.claim_work(rival.guid, wait_seconds=9) == ()
+            await one.ask("claim_work", lease_seconds=3)
+            assert await client.claim_work(rival.guid, wait_seconds=7) == ()
             await one.ask("report_progress", work_id=sent.id, progress=10)
         back = await until(client, sent.id, lambda work: work.status == "pending")
         assert back.attempts == 0

@@ -18,6 +18,7 @@ from openai import AsyncOpenAI
 import holdfast as hf
 from holdfast.agents.assistant import Assistant
 from holdfast.agents.sessions import SessionAgent
+from holdfast.client import ExternalAgent, Work
 
 if TYPE_CHECKING:
     from anthropic.types import Message, MessageParam, ToolParam
@@ -250,6 +251,30 @@ async def sessions() -> None:
     assert_type(await helper.session("ada").send("hello"), str)
     hf.Assistant("helper", tools=[print])  # type: ignore[list-item]
     hf.session(support)  # type: ignore[arg-type]
+
+
+# ── an agent that lives elsewhere ─────────────────────────────────────────────────────────────────
+
+elsewhere = ExternalAgent("http://127.0.0.1:8080", handle="summer", capabilities=["summarize"])
+
+
+@elsewhere.serves("summarize")
+async def summarize(work: Work) -> str:
+    await work.progress(50, "half")
+    await work.progress("half")  # type: ignore[arg-type]
+    return work.description
+
+
+@elsewhere.serves("measure")
+def measure(work: Work) -> int:
+    work.progress(50)
+    return len(work.description)
+
+
+def elsewhere_too(work: Work) -> None:
+    assert_type(measure(work), int)
+    elsewhere.serves("summarize")("no function")  # type: ignore[type-var]
+    ExternalAgent()  # type: ignore[call-arg]
 
 
 # ── an application of one's own ───────────────────────────────────────────────────────────────────

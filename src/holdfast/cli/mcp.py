@@ -24,7 +24,7 @@ def mcp(where: str, *, log_format: str, log_level: str) -> None:
 
     Work that the session claims stays its own while this process lives; at its end what is left is given back.
 
-    Example: HOLDFAST_API_URL=http://127.0.0.1:8080 holdfast mcp
+    Example: holdfast mcp --store sqlite:///holdfast.db
     """
     try:
         from holdfast.service.mcp.keeping import Keeping

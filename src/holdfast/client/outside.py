@@ -36,8 +36,9 @@ from holdfast.client.patience import Patience
 from holdfast.client.remote import RemoteClient
 from holdfast.client.work_records import AgentEntryView, ClaimedWork
 from holdfast.engine.rest import rest
-from holdfast.errors import HoldfastError, InvalidSetting, NotFound
+from holdfast.errors import HoldfastError, InvalidPayload, InvalidSetting, NotFound
 from holdfast.model.ids import IdSource, RandomIds, check_name
+from holdfast.model.instants import SECOND
 from holdfast.model.registry import AgentStatus, Visibility, root_guid, sub_guid
 from holdfast.store.clock import Clock, SystemClock
 
@@ -46,6 +47,9 @@ LEASE_S: Final = 60
 WAIT_S: Final = 15
 """How long the server may wait with an empty answer. Below a third of a lease: what is granted at the end of it is
 renewed in time."""
+
+PACE_S: Final = 1.0
+"""Whoever answers at once that there is nothing is not asked again sooner."""
 
 BEAT_S: Final = 60.0
 GRACE_S: Final = 30.0
@@ -119,6 +123,7 @@ class ExternalAgent:
         self._client: RemoteClient | None = None
         self._held: dict[asyncio.Task[str], Holding] = {}
         self._ask: tuple[str, int, int] | None = None
+        self._refused = 0
         self._draining = asyncio.Event()
         self._hurry = asyncio.Event()
 
@@ -262,17 +267,32 @@ class ExternalAgent:
         async def ask() -> tuple[ClaimedWork, ...]:
             return await self._claim(client, claim_id, limit, self._wait_s)
 
+        begun_us = self._clock.tick_us()
         try:
             asking = self._patience.answer("claim", ask, within_s=self._wait_s + ANSWER_S)
             granted = await self._unless_draining(asking)
-        except NotFound:
-            await self._unless_draining(self._register())
+        except (NotFound, InvalidPayload) as error:
+            await self._unless_draining(self._again(error))
             return
         if granted is None:
             return
-        self._ask = None
+        self._ask, self._refused = None, 0
         for item in granted:
             self._start(client, item, since_us)
+        early_s = PACE_S - (self._clock.tick_us() - begun_us) / SECOND
+        if not granted and early_s > 0:
+            await self._unless_draining(rest(early_s))
+
+    async def _again(self, error: NotFound | InvalidPayload) -> None:
+        """The server knows the agent again: it had forgotten it, or somebody else has changed what it can do. A second
+        time it is asked with a growing pause; what makes no sense to it then is the caller's to know."""
+        self._refused += 1
+        if self._refused > 1:
+            if isinstance(error, InvalidPayload):
+                raise error
+            await self._patience.wait("claim", self._refused, error)
+        log.warning("claim refused, %s registers again: %s", self.handle, error)
+        await self._register()
 
     async def _claim(
         self, client: RemoteClient, claim_id: str, limit: int, wait_s: int
