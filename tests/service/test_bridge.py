@@ -86,6 +86,11 @@ def owner(web: Api) -> dict[str, str]:
     return {"Authorization": web.http.headers["authorization"]}
 
 
+async def _is_well(web: Api) -> bool:
+    """Whether what is listed is what is there; until then two answers may differ in that."""
+    return bool((await web.get("/api/agents"))["registry"]["connected"])
+
+
 @pytest.mark.parametrize(
     "method, path, body",
     [
@@ -107,6 +112,7 @@ async def test_an_answer_is_the_one_over_http(
     backend: Backend, nats_server: NatsServer, method: str, path: str, body: Any
 ) -> None:
     async with api(backend, settings(nats_server)) as web, calling(nats_server) as caller:
+        await until(lambda: _is_well(web))
         said = {} if body is None else {"body": body}
         over_nats = await caller.ask(method, path, headers=owner(web), **said)
         target = web.http.base_url.copy_with(raw_path=path.encode())

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
+from holdfast.client.registering import COUNTED
 from holdfast.model import canonical
 from holdfast.model.append import Extras
 from holdfast.model.chain import GENESIS, chain
@@ -194,8 +195,8 @@ async def test_numbers_of_jobs(backend: Backend) -> None:
         await web.one.sleeping()
         await web.one.store.namespaces.create("other")
         await web.one.store.jobs.submit(JobDraft(kind="elsewhere", namespace="other"))
-        totals = {"jobs": 1, str(Status.WAITING): 1}
-        assert await web.get("/api/stats") == {"totals": totals, "byProject": {"default": totals}}
+        totals = {"jobs": 1, str(Status.WAITING): 1} | dict.fromkeys(COUNTED, 0)
+        assert await web.get("/api/stats") == {"totals": totals, "byProject": {}}
 
 
 async def test_workers_are_those_who_say_so(backend: Backend) -> None:

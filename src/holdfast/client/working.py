@@ -1,4 +1,4 @@
-"""Work that is routed by capability, and the agents that take it, over an open store."""
+"""Work that is routed by capability, over an open store."""
 
 from __future__ import annotations
 
@@ -6,25 +6,21 @@ import asyncio
 import hashlib
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 
 from holdfast.client import words
-from holdfast.client.following import EmbeddedFollowing
-from holdfast.client.records import Accepted, Stats
+from holdfast.client.records import Accepted
+from holdfast.client.registering import EmbeddedRegistering, check_given
 from holdfast.client.work_records import (
-    AgentEntryList,
-    AgentEntryView,
     ClaimedWork,
-    Deregistered,
-    RegistryView,
     Renewed,
     WorkList,
     WorkView,
 )
-from holdfast.client.work_views import claimed_view, entry_view, work_view
+from holdfast.client.work_views import claimed_view, work_view
 from holdfast.engine.outwork import Outwork, need_work
 from holdfast.errors import InvalidPayload
 from holdfast.model.ids import check_name
@@ -32,15 +28,9 @@ from holdfast.model.instants import SECOND, to_iso
 from holdfast.model.limits import PRIORITY_DEFAULT, ROWS_PER_PAGE_DEFAULT
 from holdfast.model.registry import (
     DEFAULT_PROJECT,
-    AgentStatus,
-    Changes,
     Entry,
-    Seen,
-    Visibility,
-    Which,
-    root_guid,
 )
-from holdfast.model.states import Status, WaitReason
+from holdfast.model.states import Status
 from holdfast.model.work import (
     LEASE_LEAST_US,
     LEASE_MOST_US,
@@ -54,8 +44,6 @@ from holdfast.model.work import (
     kinds_for,
     queues_for,
 )
-from holdfast.registry.registry import Registry
-from holdfast.registry.stored import StorePlace
 from holdfast.store.ports.leases import ClaimAsk, Held
 
 WAIT_MOST_S: Final = 30
@@ -63,16 +51,6 @@ LOOK_S: Final = 2.0
 """How long a hint may be late before the queue is asked without one."""
 
 LIMIT_MOST: Final = 100
-AGENTS_MOST: Final = 100_000
-COUNTED: Final = (
-    "agents",
-    "pendingWork",
-    "activeWork",
-    "completedWork",
-    "failedWork",
-    "cancelledWork",
-    "deadWork",
-)
 _STATUSES: Final[dict[WorkStatus, tuple[Status, bool | None]]] = {
     WorkStatus.PENDING: (Status.PENDING, None),
     WorkStatus.ASSIGNED: (Status.RUNNING, None),
@@ -84,17 +62,8 @@ _STATUSES: Final[dict[WorkStatus, tuple[Status, bool | None]]] = {
 }
 
 
-class EmbeddedWorking(EmbeddedFollowing, ABC):
+class EmbeddedWorking(EmbeddedRegistering, ABC):
     """See `holdfast.client.work_protocol.Working`."""
-
-    registry: Registry | None = None
-    """Where agents are found; the store, unless somebody has set another one."""
-
-    @property
-    def _registry(self) -> Registry:
-        if self.registry is None:
-            self.registry = Registry(StorePlace(self._store, self._namespace), self._clock.wall_us)
-        return self.registry
 
     @property
     def _outwork(self) -> Outwork:
@@ -153,6 +122,7 @@ class EmbeddedWorking(EmbeddedFollowing, ABC):
         limit: int = ROWS_PER_PAGE_DEFAULT,
         cursor: str | None = None,
     ) -> WorkList:
+        check_given(capability=capability, boundary=boundary, project=project_id)
         wanted = None if status is None else _status(status)
         state, dead = (None, None) if wanted is None else _STATUSES[wanted]
         which = WorkWhich(
@@ -291,119 +261,6 @@ class EmbeddedWorking(EmbeddedFollowing, ABC):
     async def _work(self, work_id: str) -> None:
         """There is such work in this namespace."""
         await need_work(self._store, check_name(work_id, "work id"), self._namespace)
-
-    # ── numbers ───────────────────────────────────────────────────────────────────────────────────
-
-    async def stats(self) -> Stats:
-        counts = await self._store.jobs.counts(self._namespace)
-        jobs = {"jobs": sum(counts.values())} | {str(status): number for status, number in counts.items()}
-        agents = (await self._registry.list(limit=AGENTS_MOST)).items
-        projects: dict[str, dict[str, int]] = {}
-        for seen in agents:
-            project = projects.setdefault(seen.entry.project_id, dict.fromkeys(COUNTED, 0))
-            project["agents"] += 1
-        work = await self._store.work.counts(namespace=self._namespace)
-        for (name, status, reason), number in work.items():
-            projects.setdefault(name, dict.fromkeys(COUNTED, 0))[counted_as(status, reason)] += number
-        everything = {what: sum(one[what] for one in projects.values()) for what in COUNTED}
-        return Stats(totals=jobs | everything, by_project=projects)
-
-    # ── agents ────────────────────────────────────────────────────────────────────────────────────
-
-    async def register_agent(
-        self,
-        handle: str,
-        agent_type: str,
-        *,
-        guid: str | None = None,
-        capabilities: Sequence[str] = (),
-        boundaries: Sequence[str] = (),
-        max_concurrent_tasks: int = 1,
-        hostname: str | None = None,
-        project_id: str | None = None,
-        username: str | None = None,
-        visibility: Visibility | None = None,
-        heartbeat_interval_ms: int | None = None,
-        metadata: Mapping[str, Any] | None = None,
-    ) -> AgentEntryView:
-        place = f"{project_id or DEFAULT_PROJECT}/{handle}"
-        told: dict[str, Any] = {
-            "guid": root_guid(hostname or "", place) if guid is None else guid,
-            "handle": handle,
-            "agent_type": agent_type,
-            "capabilities": tuple(capabilities),
-            "boundaries": tuple(boundaries),
-            "max_concurrent_tasks": max_concurrent_tasks,
-            "hostname": hostname,
-            "project_id": project_id,
-            "username": username,
-            "visibility": visibility,
-            "heartbeat_interval_ms": heartbeat_interval_ms,
-            "metadata": None if metadata is None else dict(metadata),
-        }
-        entry = Entry(**{name: value for name, value in told.items() if value is not None})
-        return self._shown(await self._registry.register(entry))
-
-    async def heartbeat_agent(
-        self, guid: str, *, status: AgentStatus | None = None, current_task_count: int | None = None
-    ) -> AgentEntryView:
-        check_name(guid, "guid")
-        return self._shown(await self._registry.beat(guid, status=status, tasks=current_task_count))
-
-    async def update_agent(self, guid: str, changes: Changes) -> AgentEntryView:
-        return self._shown(await self._registry.update(check_name(guid, "guid"), changes))
-
-    async def deregister_agent(self, guid: str) -> Deregistered:
-        return Deregistered(guid=guid, deregistered=await self._registry.deregister(check_name(guid, "guid")))
-
-    async def get_entry(self, guid: str) -> AgentEntryView:
-        """The entry of an agent that lives elsewhere, or NotFound."""
-        return self._shown(await self._registry.get(check_name(guid, "guid")))
-
-    async def list_registry(
-        self,
-        *,
-        agent_type: str | None = None,
-        status: AgentStatus | None = None,
-        capability: str | None = None,
-        project_id: str | None = None,
-        viewer: str | None = None,
-        limit: int = ROWS_PER_PAGE_DEFAULT,
-        cursor: str | None = None,
-    ) -> AgentEntryList:
-        which = Which(
-            agent_type=agent_type, status=status, capability=capability, project_id=project_id, viewer=viewer
-        )
-        page = await self._registry.list(which, limit=limit, cursor=cursor)
-        return AgentEntryList(
-            agents=tuple(self._shown(seen) for seen in page), next=page.next, registry=self.registry_view()
-        )
-
-    def registry_view(self) -> RegistryView:
-        health = self._registry.health()
-        stale = health.stale_since
-        return RegistryView(
-            source=health.source,
-            connected=health.connected,
-            stale_since=None if stale is None else to_iso(stale),
-            ignored=health.ignored,
-        )
-
-    def _shown(self, seen: Seen) -> AgentEntryView:
-        return entry_view(seen, self._clock.wall_us(), self._registry.health().source)
-
-
-def counted_as(status: Status, reason: WaitReason | None) -> str:
-    """Under which number of a project a work item counts."""
-    match status, reason:
-        case Status.PENDING, _:
-            return "pendingWork"
-        case Status.WAITING, WaitReason.DEAD_LETTER:
-            return "deadWork"
-        case ((Status.RUNNING | Status.WAITING), _):
-            return "activeWork"
-        case _:
-            return f"{status}Work"
 
 
 def _status(text: str) -> WorkStatus:
