@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+import httpx2
 import pytest
 
 from holdfast.engine.drive import Drive
@@ -214,6 +215,7 @@ SAMPLES: dict[str, Callable[[Town], Awaitable[Sample]]] = {
     "deregister_agent": entered,
     "submit_work": new({"description": "x", "capability": "dig"}),
     "list_work": work(),
+    "follow_feed": work(),
     "get_work": work(),
     "claim_work": claiming,
     "renew_work": work(),
@@ -325,7 +327,28 @@ async def test_s05_s06_whom_it_answers(backend: Backend, endpoint: Endpoint, rol
 async def asked(web: Town, endpoint: Endpoint, sample: Sample, said: dict[str, str]) -> Any:
     path = _PART.sub(lambda found: quote(sample.parts[found[1]], safe=""), endpoint.path)
     body = {} if endpoint.body is None else {"body": sample.body}
+    if endpoint.name == "follow_feed":
+        return await _first_of_feed(web, path, said)
     return await web.ask(endpoint.method, path, **body, **said)
+
+
+async def _first_of_feed(web: Town, path: str, said: dict[str, str]) -> httpx2.Response:
+    """The answer as far as its first event, if there is one: the feed has no end."""
+    async with web.http.stream("GET", f"{path}?after=0", headers=said) as response:
+        text = ""
+        if response.status_code != 200:
+            text = (await response.aread()).decode()
+        else:
+            async for line in response.aiter_lines():
+                text += line
+                if line.startswith("data:") or ("still here" in line and await _is_empty(web, said)):
+                    break
+        return httpx2.Response(response.status_code, text=text, headers={"content-type": "application/json"})
+
+
+async def _is_empty(web: Town, said: dict[str, str]) -> bool:
+    """Whether there is nothing that this reader could be told."""
+    return not (await web.get("/api/work", **said))["items"]
 
 
 async def seen(web: Town) -> Any:

@@ -13,6 +13,7 @@ from holdfast.errors import InvalidSetting
 
 URL: Final = "HOLDFAST_NATS_URL"
 CA: Final = "HOLDFAST_NATS_CA"
+CREDS: Final = "HOLDFAST_NATS_CREDS"
 DEFAULT_PORT: Final = 4222
 SERVERS_MAX: Final = 32
 _HINT: Final = (
@@ -47,10 +48,12 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NatsSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """`ca` is a file with the certificates to trust; without one they are those that the machine trusts."""
+    """`creds` is a file that says who we are. `ca` is a file with the certificates to trust; without one they are those
+    that the machine trusts."""
 
     servers: tuple[Address, ...]
     ca: str | None = None
+    creds: str | None = None
 
     @property
     def is_local(self) -> bool:
@@ -64,7 +67,11 @@ def nats_settings(environment: Mapping[str, str]) -> NatsSettings | None:
         InvalidSetting: What it says is no address. The text does not repeat it: there may be a password in it.
     """
     url = environment.get(URL, "").strip()
-    return NatsSettings(servers=parse_servers(url), ca=environment.get(CA) or None) if url else None
+    if not url:
+        return None
+    return NatsSettings(
+        servers=parse_servers(url), ca=environment.get(CA) or None, creds=environment.get(CREDS) or None
+    )
 
 
 def parse_servers(url: str) -> tuple[Address, ...]:

@@ -26,6 +26,7 @@ from holdfast.errors import Unavailable
 from holdfast.model.instants import MILLISECOND, SECOND
 from holdfast.model.retry import RetryPolicy, delay
 from holdfast.registry.addresses import Address, NatsSettings
+from holdfast.registry.credentials import read_credentials
 from holdfast.registry.troubles import Trouble, told
 from holdfast.store.clock import Clock, pause
 
@@ -58,8 +59,6 @@ class Connection:
         self._client: Client | None = None
         self._at = settings.servers[0]
         self._dialling: asyncio.Task[None] | None = None
-        self.answered_at = clock.wall_us()
-        """When NATS last answered; before it did, when we began to ask."""
 
     @property
     def connected(self) -> bool:
@@ -126,6 +125,8 @@ class Connection:
         async def closed() -> None:
             _end(gone, client.last_error or errors.ConnectionClosedError())
 
+        # Read for each attempt: who corrects the file need not restart us.
+        creds = None if self._settings.creds is None else read_credentials(self._settings.creds)
         client = _Client(must_encrypt=at.encrypted)
         try:
             async with asyncio.timeout(DIAL_S):
@@ -141,6 +142,8 @@ class Connection:
                     user=at.user if at.password is not None else None,
                     password=at.password,
                     token=at.user if at.password is None else None,
+                    signature_cb=None if creds is None else creds.sign,
+                    user_jwt_cb=None if creds is None else lambda: bytearray(creds.jwt.encode()),
                     tls=self._trusted(at),
                     tls_hostname=at.host,
                 )
@@ -159,7 +162,6 @@ class Connection:
         """The client is served until it is gone."""
         self._troubles.clear()
         self._client = client
-        self.answered_at = self._clock.wall_us()
         log.info("connected to NATS %s at %s", client.connected_server_version, at)
         tasks = [asyncio.create_task(self._ask_on(client, gone))]
         tasks += [
@@ -183,8 +185,6 @@ class Connection:
                     await client.flush(timeout=int(BEAT_S))
             except (errors.Error, OSError, TimeoutError) as error:
                 _end(gone, error)
-            else:
-                self.answered_at = self._clock.wall_us()
 
     async def _serve(self, name: str, attendant: Attendant, client: Client, gone: _Gone) -> None:
         tried = 0

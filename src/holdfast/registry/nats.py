@@ -78,12 +78,16 @@ class NatsPlace:
     async def list(self) -> Sequence[Seen]:
         return self._known.entries()
 
+    @property
+    def current(self) -> bool:
+        """Whether what is listed is what is there."""
+        return self._connection.connected and self._followed
+
     def health(self) -> RegistryHealth:
-        connected = self._connection.connected and self._followed
         return RegistryHealth(
             source=SOURCE,
-            connected=connected,
-            stale_since=None if connected else self._true_at,
+            connected=self.current,
+            stale_since=None if self.current else self._true_at,
             ignored=self._known.ignored,
         )
 

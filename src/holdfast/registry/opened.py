@@ -34,7 +34,7 @@ class NatsLink:
     @property
     def well(self) -> bool:
         """Whether it is connected, and what is listed is what is there."""
-        return self.place.health().connected
+        return self.place.current
 
     def start(self) -> None:
         self.connection.start()

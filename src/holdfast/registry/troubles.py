@@ -10,7 +10,8 @@ import msgspec
 from nats import errors
 from nats.js.errors import APIError, NoStreamResponseError, ServiceUnavailableError
 
-from holdfast.registry.addresses import CA, URL, Address
+from holdfast.errors import InvalidSetting
+from holdfast.registry.addresses import CA, CREDS, URL, Address
 
 _REFUSED: Final = ("authorization", "authentication", "permissions violation")
 _NO_JETSTREAM: Final = (10039, 10076)
@@ -34,10 +35,14 @@ def told(error: BaseException, at: Address) -> Trouble:
 
 
 def _known(error: BaseException, at: Address) -> Trouble | None:
+    if isinstance(error, InvalidSetting):
+        return Trouble(f"{error}: {error.hint}", ours=True)
     said = str(error).lower()
     if isinstance(error, errors.AuthorizationError) or any(words in said for words in _REFUSED):
-        text = f"NATS at {at} refuses our credentials or what they may do: correct them in {URL}, or in the server"
-        return Trouble(text, ours=True)
+        where = f"{URL} or {CREDS}, or in the server"
+        return Trouble(
+            f"NATS at {at} refuses our credentials or what they may do: correct them in {where}", ours=True
+        )
     if isinstance(error, ssl.SSLCertVerificationError):
         text = f"the certificate of NATS at {at} is not trusted ({error.verify_message}): name its CA in {CA}"
         return Trouble(text, ours=True)

@@ -11,8 +11,8 @@ stops without it was cut off, or the server goes away: ask again, with the last 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing, suppress
 from typing import Any, Final
 
 import msgspec
@@ -42,16 +42,18 @@ class Ended(msgspec.Struct, frozen=True):
     status: Status
 
 
-class Stream:
-    """The response that carries a job's words until it is over, its reader is gone, or the server is to end."""
+Speak = Callable[[], AsyncGenerator[bytes, None]]
+"""Begins to speak: one event after the other, as it goes over the wire."""
 
-    def __init__(self, asked: Asked, job_id: str, *, after: str | None, stream: str | None) -> None:
+
+class Stream:
+    """The response that carries events until there are no more, its reader is gone, or the server is to end."""
+
+    def __init__(self, asked: Asked, speak: Speak) -> None:
         self._house = asked.house
         self._principal = asked.principal
         self._reader = asked.principal.name
-        self._job_id = job_id
-        self._after = after
-        self._stream = stream
+        self._speak = speak
         if self._house.streams.get(self._reader, 0) >= self._house.settings.streams_max:
             msg = f"{self._house.settings.streams_max} streams are open"
             raise Refusal(429, Unavailable(msg, hint="Close one, or watch several jobs one after the other."))
@@ -59,7 +61,7 @@ class Stream:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         house = self._house
         house.streams[self._reader] = house.streams.get(self._reader, 0) + 1
-        words = watch(house.store, self._job_id, after=self._after, stream=self._stream, scribe=house.scribe)
+        words = self._speak()
         leaving: list[asyncio.Task[Any]] = [
             asyncio.create_task(hung_up(receive)),
             asyncio.create_task(house.draining.wait()),
@@ -68,7 +70,7 @@ class Stream:
         try:
             await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
             await self._say(HEARTBEAT, send)  # so that the reader knows that it is heard
-            await self._speak(words, leaving, send)
+            await self._carry(words, leaving, send)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         except (OSError, TimeoutError):
             pass  # the reader is gone, or takes nothing: it will ask again, with its last id
@@ -78,13 +80,10 @@ class Stream:
             await words.aclose()
             house.streams[self._reader] -= 1
 
-    async def _speak(
-        self,
-        words: AsyncGenerator[Heard, None],
-        leaving: list[asyncio.Task[Any]],
-        send: Send,
+    async def _carry(
+        self, words: AsyncGenerator[bytes, None], leaving: list[asyncio.Task[Any]], send: Send
     ) -> None:
-        coming: asyncio.Task[Heard | None] = asyncio.create_task(_next(words))
+        coming: asyncio.Task[bytes | None] = asyncio.create_task(_next(words))
         try:
             while True:
                 await asyncio.wait(
@@ -96,27 +95,35 @@ class Stream:
                     return
                 if not coming.done():
                     await self._say(HEARTBEAT, send)
-                elif (heard := coming.result()) is None:
-                    await self._say(await self._end(), send)
+                elif (event := coming.result()) is None:
                     return
                 else:
-                    await self._say(_event(heard), send)
+                    await self._say(event, send)
                     coming = asyncio.create_task(_next(words))
-        except NotFound:
-            return  # it was removed while we read: there is no more of it
         finally:
             coming.cancel()
             await asyncio.wait([coming])
-
-    async def _end(self) -> bytes:
-        status = (await self._house.store.jobs.head(self._job_id)).status
-        assert status in TERMINAL, "a watch ends when its job is over"
-        return b"event: end\ndata: " + written(Ended(status)) + b"\n\n"
 
     async def _say(self, text: bytes, send: Send) -> None:
         """The text is on its way. A reader that takes nothing for too long is given up."""
         message: Message = {"type": "http.response.body", "body": text, "more_body": True}
         await asyncio.wait_for(send(message), self._house.settings.send_timeout_s)
+
+
+async def words_of_job(
+    house: House, job_id: str, *, after: str | None, stream: str | None
+) -> AsyncGenerator[bytes, None]:
+    """What the job says, and how it ended."""
+    words = watch(house.store, job_id, after=after, stream=stream, scribe=house.scribe)
+    try:
+        async with aclosing(words):
+            async for heard in words:
+                yield _event(heard)
+        status = (await house.store.jobs.head(job_id)).status
+    except NotFound:
+        return  # it was removed while we read: there is no more of it
+    assert status in TERMINAL, "a watch ends when its job is over"
+    yield b"event: end\ndata: " + written(Ended(status)) + b"\n\n"
 
 
 def _event(heard: Heard) -> bytes:
@@ -133,5 +140,5 @@ async def _revoked(house: House, principal: Principal) -> None:
         await asyncio.sleep(house.settings.recheck_s)
 
 
-async def _next(words: AsyncGenerator[Heard, None]) -> Heard | None:
+async def _next(words: AsyncGenerator[bytes, None]) -> bytes | None:
     return await anext(words, None)

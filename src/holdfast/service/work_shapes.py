@@ -15,7 +15,7 @@ from holdfast.model.instants import SECOND
 from holdfast.model.limits import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN
 from holdfast.model.registry import NAMES_MAX, TASKS_MAX, AgentStatus, Changes, Visibility
 from holdfast.model.work import DESCRIPTION_MAX, LEASE_LEAST_US, LEASE_MOST_US, WorkStatus
-from holdfast.service.shapes import Name, Paged, Whole
+from holdfast.service.shapes import Asks, Name, Paged, Whole
 
 LeaseSeconds = Annotated[int, Meta(ge=LEASE_LEAST_US // SECOND, le=LEASE_MOST_US // SECOND)]
 Names = Annotated[tuple[Name, ...], Meta(max_length=NAMES_MAX)]
@@ -50,6 +50,12 @@ class WhichWork(Paged, frozen=True, kw_only=True):
     capability: Name | None = None
     boundary: Name | None = None
     project: Name | None = None
+
+
+class WhichNews(Asks, frozen=True, kw_only=True):
+    """`after`: the id of the last event that was heard, for whoever cannot send `Last-Event-ID`."""
+
+    after: str | None = None
 
 
 class Claims(Says, frozen=True, kw_only=True, rename="camel"):

@@ -25,7 +25,7 @@ from holdfast.service.answers import Answer, written
 from holdfast.service.asked import Asked
 from holdfast.service.endpoints import Endpoint
 from holdfast.service.shapes import Events, WhichChunks, WhichEvents
-from holdfast.service.streams import Stream
+from holdfast.service.streams import Stream, words_of_job
 
 ZIP: Final = "application/zip"
 
@@ -69,7 +69,8 @@ async def stream_job(asked: Asked) -> ASGIApp:
     which: WhichChunks = asked.query
     after = asked.request.headers.get("last-event-id") or which.after
     parse_cursor(after)  # refused while there still is a status to say so with
-    return Stream(asked, head.job_id, after=after, stream=which.stream)
+    house = asked.house
+    return Stream(asked, lambda: words_of_job(house, head.job_id, after=after, stream=which.stream))
 
 
 # ── export ────────────────────────────────────────────────────────────────────────────────────────

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import functools
+import random
 from collections.abc import Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
 import msgspec
+from starlette.types import ASGIApp
 
 from holdfast.client.work_records import ClaimList, Renewed, WorkList, WorkView
+from holdfast.engine.outwork import Outwork
 from holdfast.model.access import Scope
 from holdfast.model.registry import DEFAULT_PROJECT
 from holdfast.model.work import Work
 from holdfast.service.answers import Answer
 from holdfast.service.asked import Asked
 from holdfast.service.endpoints import Endpoint, Handle
+from holdfast.service.feed import after_of, feed
 from holdfast.service.idempotency import REPLAYED
+from holdfast.service.streams import Stream
 from holdfast.service.waiting import while_heard
 from holdfast.service.work_shapes import (
     Cancels,
@@ -27,6 +32,7 @@ from holdfast.service.work_shapes import (
     Progresses,
     Releases,
     Renews,
+    WhichNews,
     WhichWork,
 )
 
@@ -126,6 +132,14 @@ async def cancel_work(asked: Asked) -> Answer:
     return Answer(value=await asked.client.cancel_work(asked.path["id"], why=said.why, by=asked.by(said.by)))
 
 
+async def follow_feed(asked: Asked) -> ASGIApp:
+    """What happens to work and to agents, as server-sent events."""
+    after = after_of(asked.request.headers.get("last-event-id") or asked.query.after)
+    store, client, namespace = asked.store, asked.client, asked.namespace
+    outwork = Outwork(store, asked.house.clock, random.random)
+    return Stream(asked, lambda: feed(store, client, outwork, namespace, after))
+
+
 def _said(said: msgspec.Struct) -> dict[str, Any]:
     return msgspec.structs.asdict(said)
 
@@ -188,6 +202,16 @@ ENDPOINTS: Final = (
         answers=WorkView,
         statuses=(200, 304),
         errors=(404,),
+        scope=Scope.READ,
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/feed",
+        handle=follow_feed,
+        query=WhichNews,
+        answers=str,
+        media="text/event-stream",
+        errors=(422, 429),
         scope=Scope.READ,
     ),
     _word("renew", renew_work, Renews, Renewed),
