@@ -12,7 +12,7 @@ from holdfast.client import ExternalAgent, RemoteClient, Work
 from holdfast.client.tokens import find_token
 from holdfast.service.settings import Settings
 from tests.outside.losing import Losing, losing
-from tests.outside.place import LEASE_S, agent, ended, facts, place, processes, serving
+from tests.outside.place import LEASE_S, agent, ended, facts, place, processes, serving, until
 
 pytestmark = pytest.mark.store("sqlite")
 
@@ -79,6 +79,24 @@ async def test_an_agent_that_left_is_given_nothing(volatile_folder: Path) -> Non
             (claimed,) = await client.claim_work(other.guid, wait_seconds=1)
             assert claimed.id == sent.id
             assert (await facts(client, sent.id))["job_claimed"] == 1
+
+
+async def test_what_a_lost_answer_granted_is_given_back_at_the_end(volatile_folder: Path) -> None:
+    """Goal: an agent that stops leaves nothing behind, not even what it never heard of. Method: no claim is answered,
+    until the agent is drained."""
+    async with (
+        losing() as wire,
+        place(volatile_folder, Settings(hosts=(f"127.0.0.1:{wire.port}",))) as client,
+    ):
+        summer = through(wire, client, wait_seconds=2)
+        summer.serves("summarize")(print)
+        wire.lose("/claim", times=10**6)
+        sent = await client.submit_work("kelp", "summarize")
+        async with serving(summer):
+            await until(client, sent.id, lambda work: work.status == "assigned")
+            wire.lose("/claim", times=0)
+        back = await client.get_work(sent.id)
+        assert (back.status, back.attempts) == ("pending", 0)
 
 
 async def test_a_server_that_does_not_wait_is_not_asked_in_a_loop(volatile_folder: Path) -> None:

@@ -63,24 +63,26 @@ async def test_a_blocking_function_has_a_thread_of_its_own(volatile_folder: Path
 
 
 async def test_as_much_is_taken_as_there_is_room_for(volatile_folder: Path) -> None:
-    """Goal: never more than the limit, and all of it. Method: three that wait until they are three, twice."""
-    together, now, most = asyncio.Barrier(3), 0, 0
+    """Goal: the limit, and not more. Method: three that stay until somebody has looked who waits, then all six."""
+    together, go = asyncio.Barrier(4), asyncio.Event()
     async with place(volatile_folder) as client:
         summer = agent(client, max_concurrent_tasks=3)
 
         @summer.serves("meet")
         async def meet(work: Work) -> None:
-            nonlocal now, most
-            now += 1
-            most = max(most, now)
-            await together.wait()
-            now -= 1
+            if not go.is_set():
+                await together.wait()
+                await go.wait()
 
+        other = await client.register_agent("other", "test", capabilities=["nothing"])
         sent = [await client.submit_work(f"{n}", "meet") for n in range(6)]
         async with serving(summer):
+            await together.wait()
+            assert await client.claim_work(other.guid, wait_seconds=1) == ()
+            assert len((await client.list_work(status="pending")).items) == 3
+            go.set()
             for one in sent:
                 await ended(client, one.id)
-    assert most == 3
 
 
 async def test_a_lease_is_kept_for_as_long_as_the_function_runs(volatile_folder: Path) -> None:

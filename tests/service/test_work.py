@@ -337,7 +337,13 @@ async def test_an_agent_takes_no_more_than_it_says(backend: Backend) -> None:
         await web.post("/api/agents/register", ANT)
         for _ in range(6):
             await web.post("/api/work", WORK)
-        assert len(await claim(web, limit=50)) == 3
+        first = await claim(web, limit=2, claimId="c")
+        assert len(first) == 2
+        assert len(await claim(web, limit=50)) == 1, "as much as it has room for"
+        assert await claim(web) == []
+        assert [one["id"] for one in await claim(web, claimId="c")] == [one["id"] for one in first]
+        await web.post(f"/api/work/{first[0]['id']}/complete", held(first[0]))
+        assert len(await claim(web, limit=50)) == 1
         await web.refused(422, "invalid_payload", "POST", "/api/work/claim", {"guid": "ant-1", "limit": 0})
         problem = await web.refused(
             422, "invalid_payload", "POST", "/api/work/claim", {"guid": "ant-1", "capabilities": ["fly"]}

@@ -159,8 +159,12 @@ class EmbeddedWorking(EmbeddedRegistering, ABC):
         loop = asyncio.get_running_loop()
         until = loop.time() + wait_seconds
         while True:
+            room = seen.entry.max_concurrent_tasks - await self._store.leases.count(ask.worker)
             also = await self._store.work.unpreferred(names, grace_us=PREFERENCE_US)
-            asking = msgspec.structs.replace(ask, kinds=(*ask.kinds, *also))
+            # Also without room: a question that was answered before finds the same work.
+            asking = msgspec.structs.replace(
+                ask, kinds=(*ask.kinds, *also), limit=max(0, min(ask.limit, room))
+            )
             granted = await self._outwork.claim(asking)
             left = until - loop.time()
             if granted or left <= 0:

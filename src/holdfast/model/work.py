@@ -21,6 +21,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.errors import InvalidPayload
+from holdfast.model import canonical
 from holdfast.model.ids import check_name
 from holdfast.model.instants import SECOND, from_iso
 from holdfast.model.jobs import DEFAULT_NAMESPACE, JobDraft, WorkItem
@@ -125,7 +126,8 @@ def draft_of(asked: Work, *, namespace: str, job_id: str | None = None) -> JobDr
         namespace=namespace,
         queue=queue_of(asked.boundary),
         priority=asked.priority,
-        request_key=None if asked.task_id is None else f"work:{asked.task_id}"[:200],
+        # A digest, so that no key of a job, and no other long name, is ever the same.
+        request_key=None if asked.task_id is None else f"work:{canonical.hex_digest(asked.task_id.encode())}",
         job_id=job_id,
         work=item,
     )

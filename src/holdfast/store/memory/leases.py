@@ -56,6 +56,11 @@ class MemoryLeases:
                 work.hint(f"queue:{row.head.queue}")
             return len(rows)
 
+    async def count(self, worker: str) -> int:
+        tick, boot = self._state.clock.tick_us(), self._state.clock.boot()
+        heads = [row.head for row in self._state.tables.jobs.values()]
+        return sum(head.lease_owner == worker and is_driven(head, tick, boot) for head in heads)
+
     async def owners(self) -> list[str]:
         heads = [row.head for row in self._state.tables.jobs.values()]
         return sorted({head.lease_owner for head in heads if head.status is Status.RUNNING})

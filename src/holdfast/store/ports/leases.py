@@ -65,6 +65,10 @@ class Leases(Protocol):
         """The leases of a worker that is proven dead are over; says how many. Its jobs are claimable at once."""
         ...
 
+    async def count(self, worker: str) -> int:
+        """How many jobs this worker holds, by leases that are not over."""
+        ...
+
     async def owners(self) -> list[str]:
         """Everybody who holds a job, whether or not the lease is over, by name."""
         ...

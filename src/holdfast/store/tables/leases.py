@@ -65,6 +65,13 @@ class SqlLeases:
 
         return await self._executor.write(work)
 
+    async def count(self, worker: str) -> int:
+        async def work(tx: Transaction) -> int:
+            row = await tx.row("count_held", worker=worker)
+            return 0 if row is None else int(row[0])
+
+        return await self._executor.read(work, brief=True)
+
     async def owners(self) -> list[str]:
         async def work(tx: Transaction) -> list[str]:
             return [row[0] for row in await tx.rows("lease_owners")]

@@ -113,6 +113,11 @@ ORDER BY lease_expires_at, job_id LIMIT :limit {skip_locked};
 -- Everybody who holds a job, by name.
 SELECT DISTINCT lease_owner FROM job_heads WHERE status = 'running' ORDER BY lease_owner;
 
+-- name: count_held
+-- How many jobs this worker holds, by leases that are not over.
+SELECT CAST(count(*) AS {int}) FROM job_heads
+WHERE status = 'running' AND lease_owner = :worker AND lease_expires_at > {tick} AND lease_boot = {boot};
+
 -- name: claim_event
 -- The grant's own event, by the fence that only it has.
 SELECT body FROM events WHERE job_id = :job_id AND fence = :fence AND type = 'job_claimed' ORDER BY seq LIMIT 1;

@@ -119,6 +119,19 @@ async def work_that_nobody_will_claim_is_found(bench: Bench) -> None:
     assert list(await store.work.unclaimed()) == ["job-2", "job-4"]
 
 
+async def what_somebody_holds_is_counted(bench: Bench) -> None:
+    """By leases that are not over; given back or taken by others, it does not count."""
+    store = bench.store
+    for nth in range(3):
+        await store.jobs.submit(_draft(f"job-{nth}"))
+    assert await store.leases.count("agent:a1") == 0
+    ask = ClaimAsk(worker="agent:a1", token="t", queues=("work",), limit=2, ttl_us=10 * SECOND)
+    assert len(await store.leases.claim(ask)) == 2
+    assert (await store.leases.count("agent:a1"), await store.leases.count("agent:b1")) == (2, 0)
+    bench.clock.advance(10 * SECOND)
+    assert await store.leases.count("agent:a1") == 0
+
+
 async def dead_work_is_told_apart(bench: Bench) -> None:
     store = bench.store
     for job_id in ("job-1", "job-2"):
