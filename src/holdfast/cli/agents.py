@@ -11,6 +11,7 @@ from holdfast.cli.talk import plain, show, table, wait_for
 from holdfast.client.work_records import AgentEntryList
 from holdfast.model.instants import from_iso
 from holdfast.model.registry import AgentStatus
+from holdfast.store.clock import SystemClock
 
 
 @click.command()
@@ -54,6 +55,7 @@ def agents(
         for one in page.agents:
             show(one, as_json=True)
     elif page.agents:
+        now = SystemClock().wall_us()
         rows = [
             (
                 one.handle,
@@ -61,7 +63,7 @@ def agents(
                 one.status,
                 f"{one.current_task_count}/{one.max_concurrent_tasks}",
                 ", ".join(one.capabilities),
-                screens.instant(from_iso(one.last_heartbeat)) if one.last_heartbeat else "",
+                f"{screens.span(now - from_iso(one.last_heartbeat))} ago" if one.last_heartbeat else "",
                 one.guid,
             )
             for one in page.agents

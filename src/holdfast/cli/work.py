@@ -16,6 +16,7 @@ from holdfast.cli.talk import plain, show, to_json, wait_for
 from holdfast.client.protocol import Client
 from holdfast.client.work_records import WorkView
 from holdfast.errors import InvalidPayload, NotOver
+from holdfast.model.identity import short
 from holdfast.model.instants import from_iso
 from holdfast.model.work import WorkStatus
 
@@ -198,7 +199,7 @@ def _show(view: WorkView, *, as_json: bool) -> None:
         ("priority", view.priority),
         ("deadline", view.deadline),
         ("project", view.project_id),
-        ("held by", view.assigned_to),
+        ("held by", view.assigned_to and short(view.assigned_to)),
         ("since", view.assigned_at and screens.instant(from_iso(view.assigned_at))),
         (
             "progress",
@@ -230,7 +231,7 @@ def _listed(items: Sequence[WorkView]) -> Table:
             screens.text(one.id),
             screens.text(one.status, screens.STYLES.get(one.status, "yellow")),
             screens.text(one.capability),
-            screens.text(one.assigned_to or ""),
+            screens.text(short(one.assigned_to or "")[:20]),
             "" if one.progress is None else f"{one.progress}%",
             screens.text(one.description),
         )

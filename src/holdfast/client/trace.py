@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from holdfast.client import words
 from holdfast.client.plans import plans_of
 from holdfast.client.records import Note, Seam, SeamKind, Span, SpanKind, Trace
 from holdfast.errors import HoldfastError
@@ -339,7 +340,7 @@ class _Reader:
             case e.BudgetRaised():
                 self.seam(at, SeamKind.OTHER, f"{event.by} raised the budget{_because(_raised(event))}")
             case _:
-                self.seam(at, SeamKind.OTHER, event.type.replace("_", " "))
+                self.seam(at, SeamKind.OTHER, words.plainly(event))
 
 
 _WAITS: Final = frozenset(

@@ -11,7 +11,7 @@ from holdfast.client.records import Accepted
 from holdfast.errors import Conflict, InvalidMove, InvalidPayload, KeyReused, NotFound
 from holdfast.model import canonical
 from holdfast.model.effects import DECIDED, CallStatus, Effect
-from holdfast.model.events import CancelRequested, JobRequeued, ToolReconciled
+from holdfast.model.events import CancelRequested, Event, JobRequeued, ProgressReported, ToolReconciled
 from holdfast.model.ids import check_name
 from holdfast.model.instants import to_iso
 from holdfast.model.jobs import JobHead
@@ -281,3 +281,10 @@ def _look(job: Loaded) -> str:
 
 def _clock(at: int) -> str:
     return to_iso(at)[:19].replace("T", " ") + " UTC"
+
+
+def plainly(event: Event) -> str:
+    """A fact in words, where nothing more is to be said of it."""
+    if isinstance(event, ProgressReported):
+        return f"{event.progress} % done" + (f": {event.note}" if event.note else "")
+    return event.type.replace("_", " ")
