@@ -226,12 +226,14 @@ def _listed(items: Sequence[WorkView]) -> Table:
     for column in ("work", "status", "capability", "held by", "done", "what"):
         grid.add_column(column, no_wrap=True, overflow="ellipsis")
     grid.columns[0].min_width = max(min(len(one.id), 40) for one in items)
+    grid.columns[1].min_width = max(len(one.status) for one in items)
+    grid.columns[4].min_width = 4
     for one in items:
         grid.add_row(
             screens.text(one.id),
             screens.text(one.status, screens.STYLES.get(one.status, "yellow")),
             screens.text(one.capability),
-            screens.text(short(one.assigned_to or "")[:20]),
+            screens.text(short(one.assigned_to or "")[:12]),
             "" if one.progress is None else f"{one.progress}%",
             screens.text(one.description),
         )
