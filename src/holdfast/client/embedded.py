@@ -19,6 +19,7 @@ from holdfast.client.questions import answered, check_answer
 from holdfast.client.reading import Loaded, loaded, needs_of, view_of
 from holdfast.client.records import Accepted, EventView, JobView, Need
 from holdfast.client.working import EmbeddedWorking
+from holdfast.engine.shortly import journal_of
 from holdfast.errors import InvalidMove, NotFound, NotOver
 from holdfast.model.append import Move
 from holdfast.model.budget import Budget
@@ -329,7 +330,7 @@ class EmbeddedClient(EmbeddedWorking):
         """Head first: whatever it says, the journal that is read afterwards tells as well."""
         head = await self._head(job_id)
         record = await self._store.jobs.get(job_id)
-        sealed = await self._store.journal.read(job_id)
+        sealed = await journal_of(self._store, head)
         letters = await self._store.post.read(job_id) if head.mail_seq else ()
         job = loaded(record, head, sealed, letters)
         accounts = await self._store.budgets.find(job.budgets) if job.budgets else ()

@@ -33,6 +33,7 @@ import msgspec
 
 from holdfast.engine.children import farewell
 from holdfast.engine.letters import Letterbox
+from holdfast.engine.shortly import journal_of
 from holdfast.errors import Broken, Fenced, InvalidPayload, MailWaiting, NotFound, Unavailable
 from holdfast.model import lease
 from holdfast.model.append import NOTHING, Holder, Move, append_of
@@ -236,7 +237,7 @@ class Outwork:
     async def load(self, job_id: str) -> Facts:
         """Head first: whatever it says, the journal that is read afterwards tells as well."""
         head = await self._store.jobs.head(job_id)
-        sealed = await self._store.journal.read(job_id)
+        sealed = await journal_of(self._store, head)
         return Facts(head, tuple(unsealed(job_id, sealed)))
 
     async def _holding(self, held: Held) -> Facts:

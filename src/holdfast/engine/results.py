@@ -50,7 +50,7 @@ async def result(store: Store, job_id: str) -> Any:
 
 
 async def _ended(store: Store, head: JobHead) -> Any:
-    (last,) = await store.journal.read(head.job_id, after=head.head_seq - 1)
+    (last,) = await store.journal.read(head.job_id, after=head.head_seq - 1, limit=1)
     event = unseal(last)
     if isinstance(event, events.JobCompleted):
         return event.output
@@ -62,7 +62,7 @@ async def _ended(store: Store, head: JobHead) -> Any:
 
 async def _why(store: Store, head: JobHead) -> str:
     """What the last fact of a held job says."""
-    (last,) = await store.journal.read(head.job_id, after=head.head_seq - 1)
+    (last,) = await store.journal.read(head.job_id, after=head.head_seq - 1, limit=1)
     match unseal(last):
         case events.JobDeadLettered(causes=causes) if causes:
             error = causes[-1].get("error") or {}
