@@ -29,7 +29,7 @@ NAMES = """
     plan_generated node_started node_finished step_finished call_cancelled llm_requested llm_responded
     tool_called tool_returned tool_failed tool_uncertain tool_reconciled
     checkpoint_saved checkpoint_begun checkpoint_committed checkpoint_verified checkpoints_dropped
-    turn_committed inputs_claimed timer_set timer_fired signal_received signal_taken question_asked
+    turn_committed inputs_claimed timer_set timer_fired signal_received signal_taken question_asked progress_reported
     approval_requested approval_decided child_started child_finished budget_reached budget_raised
     store_restored
 """.split()

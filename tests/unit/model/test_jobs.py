@@ -11,7 +11,15 @@ from holdfast.errors import InvalidName, InvalidPayload, TooLarge
 from holdfast.model.budget import Budget
 from holdfast.model.chain import Head
 from holdfast.model.events import JobCreated
-from holdfast.model.jobs import JobDraft, JobHead, JobRecord, check_draft, created_event, request_digest
+from holdfast.model.jobs import (
+    JobDraft,
+    JobHead,
+    JobRecord,
+    WorkItem,
+    check_draft,
+    created_event,
+    request_digest,
+)
 from holdfast.model.limits import JSON_BYTES_MAX
 
 DRAFT = JobDraft(
@@ -52,6 +60,7 @@ DOES_NOT_COUNT: dict[str, Any] = {
     "budget": Budget(usd=1),
     "budgets": ("job_above",),
     "depth": 2,
+    "work": WorkItem(project="p", capability="c"),  # it says again what the input says
 }
 
 
@@ -149,7 +158,7 @@ def test_the_journal_begins_with_everything_that_was_asked_for() -> None:
     event = created_event(DRAFT)
     for name in JobCreated.__struct_fields__:
         assert getattr(event, name) == getattr(DRAFT, name), name
-    kept_elsewhere = {"namespace", "ready_at", "job_id"}
+    kept_elsewhere = {"namespace", "ready_at", "job_id", "work"}
     assert set(JobDraft.__struct_fields__) - set(JobCreated.__struct_fields__) == kept_elsewhere
 
 

@@ -37,7 +37,7 @@ PICTURE = {
 WHILE_RUNNING = """
     plan_generated node_started node_finished step_finished call_cancelled llm_requested llm_responded tool_called
     checkpoint_saved turn_committed inputs_claimed timer_set signal_taken approval_requested child_started
-    budget_reached question_asked
+    budget_reached question_asked progress_reported
 """.split()
 WHILE_NOT_OVER = """
     cancel_requested tool_returned tool_failed tool_uncertain tool_reconciled timer_fired signal_received
