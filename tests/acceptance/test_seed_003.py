@@ -220,6 +220,10 @@ def _restart_nats(stage: Registry, held: str, said: dict[str, Any]) -> None:
     assert page["registry"]["staleSince"] is not None
     meanwhile = stage.ask("POST", "/api/work", {"description": "meanwhile", "capability": "c"})["id"]
     assert stage.ask("GET", f"/api/work/{meanwhile}")["status"] == "pending"
+    (taken,) = stage.ask("POST", "/api/work/claim", {"guid": "survivor"})["items"]
+    assert taken["id"] == meanwhile, "work does not wait for the registry"
+    right = {"fence": taken["fence"], "leaseToken": taken["leaseToken"]}
+    assert stage.ask("POST", f"/api/work/{meanwhile}/complete", right)["status"] == "completed"
     stage.ask("POST", f"/api/work/{held}/renew", said | {"leaseSeconds": 600})
     until(lambda: len(re.findall(r"attempt|trying|reconnect", stage.log(), re.IGNORECASE)) >= 3)
     stage.server.restart(keep_data=True)

@@ -77,7 +77,14 @@ class Registry:
         raise _contended(guid)
 
     async def get(self, guid: str) -> Seen:
-        seen = await self._place.get(guid)
+        """The agent as it is; as it was last known, while nobody can be asked: work does not wait for that."""
+        try:
+            seen = await self._place.get(guid)
+        except Unavailable:
+            known = {one.entry.guid: one for one in await self._place.list()}
+            if guid not in known:
+                raise
+            seen = known[guid]
         if seen is None or is_forgotten(seen, self._now_us()):
             raise _unknown(guid)
         return seen
