@@ -26,6 +26,8 @@ MODEL = ROOT / "tests/deployed/model.toml"
 class Stage:
     """Everything that was started here is ended by `close`."""
 
+    app = APP
+
     def __init__(self, folder: Path, store: str, outside: Outside) -> None:
         self.folder = folder
         self.store = store
@@ -49,12 +51,16 @@ class Stage:
         }
 
     def _start(self, *arguments: str, said: str) -> tuple[subprocess.Popen[str], re.Match[str]]:
+        """The command runs, and has said this."""
+        return self._run("-m", "holdfast", *arguments, named=arguments[0], said=said)
+
+    def _run(self, *arguments: str, named: str, said: str) -> tuple[subprocess.Popen[str], re.Match[str]]:
         """The process, once it has said this. What else it says goes to a file: a full pipe would stop it."""
         self._started += 1
-        log = self.folder / f"{arguments[0]}-{self._started}.log"
+        log = self.folder / f"{named}-{self._started}.log"
         with log.open("w") as file:
             process = subprocess.Popen(
-                [sys.executable, "-m", "holdfast", *arguments],
+                [sys.executable, *arguments],
                 env=self.environment,
                 cwd=self.folder,
                 stdin=subprocess.DEVNULL,
@@ -76,7 +82,7 @@ class Stage:
 
     def work(self, *, concurrency: int = 16) -> subprocess.Popen[str]:
         """One more worker is at work."""
-        arguments = ("worker", str(APP), "--concurrency", str(concurrency))
+        arguments = ("worker", str(self.app), "--concurrency", str(concurrency))
         worker, _ = self._start(*arguments, said="working on")
         self.workers.append(worker)
         return worker

@@ -12,6 +12,7 @@ import msgspec
 from holdfast.client.plans import plans_of
 from holdfast.client.questions import question_needs
 from holdfast.client.records import BudgetView, Checked, EventView, JobView, Need
+from holdfast.engine.causes import causes_of
 from holdfast.engine.verify.journals import judge_alone
 from holdfast.model import budget as money
 from holdfast.model import canonical, fold
@@ -156,7 +157,11 @@ def _budget(account: Account) -> BudgetView:
 def _error(job: Loaded) -> Any:
     if job.job.error is not None or job.head.wait_reason is not WaitReason.DEAD_LETTER:
         return job.job.error
-    return list(_newest(job, e.JobDeadLettered)[1].causes)
+    return _causes(job)
+
+
+def _causes(job: Loaded) -> list[Any]:
+    return causes_of([fact.event for fact in job.facts])
 
 
 # ── what it needs ─────────────────────────────────────────────────────────────────────────────────
@@ -175,7 +180,7 @@ def needs_of(job: Loaded) -> Iterator[Need]:
             yield _held(job, at, "its code does not fit its journal any more", parked.report)
         case WaitReason.DEAD_LETTER:
             at, dead = _newest(job, e.JobDeadLettered)
-            yield _held(job, at, _why_dead(dead), list(dead.causes))
+            yield _held(job, at, _why_dead(dead), _causes(job))
         case WaitReason.RESTORE_REVIEW:
             what = "the store was restored from a backup: what the job did afterwards is forgotten"
             yield _held(job, job.facts[-1].at, what, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.client.work_records import AgentEntryView, ClaimedWork, WorkView
+from holdfast.engine.causes import causes_of
 from holdfast.engine.outwork import Facts
 from holdfast.model.events import (
     JobClaimed,
@@ -39,8 +40,8 @@ def work_view(item: Facts) -> WorkView:
                 error = failed
             case JobFailed(error=failed):
                 error = failed
-            case JobDeadLettered(causes=causes):
-                error = {"causes": list(causes)}
+            case JobDeadLettered():
+                error = {"causes": causes_of([event for _, event in item.facts])}
             case _:
                 pass
     if head.status is Status.PENDING:

@@ -26,11 +26,12 @@ What could go wrong, and why it does not:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 
+from holdfast.engine.causes import causes_of
 from holdfast.engine.children import farewell
 from holdfast.engine.letters import Letterbox
 from holdfast.engine.shortly import journal_of
@@ -42,7 +43,6 @@ from holdfast.model.events import (
     CancelRequested,
     Event,
     JobCancelled,
-    JobClaimed,
     JobCompleted,
     JobCreated,
     JobDeadLettered,
@@ -67,7 +67,6 @@ from holdfast.store.ports.leases import ClaimAsk, Held
 TRIES: Final = 20
 NOTE_MAX: Final = 2_000
 DEFAULT: Final = RetryPolicy()
-_LOST: Final = "its holder was not heard of again"
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -327,30 +326,10 @@ def _too_late() -> tuple[tuple[Event, ...], Move]:
 
 def _buried(item: Facts, error: Any) -> tuple[Event, ...]:
     """It is held with everything that went wrong since it was last begun anew, and what went wrong now."""
-    causes = _causes([event for _, event in item.facts])
+    causes = causes_of([event for _, event in item.facts])
     if error is not None:
         causes.append({"why": "failed", "holder": item.head.lease_owner, "error": error})
     return (JobDeadLettered(tuple(causes) or ({"why": "its holders were lost too often"},)),)
-
-
-def _causes(events: Sequence[Event]) -> list[dict[str, Any]]:
-    causes: list[dict[str, Any]] = []
-    holder = ""
-    for event in events:
-        match event:
-            case JobClaimed(worker=worker, takeover=takeover):
-                if takeover:
-                    causes.append({"why": _LOST, "holder": holder})
-                holder = worker
-            case JobRequeued(takeover=True, holder=lost):
-                causes.append({"why": _LOST, "holder": lost})
-            case JobRequeued(error=error) if error is not None:
-                causes.append({"why": "failed", "holder": holder, "error": error})
-            case JobRequeued():
-                causes.clear()  # a person has decided to begin again
-            case _:
-                pass
-    return causes
 
 
 def _seen_by(item: Facts) -> int:
