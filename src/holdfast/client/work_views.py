@@ -6,7 +6,7 @@ import msgspec
 
 from holdfast.client.work_records import AgentEntryView, ClaimedWork, WorkView
 from holdfast.engine.causes import causes_of
-from holdfast.engine.outwork import Facts
+from holdfast.engine.items import Facts
 from holdfast.model.events import (
     JobClaimed,
     JobCompleted,

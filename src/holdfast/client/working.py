@@ -21,10 +21,12 @@ from holdfast.client.work_records import (
     WorkView,
 )
 from holdfast.client.work_views import claimed_view, work_view
-from holdfast.engine.outwork import Outwork, need_work
+from holdfast.engine.items import Facts, need_work
+from holdfast.engine.outwork import Outwork
 from holdfast.errors import InvalidPayload
 from holdfast.model.ids import check_name
 from holdfast.model.instants import SECOND, to_iso
+from holdfast.model.lease import Grant
 from holdfast.model.limits import PRIORITY_DEFAULT, ROWS_PER_PAGE_DEFAULT
 from holdfast.model.registry import (
     DEFAULT_PROJECT,
@@ -159,19 +161,26 @@ class EmbeddedWorking(EmbeddedRegistering, ABC):
         loop = asyncio.get_running_loop()
         until = loop.time() + wait_seconds
         while True:
-            room = seen.entry.max_concurrent_tasks - await self._store.leases.count(ask.worker)
-            also = await self._store.work.unpreferred(names, grace_us=PREFERENCE_US)
-            # Also without room: a question that was answered before finds the same work.
-            asking = msgspec.structs.replace(
-                ask, kinds=(*ask.kinds, *also), limit=max(0, min(ask.limit, room))
-            )
-            granted = await self._outwork.claim(asking)
+            granted = await self._claimed(ask, names, seen.entry.max_concurrent_tasks)
             left = until - loop.time()
             if granted or left <= 0:
                 return tuple(
                     claimed_view(grant, facts, ask.ttl_us, self._clock.wall_us()) for grant, facts in granted
                 )
             await self._store.wakeups.wait(topics, min(left, LOOK_S))
+
+    async def _claimed(
+        self, ask: ClaimAsk, capabilities: Sequence[str], tasks_max: int
+    ) -> list[tuple[Grant, Facts]]:
+        """What is for this agent; if there is nothing, what others were preferred for and did not want."""
+        room = tasks_max - await self._store.leases.count(ask.worker)
+        # Also without room: a question that was answered before finds the same work.
+        ask = msgspec.structs.replace(ask, limit=max(0, min(ask.limit, room)))
+        granted = await self._outwork.claim(ask)
+        if granted or room <= 0:
+            return granted
+        unwanted = tuple(await self._store.work.unpreferred(capabilities, grace_us=PREFERENCE_US))
+        return await self._outwork.claim(msgspec.structs.replace(ask, kinds=unwanted)) if unwanted else []
 
     def _ask(
         self,

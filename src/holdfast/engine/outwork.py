@@ -31,20 +31,31 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.engine.causes import causes_of
 from holdfast.engine.children import farewell
+from holdfast.engine.items import (
+    HELD_DEAD,
+    Facts,
+    buried,
+    busy,
+    deadline_of,
+    refused,
+    seen_by,
+    too_late,
+)
+from holdfast.engine.items import (
+    granted as granted_item,
+)
 from holdfast.engine.letters import Letterbox
 from holdfast.engine.shortly import journal_of
-from holdfast.errors import Broken, Fenced, InvalidPayload, MailWaiting, NotFound, Unavailable
+from holdfast.errors import Broken, Fenced, InvalidPayload, MailWaiting
 from holdfast.model import lease
 from holdfast.model.append import NOTHING, Holder, Move, append_of
-from holdfast.model.chain import SealedEvent, unsealed
+from holdfast.model.chain import unsealed
 from holdfast.model.events import (
     CancelRequested,
     Event,
     JobCancelled,
     JobCompleted,
-    JobCreated,
     JobDeadLettered,
     JobFailed,
     JobReleased,
@@ -57,7 +68,7 @@ from holdfast.model.lease import Grant
 from holdfast.model.limits import NAME_LENGTH_MAX
 from holdfast.model.redaction import redacted
 from holdfast.model.retry import RetryPolicy, delay
-from holdfast.model.states import TERMINAL, MailKind, Status, WaitReason
+from holdfast.model.states import MailKind, Status
 from holdfast.model.work import agent_in
 from holdfast.store.clock import Clock
 from holdfast.store.contract import Store
@@ -67,23 +78,6 @@ from holdfast.store.ports.leases import ClaimAsk, Held
 TRIES: Final = 20
 NOTE_MAX: Final = 2_000
 DEFAULT: Final = RetryPolicy()
-
-
-class Facts(msgspec.Struct, frozen=True):
-    """A work item as it stands: its head, and what its journal says."""
-
-    head: JobHead
-    facts: tuple[tuple[SealedEvent, Event], ...]
-
-    @property
-    def created(self) -> JobCreated:
-        created = self.facts[0][1]
-        assert isinstance(created, JobCreated), "a journal begins with the job"
-        return created
-
-    @property
-    def last(self) -> tuple[SealedEvent, Event]:
-        return self.facts[-1]
 
 
 Said = tuple[tuple[Event, ...], Move | None]
@@ -107,26 +101,29 @@ class Outwork:
         """What the agent holds now. What nobody should do any more (cancelled, too late, failed too often) has ended
         instead, and is not among it."""
         granted = await self._store.leases.claim(ask)
-        return [(grant, facts) for grant in granted if (facts := await self._fit(grant)) is not None]
+        if not granted:
+            return []
+        journals = await self._store.journal.read_many([grant.job_id for grant in granted])
+        items = [(grant, granted_item(grant, ask.worker, journals[grant.job_id])) for grant in granted]
+        return [(grant, item) for grant, item in items if await self._fits(grant, item)]
 
-    async def _fit(self, grant: Grant) -> Facts | None:
-        item = await self.load(grant.job_id)
-        if item.head.fence != grant.fence:
-            return None  # it took so long to come here that somebody else has it
+    async def _fits(self, grant: Grant, item: Facts) -> bool:
+        """Whether it is to be done. If it took so long to come here that somebody else has it, that is theirs to say:
+        nothing is written under an old fence."""
         held = Held(grant.job_id, grant.fence, grant.lease_token)
         try:
             if await self._heeded(item, held):
-                return None
-            asked = await self._store.work.find(grant.job_id)
-            if asked is not None and asked.deadline_at is not None and self._now(item) >= asked.deadline_at:
-                await self._write(held, item, _too_late())
-                return None
+                return False
+            deadline = deadline_of(item)
+            if deadline is not None and self._now(item) >= deadline:
+                await self._write(held, item, too_late())
+                return False
             if self._is_poison(item.head):
-                await self._write(held, item, (_buried(item, None), _HOLD))
-                return None
-        except (Fenced, MailWaiting):
-            return None
-        return item
+                await self._write(held, item, (buried(item, None), HELD_DEAD))
+                return False
+        except (Broken, Fenced, MailWaiting):
+            return False
+        return True
 
     def _is_poison(self, head: JobHead, failed: int = 0) -> bool:
         return lease.is_poison(
@@ -142,9 +139,9 @@ class Outwork:
         """The item is the holder's for so long from now."""
         item = await self._holding(held)
         if await self._heeded(item, held):
-            raise _over(await self.load(held.job_id))
+            raise refused(await self.load(held.job_id))
         if held.job_id not in await self._store.leases.renew([held], ttl_us):
-            raise _over(await self.load(held.job_id))
+            raise refused(await self.load(held.job_id))
 
     async def progress(self, held: Held, progress: int, note: str, ttl_us: int) -> None:
         """Everybody can read how far it is; and the item is the holder's for so long from now."""
@@ -155,7 +152,7 @@ class Outwork:
         fact = ProgressReported(progress, redacted(note))
         await self._say(held, lambda _: ((fact,), None), repeats=lambda _: False)
         if held.job_id not in await self._store.leases.renew([held], ttl_us):
-            raise _over(await self.load(held.job_id))
+            raise refused(await self.load(held.job_id))
 
     # ── ending ────────────────────────────────────────────────────────────────────────────────────
 
@@ -173,7 +170,7 @@ class Outwork:
             if not recoverable:
                 return (JobFailed(told),), Move(status=Status.FAILED)
             if self._is_poison(item.head, failed=1):
-                return _buried(item, told), msgspec.structs.replace(_HOLD, failed=True)
+                return buried(item, told), msgspec.structs.replace(HELD_DEAD, failed=True)
             wait_us = delay(self._retry, item.head.attempts + 1, self._chance())
             back = Move(status=Status.PENDING, ready_at=self._now(item) + wait_us, failed=True)
             return (JobRequeued(why="failed", by=item.head.lease_owner, error=told),), back
@@ -202,7 +199,7 @@ class Outwork:
             except (Fenced, Broken, MailWaiting):
                 continue
             return True
-        raise _busy(job_id)
+        raise busy(job_id)
 
     async def tidy(self) -> int:
         """Pending work that was cancelled by letter, or that nobody has begun by its deadline, has ended; how much."""
@@ -223,13 +220,12 @@ class Outwork:
         return ended
 
     async def _unclaimed(self, item: Facts) -> tuple[tuple[Event, ...], Move] | None:
-        for letter in await self._store.post.read(item.head.job_id, after=_seen_by(item)):
+        for letter in await self._store.post.read(item.head.job_id, after=seen_by(item)):
             if letter.kind is MailKind.CANCEL:
                 asked = CancelRequested(by=letter.sender, why=letter.name, mail_seq=letter.mail_seq)
                 return (asked, JobCancelled(letter.name)), Move(status=Status.CANCELLED)
-        asked_for = await self._store.work.find(item.head.job_id)
-        deadline = None if asked_for is None else asked_for.deadline_at
-        return _too_late() if deadline is not None and deadline <= self._now(item) else None
+        deadline = deadline_of(item)
+        return too_late() if deadline is not None and deadline <= self._now(item) else None
 
     # ── one word ──────────────────────────────────────────────────────────────────────────────────
 
@@ -246,7 +242,7 @@ class Outwork:
             held.lease_token,
             Status.RUNNING,
         ):
-            raise _over(item)
+            raise refused(item)
         return item
 
     async def _say(
@@ -260,17 +256,17 @@ class Outwork:
                 return item
             item = await self._holding(held)
             if await self._heeded(item, held):
-                raise _over(await self.load(held.job_id))
+                raise refused(await self.load(held.job_id))
             try:
                 await self._write(held, item, word(item))
             except (Broken, Fenced, MailWaiting):
                 continue  # the next look says what has changed
             return await self.load(held.job_id)
-        raise _busy(held.job_id)
+        raise busy(held.job_id)
 
     async def _heeded(self, item: Facts, held: Held) -> bool:
         """What others said to the item has been read: a cancel, or that it begins again, has ended this hold."""
-        seen = _seen_by(item)
+        seen = seen_by(item)
         if item.head.mail_seq <= seen:
             return False
         history = History()
@@ -312,51 +308,3 @@ class Outwork:
     def _now(self, item: Facts) -> int:
         """Never before what was written last: hosts differ about the time."""
         return max(self._clock.wall_us(), item.last[0].at)
-
-
-# ── rulings ───────────────────────────────────────────────────────────────────────────────────────
-
-_HOLD: Final = Move(status=Status.WAITING, reason=WaitReason.DEAD_LETTER)
-
-
-def _too_late() -> tuple[tuple[Event, ...], Move]:
-    error = {"type": "DeadlinePassed", "message": "nobody began it by its deadline"}
-    return (JobFailed(error),), Move(status=Status.FAILED)
-
-
-def _buried(item: Facts, error: Any) -> tuple[Event, ...]:
-    """It is held with everything that went wrong since it was last begun anew, and what went wrong now."""
-    causes = causes_of([event for _, event in item.facts])
-    if error is not None:
-        causes.append({"why": "failed", "holder": item.head.lease_owner, "error": error})
-    return (JobDeadLettered(tuple(causes) or ({"why": "its holders were lost too often"},)),)
-
-
-def _seen_by(item: Facts) -> int:
-    """The newest letter that the journal speaks of."""
-    return max((getattr(event, "mail_seq", 0) for _, event in item.facts), default=0)
-
-
-def _over(item: Facts) -> Fenced:
-    """Why the word of an agent does not count any more."""
-    head = item.head
-    if head.status in TERMINAL:
-        return Fenced(
-            f"work {head.job_id} is {head.status}", hint="Stop working on it; nothing of yours was written."
-        )
-    return Fenced(
-        f"work {head.job_id} is not yours any more: it is {head.status}",
-        hint="Stop working on it, and claim other work; nothing of yours was written.",
-    )
-
-
-def _busy(job_id: str) -> Unavailable:
-    return Unavailable(f"work {job_id} changes all the time", hint="Say it again.")
-
-
-async def need_work(store: Store, job_id: str, namespace: str) -> JobHead:
-    """The head of this work item. A job that is none, or another namespace's, does not exist."""
-    head = await store.jobs.head(job_id)
-    if head.namespace != namespace or await store.work.find(job_id) is None:
-        raise NotFound(f"there is no work {job_id!r}", hint="`holdfast work list` shows what there is.")
-    return head

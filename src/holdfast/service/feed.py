@@ -22,7 +22,8 @@ import msgspec
 from holdfast.client.embedded import EmbeddedClient
 from holdfast.client.work_records import AgentEntryView, WorkView
 from holdfast.client.work_views import work_view
-from holdfast.engine.outwork import Facts, Outwork
+from holdfast.engine.items import Facts
+from holdfast.engine.outwork import Outwork
 from holdfast.errors import InvalidPayload
 from holdfast.model.chain import SealedEvent
 from holdfast.model.events import (
