@@ -7,7 +7,7 @@ from typing import Final
 
 from bench.arena import Arena
 from bench.report import Findings
-from bench.suites import api, append, chat, pickup, queue, resume, seed, session, step, sweep
+from bench.suites import api, append, chat, pickup, queue, resume, seed, session, step, sweep, work
 
 Suite = Callable[[Arena, Findings], Awaitable[None]]
 
@@ -17,6 +17,7 @@ SUITES: Final[Mapping[str, Suite]] = {
     "queue": queue.run,
     "pickup": pickup.run,
     "api": api.run,
+    "work": work.run,
     "resume": resume.run,
     "session": session.run,
     "chat": chat.run,

@@ -7,7 +7,7 @@ A part `{key:path}` takes the slashes along, for step keys that somebody types.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
 
 import msgspec
@@ -68,6 +68,9 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
         return (self.handle.__doc__ or "").partition("\n")[0]
 
 
+_BEGINS: Final = 2
+
+
 class Router:
     """Finds the endpoint of a request."""
 
@@ -75,12 +78,17 @@ class Router:
         self._lines: dict[str, list[Endpoint]] = {}
         for endpoint in endpoints:
             self._lines.setdefault(endpoint.path, []).append(endpoint)
-        self._paths = [(path.strip("/").split("/"), path) for path in self._lines]
+        # By what they begin with, which no path of ours leaves open: a request is held against the few of its own kind.
+        self._paths: dict[tuple[str, ...], list[tuple[list[str], str]]] = {}
+        for path in self._lines:
+            template = path.strip("/").split("/")
+            assert not any(part.startswith("{") for part in template[:_BEGINS]), path
+            self._paths.setdefault(tuple(template[:_BEGINS]), []).append((template, path))
 
     def find(self, method: str, raw_path: bytes) -> tuple[Endpoint, dict[str, str]]:
         """The endpoint, and the parts of the path that it named."""
         parts = raw_path.decode("latin-1").removeprefix("/").split("/")
-        for template, path in self._paths:
+        for template, path in self._paths.get(tuple(parts[:_BEGINS]), ()):
             found = _matched(template, parts)
             if found is None:
                 continue

@@ -100,12 +100,10 @@ async def claim_in(tx: Transaction, ask: ClaimAsk) -> list[Grant]:
         namespace=ask.namespace,
         limit=ask.limit,
     )
-    heads = [head_of(row) for row in chosen]
-    if not heads:
+    if not chosen:
         return []
-    wall = await tx.row("wall_clock")
-    assert wall is not None
-    granted = [_granted(head, ask, wall[0]) for head in heads]
+    heads = [head_of(row[:-1]) for row in chosen]
+    granted = [_granted(head, ask, row[-1]) for head, row in zip(heads, chosen, strict=True)]
     expiries = await (_grant_batch if tx.batches else _grant_each)(tx, granted, ask)
     return [
         _grant(after, expiries[after.job_id], takeover=before.status is Status.RUNNING)

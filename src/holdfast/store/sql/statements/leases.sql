@@ -8,7 +8,7 @@ FROM job_heads WHERE lease_token = :token AND status = 'running' AND lease_owner
 
 -- name: choose_by_priority
 -- The jobs to claim, locked. Three ways to be claimable and one order among them: ready, due (a timer rang), and lost
--- (running, but the lease is over). What another claimer has locked is passed over, never waited for.
+-- (running, but the lease is over). What another claimer has locked is passed over, never waited for. Last, the wall clock.
 -- `NOT ready_at >`, because SQLite would take `ready_at <=` for a reason to fetch by age all that is ready and to sort it.
 WITH ready AS MATERIALIZED (
     SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot, head_seq,
@@ -37,7 +37,7 @@ WITH ready AS MATERIALIZED (
       AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace)
     ORDER BY priority DESC, ready_at, job_id LIMIT :limit {skip_locked}
 )
-SELECT * FROM (SELECT * FROM ready UNION ALL SELECT * FROM due UNION ALL SELECT * FROM lost) AS claimable
+SELECT claimable.*, {now} FROM (SELECT * FROM ready UNION ALL SELECT * FROM due UNION ALL SELECT * FROM lost) AS claimable
 ORDER BY priority DESC, ready_at, job_id LIMIT :limit;
 
 -- name: choose_by_age
@@ -69,7 +69,7 @@ WITH ready AS MATERIALIZED (
       AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace)
     ORDER BY ready_at, job_id LIMIT :limit {skip_locked}
 )
-SELECT * FROM (SELECT * FROM ready UNION ALL SELECT * FROM due UNION ALL SELECT * FROM lost) AS claimable
+SELECT claimable.*, {now} FROM (SELECT * FROM ready UNION ALL SELECT * FROM due UNION ALL SELECT * FROM lost) AS claimable
 ORDER BY ready_at, job_id LIMIT :limit;
 
 -- name: grant_lease
