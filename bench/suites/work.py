@@ -51,7 +51,7 @@ async def run(arena: Arena, findings: Findings) -> None:
 
 
 async def _claims(arena: Arena, store: str, findings: Findings) -> None:
-    each = max(arena.scale.singles // 12, 5)
+    each = max(arena.scale.singles // 12, 3)
     shapes = {"at once": _at_once, "at a pace": _at_a_pace}
     async with serving(await arena.address(store)) as url, _agents(url) as agents:
         laps: dict[str, list[list[float]]] = {shape: [] for shape in shapes}
