@@ -32,8 +32,8 @@ from holdfast.testing.servers import NatsServer
 AGENTS = 20
 P95_MS = 10.0
 UPSTREAM_P95_MS = 77.0
-BUSY_S = (0.1, 0.3)
-"""How long an agent at a pace works on an item."""
+BUSY_S = (0.5, 1.5)
+"""How long an agent at a pace works on an item. Real ones take longer, and ask less often."""
 
 POLL_S = 1.0
 OF_POLLING = 0.1
@@ -51,7 +51,7 @@ async def run(arena: Arena, findings: Findings) -> None:
 
 
 async def _claims(arena: Arena, store: str, findings: Findings) -> None:
-    each = max(arena.scale.singles // 4, 5)
+    each = max(arena.scale.singles // 12, 3)
     shapes = {"at once": _at_once, "at a pace": _at_a_pace}
     async with serving(await arena.address(store)) as url, _agents(url) as agents:
         laps: dict[str, list[list[float]]] = {shape: [] for shape in shapes}
@@ -152,22 +152,22 @@ async def _pickup(arena: Arena, store: str, findings: Findings) -> None:
             heard = await wire.subscribe(subject_of(CAPABILITY))
             entry = await client.register_agent("idle", "bench", capabilities=[CAPABILITY])
 
-            async def claimed(wait_s: int) -> str | None:
+            async def claimed(wait_s: int) -> ClaimedWork | None:
                 items = await asking.claim_work(entry.guid, wait_seconds=wait_s, lease_seconds=LEASE_S)
-                return items[0].id if items else None
+                return items[0] if items else None
 
-            async def long_poll() -> str:
+            async def long_poll() -> ClaimedWork:
                 while (found := await claimed(30)) is None:
                     pass
                 return found
 
-            async def hint() -> str:
+            async def hint() -> ClaimedWork:
                 while True:
                     await heard.next_msg(timeout=60)
                     if (found := await claimed(0)) is not None:
                         return found
 
-            async def polling() -> str:
+            async def polling() -> ClaimedWork:
                 while (found := await claimed(0)) is None:  # noqa: ASYNC110
                     await asyncio.sleep(POLL_S)
                 return found
@@ -198,7 +198,7 @@ async def _pickup(arena: Arena, store: str, findings: Findings) -> None:
 
 
 async def _picked_up(
-    client: RemoteClient, wait: Callable[[], Awaitable[str]], chance: random.Random
+    client: RemoteClient, wait: Callable[[], Awaitable[ClaimedWork]], chance: random.Random
 ) -> float:
     """From before the item is submitted until the agent, which waits already, holds it."""
     waiting = asyncio.ensure_future(wait())
@@ -207,7 +207,8 @@ async def _picked_up(
     sent = await client.submit_work("an item", CAPABILITY)
     held = await waiting
     took = perf_counter() - began
-    assert held == sent.id
+    assert held.id == sent.id
+    await _complete(client, held)
     return took
 
 

@@ -80,6 +80,27 @@ def test_the_engine_is_measured(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [out.parent], "the databases are gone"
 
 
+@pytest.mark.store("sqlite")
+def test_work_for_agents_elsewhere_is_measured(tmp_path: Path) -> None:
+    """One round on SQLite: claims in both shapes beside upstream's figure, and the three ways to hear of new work."""
+    out = tmp_path / "deep" / "bench.json"
+    command = ["work", "--quick", "--rounds", "1", "--store", "sqlite", "--out", str(out)]
+    result = CliRunner().invoke(main, [*command, "--folder", str(tmp_path)], catch_exceptions=False)
+    assert result.exit_code == 0
+    report = json.loads(out.read_bytes())
+    shown = {(row["contest"].partition(",")[0], row["contestant"]) for row in report["rows"]}
+    assert shown == {
+        *(("claim", name) for name in ("holdfast p50", "holdfast p95", "upstream of seed 003, its p95")),
+        *(
+            ("pickup by an idle agent", name)
+            for name in ("long poll over HTTP", "NATS hint, then a claim", "polling each second")
+        ),
+    }
+    assert [each["goal"] for each in report["goals"]] == [10, 77, 10, 77, 0.1, 0.1]
+    assert all(math.isfinite(each["value"]) and each["value"] > 0 for each in report["goals"])
+    assert list(tmp_path.iterdir()) == [out.parent], "the databases are gone"
+
+
 @pytest.mark.parametrize(
     "side, value, met",
     [("at most", 1.9, True), ("at most", 2.1, False), ("at least", 2.1, True), ("at least", 1.9, False)],

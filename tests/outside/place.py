@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
@@ -116,12 +116,12 @@ class Processes:
         return process, self._log(len(self._all))
 
     def start(
-        self, *arguments: str, said: str, **environment: str
+        self, *arguments: str, said: str, within: Sequence[str] = (), **environment: str
     ) -> tuple[subprocess.Popen[bytes], re.Match[str]]:
         log = self._log(len(self._all) + 1)
         with log.open("wb") as file:
             process = subprocess.Popen(
-                [sys.executable, *arguments],
+                [*within, sys.executable, *arguments],
                 env={**os.environ, "PYTHONPATH": str(ROOT / "src"), **environment},
                 cwd=self.folder,
                 stdin=subprocess.DEVNULL,
