@@ -26,7 +26,7 @@ from holdfast.engine.outwork import Outwork
 from holdfast.errors import InvalidPayload
 from holdfast.model.ids import check_name
 from holdfast.model.instants import SECOND, to_iso
-from holdfast.model.lease import Grant
+from holdfast.model.lease import AGE_TURN_EVERY, Grant
 from holdfast.model.limits import PRIORITY_DEFAULT, ROWS_PER_PAGE_DEFAULT
 from holdfast.model.registry import (
     DEFAULT_PROJECT,
@@ -172,10 +172,14 @@ class EmbeddedWorking(EmbeddedRegistering, ABC):
     async def _claimed(
         self, ask: ClaimAsk, capabilities: Sequence[str], tasks_max: int
     ) -> list[tuple[Grant, Facts]]:
-        """What is for this agent; if there is nothing, what others were preferred for and did not want."""
+        """What is for this agent; if there is nothing, what others were preferred for and did not want. Now and then
+        that is looked at as well, so that it does not wait for ever behind what never ends."""
         room = tasks_max - await self._store.leases.count(ask.worker)
         # Also without room: a question that was answered before finds the same work.
         ask = msgspec.structs.replace(ask, limit=max(0, min(ask.limit, room)))
+        if room > 0 and random.random() * AGE_TURN_EVERY < 1:
+            unwanted = tuple(await self._store.work.unpreferred(capabilities, grace_us=PREFERENCE_US))
+            ask = msgspec.structs.replace(ask, kinds=(*ask.kinds, *unwanted))
         granted = await self._outwork.claim(ask)
         if granted or room <= 0:
             return granted
