@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.client.registering import COUNTED
 from tests.cli.conftest import CommandDesk
 from tests.cli.test_hosting import Terminal
 
@@ -21,14 +23,14 @@ def test_numbers_of_jobs(desk: CommandDesk) -> None:
     desk.live(lambda one: one.dead())
     desk.live(lambda one: one.finished())
     counted = {"jobs": 2, "waiting": 1, "completed": 1}
-    assert desk.type("stats", "--json").json == {"totals": counted, "byProject": {"default": counted}}
+    nothing = dict.fromkeys(COUNTED, 0)
+    assert desk.type("stats", "--json").json == {"totals": counted | nothing, "byProject": {}}
     head, row = desk.type("stats").out.splitlines()
     assert head.split() == [
-        "namespace",
         "jobs",
         *"pending running waiting completed failed cancelled".split(),
     ]
-    assert row.split() == ["default", "2", "0", "0", "1", "1", "0", "0"]
+    assert row.split() == ["all", "2", "0", "0", "1", "1", "0", "0"]
 
 
 @pytest.mark.parametrize("words", [("jobs", "--watch"), ("stats", "--watch")])
@@ -40,7 +42,7 @@ def test_a_watched_table_is_redrawn_until_ctrl_c(
     desk.live(lambda one: one.dead())
     terminal = Terminal(tmp_path, *words)
     try:
-        terminal.see("hopeless" if words[0] == "jobs" else "default")
+        terminal.see("hopeless" if words[0] == "jobs" else "all")
         desk.live(lambda one: one.submit(one.report))
         terminal.see("report" if words[0] == "jobs" else "2")
         terminal.see("\x1b[1A")
@@ -64,11 +66,8 @@ def test_watched_into_a_pipe_every_look_is_a_line(desk: CommandDesk) -> None:
         watching.kill()
         watching.wait()
         watching.stdout.close()
-    assert (
-        first
-        == second
-        == '{"totals":{"jobs":1,"waiting":1},"byProject":{"default":{"jobs":1,"waiting":1}}}\n'
-    )
+    assert first == second
+    assert json.loads(first)["totals"] == {"jobs": 1, "waiting": 1} | dict.fromkeys(COUNTED, 0)
 
 
 def test_bash_completes_commands_and_options(tmp_path: Path) -> None:

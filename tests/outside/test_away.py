@@ -73,7 +73,9 @@ async def test_an_agent_that_left_is_given_nothing(volatile_folder: Path) -> Non
                 await client.stats()
             for _ in range(5):
                 await client.stats()  # and the server has it, and waits
-        other = await client.register_agent("other", "test", capabilities=["summarize"])
+        other = await client.register_agent(
+            "other", "test", capabilities=["summarize"], max_concurrent_tasks=5
+        )
         for n in range(5):
             sent = await client.submit_work(f"kelp {n}", "summarize")
             (claimed,) = await client.claim_work(other.guid, wait_seconds=1)
