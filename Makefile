@@ -9,7 +9,7 @@
 MAKEFLAGS += --no-print-directory
 
 ARGS ?=
-JOBS ?= 3
+JOBS ?= 4
 ACCEPTANCE_JOBS ?= 2
 LINTED := $(wildcard src tests tools bench examples deploy)
 
