@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -67,9 +67,12 @@ _STATUSES: Final[dict[WorkStatus, tuple[Status, bool | None]]] = {
 class EmbeddedWorking(EmbeddedRegistering, ABC):
     """See `holdfast.client.work_protocol.Working`."""
 
+    chance: Callable[[], float] = staticmethod(random.random)
+    """Spreads the tries of what failed, and decides when what nobody wanted is looked at."""
+
     @property
     def _outwork(self) -> Outwork:
-        return Outwork(self._store, self._clock, random.random)
+        return Outwork(self._store, self._clock, self.chance)
 
     # ── work ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -177,7 +180,7 @@ class EmbeddedWorking(EmbeddedRegistering, ABC):
         room = tasks_max - await self._store.leases.count(ask.worker)
         # Also without room: a question that was answered before finds the same work.
         ask = msgspec.structs.replace(ask, limit=max(0, min(ask.limit, room)))
-        if room > 0 and random.random() * AGE_TURN_EVERY < 1:
+        if room > 0 and self.chance() * AGE_TURN_EVERY < 1:
             unwanted = tuple(await self._store.work.unpreferred(capabilities, grace_us=PREFERENCE_US))
             ask = msgspec.structs.replace(ask, kinds=(*ask.kinds, *unwanted))
         granted = await self._outwork.claim(ask)
