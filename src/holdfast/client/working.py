@@ -26,7 +26,7 @@ from holdfast.engine.outwork import Outwork
 from holdfast.errors import InvalidPayload
 from holdfast.model.ids import check_name
 from holdfast.model.instants import SECOND, to_iso
-from holdfast.model.lease import AGE_TURN_EVERY, Grant
+from holdfast.model.lease import Grant
 from holdfast.model.limits import PRIORITY_DEFAULT, ROWS_PER_PAGE_DEFAULT
 from holdfast.model.registry import (
     DEFAULT_PROJECT,
@@ -53,6 +53,9 @@ LOOK_S: Final = 2.0
 """How long a hint may be late before the queue is asked without one."""
 
 LIMIT_MOST: Final = 100
+UNWANTED_EVERY: Final = 32
+"""Of so many claims one also looks at what others were preferred for and did not want, also when there is more."""
+
 _STATUSES: Final[dict[WorkStatus, tuple[Status, bool | None]]] = {
     WorkStatus.PENDING: (Status.PENDING, None),
     WorkStatus.ASSIGNED: (Status.RUNNING, None),
@@ -180,7 +183,7 @@ class EmbeddedWorking(EmbeddedRegistering, ABC):
         room = tasks_max - await self._store.leases.count(ask.worker)
         # Also without room: a question that was answered before finds the same work.
         ask = msgspec.structs.replace(ask, limit=max(0, min(ask.limit, room)))
-        if room > 0 and self.chance() * AGE_TURN_EVERY < 1:
+        if room > 0 and self.chance() * UNWANTED_EVERY < 1:
             unwanted = tuple(await self._store.work.unpreferred(capabilities, grace_us=PREFERENCE_US))
             ask = msgspec.structs.replace(ask, kinds=(*ask.kinds, *unwanted))
         granted = await self._outwork.claim(ask)
