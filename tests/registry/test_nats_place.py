@@ -128,6 +128,7 @@ async def test_a_bucket_made_anew_is_another_one_though_it_looks_the_same(
         bucket = await js.create_key_value(bucket=BUCKET)
         await bucket.put("b", written("b"))
         await until(lambda: _lists(link, {"b"}), 5)
+        assert await link.place.get("a") is None
 
 
 async def test_a_guid_that_cannot_be_a_key_is_kept_all_the_same(server: NatsServer) -> None:
@@ -289,6 +290,7 @@ async def test_watchers_leave_nothing_behind(server: NatsServer, monkeypatch: py
             return len(await js.consumers_info(f"KV_{BUCKET}")) == 1
 
         await until(one)
+        assert link.well, "and the one that is left is followed"
 
 
 async def test_markers_of_what_was_removed_long_ago_are_swept(server: NatsServer) -> None:

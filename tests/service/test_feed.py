@@ -99,5 +99,6 @@ async def test_agents_are_told_when_they_change(backend: Backend) -> None:
 
 async def test_an_id_that_is_none_is_refused(backend: Backend) -> None:
     async with api(backend) as web:
-        await web.refused(422, "invalid_payload", "GET", "/api/feed?after=x")
-        await web.refused(422, "invalid_payload", "GET", "/api/feed", Last_Event_ID="-5.a.1")
+        for asked, headers in (("/api/feed?after=x", {}), ("/api/feed", {"Last_Event_ID": "-5.a.1"})):
+            problem = await web.refused(422, "invalid_payload", "GET", asked, **headers)
+            assert "not the id of an event" in problem["detail"]
