@@ -98,12 +98,14 @@ async def test_a_store_that_is_away_hears_of_it_at_the_next_round(backend: Backe
 
 APP = """
 import asyncio
+import pathlib
 import holdfast as hf
 
 tide = hf.App()
 
 @tide.step(effect="read_only")
 async def wait_for_ever() -> None:
+    pathlib.Path("waiting").touch()
     await asyncio.Event().wait()
 
 @tide.agent(queue="mail")
@@ -171,6 +173,8 @@ async def test_a_worker_is_listed_while_it_works(url: str, tmp_path: Path) -> No
     async with crew(tmp_path, url) as one:
         job_id = (await one.store.jobs.submit(JobDraft(kind="stuck", input={}))).job_id
         process = await one.start("--concurrency", "3", "--capability", "gpu", app="app.py:tide")
+        # Only a step that runs keeps a worker draining: a job that has not come to it yet is given back at once.
+        await one.until(lambda _seen: (tmp_path / "waiting").exists())
         (seen,) = await one.until(lambda seen: len(seen) == 1 and seen[0].holds == 1)
         offer = seen.presence.offer
         assert (seen.presence.pid, seen.state) == (process.pid, WorkerState.HERE)
