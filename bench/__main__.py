@@ -16,27 +16,35 @@ from bench.suites import SUITES
 
 
 async def measure(
-    suites: tuple[str, ...], scale: Scale, stores: tuple[str, ...], console: Console, folder: Path
+    suites: tuple[str, ...],
+    scale: Scale,
+    stores: tuple[str, ...],
+    console: Console,
+    folder: Path,
+    peers: str = "none",
 ) -> Report:
     """The suites have run, in their order, and each has shown its tables as soon as it had them."""
-    findings = Findings([], [])
-    async with arena(scale, stores, folder) as place:
+    findings = Findings([], [], [])
+    async with arena(scale, stores, folder, peers) as place:
         for name in suites:
-            shown = len(findings.rows)
+            shown, said = len(findings.rows), len(findings.notes)
             await SUITES[name](place, findings)
-            show_rows(console, findings.rows[shown:])
+            show_rows(console, findings.rows[shown:], findings.notes[said:])
         machine = place.machine()
     show_goals(console, findings.goals)
     if machine["load"] > (machine["processors"] or 1) + 1:
         # Our own processes account for about one.
         console.print(f"The machine is busy (load {machine['load']}): ratios are rough, times mean nothing.")
-    return Report(goals=findings.goals, rows=findings.rows, machine=machine)
+    return Report(goals=findings.goals, rows=findings.rows, notes=findings.notes, machine=machine)
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("suites", nargs=-1, type=click.Choice(list(SUITES)))
 @click.option("--quick", is_flag=True, help="Few rounds: shows that everything works; the figures are rough.")
 @click.option("--rounds", type=click.IntRange(min=1), help="How often contestants take turns.")
+@click.option(
+    "--peers", type=click.Choice(["none", "best", "all"]), default="none", help="Who else takes part."
+)
 @click.option("--store", "stores", multiple=True, type=click.Choice(list(RAW)), help="Only this store.")
 @click.option(
     "--out", type=click.Path(path_type=Path), default=ROOT / "build" / "bench.json", show_default=False
@@ -48,6 +56,7 @@ def main(
     suites: tuple[str, ...],
     quick: bool,
     rounds: int | None,
+    peers: str,
     stores: tuple[str, ...],
     out: Path,
     folder: Path,
@@ -60,7 +69,9 @@ def main(
     if rounds is not None:
         scale = msgspec.structs.replace(scale, rounds=rounds)
     console = Console()
-    report = asyncio.run(measure(suites or tuple(SUITES), scale, stores or tuple(RAW), console, folder))
+    report = asyncio.run(
+        measure(suites or tuple(SUITES), scale, stores or tuple(RAW), console, folder, peers)
+    )
     report.write(out)
     missed = [goal.name for goal in report.goals if not goal.met]
     console.print(f"{len(report.goals) - len(missed)} of {len(report.goals)} goals met; {out}")

@@ -7,7 +7,7 @@ from typing import Final
 
 from bench.arena import Arena
 from bench.report import Findings
-from bench.suites import api, append, chat, pickup, queue, resume, seed, session, step, sweep
+from bench.suites import api, append, chat, pickup, queue, resume, seed, session, step, sweep, writers
 
 Suite = Callable[[Arena, Findings], Awaitable[None]]
 
@@ -22,4 +22,5 @@ SUITES: Final[Mapping[str, Suite]] = {
     "chat": chat.run,
     "seed": seed.run,
     "sweep": sweep.run,
+    "writers": writers.run,
 }

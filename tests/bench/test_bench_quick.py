@@ -23,7 +23,7 @@ def test_the_quick_form_writes_a_well_formed_report(tmp_path: Path) -> None:
     assert result.exit_code == 0, "a missed goal is news, not a failure"
 
     report = json.loads(out.read_bytes())
-    assert set(report) == {"goals", "rows", "machine"}
+    assert set(report) == {"goals", "rows", "notes", "machine"}
     assert [each["name"] for each in report["goals"]] == ["append single sqlite", "append group sqlite"]
     for each in report["goals"]:
         assert set(each) == {"name", "value", "goal", "unit", "met"}
