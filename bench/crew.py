@@ -28,6 +28,13 @@ async def small(nth: int) -> int:
     return nth
 
 
+@app.agent
+async def waiting(nth: int) -> int:
+    await fetch(nth)
+    await hf.sleep(3600)
+    return nth
+
+
 class Crew(Contestant):
     """This process submits and waits; so many others work."""
 
@@ -62,6 +69,9 @@ class Crew(Contestant):
 
     async def close(self) -> None:
         assert await self._completed() == self.before, "a job was made twice"
+        await self.end_workers()
+
+    async def end_workers(self) -> None:
         for worker in self.processes:
             worker.terminate()
             await worker.wait()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -131,12 +132,32 @@ class Note(msgspec.Struct, frozen=True):
     text: str
 
 
+class Curve(msgspec.Struct, frozen=True, kw_only=True):
+    """What something costs against how much of it there is."""
+
+    name: str
+    store: str
+    contestant: str
+    of: str
+    unit: str
+    points: tuple[tuple[int, float], ...]
+
+    def exponent(self) -> float:
+        """The slope of the line through the points when both scales are logarithmic: 0 is flat, 1 linear, 2 square."""
+        xs = [math.log(size) for size, _ in self.points]
+        ys = [math.log(max(cost, 1e-12)) for _, cost in self.points]
+        middle_x, middle_y = sum(xs) / len(xs), sum(ys) / len(ys)
+        spread = sum((x - middle_x) ** 2 for x in xs)
+        return sum((x - middle_x) * (y - middle_y) for x, y in zip(xs, ys, strict=True)) / spread
+
+
 class Findings(msgspec.Struct):
     """What suites add to as they go."""
 
     rows: list[Row]
     goals: list[Goal]
     notes: list[Note] = []
+    curves: list[Curve] = []
 
     def beside(self, suite: str, store: str, why: str, absent: Sequence[str]) -> None:
         """The table says who is missing from it."""
@@ -152,6 +173,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     goals: list[Goal]
     rows: list[Row]
     notes: list[Note]
+    curves: list[Curve]
     machine: dict[str, Any]
 
     def write(self, path: Path) -> None:
@@ -180,6 +202,19 @@ def show_rows(console: Console, rows: list[Row], notes: Sequence[Note] = ()) -> 
         console.print(table)
     for note in notes:
         console.print(f"  {note.store}: {note.text}", style="dim", highlight=False)
+
+
+def show_curves(console: Console, curves: Sequence[Curve]) -> None:
+    if not curves:
+        return
+    table = _table("growth: cost against size; exponent 0 is flat, 1 is linear")
+    for heading in ("cost", "store", "points"):
+        table.add_column(heading)
+    table.add_column("exponent", justify="right")
+    for one in curves:
+        points = "  ".join(f"{size:,}: {number(cost)}" for size, cost in one.points)
+        table.add_row(f"{one.name}, {one.unit} against {one.of}", one.store, points, f"{one.exponent():.2f}")
+    console.print(table)
 
 
 def show_goals(console: Console, goals: list[Goal]) -> None:

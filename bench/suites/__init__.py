@@ -7,7 +7,22 @@ from typing import Final
 
 from bench.arena import Arena
 from bench.report import Findings
-from bench.suites import api, append, chat, pickup, queue, resume, seed, session, step, sweep, writers
+from bench.suites import (
+    api,
+    append,
+    chat,
+    footprint,
+    growth,
+    pickup,
+    queue,
+    resume,
+    seed,
+    session,
+    slow,
+    step,
+    sweep,
+    writers,
+)
 
 Suite = Callable[[Arena, Findings], Awaitable[None]]
 
@@ -23,4 +38,7 @@ SUITES: Final[Mapping[str, Suite]] = {
     "seed": seed.run,
     "sweep": sweep.run,
     "writers": writers.run,
+    "growth": growth.run,
+    "footprint": footprint.run,
+    "slow": slow.run,
 }
