@@ -87,9 +87,8 @@ def main(
     report.write(out)
     pictures = draw(report.rows, report.curves, out.parent)
     missed = [goal.name for goal in report.goals if not goal.met]
-    console.print(
-        f"{len(report.goals) - len(missed)} of {len(report.goals)} goals met; {out} and {len(pictures)} pictures beside it"
-    )
+    met = f"{len(report.goals) - len(missed)} of {len(report.goals)} goals met"
+    console.print(f"{met}; {out} and {len(pictures)} pictures beside it")
     if missed:
         console.print(f"not met: {', '.join(missed)}", style="bold red")
 

@@ -19,7 +19,8 @@ MARGIN = 16
 STYLE = """
 svg { font: 13px system-ui, sans-serif; background: #fff; }
 text { fill: #222; } .faint { fill: #667; } .axis { stroke: #99a; stroke-width: 1; }
-.ours { fill: #1f6feb; stroke: #1f6feb; } .raw { fill: #8a8f98; stroke: #8a8f98; } .peer { fill: #c2702a; stroke: #c2702a; }
+.ours { fill: #1f6feb; stroke: #1f6feb; } .raw { fill: #8a8f98; stroke: #8a8f98; }
+.peer { fill: #c2702a; stroke: #c2702a; }
 .spread { stroke: #222; stroke-width: 1; } .curve { fill: none; stroke-width: 2; }
 @media (prefers-color-scheme: dark) {
   svg { background: #12161c; } text { fill: #e6e9ee; } .faint { fill: #9aa4b2; } .axis { stroke: #556; }

@@ -11,6 +11,8 @@ import asyncio
 import contextlib
 import functools
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -107,15 +109,20 @@ class Lines(Contestant):
 
     async def kill(self) -> None:
         """As kill -9 does, and without a farewell."""
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
+        self._end_all()
         await self._process.wait()
+
+    def _end_all(self) -> None:
+        """No worker and no server of it is left: they are all in the session that began with it."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
 
     async def close(self) -> None:
         await self.checked()
         assert self._process.stdin is not None
         self._process.stdin.close()
         await self._process.wait()
+        self._end_all()
 
     async def checked(self) -> None:
         """What the database holds is what was asked for."""
@@ -123,6 +130,10 @@ class Lines(Contestant):
         jobs = self.asked * self.told.get("jobs", 1)
         wanted = {"jobs": jobs, "steps": jobs * self.told.get("steps", 1)}
         assert all(wanted[key] == value for key, value in (found or {}).items()), (self.name, found, wanted)
+        assert not any(answer.get("again") for answer in self.answers), (
+            self.name,
+            "a recorded step ran again",
+        )
 
 
 class Peer(Lines):
@@ -153,4 +164,4 @@ class Killed(Peer):
         await self.kill()
 
     async def close(self) -> None:
-        assert all(answer["again"] == 0 for answer in self.answers), (self.name, "a recorded step ran again")
+        assert not any(answer["again"] for answer in self.answers), (self.name, "a recorded step ran again")

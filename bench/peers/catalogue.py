@@ -25,6 +25,9 @@ class Entry(msgspec.Struct, frozen=True):
     title: str
     stores: tuple[str, ...]
     tuned: bool = True
+    served: bool = False
+    """Whether a server of its own keeps the history, so that only the worker has to be a new one."""
+    steps_at_most: int | None = None
     best: tuple[str, ...] = ()
     """The stores on which it is the one to beat."""
 
@@ -46,6 +49,16 @@ PROCRASTINATE: Final = Entry(
 PGQUEUER: Final = Entry("pgqueuer", "pgqueuer", "PgQueuer {}, steps as chained jobs", ("postgres",))
 
 
+TEMPORAL: Final = Entry(
+    "temporal",
+    "temporalio",
+    "Temporal, SDK {}, dev server",
+    ("sqlite",),
+    served=True,
+    steps_at_most=5_000,
+)
+
+
 def best(entry: Entry, *stores: str) -> Entry:
     return msgspec.structs.replace(entry, best=stores or entry.stores)
 
@@ -63,6 +76,7 @@ ENTRIES: Final[dict[str, tuple[Entry, ...]]] = {
         best(called(ABSURD, "Absurd {}"), "postgres"),
         called(DBOS, "DBOS {}, as shipped"),
         called(DBOS_TUNED, "DBOS {}, WAL"),
+        TEMPORAL,
     ),
     "queue": (
         best(HUEY),
@@ -73,6 +87,7 @@ ENTRIES: Final[dict[str, tuple[Entry, ...]]] = {
         DBOS,
         DBOS_TUNED,
         DBOS_TUNED_POSTGRES,
+        TEMPORAL,
     ),
     "pickup": (
         best(DBOS_TUNED),
@@ -83,12 +98,14 @@ ENTRIES: Final[dict[str, tuple[Entry, ...]]] = {
         ABSURD_TUNED,
         DBOS,
         DBOS_TUNED_POSTGRES,
+        TEMPORAL,
     ),
     "resume": (
         best(called(LANGGRAPH, "LangGraph {}, state only"), "sqlite"),
         best(called(ABSURD, "Absurd {}")),
         called(DBOS, "DBOS {}, as shipped"),
         called(DBOS_TUNED, "DBOS {}, WAL"),
+        TEMPORAL,
     ),
     "chat": (best(LANGGRAPH, "sqlite"),),
     "writers": (
@@ -110,19 +127,23 @@ LEFT_OUT: Final[dict[str, str]] = {
     "serial": NO_STEPS,
     "queue": f"{NO_QUEUE} Huey, Procrastinate and PgQueuer have no steps: each step is a job that enqueues the next.",
     "pickup": NO_QUEUE,
-    "resume": NO_STEPS,
+    "resume": f"{NO_STEPS} A history of Temporal's ends at 51,200 events, which 10,000 activities exceed.",
     "chat": "Only LangGraph and we keep conversations.",
     "writers": "Absurd, Procrastinate and PgQueuer have no SQLite.",
     "sweep": "LangGraph has no leases; Huey deletes a job when it is claimed, so there is nothing left to recover.",
 }
 
 
-def entered(work: str, store: str, which: str) -> list[Entry]:
-    """Who takes part: nobody, the best, or all."""
+def entered(work: str, store: str, which: str, steps: int = 1) -> list[Entry]:
+    """Who takes part: nobody, the best, or all who can do so many steps."""
     if which == "none":
         return []
     return [
-        entry for entry in ENTRIES[work] if store in entry.stores and (which == "all" or store in entry.best)
+        entry
+        for entry in ENTRIES[work]
+        if store in entry.stores
+        and (which == "all" or store in entry.best)
+        and (entry.steps_at_most is None or steps <= entry.steps_at_most)
     ]
 
 
@@ -132,14 +153,14 @@ def entrants(work: str, store: str, which: str, operations: int | None = None, *
         functools.partial(
             _contestant, entry, work, operations, {"store": store, "tuned": entry.tuned, **told}
         )
-        for entry in entered(work, store, which)
+        for entry in entered(work, store, which, told.get("steps", 1))
     ]
 
 
 def _contestant(
     entry: Entry, work: str, operations: int | None, told: dict[str, Any], place: Place
 ) -> Contestant:
-    kind = Killed if work == "resume" else Peer
+    kind = Killed if work == "resume" and not entry.served else Peer
     workers = ", 2 worker processes" if told.get("workers") == 2 else ""
     made = kind(place, entry.name() + workers, entry.adapter, work, told)
     made.rounds_at_most, made.operations_at_most = ROUNDS_AT_MOST, operations

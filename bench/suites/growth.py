@@ -7,6 +7,7 @@ logarithmic; its slope is the exponent, 0 for flat and 1 for linear.
 
 from __future__ import annotations
 
+import functools
 from time import perf_counter
 
 from bench.arena import Arena
@@ -14,7 +15,7 @@ from bench.contest import figure, opened, play
 from bench.material import AT, step
 from bench.ours import AppendOne, CommitTurn, Holdfast
 from bench.places import Place
-from bench.report import Curve, Findings, goal
+from bench.report import Curve, Findings, Goal, goal
 from bench.suites.resume import Resume
 from holdfast.model.append import append_of
 from holdfast.model.ids import RandomIds
@@ -86,7 +87,7 @@ async def run(arena: Arena, findings: Findings) -> None:
         findings.curves += [*found, resumed]
 
 
-def _judged(one: Curve, limit: float, shape: str) -> object:
+def _judged(one: Curve, limit: float, shape: str) -> Goal:
     return goal(f"growth {one.name} {one.store}", one.exponent(), "at most", limit, f"exponent: {shape}")
 
 
@@ -137,7 +138,7 @@ async def _turns(arena: Arena, store: str, sizes: list[int]) -> Curve:
 async def _resumes(arena: Arena, store: str, sizes: list[int]) -> Curve:
     points = []
     for size in sizes:
-        (one,) = await arena.enter(store, lambda place, size=size: Resume(place, steps=size))
+        (one,) = await arena.enter(store, functools.partial(Resume, steps=size))
         async with opened([one]):
             (result,) = await play([one], rounds=min(3, arena.scale.rounds), operations=1)
         points.append((size, result.each(lambda lap: lap.middle_s()).value * 1000))

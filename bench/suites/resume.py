@@ -13,7 +13,7 @@ from typing import Any, Final
 import holdfast as hf
 from bench.arena import Arena
 from bench.contest import middle, opened, play
-from bench.material import AT, RESULT
+from bench.material import AT, GROUP, RESULT
 from bench.ours import Holdfast
 from bench.peers.catalogue import LEFT_OUT, entrants
 from bench.places import Place
@@ -103,7 +103,7 @@ async def run(arena: Arena, findings: Findings) -> None:
 
 
 async def _resumes(arena: Arena, store: str, steps: int, findings: Findings) -> None:
-    peers = entrants("resume", store, arena.peers, steps=steps, result=RESULT)
+    peers = entrants("resume", store, arena.peers, steps=steps, concurrency=GROUP, result=RESULT)
     contestants = await arena.enter(
         store,
         functools.partial(RAW[store].history, steps=steps),

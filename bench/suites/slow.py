@@ -7,6 +7,7 @@ them the report says so.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import subprocess
@@ -70,10 +71,15 @@ async def run(arena: Arena, findings: Findings) -> None:
         ]
         command += ["--rounds", str(max(1, arena.scale.rounds // 2)), "--jobs", str(arena.scale.jobs)]
         command += ["--peers", arena.peers, *(word for store in arena.stores for word in ("--store", store))]
-        ended = subprocess.run(
-            command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False
+        child = await asyncio.create_subprocess_exec(
+            *command,
+            env=environment,
+            cwd=ROOT,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
         )
-        assert ended.returncode == 0, ended.stderr[-2000:]
+        _, said = await child.communicate()
+        assert child.returncode == 0, said.decode()[-2000:]
     report = msgspec.json.decode(out.read_bytes(), type=Report)
     assert report.machine["flush_ms"] >= ADDED_US / 1000, "the disk was not slow"
     for row in report.rows:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bench.arena import Arena
 from bench.contest import middle, opened, play
-from bench.material import RESULT, STEPS
+from bench.material import GROUP, RESULT, STEPS
 from bench.peers.catalogue import LEFT_OUT, entrants
 from bench.raw import RAW
 from bench.report import Contest, Findings, beaten, goal
@@ -21,7 +21,9 @@ PEERS_AT_LEAST = 2.5
 
 async def run(arena: Arena, findings: Findings) -> None:
     for store in arena.stores:
-        peers = entrants("serial", store, arena.peers, steps=STEPS, rows=STEPS, result=RESULT)
+        peers = entrants(
+            "serial", store, arena.peers, steps=STEPS, rows=STEPS, concurrency=GROUP, result=RESULT
+        )
         contestants = await arena.enter(store, RAW[store].steps, Strict, Reads, *peers)
         absent: list[str] = []
         async with opened(contestants, absent):
