@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from time import perf_counter
 
 import click
 import msgspec
@@ -26,13 +27,16 @@ async def measure(
 ) -> Report:
     """The suites have run, in their order, and each has shown its tables as soon as it had them."""
     findings = Findings([], [], [], [])
+    took_s: dict[str, float] = {}
     async with arena(scale, stores, folder, peers) as place:
         for name in suites:
             shown, said, drawn = len(findings.rows), len(findings.notes), len(findings.curves)
+            began = perf_counter()
             await SUITES[name](place, findings)
+            took_s[name] = round(perf_counter() - began, 1)
             show_rows(console, findings.rows[shown:], findings.notes[said:])
             show_curves(console, findings.curves[drawn:])
-        machine = place.machine()
+        machine = place.machine() | {"took_s": took_s}
     show_goals(console, findings.goals)
     if machine["load"] > (machine["processors"] or 1) + 1:
         # Our own processes account for about one.

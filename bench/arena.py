@@ -18,6 +18,7 @@ import apsw
 import msgspec
 
 from bench.contest import Contestant
+from bench.material import TURNS
 from bench.peers.versions import PACKAGES, versions
 from bench.places import Database, File, Place
 from bench.raw import Entry
@@ -38,6 +39,7 @@ class Scale(msgspec.Struct, frozen=True):
     storms: tuple[tuple[int, int], ...]
     """Writers at once, and how often each of them writes."""
     waiting: int
+    turns: int
 
 
 FULL = Scale(
@@ -49,6 +51,7 @@ FULL = Scale(
     idle_s=20.0,
     storms=((20, 20), (100, 5)),
     waiting=10_000,
+    turns=TURNS,
 )
 QUICK = Scale(
     rounds=3,
@@ -59,6 +62,7 @@ QUICK = Scale(
     idle_s=3.0,
     storms=((20, 20),),
     waiting=1_000,
+    turns=50,
 )
 
 

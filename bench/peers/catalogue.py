@@ -13,6 +13,7 @@ import msgspec
 
 from bench.contest import Contestant
 from bench.peers import Killed, Peer
+from bench.peers.npm import VERSION, Restate
 from bench.peers.versions import versions
 from bench.places import Place
 
@@ -59,6 +60,11 @@ TEMPORAL: Final = Entry(
 )
 
 
+RESTATE: Final = Entry(
+    "restate", "restate-sdk", f"Restate {VERSION}, SDK {{}}, its own log", ("sqlite",), served=True
+)
+
+
 def best(entry: Entry, *stores: str) -> Entry:
     return msgspec.structs.replace(entry, best=stores or entry.stores)
 
@@ -77,6 +83,7 @@ ENTRIES: Final[dict[str, tuple[Entry, ...]]] = {
         called(DBOS, "DBOS {}, as shipped"),
         called(DBOS_TUNED, "DBOS {}, WAL"),
         TEMPORAL,
+        RESTATE,
     ),
     "queue": (
         best(HUEY),
@@ -88,6 +95,7 @@ ENTRIES: Final[dict[str, tuple[Entry, ...]]] = {
         DBOS_TUNED,
         DBOS_TUNED_POSTGRES,
         TEMPORAL,
+        RESTATE,
     ),
     "pickup": (
         best(DBOS_TUNED),
@@ -99,6 +107,7 @@ ENTRIES: Final[dict[str, tuple[Entry, ...]]] = {
         DBOS,
         DBOS_TUNED_POSTGRES,
         TEMPORAL,
+        RESTATE,
     ),
     "resume": (
         best(called(LANGGRAPH, "LangGraph {}, state only"), "sqlite"),
@@ -106,6 +115,7 @@ ENTRIES: Final[dict[str, tuple[Entry, ...]]] = {
         called(DBOS, "DBOS {}, as shipped"),
         called(DBOS_TUNED, "DBOS {}, WAL"),
         TEMPORAL,
+        RESTATE,
     ),
     "chat": (best(LANGGRAPH, "sqlite"),),
     "writers": (
@@ -160,7 +170,7 @@ def entrants(work: str, store: str, which: str, operations: int | None = None, *
 def _contestant(
     entry: Entry, work: str, operations: int | None, told: dict[str, Any], place: Place
 ) -> Contestant:
-    kind = Killed if work == "resume" and not entry.served else Peer
+    kind = Restate if entry is RESTATE else Killed if work == "resume" and not entry.served else Peer
     workers = ", 2 worker processes" if told.get("workers") == 2 else ""
     made = kind(place, entry.name() + workers, entry.adapter, work, told)
     made.rounds_at_most, made.operations_at_most = ROUNDS_AT_MOST, operations

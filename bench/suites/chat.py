@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from bench.arena import Arena
 from bench.contest import figure, opened, play
-from bench.material import TURN_BYTES, TURNS
+from bench.material import TURN_BYTES
 from bench.peers.catalogue import LEFT_OUT, entrants
 from bench.report import Contest, Findings, goal
-from bench.suites.session import BYTES_AT_MOST, LATE_AT_MOST, near_10, near_200, weighed
+from bench.suites.session import BYTES_AT_MOST, LATE_AT_MOST, near_10, near_end, weighed
 from bench.surface import Chat, PrunedChat
 
 
@@ -19,17 +19,19 @@ async def run(arena: Arena, findings: Findings) -> None:
         contestants = await arena.enter(store, PrunedChat, Chat, *peers)
         absent: list[str] = []
         async with opened(contestants, absent):
-            weights = [await weighed(one) for one in contestants]
-            results = await play(contestants, rounds=max(2, arena.scale.rounds // 3), operations=TURNS)
+            weights = [await weighed(one, arena.scale.turns) for one in contestants]
+            results = await play(
+                contestants, rounds=max(2, arena.scale.rounds // 3), operations=arena.scale.turns
+            )
         _, ours, *others = results
-        for when, measure in (("near turn 10", near_10), ("near turn 200", near_200)):
+        for when, measure in (("near turn 10", near_10), (f"near turn {arena.scale.turns}", near_end)):
             contest = Contest("chat", when, store)
             findings.rows += contest.table(results, "one turn", measure, ours, others)
-        disk = Contest("chat", f"{TURNS} turns on disk", store)
+        disk = Contest("chat", f"{arena.scale.turns} turns on disk", store)
         findings.rows += [
             disk.weight(one.name, weight) for one, weight in zip(contestants, weights, strict=True)
         ]
-        flat = figure([near_200(lap) / near_10(lap) for lap in ours.laps])
+        flat = figure([near_end(lap) / near_10(lap) for lap in ours.laps])
         findings.goals += [
             goal(f"chat bytes {store}", weights[0], "at most", BYTES_AT_MOST, "× the text, pruned"),
             goal(f"chat flat {store}", flat, "at most", LATE_AT_MOST, "× a turn near turn 10"),

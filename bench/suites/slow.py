@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from bench.arena import ROOT, Arena
+from bench.arena import QUICK, ROOT, Arena
 from bench.report import Findings, Report, goal
 
 ADDED_US = 2000
@@ -70,6 +70,7 @@ async def run(arena: Arena, findings: Findings) -> None:
             str(arena.folder),
         ]
         command += ["--rounds", str(max(1, arena.scale.rounds // 2)), "--jobs", str(arena.scale.jobs)]
+        command += ["--quick"] if arena.scale.singles == QUICK.singles else []
         command += ["--peers", arena.peers, *(word for store in arena.stores for word in ("--store", store))]
         child = await asyncio.create_subprocess_exec(
             *command,
