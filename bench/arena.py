@@ -62,7 +62,7 @@ QUICK = Scale(
     idle_s=3.0,
     storms=((20, 20),),
     waiting=1_000,
-    turns=50,
+    turns=40,
 )
 
 

@@ -70,8 +70,13 @@ async def run(arena: Arena, findings: Findings) -> None:
             str(arena.folder),
         ]
         command += ["--rounds", str(max(1, arena.scale.rounds // 2)), "--jobs", str(arena.scale.jobs)]
-        command += ["--quick"] if arena.scale.singles == QUICK.singles else []
-        command += ["--peers", arena.peers, *(word for store in arena.stores for word in ("--store", store))]
+        quick = arena.scale.singles == QUICK.singles
+        command += ["--quick"] if quick else []
+        command += [
+            "--peers",
+            "none" if quick else arena.peers,
+            *(word for store in arena.stores for word in ("--store", store)),
+        ]
         child = await asyncio.create_subprocess_exec(
             *command,
             env=environment,
