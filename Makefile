@@ -52,10 +52,10 @@ chaos: $(READY) ## long fault runs: kills, power cuts, random worlds
 bench: $(READY) ## side by side with the raw databases and the best peers; writes build/bench.json and pictures
 	@$(RUN) -m bench --peers best $(ARGS)
 
-bench-peers: $(READY) ## the same with all peers; takes a few hours
+bench-peers: $(READY) ## the same with all peers; takes by far the longest
 	@$(RUN) -m bench --peers all $(ARGS)
 
-bench-quick: $(READY) ## the same shape in two minutes; the figures are rough
+bench-quick: $(READY) ## the same shape with few rounds; the figures are rough
 	@$(RUN) -m bench --quick --rounds 1 --peers best $(ARGS)
 
 lint: $(READY) ## format, style, types, layers

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import gc
 from collections.abc import AsyncIterator, Callable, Sequence
 from statistics import median
@@ -50,6 +51,10 @@ class Contestant:
 
     async def close(self) -> None:
         """Nothing is held open."""
+
+    async def abandon(self) -> None:
+        """The same after somebody failed: nothing is asked of it any more."""
+        await self.close()
 
 
 class Lap(msgspec.Struct, frozen=True):
@@ -174,8 +179,12 @@ async def opened(contestants: list[Contestant], absent: list[str] | None = None)
                 absent.append(f"{contestant.name}: {why}")
                 contestants.remove(contestant)
                 continue
-            stack.push_async_callback(contestant.close)
+            stack.push_async_exit(functools.partial(_closed, contestant))
         yield
+
+
+async def _closed(contestant: Contestant, failed: type[BaseException] | None, *_: object) -> None:
+    await (contestant.close() if failed is None else contestant.abandon())
 
 
 def middle(lap: Lap) -> float:
