@@ -22,12 +22,12 @@ RUN := .venv/bin/python
 PYTEST := $(RUN) -m pytest
 READY := .venv/.ready
 
-.PHONY: help setup demo up test acceptance chaos bench lint docs wheel lock clean
+.PHONY: help setup demo up test acceptance chaos bench bench-peers bench-quick lint docs wheel lock clean
 
 help: ## list the targets
 	@echo 'Holdfast: a durable runtime for AI agents'
 	@echo
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 20
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 20
 	@echo
 	@echo 'On a fresh clone: make demo, make test. Each sets up what it needs.'
 
@@ -49,8 +49,14 @@ acceptance: $(READY) ## the acceptance checks by name; writes build/acceptance.j
 chaos: $(READY) ## long fault runs: kills, power cuts, random worlds
 	@$(PYTEST) -m chaos --hypothesis-profile=chaos $(ARGS)
 
-bench: $(READY) ## side by side with the raw database; writes build/bench.json
-	@$(RUN) -m bench $(ARGS)
+bench: $(READY) ## side by side with the raw databases and the best peers; writes build/bench.json and pictures
+	@$(RUN) -m bench --peers best $(ARGS)
+
+bench-peers: $(READY) ## the same with all peers; takes by far the longest
+	@$(RUN) -m bench --peers all $(ARGS)
+
+bench-quick: $(READY) ## the same shape with few rounds; the figures are rough
+	@$(RUN) -m bench --quick --rounds 1 --peers best $(ARGS)
 
 lint: $(READY) ## format, style, types, layers
 	@$(RUN) -m ruff format --check $(LINTED)

@@ -18,6 +18,8 @@ import apsw
 import msgspec
 
 from bench.contest import Contestant
+from bench.material import TURNS
+from bench.peers.versions import PACKAGES, versions
 from bench.places import Database, File, Place
 from bench.raw import Entry
 from holdfast.testing.servers import PostgresServer
@@ -33,19 +35,46 @@ class Scale(msgspec.Struct, frozen=True):
     groups: int
     jobs: int
     histories: tuple[int, ...]
+    idle_s: float
+    storms: tuple[tuple[int, int], ...]
+    """Writers at once, and how often each of them writes."""
+    waiting: int
+    turns: int
 
 
-FULL = Scale(rounds=7, singles=100, groups=60, jobs=500, histories=(1_000, 10_000))
-QUICK = Scale(rounds=3, singles=20, groups=10, jobs=100, histories=(1_000,))
+FULL = Scale(
+    rounds=7,
+    singles=100,
+    groups=60,
+    jobs=500,
+    histories=(1_000, 10_000),
+    idle_s=20.0,
+    storms=((20, 20), (100, 5)),
+    waiting=10_000,
+    turns=TURNS,
+)
+QUICK = Scale(
+    rounds=3,
+    singles=20,
+    groups=10,
+    jobs=100,
+    histories=(1_000,),
+    idle_s=3.0,
+    storms=((20, 20),),
+    waiting=1_000,
+    turns=40,
+)
 
 
 class Arena:
     """Hands out fresh databases. Every contestant has its own, all on the same disk and the same server."""
 
-    def __init__(self, folder: Path, scale: Scale, stores: tuple[str, ...]) -> None:
+    def __init__(self, folder: Path, scale: Scale, stores: tuple[str, ...], peers: str = "none") -> None:
         self.folder = folder
         self.scale = scale
         self.stores = stores
+        self.peers = peers
+        """Who of the others takes part: none, the best, or all."""
         self._numbers = itertools.count(1)
         self._server: PostgresServer | None = None
         self._server_version: str | None = None
@@ -87,16 +116,19 @@ class Arena:
             "flush_ms": round(_flush_ms(self.folder), 3),
             "loop_ms": round(_loop_ms(), 3),
             "rounds": self.scale.rounds,
+            "peers": {name: versions().get(name) for name in PACKAGES} if self.peers != "none" else {},
         }
 
 
 @contextlib.asynccontextmanager
-async def arena(scale: Scale, stores: tuple[str, ...], base: Path | None = None) -> AsyncIterator[Arena]:
+async def arena(
+    scale: Scale, stores: tuple[str, ...], base: Path | None = None, peers: str = "none"
+) -> AsyncIterator[Arena]:
     """An arena in a folder that vanishes with it. Under `build/`, because /tmp may be memory."""
     base = ROOT / "build" if base is None else base
     base.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="bench-", dir=base))
-    place = Arena(folder, scale, stores)
+    place = Arena(folder, scale, stores, peers)
     try:
         yield place
     finally:

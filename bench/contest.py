@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import gc
 from collections.abc import AsyncIterator, Callable, Sequence
 from statistics import median
@@ -26,6 +27,11 @@ class Contestant:
 
     name: ClassVar[str]
     rows_per_operation: int = 1
+    rounds_at_most: int | None = None
+    operations_at_most: int | None = None
+    """Whoever is slow sits out later rounds, and later operations of a lap; what is compared are shared rounds."""
+    inside: bool = True
+    """Whether the work is done in this process, so that its processor time is known."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
@@ -36,8 +42,8 @@ class Contestant:
     async def begin(self) -> None:
         """A lap is about to start."""
 
-    async def operation(self, number: int) -> None:
-        """The work, durable. `number` counts from 0 in every lap."""
+    async def operation(self, number: int) -> float | None:
+        """The work, durable. `number` counts from 0 in every lap. Who measured by itself says how many seconds."""
         raise NotImplementedError
 
     async def end(self) -> None:
@@ -46,12 +52,17 @@ class Contestant:
     async def close(self) -> None:
         """Nothing is held open."""
 
+    async def abandon(self) -> None:
+        """The same after somebody failed: nothing is asked of it any more."""
+        await self.close()
+
 
 class Lap(msgspec.Struct, frozen=True):
-    """How long each operation took, and how much processor time of this process all of them took."""
+    """How long each operation took, and how much processor time all of them took, if they did it in this process."""
 
     times_s: tuple[float, ...]
     cpu_s: float
+    inside: bool = True
 
     def middle_s(self, first: int = 0, last: int | None = None) -> float:
         """The median operation, or that of a window."""
@@ -83,36 +94,43 @@ class Result(msgspec.Struct, frozen=True):
     def per_row(self) -> Result:
         """The same counted by row: for contestants whose operations are of different sizes."""
         rows = self.rows_per_operation
-        laps = [Lap(tuple(time / rows for time in lap.times_s), lap.cpu_s / rows) for lap in self.laps]
+        laps = [
+            Lap(tuple(time / rows for time in lap.times_s), lap.cpu_s / rows, lap.inside) for lap in self.laps
+        ]
         return Result(self.contestant, 1, tuple(laps))
 
     def against(self, other: Result, measure: Callable[[Lap], float]) -> Figure:
-        """How many times the other's figure this one's is, compared round by round."""
-        pairs = zip(self.laps, other.laps, strict=True)
+        """How many times the other's figure this one's is, compared round by round, as long as both took part."""
+        pairs = zip(self.laps, other.laps, strict=False)
         return figure([measure(ours) / measure(theirs) for ours, theirs in pairs])
 
 
 async def play(contestants: Sequence[Contestant], *, rounds: int, operations: int) -> list[Result]:
-    """Every contestant has run one lap to warm up and then one in each round. They must be open."""
+    """Every contestant has run one lap to warm up and then one in each round it takes part in. They must be open."""
     await _round(contestants, operations)
-    laps = [await _round(contestants, operations) for _ in range(rounds)]
-    return [
-        Result(contestant.name, contestant.rows_per_operation, tuple(its))
-        for contestant, its in zip(contestants, zip(*laps, strict=True), strict=True)
-    ]
+    laps: dict[Contestant, list[Lap]] = {contestant: [] for contestant in contestants}
+    for number in range(rounds):
+        present = [one for one in contestants if one.rounds_at_most is None or number < one.rounds_at_most]
+        for contestant, lap in zip(present, await _round(present, operations), strict=True):
+            laps[contestant].append(lap)
+    return [Result(one.name, one.rows_per_operation, tuple(its)) for one, its in laps.items()]
 
 
 async def _round(contestants: Sequence[Contestant], operations: int) -> list[Lap]:
     for contestant in contestants:
         await contestant.begin()
     gc.collect()
-    stopwatches = [Stopwatch() for _ in contestants]
+    stopwatches = [Stopwatch(contestant.inside) for contestant in contestants]
     order = list(zip(contestants, stopwatches, strict=True))
     for number in range(operations):
         for contestant, stopwatch in order:
+            if contestant.operations_at_most is not None and number >= contestant.operations_at_most:
+                continue
             await asyncio.sleep(0)  # whatever the neighbour left to the loop is not ours to do
             with stopwatch:
-                await contestant.operation(number)
+                said = await contestant.operation(number)
+            if said is not None:
+                stopwatch.correct(said)
         order.reverse()
     for contestant in contestants:
         await contestant.end()
@@ -122,7 +140,8 @@ async def _round(contestants: Sequence[Contestant], operations: int) -> list[Lap
 class Stopwatch:
     """Adds up what happens between starts and stops."""
 
-    def __init__(self) -> None:
+    def __init__(self, inside: bool = True) -> None:
+        self._inside = inside
         self._times_s: list[float] = []
         self._cpu_s = 0.0
         self._began_s = 0.0
@@ -135,28 +154,47 @@ class Stopwatch:
         self._times_s.append(perf_counter() - self._began_s)
         self._cpu_s += process_time()
 
+    def correct(self, seconds: float) -> None:
+        """The last operation took so long: it was measured where it happened."""
+        self._times_s[-1] = seconds
+
     def lap(self) -> Lap:
-        return Lap(tuple(self._times_s), self._cpu_s)
+        return Lap(tuple(self._times_s), self._cpu_s, self._inside)
+
+
+class Absent(Exception):
+    """A contestant of somebody else's could not take part. It is named in the report."""
 
 
 @contextlib.asynccontextmanager
-async def opened(contestants: Sequence[Contestant]) -> AsyncIterator[None]:
-    """Every contestant is open inside the block."""
+async def opened(contestants: list[Contestant], absent: list[str] | None = None) -> AsyncIterator[None]:
+    """Every contestant is open inside the block. Who cannot take part is out of the list and named in `absent`."""
     async with contextlib.AsyncExitStack() as stack:
-        for contestant in contestants:
-            await contestant.open()
-            stack.push_async_callback(contestant.close)
+        for contestant in list(contestants):
+            try:
+                await contestant.open()
+            except Absent as why:
+                if absent is None:
+                    raise
+                absent.append(f"{contestant.name}: {why}")
+                contestants.remove(contestant)
+                continue
+            stack.push_async_exit(functools.partial(_closed, contestant))
         yield
 
 
-def fastest(results: Sequence[Result]) -> Result:
-    """Of several ways to do the same raw work, the best one in this run: that is the limit."""
-    return min(results, key=lambda result: result.each(middle).value)
+async def _closed(contestant: Contestant, failed: type[BaseException] | None, *_: object) -> None:
+    await (contestant.close() if failed is None else contestant.abandon())
 
 
 def middle(lap: Lap) -> float:
     """The median operation, in seconds."""
     return lap.middle_s()
+
+
+def fastest(results: Sequence[Result], of: Callable[[Lap], float] = middle) -> Result:
+    """Of several ways to do the same work, the best one in this run: of raw ones, that is the limit."""
+    return min(results, key=lambda result: result.each(of).value)
 
 
 def rate(lap: Lap) -> float:
@@ -165,5 +203,5 @@ def rate(lap: Lap) -> float:
 
 
 def cpu(lap: Lap) -> float:
-    """Processor seconds of this process for one operation; a server's are not in it."""
+    """Processor seconds of this process for one operation; a server's and another process's are not in it."""
     return lap.cpu_s / len(lap.times_s)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from bench.contest import Contestant
-from bench.material import AT, GROUP, TEXTS, step
+from bench.material import AT, GROUP, TEXTS, TURNS, step
 from bench.places import Place
 from holdfast.errors import HoldfastError
 from holdfast.model.append import Append, Holder, after, append_of
@@ -119,7 +119,7 @@ class CommitTurn(Holdfast):
         node = Node(
             node_id=self.ids.new("node"),
             parent_node_id=self.last,
-            body={"message": {"role": "user", "parts": [{"kind": "text", "text": TEXTS[number]}]}},
+            body={"message": {"role": "user", "parts": [{"kind": "text", "text": TEXTS[number % TURNS]}]}},
             at=AT,
         )
         self.last = node.node_id

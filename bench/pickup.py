@@ -41,6 +41,7 @@ class Pickup(Contestant):
         self.worker = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "holdfast", "worker", "bench.pickup:app", "--log-level", "warning"),
             env={**os.environ, "HOLDFAST_STORE": self.place.address},
+            stderr=asyncio.subprocess.DEVNULL,
         )
 
     async def operation(self, number: int) -> None:

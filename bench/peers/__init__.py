@@ -1,20 +1,34 @@
-"""Other people's systems, each in a process and an environment of its own, driven line by line."""
+"""Other people's systems, each in a process and an environment of its own, driven line by line.
+
+An adapter, `on_NAME.py`, does each piece of work the way its makers mean it to be done, at the durability that the
+contest states, and asserts what it got. After a contest it is asked what its database holds, and that must be what was
+asked for: who skipped a write has not won anything.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
+import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from bench.contest import Contestant
+from bench.contest import Absent, Contestant
+from bench.peers.versions import LOCK
+from bench.places import Place
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 VENV: Final = ROOT / "build" / "peers"
-LOCK: Final = ROOT / "requirements" / "peers.txt"
+LOG: Final = ROOT / "build" / "peers.log"
+PATIENCE_S: Final = 600.0
 
 
+@functools.cache
 def python() -> Path:
     """The peers' interpreter; their packages are installed, each checked by its hash."""
     made, ready = VENV / "bin" / "python", VENV / ".ready"
@@ -30,48 +44,131 @@ def python() -> Path:
     return made
 
 
-class Peer(Contestant):
-    """A program that reads a line, does the work durably, and answers with a line."""
+class Lines(Contestant):
+    """A program that reads a word, does the work durably, and answers with a line."""
 
-    program: str
+    inside = False
+    command: list[str]
+
+    def __init__(self, place: Place, name: str, work: str, told: dict[str, Any]) -> None:
+        super().__init__(place)
+        self.name = name  # type: ignore[misc]  # every entry of the catalogue has its own
+        self.work = work
+        self.rows_per_operation = told.get("rows", 1)
+        self.told = {"address": place.address, **told}
+        self.answers: list[dict[str, Any]] = []
+        self.asked = 0
+
+    def program(self) -> list[str]:
+        raise NotImplementedError
 
     async def open(self) -> None:
-        path = self.place.address.removeprefix("sqlite:///")
-        program = Path(__file__).with_name(self.program)
-        self._process = await asyncio.create_subprocess_exec(
-            str(python()),
-            str(program),
-            path,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
-        self.lap = 0
+        await self.start(self.work)
+
+    async def start(self, work: str) -> None:
+        LOG.parent.mkdir(parents=True, exist_ok=True)
+        with LOG.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                *(*self.program(), work, json.dumps(self.told)),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+            )
         await self._answered("ready")
 
     async def begin(self) -> None:
-        self.lap += 1
+        await self.say("begin")
 
-    async def operation(self, number: int) -> None:
-        await self.told(f"{self.lap} {number}")
+    async def operation(self, number: int) -> float | None:
+        self.asked += 1
+        answer = await self.say("operation")
+        if answer is None:
+            return None
+        self.answers.append(answer)
+        took_s: float | None = answer.get("took_s")
+        return took_s
 
-    async def told(self, line: str) -> None:
+    async def end(self) -> None:
+        await self.say("end")
+
+    async def say(self, word: str) -> Any:
         assert self._process.stdin is not None
-        self._process.stdin.write(f"{line}\n".encode())
-        await self._answered("done")
+        self._process.stdin.write(f"{word}\n".encode())
+        return await self._answered("done")
 
-    async def _answered(self, word: str) -> None:
+    async def _answered(self, word: str) -> Any:
         assert self._process.stdout is not None
-        answer = await self._process.stdout.readline()
-        assert answer.decode() == f"{word}\n", answer
+        async with asyncio.timeout(PATIENCE_S):
+            line = (await self._process.stdout.readline()).decode()
+        said, _, answer = line.rstrip("\n").partition(" ")
+        if said != word:
+            await self.kill()
+            raise Absent(f"said {line!r} in place of {word}; see build/peers.log")
+        return json.loads(answer) if answer else None
+
+    async def kill(self) -> None:
+        """As kill -9 does, and without a farewell."""
+        self._end_all()
+        await self._process.wait()
+
+    def _end_all(self) -> None:
+        """No worker and no server of it is left: they are all in the session that began with it."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
 
     async def close(self) -> None:
+        await self.checked()
         assert self._process.stdin is not None
         self._process.stdin.close()
         await self._process.wait()
+        self._end_all()
+
+    async def abandon(self) -> None:
+        await self.kill()
+
+    async def checked(self) -> None:
+        """What the database holds is what was asked for."""
+        found = await self.say("count") if self.work != "sweep" else None  # it asserts every lap's
+        jobs = self.asked * self.told.get("jobs", 1)
+        wanted = {"jobs": jobs, "steps": jobs * self.told.get("steps", 1)}
+        assert all(wanted.get(key) == value for key, value in (found or {}).items()), (
+            self.name,
+            found,
+            wanted,
+        )
+        assert not any(answer.get("again") for answer in self.answers), (
+            self.name,
+            "a recorded step ran again",
+        )
 
 
-class LangGraphChat(Peer):
-    """A graph of one node over its SQLite checkpointer, with the durability that waits for each checkpoint."""
+class Peer(Lines):
+    """A peer's adapter, in the peers' environment."""
 
-    name = "langgraph 1, SqliteSaver, durability sync"
-    program = "langgraph_chat.py"
+    def __init__(self, place: Place, name: str, adapter: str, work: str, told: dict[str, Any]) -> None:
+        super().__init__(place, name, work, told)
+        self.adapter = adapter
+
+    def program(self) -> list[str]:
+        return [str(python()), str(Path(__file__).with_name(f"on_{self.adapter}.py"))]
+
+
+class Killed(Peer):
+    """A history is written once, by a process that is killed before its next step; every lap resumes it in a new
+    process, which is killed at the same place."""
+
+    async def open(self) -> None:
+        await self.start("history")
+        await self.say("operation")
+        await self.kill()
+
+    async def begin(self) -> None:
+        await self.start(self.work)
+        await self.say("begin")
+
+    async def end(self) -> None:
+        await self.kill()
+
+    async def close(self) -> None:
+        assert not any(answer["again"] for answer in self.answers), (self.name, "a recorded step ran again")

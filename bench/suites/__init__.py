@@ -7,7 +7,23 @@ from typing import Final
 
 from bench.arena import Arena
 from bench.report import Findings
-from bench.suites import api, append, chat, pickup, queue, resume, seed, session, step, sweep, work
+from bench.suites import (
+    api,
+    append,
+    chat,
+    footprint,
+    growth,
+    pickup,
+    queue,
+    resume,
+    seed,
+    session,
+    slow,
+    step,
+    sweep,
+    work,
+    writers,
+)
 
 Suite = Callable[[Arena, Findings], Awaitable[None]]
 
@@ -23,4 +39,8 @@ SUITES: Final[Mapping[str, Suite]] = {
     "chat": chat.run,
     "seed": seed.run,
     "sweep": sweep.run,
+    "writers": writers.run,
+    "growth": growth.run,
+    "footprint": footprint.run,
+    "slow": slow.run,
 }

@@ -7,6 +7,8 @@ from typing import Any
 
 from bench.arena import Arena
 from bench.contest import middle, opened, play
+from bench.material import GROUP, RESULT
+from bench.peers.catalogue import LEFT_OUT, entrants
 from bench.pickup import Pickup
 from bench.raw.pickup import PICKUP
 from bench.report import Contest, Findings, goal
@@ -14,27 +16,33 @@ from bench.surface import Idle
 
 AT_MOST = 1.5
 PER_IDLE_SECOND = 1.0
-IDLE_S = 20.0
+PEERS_OPERATIONS = 10
+"""As shipped some take most of a second for each."""
 
 
 async def run(arena: Arena, findings: Findings) -> None:
     for store in arena.stores:
-        contestants = await arena.enter(store, PICKUP[store], Pickup)
-        async with opened(contestants):
+        told = {"steps": 1, "workers": 1, "concurrency": GROUP, "result": RESULT}
+        peers = entrants("pickup", store, arena.peers, operations=PEERS_OPERATIONS, **told)
+        contestants = await arena.enter(store, PICKUP[store], Pickup, *peers)
+        absent: list[str] = []
+        async with opened(contestants, absent):
             results = await play(contestants, rounds=arena.scale.rounds, operations=arena.scale.singles)
         (idle,) = await arena.enter(store, Idle)
         async with opened([idle]):
-            asked = await _idle(idle)
-        raw, ours = results
+            asked = await _idle(idle, arena.scale.idle_s)
+        raw, ours, *others = results
         contest = Contest("pickup", "enqueue to done, idle worker", store)
-        findings.rows += [contest.row(result, "one job", middle, raw) for result in results]
+        findings.rows += contest.table(results, "one job", middle, raw, others)
         findings.goals += [
             goal(f"pickup {store}", ours.against(raw, middle), "at most", AT_MOST, "× raw"),
             goal(f"idle {store}", asked, "at most", PER_IDLE_SECOND, "transactions a second"),
         ]
+        if peers:
+            findings.beside("pickup", store, LEFT_OUT["pickup"], absent)
 
 
-async def _idle(contestant: Any) -> float:
+async def _idle(contestant: Any, seconds: float) -> float:
     """How many transactions a second a worker makes that has nothing to do."""
     executor, count = contestant.process.store.inspection._executor, 0  # noqa: SLF001 - nobody else counts
     for name in ("read", "write"):
@@ -46,5 +54,5 @@ async def _idle(contestant: Any) -> float:
             return await plain(*told, **more)
 
         setattr(executor, name, counted)
-    await asyncio.sleep(IDLE_S)
-    return count / IDLE_S
+    await asyncio.sleep(seconds)
+    return count / seconds

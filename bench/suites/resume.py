@@ -13,8 +13,9 @@ from typing import Any, Final
 import holdfast as hf
 from bench.arena import Arena
 from bench.contest import middle, opened, play
-from bench.material import AT, RESULT
+from bench.material import AT, GROUP, RESULT
 from bench.ours import Holdfast
+from bench.peers.catalogue import LEFT_OUT, entrants
 from bench.places import Place
 from bench.raw import RAW
 from bench.report import Contest, Findings, goal
@@ -102,17 +103,25 @@ async def run(arena: Arena, findings: Findings) -> None:
 
 
 async def _resumes(arena: Arena, store: str, steps: int, findings: Findings) -> None:
+    peers = entrants("resume", store, arena.peers, steps=steps, concurrency=GROUP, result=RESULT)
     contestants = await arena.enter(
-        store, functools.partial(RAW[store].history, steps=steps), functools.partial(Resume, steps=steps)
+        store,
+        functools.partial(RAW[store].history, steps=steps),
+        functools.partial(Resume, steps=steps),
+        *peers,
     )
-    async with opened(contestants):
-        raw, ours = await play(contestants, rounds=arena.scale.rounds, operations=1)
     resumed = contestants[1]
     assert isinstance(resumed, Resume)
+    absent: list[str] = []
+    async with opened(contestants, absent):
+        results = await play(contestants, rounds=arena.scale.rounds, operations=1)
+    raw, ours, *others = results
     contest = Contest("resume", f"after {steps:,} steps", store)
-    findings.rows += [contest.row(result, "to the first new step", middle, raw) for result in (raw, ours)]
+    findings.rows += contest.table(results, "to the first new step", middle, raw, others)
     took_ms = ours.each(middle).value * 1000
     findings.goals += [
         goal(f"resume {steps} {store}", took_ms, "at most", AT_MOST_MS[steps], "ms to the first new step"),
         goal(f"resume {steps} {store} again", resumed.again, "at most", 0, "steps run twice"),
     ]
+    if peers:
+        findings.beside("resume", store, LEFT_OUT["resume"], absent)

@@ -8,26 +8,37 @@ from __future__ import annotations
 
 from bench.arena import Arena
 from bench.contest import middle, opened, play
+from bench.material import GROUP, RESULT, STEPS
+from bench.peers.catalogue import LEFT_OUT, entrants
 from bench.raw import RAW
-from bench.report import Contest, Findings, goal
+from bench.report import Contest, Findings, beaten, goal
 from bench.surface import Reads, Strict
 
 STRICT_AT_MOST = 2.0
 READS_AT_MOST = 0.1
+PEERS_AT_LEAST = 2.5
 
 
 async def run(arena: Arena, findings: Findings) -> None:
     for store in arena.stores:
-        contestants = await arena.enter(store, RAW[store].steps, Strict, Reads)
-        async with opened(contestants):
+        peers = entrants(
+            "serial", store, arena.peers, steps=STEPS, rows=STEPS, concurrency=GROUP, result=RESULT
+        )
+        contestants = await arena.enter(store, RAW[store].steps, Strict, Reads, *peers)
+        absent: list[str] = []
+        async with opened(contestants, absent):
             results = await play(
                 contestants, rounds=arena.scale.rounds, operations=max(2, arena.scale.singles // 20)
             )
-        raw, strict, reads = (result.per_row() for result in results)
+        raw, strict, reads, *others = results = [result.per_row() for result in results]
         contest = Contest("step", "in series", store)
-        findings.rows += [contest.row(result, "one step", middle, raw) for result in (raw, strict, reads)]
+        findings.rows += contest.table(results, "one step", middle, raw, others)
         to_raw, to_strict = strict.against(raw, middle), reads.against(strict, middle)
         findings.goals += [
             goal(f"step strict {store}", to_raw, "at most", STRICT_AT_MOST, "× one raw commit"),
             goal(f"step reads {store}", to_strict, "at most", READS_AT_MOST, "of a strict step"),
         ]
+        if peers:
+            findings.beside("step", store, LEFT_OUT["serial"], absent)
+        if others:
+            findings.goals.append(beaten(f"step peers {store}", strict, others, PEERS_AT_LEAST))

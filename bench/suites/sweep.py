@@ -1,22 +1,23 @@
-"""A thousand expired leases, events included: what a sweep takes to put all of them back."""
+"""A thousand expired leases, events included: what a sweep takes to put all of them back, beside the same in two raw
+statements."""
 
 from __future__ import annotations
 
-import gc
-from time import perf_counter
-
 from bench.arena import Arena
-from bench.contest import Contestant, figure
+from bench.contest import middle, opened, play
+from bench.material import RESULT
 from bench.ours import Holdfast
+from bench.peers.catalogue import LEFT_OUT, entrants
 from bench.places import Place
-from bench.report import Findings, Row, goal
+from bench.raw.sweep import JOBS as EXPIRED
+from bench.raw.sweep import SWEEP
+from bench.report import Contest, Findings, goal
 from holdfast.engine.recover import Rules, sweep
 from holdfast.model.ids import RandomIds
 from holdfast.model.jobs import JobDraft
 from holdfast.store.clock import SystemClock
 from holdfast.store.ports.leases import ClaimAsk
 
-EXPIRED = 1000
 AT_MOST_MS = 50.0
 NEVER = Rules(takeovers_max=1_000_000)
 """Every round takes the jobs over again; here that is not their fault."""
@@ -49,32 +50,16 @@ class Sweep(Holdfast):
 
 async def run(arena: Arena, findings: Findings) -> None:
     for store in arena.stores:
-        (contestant,) = await arena.enter(store, Sweep)
-        await contestant.open()
-        try:
-            took = figure([await _timed(contestant) * 1000 for _ in range(arena.scale.rounds + 1)][1:])
-        finally:
-            await contestant.close()
-        findings.rows.append(
-            Row(
-                suite="sweep",
-                contest=f"{EXPIRED} expired leases",
-                store=store,
-                contestant=contestant.name,
-                measure="one sweep",
-                unit="ms",
-                value=took.value,
-                low=took.low,
-                high=took.high,
-            )
-        )
+        peers = entrants("sweep", store, arena.peers, jobs=EXPIRED, result=RESULT)
+        contestants = await arena.enter(store, SWEEP[store], Sweep, *peers)
+        absent: list[str] = []
+        async with opened(contestants, absent):
+            results = await play(contestants, rounds=arena.scale.rounds, operations=1)
+        raw, ours, *others = results
+        contest = Contest("sweep", f"{EXPIRED} expired leases", store)
+        findings.rows += contest.table(results, "one sweep", middle, raw, others)
         if store == "sqlite":
-            findings.goals.append(goal(f"sweep {EXPIRED}", took, "at most", AT_MOST_MS, "ms"))
-
-
-async def _timed(contestant: Contestant) -> float:
-    await contestant.begin()
-    gc.collect()
-    began = perf_counter()
-    await contestant.operation(0)
-    return perf_counter() - began
+            took_ms = ours.each(middle).value * 1000
+            findings.goals.append(goal(f"sweep {EXPIRED}", took_ms, "at most", AT_MOST_MS, "ms"))
+        if peers:
+            findings.beside("sweep", store, LEFT_OUT["sweep"], absent)

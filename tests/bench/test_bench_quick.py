@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
+import sys
 from pathlib import Path
 from typing import Literal
 
@@ -23,7 +25,7 @@ def test_the_quick_form_writes_a_well_formed_report(tmp_path: Path) -> None:
     assert result.exit_code == 0, "a missed goal is news, not a failure"
 
     report = json.loads(out.read_bytes())
-    assert set(report) == {"goals", "rows", "machine"}
+    assert set(report) == {"goals", "rows", "notes", "curves", "machine"}
     assert [each["name"] for each in report["goals"]] == ["append single sqlite", "append group sqlite"]
     for each in report["goals"]:
         assert set(each) == {"name", "value", "goal", "unit", "met"}
@@ -99,6 +101,44 @@ def test_work_for_agents_elsewhere_is_measured(tmp_path: Path) -> None:
     assert [each["goal"] for each in report["goals"]] == [10, 77, 10, 77, 0.1, 0.1]
     assert all(math.isfinite(each["value"]) and each["value"] > 0 for each in report["goals"])
     assert list(tmp_path.iterdir()) == [out.parent], "the databases are gone"
+
+
+@pytest.mark.store("sqlite")
+def test_writers_growth_and_footprint_are_measured(tmp_path: Path) -> None:
+    """One round of each on SQLite: every write of the storm was accepted, every curve has points and a picture."""
+    out = tmp_path / "deep" / "bench.json"
+    command = ["writers", "growth", "footprint", "--quick", "--rounds", "1", "--store", "sqlite"]
+    command += ["--out", str(out), "--folder", str(tmp_path)]
+    result = CliRunner().invoke(main, command, catch_exceptions=False)
+    assert result.exit_code == 0
+    report = json.loads(out.read_bytes())
+    found = {each["name"]: each["value"] for each in report["goals"]}
+    assert found["writers 20 × 20 accepted"] == 1
+    assert {"writers 20 × 20 wait", "memory sqlite", "first step"} <= set(found)
+    curves = {each["name"]: each["points"] for each in report["curves"]}
+    assert list(curves) == ["append", "claim", "turn", "resume"]
+    assert all(len(points) >= 2 and all(cost > 0 for _, cost in points) for points in curves.values())
+    pictures = {path.name for path in out.parent.glob("*.svg")}
+    assert {f"bench-growth-{name}-sqlite.svg" for name in curves} <= pictures
+    assert "bench-writers-20-20-sqlite.svg" in pictures
+
+
+@pytest.mark.store("sqlite")
+def test_a_slow_disk_is_felt(tmp_path: Path) -> None:
+    """The benchmark runs itself under a library that delays each fsync; without a compiler it says so."""
+    out = tmp_path / "deep" / "bench.json"
+    command = ["slow", "--quick", "--rounds", "1", "--jobs", "20", "--store", "sqlite"]
+    command += ["--out", str(out), "--folder", str(tmp_path)]
+    result = CliRunner().invoke(main, command, catch_exceptions=False)
+    assert result.exit_code == 0
+    report = json.loads(out.read_bytes())
+    if sys.platform != "linux" or shutil.which("cc") is None:
+        assert "left out" in report["notes"][0]["text"]
+        return
+    (raw,) = (row for row in report["rows"] if row["contestant"] == "raw, 100 commits of one row")
+    assert raw["value"] >= 2
+    assert raw["contest"].endswith("2 ms more per fsync")
+    assert [each["name"] for each in report["goals"]] == ["slow queue sqlite"]
 
 
 @pytest.mark.parametrize(
