@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import apsw
 import pytest
 
 from holdfast.engine.committer import Committer
@@ -20,13 +21,15 @@ from holdfast.engine.desk import Desk
 from holdfast.engine.drive import Drive
 from holdfast.model.jobs import JobDraft
 from holdfast.model.states import Status
+from holdfast.store.sqlite.executor import SqliteExecutor
+from holdfast.store.tables.store import SqlStore
 from holdfast.store.wrapped import Call, WrappedStore
 from holdfast.testing.conformance.bench import Backend
 from holdfast.worker.worker import Worker
 from tests.engine.shop import Shop, opened
 from tests.fixtures.stores import STORES
 
-pytestmark = pytest.mark.parametrize("backend", STORES, indirect=True)
+on_all_stores = pytest.mark.parametrize("backend", STORES, indirect=True)
 
 STRICT_STEP = {"journal.append_many": 1}
 JOBS = 32
@@ -39,6 +42,9 @@ JOBS_TOGETHER = {
 """32 queued jobs of five reads each: one claim, one read, one append of each job with its five steps and its end."""
 TRIPS_MAX = 3
 """Commits that take those 32 appends to the disk."""
+
+AS_RARE_AS = 16
+"""Every eighth claim goes by age; within so many jobs everything happens that happens."""
 
 _tokens = itertools.count(1)
 
@@ -74,20 +80,26 @@ class Counted:
 
     async def run(self, jobs: int, steps: int) -> Counter[str]:
         """What so many jobs of so many reads took, from the claim to the end."""
+        made = await self.shop.store.jobs.submit_many([self._draft(steps)] * jobs)
+        self.calls.clear()
+        async with self.working():
+            for one in made:
+                await self._ended(one.job_id)
+        return self.calls.copy()
 
+    async def one_by_one(self, jobs: int) -> None:
+        """Somebody works: so many jobs were submitted, each when the one before had ended."""
+        for _ in range(jobs):
+            await self._ended((await self.shop.store.jobs.submit(self._draft(1))).job_id)
+
+    def _draft(self, steps: int) -> JobDraft:
         async def reader(drive: Drive, given: Any) -> int:
             for number in range(given):
                 await self.shop.look(drive, f"look {number}")
             return int(given)
 
         self.shop.programs[reader.__name__] = reader
-        drafts = [JobDraft(kind=reader.__name__, input=steps) for _ in range(jobs)]
-        made = await self.shop.store.jobs.submit_many(drafts)
-        self.calls.clear()
-        async with self.working():
-            for one in made:
-                await self._ended(one.job_id)
-        return self.calls.copy()
+        return JobDraft(kind=reader.__name__, input=steps)
 
     async def _ended(self, job_id: str) -> None:
         store = self.shop.store
@@ -95,6 +107,7 @@ class Counted:
             await store.wakeups.wait(frozenset({f"job:{job_id}"}), 0.05)
 
 
+@on_all_stores
 async def test_a_strict_step_is_one_commit(backend: Backend) -> None:
     """Two jobs that differ by ten steps differ by ten commits, and by no other call."""
     async with opened(backend) as shop:
@@ -108,6 +121,7 @@ async def test_a_strict_step_is_one_commit(backend: Backend) -> None:
         }
 
 
+@on_all_stores
 async def test_a_queued_job_of_reads_is_one_append(backend: Backend) -> None:
     """Nobody waits for a read to be on disk: a job's five steps and its end go together, and jobs go together."""
     async with opened(backend) as shop:
@@ -115,3 +129,26 @@ async def test_a_queued_job_of_reads_is_one_append(backend: Backend) -> None:
         trips = calls.pop("journal.append_many")
         assert calls == JOBS_TOGETHER
         assert trips <= TRIPS_MAX
+
+
+@pytest.mark.parametrize("backend", ["sqlite"], indirect=True)
+async def test_no_statement_is_compiled_twice(backend: Backend) -> None:
+    """SQLite asks its authorizer while it compiles: once everything was used, nobody is asked any more. Ordinary
+    statements, rare ones and those over partial indexes are all kept as they were prepared."""
+    async with opened(backend) as shop:
+        assert isinstance(shop.store, SqlStore)
+        assert isinstance(shop.store.executor, SqliteExecutor)
+        asked: list[tuple[Any, ...]] = []
+
+        def authorize(*what: Any) -> int:
+            asked.append(what)
+            return apsw.SQLITE_OK
+
+        shop.store.executor.writer.authorizer = authorize
+        counted = Counted(shop, strict=True)
+        async with counted.working():
+            await counted.one_by_one(AS_RARE_AS)
+            assert asked, "they were compiled once"
+            asked.clear()
+            await counted.one_by_one(AS_RARE_AS)
+            assert not asked
