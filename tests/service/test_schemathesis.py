@@ -57,6 +57,7 @@ parameters = {{ "query.wait_ms" = 0 }}
 """
 
 
+@pytest.mark.timeout(300)
 def test_what_the_description_allows_and_forbids(desk: CommandDesk, tmp_path: Path) -> None:
     assert failures(desk, tmp_path, QUICK) == []
 

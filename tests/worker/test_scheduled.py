@@ -36,12 +36,19 @@ async def report(word: str) -> None:
 MISSED = 40
 
 
-def _worker(folder: Path, url: str) -> subprocess.Popen[bytes]:
+def _worker(folder: Path, url: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "holdfast", "worker", "app.py", "--store", url],
         cwd=folder,
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
     )
+
+
+def _until_it_works(worker: subprocess.Popen[str]) -> None:
+    """It has said so: from then on a SIGTERM is a wish, and not the end."""
+    assert worker.stderr is not None
+    assert any(line.startswith("working on") for line in worker.stderr)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -69,14 +76,17 @@ async def test_three_workers_fire_each_instant_once(url: str, tmp_path: Path) ->
     workers = [_worker(tmp_path, url) for _ in range(3)]
     done = tmp_path / "done"
     try:
+        for worker in workers:
+            _until_it_works(worker)
         while (await store.jobs.counts()).get(Status.COMPLETED, 0) <= MISSED:
             assert all(worker.poll() is None for worker in workers)
             await store.wakeups.wait(frozenset({"queue:default"}), 0.1)
     finally:
         for worker in workers:
             worker.send_signal(signal.SIGTERM)
-        statuses = [worker.wait(60) for worker in workers]
-    assert statuses == [0, 0, 0]
+        for worker in workers:
+            worker.communicate(timeout=60)
+    assert [worker.returncode for worker in workers] == [0, 0, 0]
     records = list(await store.jobs.list(JobFilter(kind="report"), limit=1000))
     stands = await store.schedules.get("report")
     await store.close()

@@ -277,8 +277,19 @@ class SqliteExecutor:
     async def read(self, work: Work[T], *, snapshot: bool = False, brief: bool = False) -> T:
         self._must_be_ours()
         if brief:
-            return self._read(work, snapshot)
+            return self._read_here(work, snapshot)
         return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, work, snapshot)
+
+    def _read_here(self, work: Work[T], snapshot: bool) -> T:
+        """Read by the writer, if nobody writes: it remembers the pages it has written, and a reader has to fetch what
+        was changed since it last looked."""
+        if not snapshot and self._writing.acquire(blocking=False):
+            try:
+                if self.writer.get_autocommit():
+                    return self._show(self.writer, work, snapshot=False)
+            finally:
+                self._writing.release()
+        return self._read(work, snapshot)
 
     def _read(self, work: Work[T], snapshot: bool) -> T:
         try:
@@ -286,22 +297,26 @@ class SqliteExecutor:
         except IndexError:
             reader = connect(self.path, vfs=self._vfs)
         try:
-            tx = SqliteTransaction(reader, self._clock)
-            if not snapshot:
-                return drive(work, tx)
-            reader.execute("BEGIN")
-            try:
-                return drive(work, tx)
-            finally:
-                reader.execute("COMMIT")
-        except apsw.Error as error:
-            raise translate(error, "snapshot") from error
+            return self._show(reader, work, snapshot)
         finally:
             # A reader that could not end its snapshot would show that one moment for ever.
             if reader.get_autocommit():
                 self._idle_readers.append(reader)
             else:
                 reader.close()
+
+    def _show(self, connection: apsw.Connection, work: Work[T], snapshot: bool) -> T:
+        tx = SqliteTransaction(connection, self._clock)
+        try:
+            if not snapshot:
+                return drive(work, tx)
+            connection.execute("BEGIN")
+            try:
+                return drive(work, tx)
+            finally:
+                connection.execute("COMMIT")
+        except apsw.Error as error:
+            raise translate(error, "snapshot") from error
 
     async def integrity(self) -> list[str]:
         """What SQLite itself finds wrong with the file, in its own words."""
