@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from holdfast.engine import committer
 from holdfast.engine.asked import Asked
 from holdfast.engine.checkpoints import checkpoint, restored
 from holdfast.engine.drive import Drive
@@ -53,9 +54,12 @@ async def test_a_resumed_job_starts_from_its_last_checkpoint(backend: Backend) -
         assert saved == [1, 2, 3]
 
 
-async def test_code_that_gives_a_checkpoint_up_goes_on_behind_it(backend: Backend) -> None:
+async def test_code_that_gives_a_checkpoint_up_goes_on_behind_it(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Goal: nothing that follows a commit is done twice. Method: the code stops waiting for the disk while the commit
     is on its way there, and does something; the resumed run finds it."""
+    monkeypatch.setattr(committer, "AT_ONCE_MAX", 0)  # it is on its way for a while
     async with opened(backend) as shop:
 
         async def impatient(drive: Drive, _: Any) -> Any:

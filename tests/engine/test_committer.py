@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine.committer import Committer
+from holdfast.engine.committer import AT_ONCE_MAX, Committer
 from holdfast.engine.drive import Drive
 from holdfast.errors import Fenced
+from holdfast.model.append import append_of
 from holdfast.model.events import StepFinished
 from holdfast.model.instants import SECOND
+from holdfast.store.sqlite.executor import SqliteExecutor
+from holdfast.store.tables.store import SqlStore
 from holdfast.testing.conformance.bench import Backend
 from tests.engine.shop import opened
 from tests.fixtures.stores import STORES
@@ -52,3 +55,52 @@ async def test_a_job_lost_and_won_again_by_one_process_is_written_by_its_holder(
         await now._pen.durable()
         steps = [event.step_key for event in await shop.events(job_id) if isinstance(event, StepFinished)]
         assert steps == ["0/look#1"]
+
+
+@pytest.mark.parametrize("backend", ["sqlite"], indirect=True)
+async def test_a_lone_fact_is_on_disk_before_the_loop_goes_on(backend: Backend) -> None:
+    """Method: wait for facts by hand. So many in a row never wait, the next one lets the loop go on; all are there."""
+    async with opened(backend) as shop:
+
+        async def program(_drive: Drive, _: Any) -> Any: ...
+
+        job_id = await shop.submit(program)
+        desk = shop.desk()
+        run = await shop.claim(desk=desk)
+        assert isinstance(shop.store, SqlStore)
+        assert isinstance(shop.store.executor, SqliteExecutor)
+        for nth in range(AT_ONCE_MAX):
+            shop.store.executor._commit_s = 0.0  # as on a quick disk
+            run._pen.record(StepFinished(f"0/look#{nth}", "d"))
+            with pytest.raises(StopIteration):
+                run._pen.durable().send(None)
+        run._pen.record(StepFinished("0/breathe#1", "d"))
+        waiting = run._pen.durable()
+        assert waiting.send(None) is not None, "it is on its way"
+        waiting.close()
+        await desk.committer.close()
+        steps = [event.step_key for event in await shop.events(job_id) if isinstance(event, StepFinished)]
+        assert steps == [*(f"0/look#{nth}" for nth in range(AT_ONCE_MAX)), "0/breathe#1"]
+
+
+@pytest.mark.parametrize("backend", STORES, indirect=True)
+async def test_what_may_not_be_written_is_not_written_on_the_spot(backend: Backend) -> None:
+    """Method: the append of a holder that has lost its job, and one that is there already. Neither is written again,
+    and the long way says what each is."""
+    async with opened(backend) as shop:
+
+        async def program(_drive: Drive, _: Any) -> Any: ...
+
+        job_id = await shop.submit(program)
+        before = (await shop.claim())._pen.holder
+        stale = append_of(before, [StepFinished("0/stale#1", "d")], at=backend.clock.wall_us())
+        backend.clock.advance(31 * SECOND)
+        now = (await shop.claim())._pen.holder
+        told = append_of(now, [StepFinished("0/look#1", "d")], at=backend.clock.wall_us())
+        await shop.store.journal.append(told)
+        written = await shop.events(job_id)
+        assert [shop.store.journal.append_now(one) for one in (stale, told)] == [None, None]
+        assert await shop.events(job_id) == written
+        assert await shop.store.journal.append(told) == told.head
+        with pytest.raises(Fenced):
+            await shop.store.journal.append(stale)

@@ -21,8 +21,8 @@ import pytest
 from holdfast.errors import StoreBusy
 from holdfast.model.jobs import JobDraft, JobFilter, Submitted
 from holdfast.store.contract import Store
-from holdfast.store.sqlite.executor import Unit
 from holdfast.store.sqlite.turnstile import Turnstile
+from holdfast.store.sqlite.units import Unit
 from tests.races.children import is_free
 from tests.races.processes import child
 from tests.races.stores import PATIENCE_S, Place, opened, sqlite_of, until

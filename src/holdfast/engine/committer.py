@@ -4,6 +4,10 @@ Every job of this process writes through the same committer. While one transacti
 meanwhile waits, and goes together with the next: no timers, no tuning, and hundreds of jobs share one flush. An append
 that is refused harms no other.
 
+An append that is alone, and that somebody waits for, does not travel at all if the store is near: it is written on the
+spot, and whoever waited goes on without another pass of the loop. Only some of them in a row: the loop has others to
+look after, leases among them.
+
 Two pens may write one job here: one that lost the job and does not know it yet, and one that holds it now. They travel
 one after the other; a trip takes no two appends of a job.
 """
@@ -29,6 +33,10 @@ PASSES: Final = 3
 """As many as lie between the last fact of a function and the fact that it has ended."""
 
 
+AT_ONCE_MAX: Final = 8
+"""Appends that are written on the spot before the loop gets to breathe."""
+
+
 class Committer:
     """Call `close` when no pen is in use any more."""
 
@@ -39,6 +47,7 @@ class Committer:
         self._failures: dict[Pen, int] = {}
         self._going: asyncio.Task[None] | None = None
         self._lingering = False
+        self._at_once = 0
 
     def wake(self, pen: Pen) -> None:
         """Nobody waits yet: the trip starts a few passes of the loop later, with whatever has come by then. A job whose
@@ -57,8 +66,40 @@ class Committer:
 
     def hurry(self, pen: Pen) -> None:
         """Somebody waits: the trip starts now, unless one is on its way."""
+        others = len(self._ready) - (pen in self._ready)
+        if self._going is None and not others and self._written(pen):
+            return
         self._ready[pen] = None
         self._start()
+
+    def _written(self, pen: Pen) -> bool:
+        """What the pen has to say was written on the spot. If not, the trip finds out why."""
+        if self._at_once >= AT_ONCE_MAX:
+            return False
+        try:
+            append = pen.take()
+            head = None if append is None else self._now(append)
+        except Exception:
+            return False
+        if head is None:
+            return False
+        if not self._at_once:
+            asyncio.get_running_loop().call_soon(self._breathed, context=contextvars.Context())
+        self._at_once += 1
+        self._ready.pop(pen, None)
+        self._told(pen, head)
+        self._start()  # more may have been said than fits in one append
+        return True
+
+    def _now(self, append: Append) -> Head | None:
+        timed = self._meter.commit([append])
+        head = self._journal.append_now(append)
+        if head is not None:
+            timed.over("committed")
+        return head
+
+    def _breathed(self) -> None:
+        self._at_once = 0
 
     def _start(self) -> None:
         if self._going is None and self._ready:

@@ -120,6 +120,8 @@ class Pen:
             return
         if self._entries and self._sent is None and not self._reading:
             self._courier.hurry(self)
+            if self._durable >= self._order:
+                return
         future = asyncio.get_running_loop().create_future()
         self._waiters.append((self._order, future))
         await future
@@ -133,12 +135,23 @@ class Pen:
         if self._sent is None and self._entries:
             self._sent_entries = self._next_entries()
             try:
-                self._sent = self._sealed(self._sent_entries)
-            except TooLarge:
-                if len(self._sent_entries) == 1:
-                    raise
-                self._sent = self._half()
+                self._sent = self._fitting()
+            except Exception:
+                self._put_back()
+                raise
         return self._sent
+
+    def _put_back(self) -> None:
+        self._entries.extendleft(reversed(self._sent_entries))
+        self._sent_entries = []
+
+    def _fitting(self) -> Append:
+        try:
+            return self._sealed(self._sent_entries)
+        except TooLarge:
+            if len(self._sent_entries) == 1:
+                raise
+            return self._half()
 
     def _half(self) -> Append:
         """Half of the facts that together were too many bytes, and half of that, until it fits. One that does not fit
@@ -186,8 +199,8 @@ class Pen:
             if self._mail_hinted and self.hold_for_mail():
                 self._on_mail()
         elif isinstance(outcome, MailWaiting):
-            self._entries.extendleft(reversed(self._sent_entries))
-            self._sent, self._sent_entries = None, []
+            self._sent = None
+            self._put_back()
             self._reading = True
             self._on_mail()
         elif not isinstance(outcome, Unavailable):

@@ -70,6 +70,10 @@ class Executor(Protocol):
         """
         ...
 
+    def write_now(self, work: Work[T]) -> T | None:
+        """As `write`, before this returns. None: that cannot be done here and now, and nothing of it has begun."""
+        ...
+
     async def once(self, statement: str, /, **values: Value) -> Sequence[Row]:
         """The rows of one statement that is a transaction by itself: no round trips around it."""
         ...

@@ -99,6 +99,9 @@ class SealingExecutor:
     async def write(self, work: Work[T], *, gathered: bool = False) -> T:
         return await self._inner.write(self._over(work), gathered=gathered)
 
+    def write_now(self, work: Work[T]) -> T | None:
+        return self._inner.write_now(self._over(work))
+
     async def write_each(self, works: Sequence[Work[T]]) -> list[Any]:
         return await self._inner.write_each([self._over(work) for work in works])
 

@@ -37,6 +37,9 @@ class MemoryJournal:
     async def append(self, append: Append) -> Head:
         return self._append(append)
 
+    def append_now(self, append: Append) -> Head | None:
+        return None
+
     async def append_many(self, appends: Sequence[Append]) -> list[Head | HoldfastError]:
         if len({append.job_id for append in appends}) != len(appends):
             raise InvalidMove("two appends of one job in one batch", hint="Coalesce the appends of a job.")

@@ -52,6 +52,11 @@ class Journal(Protocol):
         """
         ...
 
+    def append_now(self, append: Append) -> Head | None:
+        """As `append`, before this returns. None: it was refused, or cannot be had here and now. Nothing was written,
+        and `append_many` says which it is. A store that one has to travel to always says None."""
+        ...
+
     async def append_many(self, appends: Sequence[Append]) -> list[Head | HoldfastError]:
         """The outcome of each append, in order, from as few commits as possible.
 

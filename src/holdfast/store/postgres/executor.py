@@ -58,6 +58,9 @@ class PostgresExecutor:
     async def write(self, work: Work[T], *, gathered: bool = False) -> T:
         return await self._patiently(lambda attempt: self._write(work, attempt))
 
+    def write_now(self, work: Work[T]) -> None:
+        return None
+
     async def once(self, statement: str, /, **values: Value) -> Sequence[Row]:
         async def work(attempt: _Attempt) -> Sequence[Row]:
             async with self.connections.one() as connection:

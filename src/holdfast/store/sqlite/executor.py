@@ -30,7 +30,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, TypeVar
 
 import apsw
 
@@ -41,6 +41,7 @@ from holdfast.store.sqlite.connection import connect
 from holdfast.store.sqlite.errors import translate, translate_commit
 from holdfast.store.sqlite.transaction import SqliteTransaction, drive
 from holdfast.store.sqlite.turnstile import Turnstile
+from holdfast.store.sqlite.units import Queued, Undone, Unit
 from holdfast.store.sqlite.wakeups import FileWakeups
 
 T = TypeVar("T")
@@ -52,30 +53,6 @@ BATCH_MAX: Final = 512
 """Units in one commit: enough to make the fsync cheap, few enough that the first of them does not wait long."""
 
 READERS: Final = 4
-
-
-class Unit(Generic[T]):
-    """A unit of work in the queue, and where its answer goes."""
-
-    __slots__ = ("asked", "begun", "future", "hints", "loop", "outcome", "work")
-
-    def __init__(self, work: Work[T], loop: asyncio.AbstractEventLoop) -> None:
-        self.work = work
-        self.loop = loop
-        self.asked = loop.time()
-        self.future: asyncio.Future[T] = loop.create_future()
-        self.begun = False
-        self.outcome: T | BaseException | None = None
-        self.hints: list[str] = []
-
-    def answer(self) -> None:
-        """Tell whoever waits. Runs on the loop the unit came from."""
-        if self.future.done():
-            return
-        if isinstance(self.outcome, BaseException):
-            self.future.set_exception(self.outcome)
-        else:
-            self.future.set_result(self.outcome)  # type: ignore[arg-type]
 
 
 class SqliteExecutor:
@@ -99,7 +76,7 @@ class SqliteExecutor:
         self._vfs = vfs
         self._patience_s = patience_s
         self._process = os.getpid()
-        self._queue: deque[Unit[Any]] = deque()
+        self._queue: deque[Queued[Any]] = deque()
         self._queued = threading.Condition()
         self._writing = threading.Lock()
         self._watched: set[asyncio.AbstractEventLoop] = set()
@@ -129,10 +106,10 @@ class SqliteExecutor:
         outcomes = await asyncio.gather(*(unit.future for unit in units), return_exceptions=True)
         return [_or_raise(outcome) for outcome in outcomes]
 
-    def _enqueue(self, works: Sequence[Work[T]], *, gathered: bool = False) -> list[Unit[T]]:
+    def _enqueue(self, works: Sequence[Work[T]], *, gathered: bool = False) -> list[Queued[T]]:
         self._must_be_ours()
         loop = asyncio.get_running_loop()
-        units = [Unit(work, loop) for work in works]
+        units = [Queued(work, loop) for work in works]
         with self._queued:
             alone = not self._queue
             self._queue.extend(units)
@@ -148,22 +125,45 @@ class SqliteExecutor:
 
     def _flush(self, loop: asyncio.AbstractEventLoop) -> None:
         """Somebody takes what is queued: this thread if that is quick, else the writer thread."""
-        if len(self._queue) == 1 and self._commit_s < QUICK_S and self._writing.acquire(blocking=False):
+        if len(self._queue) == 1 and self._may_write_here():
             try:
-                if self.turnstile.try_enter():
-                    try:
-                        batch = self._turn()
-                    finally:
-                        self.turnstile.leave()
-                    self._tell(batch, loop)
-                    return
+                batch = self._turn()
             finally:
-                self._writing.release()
+                self._written_here()
+            self._tell(batch, loop)
+            return
         with self._queued:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._write_on, name="holdfast-write", daemon=True)
                 self._thread.start()
             self._queued.notify()
+
+    def write_now(self, work: Work[T]) -> T | None:
+        self._must_be_ours()
+        if self._queue or not self._may_write_here():
+            return None
+        unit = Unit(work)
+        try:
+            self._commit_timed([unit])
+        finally:
+            self._written_here()
+        self._wakeups.spread(unit.hints)
+        if isinstance(unit.outcome, BaseException):
+            raise unit.outcome
+        return unit.outcome
+
+    def _may_write_here(self) -> bool:
+        """It is this thread's turn, if the disk has been quick lately and nobody else writes or waits."""
+        if self._commit_s >= QUICK_S or not self._writing.acquire(blocking=False):
+            return False
+        if self.turnstile.try_enter():
+            return True
+        self._writing.release()
+        return False
+
+    def _written_here(self) -> None:
+        self.turnstile.leave()
+        self._writing.release()
 
     def _give_up(self, loop: asyncio.AbstractEventLoop) -> None:
         """Units of this loop that waited too long are out of the queue and their callers are told; the others are
@@ -203,7 +203,7 @@ class SqliteExecutor:
                     self.turnstile.leave()
             self._tell(batch, None)
 
-    def _turn(self) -> list[Unit[Any]]:
+    def _turn(self) -> list[Queued[Any]]:
         """Everything that was waiting is durable. Call it with the turnstile entered."""
         with self._queued:
             batch = [self._queue.popleft() for _ in range(min(len(self._queue), BATCH_MAX))]
@@ -211,15 +211,13 @@ class SqliteExecutor:
             for unit in batch:
                 unit.begun = True
             left = bool(self._queue)
-        began = perf_counter()
-        self._commit(batch)
-        self._commit_s += (perf_counter() - began - self._commit_s) / 4
+        self._commit_timed(batch)
         if left:
             with self._queued:
                 self._queued.notify()
         return batch
 
-    def _tell(self, batch: Sequence[Unit[Any]], here: asyncio.AbstractEventLoop | None) -> None:
+    def _tell(self, batch: Sequence[Queued[Any]], here: asyncio.AbstractEventLoop | None) -> None:
         """Everybody has an answer. Called on this loop, after the turn: a process that is stopped by what it hears
         keeps nobody waiting."""
         for unit in batch:
@@ -230,6 +228,11 @@ class SqliteExecutor:
                 with contextlib.suppress(RuntimeError):
                     unit.loop.call_soon_threadsafe(unit.answer)
         self._wakeups.spread(topic for unit in batch for topic in unit.hints)
+
+    def _commit_timed(self, batch: Sequence[Unit[Any]]) -> None:
+        began = perf_counter()
+        self._commit(batch)
+        self._commit_s += (perf_counter() - began - self._commit_s) / 4
 
     def _commit(self, batch: Sequence[Unit[Any]]) -> None:
         """One transaction for the batch; every unit has its outcome afterwards."""
@@ -244,7 +247,7 @@ class SqliteExecutor:
                 if not isinstance(unit.outcome, BaseException):
                     unit.outcome = translate_commit(error)
                 unit.hints.clear()
-        except _Undone as undone:
+        except Undone as undone:
             self._undo()
             for unit in batch:
                 unit.outcome = undone.cause
@@ -261,7 +264,7 @@ class SqliteExecutor:
             unit.outcome = error
             if alone or self.writer.get_autocommit():
                 # Alone there is nothing to keep; and where SQLite gave the whole transaction up, so must we.
-                raise _Undone(error) from error
+                raise Undone(error) from error
             self.writer.execute("ROLLBACK TO unit")
         if not alone:
             self.writer.execute("RELEASE unit")
@@ -363,14 +366,6 @@ class SqliteExecutor:
             raise Misuse(
                 msg, hint="Open the store in the child process; SQLite connections do not survive a fork."
             )
-
-
-class _Undone(Exception):
-    """The transaction is gone, with everything in it."""
-
-    def __init__(self, cause: Exception) -> None:
-        super().__init__()
-        self.cause = cause
 
 
 def _or_raise(outcome: T | BaseException) -> T | HoldfastError:

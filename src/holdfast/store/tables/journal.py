@@ -53,6 +53,18 @@ class SqlJournal:
             raise outcome
         return outcome
 
+    def append_now(self, append: Append) -> Head | None:
+        if not is_plain(append):
+            return None
+        try:
+            rows = self._executor.write_now(functools.partial(append_plain_in, appends=[append]))
+        except (NotAll, Misuse):
+            return None
+        if not rows:
+            return None
+        self._spread(rows)
+        return append.head
+
     async def append_many(self, appends: Sequence[Append]) -> list[Head | HoldfastError]:
         _must_be_of_different_jobs(appends)
         return await self._append(appends, gathered=True)
@@ -78,11 +90,15 @@ class SqlJournal:
         except (NotAll, Misuse):
             # A batch with a row that the database refuses has written nothing; one by one its appends find the culprit.
             return frozenset()
+        self._spread(rows)
+        return frozenset(row[0] for row in rows)
+
+    def _spread(self, rows: Sequence[Row]) -> None:
+        """Whoever waits for what has moved hears of it."""
         moves = [row for row in rows if len(row) > 1]
         ended = (f"job:{job_id}" for job_id, _, _, over in moves if over)
         ready = (f"queue:{queue}" for _, queue, status, _ in moves if status == Status.PENDING)
         self._executor.spread([*ended, *ready])
-        return frozenset(row[0] for row in rows)
 
     async def read(self, job_id: str, *, after: int = 0, limit: int | None = None) -> list[SealedEvent]:
         async def work(tx: Transaction) -> list[SealedEvent]:

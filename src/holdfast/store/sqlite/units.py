@@ -1,0 +1,51 @@
+"""Units of work on their way through the executor."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Generic, TypeVar
+
+from holdfast.store.executor import Work
+
+T = TypeVar("T")
+
+
+class Unit(Generic[T]):
+    """A unit of work, and what came of it."""
+
+    __slots__ = ("hints", "outcome", "work")
+
+    def __init__(self, work: Work[T]) -> None:
+        self.work = work
+        self.outcome: T | BaseException | None = None
+        self.hints: list[str] = []
+
+
+class Queued(Unit[T]):
+    """One in the queue, and where its answer goes."""
+
+    __slots__ = ("asked", "begun", "future", "loop")
+
+    def __init__(self, work: Work[T], loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(work)
+        self.loop = loop
+        self.asked = loop.time()
+        self.future: asyncio.Future[T] = loop.create_future()
+        self.begun = False
+
+    def answer(self) -> None:
+        """Tell whoever waits. Runs on the loop the unit came from."""
+        if self.future.done():
+            return
+        if isinstance(self.outcome, BaseException):
+            self.future.set_exception(self.outcome)
+        else:
+            self.future.set_result(self.outcome)  # type: ignore[arg-type]
+
+
+class Undone(Exception):
+    """The transaction is gone, with everything in it."""
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__()
+        self.cause = cause
