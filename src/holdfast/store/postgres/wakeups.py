@@ -3,6 +3,9 @@
 A NOTIFY inside a writing transaction would take a lock at commit that all notifiers share, so hints are sent after the
 commit, many in one message. While the listening connection is away hints are missed; when it is back every waiter is
 woken once, because anything may have happened.
+
+Who hints is told here at once, and would be told again by the server: a message of our own that comes back is passed
+over.
 """
 
 from __future__ import annotations
@@ -22,6 +25,9 @@ from holdfast.store.postgres.errors import is_away
 PAYLOAD_BYTES: Final = 7500
 """Postgres takes at most 8,000 bytes in a notification."""
 
+ECHOES_MAX: Final = 256
+"""Messages of our own that have not come back: more than are ever on their way."""
+
 RETRY_S: Final = 0.25
 CHECK_EVERY_S: Final = 20.0
 
@@ -37,6 +43,7 @@ class PostgresWakeups:
         self._channel = channel
         self._board = HintBoard()
         self._unsent: dict[str, None] = {}
+        self._echoes: dict[tuple[int, str], None] = {}
         self._sending: asyncio.Task[None] | None = None
         self._listening: asyncio.Task[None] | None = None
         self._ready: asyncio.Event | None = None
@@ -69,7 +76,15 @@ class PostgresWakeups:
             message = self._next_message()
             with contextlib.suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
                 async with self._connections.one() as connection:
+                    self._expect((connection.get_server_pid(), message))
                     await connection.execute("SELECT pg_notify($1, $2)", self._channel, message)
+
+    def _expect(self, echo: tuple[int, str]) -> None:
+        """What is sent comes back, if we listen. An echo that does not come may hide one hint of the same words."""
+        if self._ready is not None and self._ready.is_set():
+            self._echoes[echo] = None
+        if len(self._echoes) > ECHOES_MAX:
+            self._echoes.clear()
 
     def _next_message(self) -> str:
         parts: list[str] = []
@@ -92,6 +107,7 @@ class PostgresWakeups:
                     broken = asyncio.Event()
                     connection.add_termination_listener(lambda _, broken=broken: broken.set())
                     await connection.add_listener(self._channel, self._heard)
+                    self._echoes.clear()
                     if not first:
                         self._board.wake_all()
                     first = False
@@ -114,8 +130,9 @@ class PostgresWakeups:
                 return
             await connection.execute("SELECT 1", timeout=CHECK_EVERY_S)
 
-    def _heard(self, _connection: object, _pid: int, _channel: str, message: object) -> None:
-        self._board.deliver(str(message).split("\n"))
+    def _heard(self, _connection: object, pid: int, _channel: str, message: object) -> None:
+        if self._echoes.pop((pid, str(message)), self) is self:
+            self._board.deliver(str(message).split("\n"))
 
     async def close(self) -> None:
         for task in (self._listening, self._sending):

@@ -27,7 +27,7 @@ from holdfast.store.tables.bodies import need_namespace, store_body, word
 from holdfast.store.tables.budgets import open_in
 from holdfast.store.tables.heads import head_of
 from holdfast.store.tables.queues import admit_in
-from holdfast.store.tables.submits import submit_plain_in
+from holdfast.store.tables.submits import submit_at_once, submit_plain_in
 from holdfast.store.tables.work import insert_work_in
 
 
@@ -42,6 +42,10 @@ class SqlJobs:
 
     async def submit_many(self, drafts: Sequence[JobDraft]) -> list[Submitted]:
         named = [self._named(draft) for draft in drafts]
+        if named and all(draft.job_id is None for draft in drafts):
+            made = await submit_at_once(self._executor, named)
+            if made is not None:
+                return made
 
         async def work(tx: Transaction) -> list[Submitted]:
             made = await submit_plain_in(tx, named)

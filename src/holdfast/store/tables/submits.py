@@ -4,6 +4,9 @@ Most submits bring a job that nobody has heard of: an id of its own, no request 
 small input. Of such drafts a whole list is looked up by one statement and written by three (on Postgres by one),
 instead of six for each. Whatever is not as plain as that, or not new, takes the way of `jobs.submit_in`, one by one in
 the same transaction.
+
+Where every statement is a round trip, drafts whose ids were made just now need no transaction around them either:
+nobody can have taken such an id, so one question and one statement that is whole by itself are all there is.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from holdfast.model.chain import EMPTY, Head, SealedEvent, seal
 from holdfast.model.jobs import JobDraft, Submitted, created_event, request_digest
 from holdfast.model.limits import PAYLOAD_INLINE_BYTES
 from holdfast.model.states import Status
-from holdfast.store.executor import RunAgain, Transaction, Value
+from holdfast.store.executor import Executor, Row, RunAgain, Transaction, Value
 from holdfast.store.tables.batches import event_values
 from holdfast.store.tables.bodies import need_namespace
 from holdfast.store.tables.queues import admit_in
@@ -41,13 +44,37 @@ async def submit_plain_in(tx: Transaction, drafts: Sequence[JobDraft]) -> list[S
     assert state is not None, "an open store has a state"
     assert wall is not None, "there is always a time"
     sealed = [_sealed(draft, lease.floor(state[1]), wall[0]) for draft in drafts]
-    if max(len(event.body or b"") for _, event, _ in sealed) > PAYLOAD_INLINE_BYTES:
+    if _is_large(sealed):
         return None
     if await (_write_batch if tx.batches else _write_each)(tx, sealed) < len(sealed):
         raise RunAgain  # somebody took one of the ids meanwhile
     for queue in {draft.queue for draft in drafts}:
         tx.hint(f"queue:{queue}")
     return [Submitted(job_id, created=True) for job_id in ids]
+
+
+async def submit_at_once(executor: Executor, drafts: Sequence[JobDraft]) -> list[Submitted] | None:
+    """The jobs exist, under ids that were made for them; None: they are not as plain as that, or are there already,
+    from a try whose reply was lost. Nothing was written then."""
+    namespaces = {draft.namespace for draft in drafts}
+    if not executor.batches or len(namespaces) != 1 or not all(map(_is_plain, drafts)):
+        return None
+
+    async def look(tx: Transaction) -> Row | None:
+        return await tx.row("submit_ground", namespace=drafts[0].namespace)
+
+    ground = await executor.read(look, brief=True)
+    if ground is None or ground[2]:
+        return None  # no such namespace, or one whose queues have limits
+    sealed = [_sealed(draft, lease.floor(ground[0]), ground[1]) for draft in drafts]
+    if _is_large(sealed) or len(await executor.once("submit_batch", **_batch(sealed))) < len(sealed):
+        return None
+    executor.spread(f"queue:{draft.queue}" for draft in drafts)
+    return [Submitted(draft.job_id or "", created=True) for draft in drafts]
+
+
+def _is_large(sealed: Sequence[Sealed]) -> bool:
+    return max(len(event.body or b"") for _, event, _ in sealed) > PAYLOAD_INLINE_BYTES
 
 
 def _is_plain(draft: JobDraft) -> bool:
@@ -105,18 +132,21 @@ async def _write_each(tx: Transaction, sealed: Sequence[Sealed]) -> int:
 
 
 async def _write_batch(tx: Transaction, sealed: Sequence[Sealed]) -> int:
+    return len(await tx.rows("submit_batch", **_batch(sealed)))
+
+
+def _batch(sealed: Sequence[Sealed]) -> dict[str, Value]:
     jobs = [_job_values(draft) for draft, _, _ in sealed]
     names = "job_id namespace kind queue priority request_digest parent_job_id parent_step_key".split()
-    made = await tx.rows(
-        "submit_batch",
+    first = sealed[0][1]
+    return {
         **{f"each_{name}": [job[name] for job in jobs] for name in names},
-        each_ready_at=[draft.ready_at or event.at for draft, event, _ in sealed],
-        each_body=[event.body for _, event, _ in sealed],
-        each_body_digest=[event.body_digest for _, event, _ in sealed],
-        each_hash=[event.hash for _, event, _ in sealed],
-        fence=sealed[0][1].fence,
-        at=sealed[0][1].at,
-        type=sealed[0][1].type,
-        version=sealed[0][1].version,
-    )
-    return len(made)
+        "each_ready_at": [draft.ready_at or event.at for draft, event, _ in sealed],
+        "each_body": [event.body for _, event, _ in sealed],
+        "each_body_digest": [event.body_digest for _, event, _ in sealed],
+        "each_hash": [event.hash for _, event, _ in sealed],
+        "fence": first.fence,
+        "at": first.at,
+        "type": first.type,
+        "version": first.version,
+    }

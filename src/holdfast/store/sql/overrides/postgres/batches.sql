@@ -91,6 +91,11 @@ WITH locked AS MATERIALIZED (
 )
 SELECT job_id, queue, status, over FROM moved;
 
+-- name: submit_ground
+-- What a new job of this namespace stands on: the epoch, the time, and whether any of its queues has limits.
+SELECT s.epoch, {now}, CASE WHEN EXISTS (SELECT 1 FROM queue_limits q WHERE q.namespace = n.namespace) THEN 1 ELSE 0 END
+FROM store_state s, namespaces n WHERE n.namespace = :namespace;
+
 -- name: submit_batch
 -- The jobs that are new, each with its head and its first event.
 WITH input AS MATERIALIZED (
