@@ -1,7 +1,7 @@
 """How many worlds are lived through."""
 
-QUICK = 1000
+QUICK = 600
 """In `make test`, in slices that can run side by side."""
 
-SLICES = 4
+SLICES = 3
 CHAOS = 10_000
