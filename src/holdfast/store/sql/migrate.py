@@ -14,13 +14,13 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
-from importlib import resources
 from typing import Final, Protocol
 
 import msgspec
 
 from holdfast.errors import SchemaMismatch
 from holdfast.store.sql.dialect import Dialect, render
+from holdfast.store.sql.loader import HERE
 
 SCHEMA_VERSION: Final = 16
 """The last migration this code knows. A test keeps it equal to the list."""
@@ -77,7 +77,7 @@ class Schema(Protocol):
 def migrations(dialect: Dialect) -> tuple[Migration, ...]:
     """The list, rendered for this dialect."""
     found = []
-    for file in (resources.files(__package__) / "migrations").iterdir():
+    for file in (HERE / "migrations").iterdir():
         match = _FILE.fullmatch(file.name)
         if match is not None:
             source = file.read_text(encoding="utf-8")
