@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import pytest
 
 from holdfast.cli.root import holdfast
-from holdfast.cli.talk import run
+from holdfast.cli.running import run
 from holdfast.model.ids import RandomIds
 from holdfast.model.instants import HOUR
 from holdfast.runtime import open_store

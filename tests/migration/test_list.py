@@ -55,7 +55,7 @@ async def test_the_second_run_does_nothing(ground: Ground, stages: list[Seen]) -
     dated = await ground.ask("SELECT number, applied_at FROM schema_migrations ORDER BY number")
     async with ground.schema() as schema:
         assert await migrate(schema, ground.dialect) == []
-        assert [await schema.apply(migration) for migration in listed] == [False] * len(listed)
+        assert [await schema.apply(migration) for migration in listed] == [[]] * len(listed)
     assert await ground.ask("SELECT number, applied_at FROM schema_migrations ORDER BY number") == dated
     assert await ground.seen() == stages[-1]
 

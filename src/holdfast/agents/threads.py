@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import ctypes
 import logging
 import threading
 from collections.abc import Callable
@@ -70,6 +69,8 @@ def _tell(
 
 
 def _interrupt(thread: threading.Thread) -> None:
+    import ctypes  # for this alone, and most processes never cut a call off
+
     if thread.ident is not None and thread.is_alive():
         ctypes.pythonapi.PyThreadState_SetAsyncExc(
             ctypes.c_ulong(thread.ident), ctypes.py_object(Interrupted)

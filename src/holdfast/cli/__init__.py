@@ -17,7 +17,7 @@ def main() -> None:
         ):  # a terminal that lacks a character gets another one, no traceback
             stream.reconfigure(errors="replace")
     from holdfast.cli.root import holdfast
-    from holdfast.cli.talk import run
+    from holdfast.cli.running import run
     from holdfast.runtime.guarding import last_words
 
     sys.excepthook = last_words

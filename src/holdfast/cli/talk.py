@@ -12,7 +12,6 @@ from typing import Any, Final, TypeVar
 import click
 import msgspec
 
-from holdfast.cli.exits import exit_status
 from holdfast.errors import HoldfastError
 from holdfast.model.redaction import redacted
 
@@ -31,30 +30,6 @@ _ESCAPED: Final = re.compile(
     r"\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff\ud800-\udfff]"
 )
 """What could drive a terminal, and what nobody sees: a person who reads arguments must see all of them."""
-
-
-def run(command: click.Command, arguments: Sequence[str] | None = None) -> int:
-    """The exit status of the command, everything that can go wrong explained on stderr."""
-    try:
-        status = command.main(
-            None if arguments is None else list(arguments),
-            complete_var="_HOLDFAST_COMPLETE",  # however it was started: the script of the shell asks by this name
-            standalone_mode=False,
-        )
-    except click.exceptions.NoArgsIsHelpError as help_wanted:
-        click.echo(help_wanted.ctx.get_help(), err=True)
-        return 2
-    except click.ClickException as usage:
-        usage.show()
-        return 2
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("interrupted", err=True)
-        return 130
-    except HoldfastError as error:
-        complain(error)
-        return exit_status(error)
-    # Click hands the status of an explicit exit back as a value when it does not exit itself.
-    return status if isinstance(status, int) else 0
 
 
 def complain(error: HoldfastError) -> None:

@@ -188,4 +188,5 @@ class Conductor:
         if ready is None:
             self._passes += 1
             return self._passes < PASSES
-        return any(handle._context.get(JOB) is self._mark for handle in ready)  # noqa: SLF001 - no other way to see it
+        # A copy: other threads schedule what they have to tell, and a queue that changes cannot be walked through.
+        return any(handle._context.get(JOB) is self._mark for handle in list(ready))  # noqa: SLF001 - no other way

@@ -6,11 +6,14 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 from collections.abc import Iterator
-from typing import get_type_hints
+from pathlib import Path
+from typing import Any, get_type_hints
 
 from holdfast.engine.points import MEANING
+from holdfast.store import ports
 from holdfast.store.contract import Store
 
 
@@ -25,7 +28,15 @@ def crash_points() -> dict[str, str]:
 
 def store_calls() -> Iterator[str]:
     """`noun.verb` of every call that the nouns of a store answer."""
+    names = _of_ports()
     for noun, port in inspect.getmembers(Store, lambda member: isinstance(member, property)):
-        for verb, function in vars(get_type_hints(port.fget)["return"]).items():
+        for verb, function in vars(get_type_hints(port.fget, localns=names)["return"]).items():
             if inspect.iscoroutinefunction(function):
                 yield f"{noun}.{verb}"
+
+
+def _of_ports() -> dict[str, Any]:
+    """The ports by name: the contract itself names them to type checkers alone."""
+    listed = [path.stem for folder in ports.__path__ for path in Path(folder).glob("[a-z]*.py")]
+    modules = [importlib.import_module(f"{ports.__name__}.{name}") for name in listed]
+    return {name: value for module in modules for name, value in vars(module).items()}

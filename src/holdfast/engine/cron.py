@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import functools
 from datetime import UTC, datetime, timedelta
-from typing import Final
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from typing import TYPE_CHECKING, Final
 
 from holdfast.errors import InvalidSetting
 from holdfast.model.schedule import After
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _FIELDS: Final = 5
@@ -57,6 +59,8 @@ def after(cron: str, time_zone: str) -> After:
 
 
 def _zone(name: str) -> ZoneInfo:
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):

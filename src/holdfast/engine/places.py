@@ -6,6 +6,9 @@ counted by the task that starts it. The event loop tells us through its task fac
 
 Tasks started *inside* a step, tool or wrapped client are that call's own business: they get no scope, and a durable
 call from one of them is an error, because nobody could say which call it is on the next run.
+
+A place is kept by its task and by nobody else. It leads to the run, and the run to its tasks: in a table beside them,
+even one with weak keys, each would keep the other for ever.
 """
 
 from __future__ import annotations
@@ -13,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-import weakref
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Final, Protocol
 
@@ -69,18 +71,18 @@ class Place:
         self.inside = None
 
 
-_PLACES: Final[weakref.WeakKeyDictionary[asyncio.Task[Any], Place]] = weakref.WeakKeyDictionary()
+_PLACE: Final = "_holdfast_place"
+"""Under this name a task has its place."""
 
 
 def put(task: asyncio.Task[Any], place: Place) -> None:
-    _PLACES[task] = place
+    setattr(task, _PLACE, place)
     place.drive.joined(task)
 
 
 def here() -> Place | None:
     """The place of the running task, if it runs a job's code or one of its calls."""
-    task = asyncio.current_task()
-    return None if task is None else _PLACES.get(task)
+    return getattr(asyncio.current_task(), _PLACE, None)
 
 
 def outside_calls() -> Place:
@@ -128,8 +130,7 @@ class _Factory:
     def __call__(
         self, loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any], **options: Any
     ) -> asyncio.Task[Any]:
-        parent = asyncio.current_task(loop)
-        place = None if parent is None else _PLACES.get(parent)
+        place: Place | None = getattr(asyncio.current_task(loop), _PLACE, None)
         if place is None or place.inside is not None:
             return self.make(loop, coroutine, options)
         scope = place.scope.inner(getattr(coroutine, "__qualname__", type(coroutine).__qualname__))

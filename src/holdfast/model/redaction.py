@@ -71,17 +71,24 @@ _BEFORE: Final = r"(?<![A-Za-z0-9_-])"
 
 
 class Shape:
-    """One kind of token: what it looks like, and what text must be there for it to be worth a look."""
-
-    __slots__ = ("label", "needles", "pattern", "seen", "wide")
+    """One kind of token: what it looks like, and what text must be there for it to be worth a look. Patterns are made
+    ready when that text is first there: it seldom is."""
 
     def __init__(self, label: str, needles: tuple[str, ...], pattern: str, *, whole: bool = True) -> None:
         self.label = label
         self.needles = needles
         self.seen = tuple(needle.encode() for needle in needles)
-        self.pattern = re.compile((_BEFORE if whole else "") + pattern)
-        # In JSON a line break is written with a letter, so in bytes nothing is asked of what stands before.
-        self.wide = re.compile(pattern.encode())
+        self._looks = pattern
+        self._whole = whole
+
+    @functools.cached_property
+    def pattern(self) -> re.Pattern[str]:
+        return re.compile((_BEFORE if self._whole else "") + self._looks)
+
+    @functools.cached_property
+    def wide(self) -> re.Pattern[bytes]:
+        """In JSON a line break is written with a letter, so in bytes nothing is asked of what stands before."""
+        return re.compile(self._looks.encode())
 
 
 SHAPES: Final = (

@@ -1,3 +1,17 @@
 """The composition root: where the parts are put together."""
 
-from holdfast.runtime.stores import open_store as open_store
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from holdfast.runtime.stores import open_store as open_store
+
+
+def __getattr__(name: str) -> Any:
+    """`open_store`, loaded when it is first used: not everybody who needs a part of this package opens a store."""
+    if name != "open_store":
+        msg = f"module 'holdfast.runtime' has no attribute {name!r}"
+        raise AttributeError(msg)
+    return importlib.import_module("holdfast.runtime.stores").open_store

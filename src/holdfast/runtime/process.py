@@ -12,15 +12,16 @@ from typing import Any
 
 from holdfast.agents.threads import in_thread
 from holdfast.engine import results
+from holdfast.engine.checkpoints import Inspector
 from holdfast.engine.committer import Committer
 from holdfast.engine.desk import Desk, Program
-from holdfast.engine.evidence import Looker
 from holdfast.engine.meter import SILENT, Meter
 from holdfast.engine.processes import HostProcesses
 from holdfast.engine.recover import Rules
 from holdfast.engine.schedules import stand
 from holdfast.engine.streams import Scribe
 from holdfast.engine.watching import watch
+from holdfast.model.evidence import EvidencePack, Result
 from holdfast.model.ids import RandomIds
 from holdfast.model.jobs import JobDraft
 from holdfast.model.mail import MailDraft
@@ -140,7 +141,6 @@ async def opened(
     store = crashing(await open_store(address), os.environ)
     ids, clock = RandomIds(), SystemClock()
     neighbours = Neighbours(HostProcesses(clock.boot()))
-    looker = Looker(Path.cwd(), own_file=_own_file(address))
     named = name or neighbours.my_name(socket.gethostname())
     scribe = Scribe(store.streams)
     desk = Desk(
@@ -152,7 +152,7 @@ async def opened(
         chance=random.random,
         points=points,
         gone=neighbours.is_dead,
-        inspect=lambda pack: in_thread(lambda: looker.look_at_all(pack)),
+        inspect=_inspector(Path.cwd(), _own_file(address)),
         scribe=scribe,
         meter=meter,
     )
@@ -181,6 +181,18 @@ async def opened(
         also=lambda: rounds.unwanted,
     )
     return Process(store, worker, scribe, rounds, herald)
+
+
+def _inspector(base_path: Path, own_file: Path | None) -> Inspector:
+    """Who looks whether evidence holds; loaded when there is some."""
+
+    async def inspect(pack: EvidencePack) -> Sequence[Result]:
+        from holdfast.engine.evidence import Looker
+
+        looker = Looker(base_path, own_file=own_file)
+        return await in_thread(lambda: looker.look_at_all(pack))
+
+    return inspect
 
 
 def _own_file(address: str) -> Path | None:

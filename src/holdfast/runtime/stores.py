@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from holdfast.errors import InvalidSetting
 from holdfast.model.ids import IdSource, RandomIds
 from holdfast.runtime.guarding import guard
 from holdfast.store import address
 from holdfast.store.clock import Clock, SystemClock
-from holdfast.store.codec import Codec, read_keys
 from holdfast.store.contract import Store
+
+if TYPE_CHECKING:
+    from holdfast.store.codec import Codec
 
 PAYLOAD_KEYS: Final = "HOLDFAST_PAYLOAD_KEYS"
 
@@ -25,7 +27,7 @@ async def open_store(
     migrating: bool = True,
 ) -> Store:
     """An open store at this address; what must not be written into it is known. Drivers are imported only for the
-    database that is asked for."""
+    database that is asked for, and encryption only where there are keys."""
     guard(where)
     place, codec = address.parse(where), _codec()
     ids = RandomIds() if ids is None else ids
@@ -54,4 +56,8 @@ async def open_store(
 def _codec() -> Codec | None:
     """What encrypts payloads, if HOLDFAST_PAYLOAD_KEYS names keys."""
     where = os.environ.get(PAYLOAD_KEYS, "")
-    return read_keys(Path(where)) if where else None
+    if not where:
+        return None
+    from holdfast.store.codec import read_keys
+
+    return read_keys(Path(where))

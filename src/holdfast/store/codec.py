@@ -26,6 +26,8 @@ import msgspec
 
 from holdfast.errors import InvalidSetting, StoreCorrupt
 from holdfast.model.envelope import NONCE_BYTES, Envelope, read, written
+from holdfast.store.executor import Executor
+from holdfast.store.sealing import SealingExecutor
 
 EVERY: Final = "*"
 
@@ -51,6 +53,10 @@ class Codec:
             msg = "the payload keys have no ids of their own, or there are none"
             raise InvalidSetting(msg, hint="Give each key another id: `holdfast payload-key FILE` does.")
         self._keys: dict[tuple[str, str], tuple[Any, bytes]] = {}
+
+    def around(self, executor: Executor) -> Executor:
+        """The executor, with payloads sealed on their way in and opened on their way out."""
+        return SealingExecutor(executor, self)
 
     def seal(self, namespace: str, place: str, data: bytes) -> bytes:
         """The payload as only this namespace's key can read it; as it is, if the namespace has none."""

@@ -3,34 +3,35 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from holdfast.store.ports.agents import Agents
-from holdfast.store.ports.attachments import Attachments
-from holdfast.store.ports.audit import Audit
-from holdfast.store.ports.blobs import Blobs
-from holdfast.store.ports.budgets import Budgets
-from holdfast.store.ports.cache import Cache
-from holdfast.store.ports.entries import Entries
-from holdfast.store.ports.inbox import Inbox
-from holdfast.store.ports.jobs import Jobs
-from holdfast.store.ports.journal import Journal
-from holdfast.store.ports.keys import Keys
-from holdfast.store.ports.leases import Leases
-from holdfast.store.ports.ledger import Ledger
-from holdfast.store.ports.mail import Post
-from holdfast.store.ports.namespaces import Namespaces
-from holdfast.store.ports.presences import Presences
-from holdfast.store.ports.queues import Queues
-from holdfast.store.ports.retention import Retention
-from holdfast.store.ports.schedules import Schedules
-from holdfast.store.ports.sessions import Sessions
-from holdfast.store.ports.streams import Streams
-from holdfast.store.ports.vitals import Watch
-from holdfast.store.ports.wakeups import Wakeups
-from holdfast.store.ports.work import WorkList
+if TYPE_CHECKING:
+    from holdfast.store.ports.agents import Agents
+    from holdfast.store.ports.attachments import Attachments
+    from holdfast.store.ports.audit import Audit
+    from holdfast.store.ports.blobs import Blobs
+    from holdfast.store.ports.budgets import Budgets
+    from holdfast.store.ports.cache import Cache
+    from holdfast.store.ports.entries import Entries
+    from holdfast.store.ports.inbox import Inbox
+    from holdfast.store.ports.jobs import Jobs
+    from holdfast.store.ports.journal import Journal
+    from holdfast.store.ports.keys import Keys
+    from holdfast.store.ports.leases import Leases
+    from holdfast.store.ports.ledger import Ledger
+    from holdfast.store.ports.mail import Post
+    from holdfast.store.ports.namespaces import Namespaces
+    from holdfast.store.ports.presences import Presences
+    from holdfast.store.ports.queues import Queues
+    from holdfast.store.ports.retention import Retention
+    from holdfast.store.ports.schedules import Schedules
+    from holdfast.store.ports.sessions import Sessions
+    from holdfast.store.ports.streams import Streams
+    from holdfast.store.ports.vitals import Watch
+    from holdfast.store.ports.wakeups import Wakeups
+    from holdfast.store.ports.work import WorkList
 
 
 class Tier(StrEnum):

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from holdfast.model.envelope import is_sealed
 from holdfast.model.jobs import DEFAULT_NAMESPACE
-from holdfast.store.codec import Codec
 from holdfast.store.executor import Executor, Row, Transaction, Value, Work
+
+if TYPE_CHECKING:
+    from holdfast.store.codec import Codec
 
 T = TypeVar("T")
 

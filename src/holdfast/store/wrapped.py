@@ -4,33 +4,34 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from holdfast.store.contract import Store, StoreInfo
-from holdfast.store.ports.agents import Agents
-from holdfast.store.ports.attachments import Attachments
-from holdfast.store.ports.audit import Audit
-from holdfast.store.ports.blobs import Blobs
-from holdfast.store.ports.budgets import Budgets
-from holdfast.store.ports.cache import Cache
-from holdfast.store.ports.entries import Entries
-from holdfast.store.ports.inbox import Inbox
-from holdfast.store.ports.jobs import Jobs
-from holdfast.store.ports.journal import Journal
-from holdfast.store.ports.keys import Keys
-from holdfast.store.ports.leases import Leases
-from holdfast.store.ports.ledger import Ledger
-from holdfast.store.ports.mail import Post
-from holdfast.store.ports.namespaces import Namespaces
-from holdfast.store.ports.presences import Presences
-from holdfast.store.ports.queues import Queues
-from holdfast.store.ports.retention import Retention
-from holdfast.store.ports.schedules import Schedules
-from holdfast.store.ports.sessions import Sessions
-from holdfast.store.ports.streams import Streams
-from holdfast.store.ports.vitals import Watch
-from holdfast.store.ports.wakeups import Wakeups
-from holdfast.store.ports.work import WorkList
+if TYPE_CHECKING:
+    from holdfast.store.contract import Store, StoreInfo
+    from holdfast.store.ports.agents import Agents
+    from holdfast.store.ports.attachments import Attachments
+    from holdfast.store.ports.audit import Audit
+    from holdfast.store.ports.blobs import Blobs
+    from holdfast.store.ports.budgets import Budgets
+    from holdfast.store.ports.cache import Cache
+    from holdfast.store.ports.entries import Entries
+    from holdfast.store.ports.inbox import Inbox
+    from holdfast.store.ports.jobs import Jobs
+    from holdfast.store.ports.journal import Journal
+    from holdfast.store.ports.keys import Keys
+    from holdfast.store.ports.leases import Leases
+    from holdfast.store.ports.ledger import Ledger
+    from holdfast.store.ports.mail import Post
+    from holdfast.store.ports.namespaces import Namespaces
+    from holdfast.store.ports.presences import Presences
+    from holdfast.store.ports.queues import Queues
+    from holdfast.store.ports.retention import Retention
+    from holdfast.store.ports.schedules import Schedules
+    from holdfast.store.ports.sessions import Sessions
+    from holdfast.store.ports.streams import Streams
+    from holdfast.store.ports.vitals import Watch
+    from holdfast.store.ports.wakeups import Wakeups
+    from holdfast.store.ports.work import WorkList
 
 Call = Callable[..., Awaitable[Any]]
 Around = Callable[[str, Call, tuple[Any, ...], dict[str, Any]], Awaitable[Any]]

@@ -25,7 +25,6 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from holdfast.engine import places
 from holdfast.engine.rest import rest
 from holdfast.testing.simloop import Deadlock, NoSockets, SimLoop, VirtualSelector
 
@@ -228,8 +227,6 @@ class ProcessLoop(SimLoop):
     async def _bury(self) -> None:
         self._over = True
         for task in self._all_tasks:
-            # A task of a run that never ends is held by its own place, for ever.
-            places._PLACES.pop(task, None)  # noqa: SLF001 - nothing but a dead process needs it
             if task.done() or task is asyncio.current_task():
                 continue
             task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - it is meant to be pending

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import functools
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import asyncpg
 
 from holdfast.errors import InvalidSetting, TierNotKept
 from holdfast.model.ids import IdSource, check_name
 from holdfast.store.clock import Clock
-from holdfast.store.codec import Codec
 from holdfast.store.contract import Tier
 from holdfast.store.postgres.connections import Connections
 from holdfast.store.postgres.errors import CONNECTION_LOST, translate
@@ -20,6 +19,9 @@ from holdfast.store.postgres.wakeups import PostgresWakeups
 from holdfast.store.sql.dialect import POSTGRES
 from holdfast.store.sql.migrate import migrate, require_current
 from holdfast.store.tables.store import SqlStore, write_first_rows
+
+if TYPE_CHECKING:
+    from holdfast.store.codec import Codec
 
 OLDEST_SERVER: Final = 150_000
 CONNECTIONS_MAX: Final = 10

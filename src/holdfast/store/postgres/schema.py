@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast.store.clock import Clock
-from holdfast.store.postgres.connections import Connections
+from holdfast.store.postgres.connections import Connection, Connections
 from holdfast.store.sql.dialect import POSTGRES, render
 from holdfast.store.sql.migrate import MIN_READER, RECORD, Applied, Migration
 
@@ -41,7 +41,7 @@ class PostgresSchema:
             )
         return found is not None
 
-    async def apply(self, migration: Migration) -> bool:
+    async def apply(self, *migrations: Migration) -> list[Migration]:
         async with self._connections.one() as connection, connection.transaction():
             # A migration takes the time it takes, and so does waiting for somebody else's. Only a table that is in
             # use is not waited for longer than usual: everybody else would have to queue up behind us.
@@ -50,24 +50,23 @@ class PostgresSchema:
             await connection.execute("SET LOCAL lock_timeout TO DEFAULT")
             await connection.execute(_CREATE_SCHEMA.replace("SCHEMA_NAME", quoted(self._schema)))
             await connection.execute(render(RECORD, POSTGRES))
-            done = await connection.fetchval(
-                "SELECT 1 FROM schema_migrations WHERE number = $1", migration.number
-            )
-            if done is not None:
-                return False
-            await connection.execute(migration.script)
-            await connection.execute(
-                "UPDATE store_state SET min_reader = greatest(min_reader, $1)", MIN_READER
-            )
-            await connection.execute(
-                "INSERT INTO schema_migrations VALUES ($1, $2, $3, "
-                "coalesce($4, (extract(epoch from statement_timestamp()) * 1000000)::bigint))",
-                migration.number,
-                migration.name,
-                migration.digest,
-                None if self._clock is None else self._clock.wall_us(),
-            )
-        return True
+            done = {row[0] for row in await connection.fetch("SELECT number FROM schema_migrations")}
+            todo = [migration for migration in migrations if migration.number not in done]
+            for migration in todo:
+                await self._write(connection, migration)
+        return todo
+
+    async def _write(self, connection: Connection, migration: Migration) -> None:
+        await connection.execute(migration.script)
+        await connection.execute("UPDATE store_state SET min_reader = greatest(min_reader, $1)", MIN_READER)
+        await connection.execute(
+            "INSERT INTO schema_migrations VALUES ($1, $2, $3, "
+            "coalesce($4, (extract(epoch from statement_timestamp()) * 1000000)::bigint))",
+            migration.number,
+            migration.name,
+            migration.digest,
+            None if self._clock is None else self._clock.wall_us(),
+        )
 
 
 _CREATE_SCHEMA: Final = "CREATE SCHEMA IF NOT EXISTS SCHEMA_NAME"

@@ -58,7 +58,7 @@ class PostgresTransaction:
         return (compiled.text, *(arguments[parameter] for parameter in compiled.names))
 
 
-_COMPILED = statements(POSTGRES)
+_COMPILED = dict(statements(POSTGRES))
 
 
 def times(clock: Clock | None) -> dict[str, Value]:

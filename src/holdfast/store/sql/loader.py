@@ -11,30 +11,50 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping
-from importlib import resources
-from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Final
 
 from holdfast.store.sql.dialect import Compiled, Dialect, compile_statement
 
+HERE: Final = Path(__file__).parent
 _NAME = "-- name:"
 _WHY = "-- why:"
 
 
+class Statements(Mapping[str, Compiled]):
+    """Every statement by name, for one dialect. Each is compiled when it is first asked for: a process that drives jobs
+    uses a tenth of them."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self._sources = {
+            **_paragraphs_in(HERE / "statements"),
+            **_paragraphs_in(HERE / "overrides" / dialect.name),
+        }
+        self._compiled: dict[str, Compiled] = {}
+
+    def __getitem__(self, name: str) -> Compiled:
+        if name not in self._compiled:
+            self._compiled[name] = compile_statement(name, self._sources[name], self._dialect)
+        return self._compiled[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._sources)
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+
 @functools.cache
-def statements(dialect: Dialect) -> Mapping[str, Compiled]:
-    """Every statement by name, compiled for this dialect."""
-    root = resources.files(__package__)
-    sources = dict(_paragraphs_in(root / "statements"))
-    overrides = root / "overrides" / dialect.name
-    if overrides.is_dir():
-        sources |= dict(_paragraphs_in(overrides))
-    return {name: compile_statement(name, source, dialect) for name, source in sources.items()}
+def statements(dialect: Dialect) -> Statements:
+    """The statements of this dialect, read once."""
+    return Statements(dialect)
 
 
-def _paragraphs_in(folder: Traversable) -> Iterator[tuple[str, str]]:
-    for file in sorted(folder.iterdir(), key=lambda file: file.name):
-        if file.name.endswith(".sql"):
-            yield from paragraphs(file.read_text(encoding="utf-8"))
+def _paragraphs_in(folder: Path) -> dict[str, str]:
+    """The statements of a folder by name; none, if there is no folder."""
+    files = sorted(folder.glob("*.sql"))
+    return {name: body for file in files for name, body in paragraphs(file.read_text(encoding="utf-8"))}
 
 
 def paragraphs(text: str) -> Iterator[tuple[str, str]]:

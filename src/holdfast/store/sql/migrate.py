@@ -1,8 +1,9 @@
 """The schema as one numbered list, for both databases, from the same source.
 
 Each migration is one transaction together with the row that records it, so a process killed at any point leaves a
-schema that is exactly before or exactly after it. Running the list again does nothing. Two processes that migrate at
-once take turns, and the second finds its work done.
+schema that is exactly before or exactly after it. A store that has none yet gets all of them in one: it is there or it
+is not, and the disk is waited for once. Running the list again does nothing. Two processes that migrate at once take
+turns, and the second finds its work done.
 
 A store remembers the oldest code that may still read it (`min_reader`). Code from before that is refused, with both
 versions named; anything between runs, which is what lets an old and a new version serve one database during an upgrade.
@@ -13,13 +14,13 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
-from importlib import resources
 from typing import Final, Protocol
 
 import msgspec
 
 from holdfast.errors import SchemaMismatch
 from holdfast.store.sql.dialect import Dialect, render
+from holdfast.store.sql.loader import HERE
 
 SCHEMA_VERSION: Final = 16
 """The last migration this code knows. A test keeps it equal to the list."""
@@ -62,8 +63,9 @@ class Schema(Protocol):
         """What has been applied, in order; nothing for an empty database."""
         ...
 
-    async def apply(self, migration: Migration) -> bool:
-        """The migration and its record are there, in one transaction; False if somebody else was faster."""
+    async def apply(self, *migrations: Migration) -> list[Migration]:
+        """The migrations and their records are there, in one transaction. Says which of them it was; the others
+        somebody else has applied before."""
         ...
 
     async def min_reader(self) -> int:
@@ -75,7 +77,7 @@ class Schema(Protocol):
 def migrations(dialect: Dialect) -> tuple[Migration, ...]:
     """The list, rendered for this dialect."""
     found = []
-    for file in (resources.files(__package__) / "migrations").iterdir():
+    for file in (HERE / "migrations").iterdir():
         match = _FILE.fullmatch(file.name)
         if match is not None:
             source = file.read_text(encoding="utf-8")
@@ -114,8 +116,11 @@ def check(applied: list[Applied], min_reader: int, dialect: Dialect) -> list[Mig
 
 async def migrate(schema: Schema, dialect: Dialect) -> list[Migration]:
     """The schema is this code's; says what was applied."""
-    todo = check(await schema.applied(), await schema.min_reader(), dialect)
-    return [migration for migration in todo if await schema.apply(migration)]
+    applied = await schema.applied()
+    todo = check(applied, await schema.min_reader(), dialect)
+    if not applied:
+        return await schema.apply(*todo)
+    return [done for migration in todo for done in await schema.apply(migration)]
 
 
 async def require_current(schema: Schema, dialect: Dialect) -> None:

@@ -72,23 +72,29 @@ def connect(path: Path, *, vfs: str | None = None, read_only: bool = False) -> a
 
 
 def adopt(connection: apsw.Connection, path: Path) -> bool:
-    """The file is ours; True if it is a new one. A file of somebody else is refused before anything is changed."""
+    """The file is ours, or has nothing in it and may become ours; True if it is a new one. A file of somebody else is
+    refused before anything is changed."""
     try:
-        # In this order: a store that another process is making right now has its mark before its first table.
+        # In this order: a store that another process is making right now gets its mark together with its first table.
         tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchall()[0][0]
-        mark = _pragma(connection, "application_id")
-        if mark == APPLICATION_ID:
+        found = _pragma(connection, "application_id")
+        if found == APPLICATION_ID:
             return bool(tables == 0)
-        if mark != 0 or tables != 0:
+        if found != 0 or tables != 0:
             # Closing the last connection would copy its log back and remove it; that is its owner's business.
             connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             msg = f"{path} is a database of another program"
             raise ForeignFile(msg)
         _pragma(connection, f"page_size = {PAGE_BYTES}")
-        _pragma(connection, f"application_id = {APPLICATION_ID}")
     except apsw.Error as error:
         raise translate(error, str(path)) from error
     return True
+
+
+def mark(connection: apsw.Connection) -> None:
+    """The file says that it is ours, from the end of this transaction on. Without one, before there is anything in the
+    file, that would cost four trips to the disk."""
+    _pragma(connection, f"application_id = {APPLICATION_ID}")
 
 
 def make_durable(connection: apsw.Connection, *, relaxed: bool = False) -> None:

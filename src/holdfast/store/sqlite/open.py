@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import apsw
 
 from holdfast.errors import HoldfastError, TierNotKept
 from holdfast.model.ids import IdSource
 from holdfast.store.clock import Clock
-from holdfast.store.codec import Codec
 from holdfast.store.contract import Tier
 from holdfast.store.sql.dialect import SQLITE
 from holdfast.store.sql.migrate import migrate, require_current
@@ -19,6 +19,9 @@ from holdfast.store.sqlite.executor import SqliteExecutor
 from holdfast.store.sqlite.schema import SqliteSchema
 from holdfast.store.sqlite.wakeups import FileWakeups
 from holdfast.store.tables.store import SqlStore, write_first_rows
+
+if TYPE_CHECKING:
+    from holdfast.store.codec import Codec
 
 _FULL = "2"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from holdfast.errors import StoreCorrupt
 from holdfast.store.clock import Clock
 from holdfast.store.sql.dialect import SQLITE, render
 from holdfast.store.sql.migrate import MIN_READER, RECORD, Applied, Migration
+from holdfast.store.sqlite.connection import mark
 from holdfast.store.sqlite.errors import translate
 from holdfast.store.sqlite.filesystem import make_private
 from holdfast.store.sqlite.turnstile import Turnstile
@@ -57,32 +59,36 @@ class SqliteSchema:
             msg = f"the record of migrations is damaged ({error})"
             raise StoreCorrupt(msg) from error
 
-    async def apply(self, migration: Migration) -> bool:
-        # Waiting for the turnstile blocks, so it is done beside the loop; what follows is short.
-        await asyncio.get_running_loop().run_in_executor(None, self._turnstile.enter)
+    async def apply(self, *migrations: Migration) -> list[Migration]:
+        if not self._turnstile.try_enter():
+            # Waiting for the turnstile blocks, so it is done beside the loop; what follows is short.
+            await asyncio.get_running_loop().run_in_executor(None, self._turnstile.enter)
         try:
-            return self._apply(migration)
+            return self._apply(migrations)
         except apsw.Error as error:
-            raise translate(error, f"migration {migration.number}") from error
+            raise translate(error, f"migrating to schema {migrations[-1].number}") from error
         finally:
             self._turnstile.leave()
 
-    def _apply(self, migration: Migration) -> bool:
+    def _apply(self, migrations: Sequence[Migration]) -> list[Migration]:
         # Asked before the copy is made: whoever comes second would copy the new schema over the old one.
-        if self._is_done(migration):
-            return False
-        self._back_up_once(migration)
+        todo = [migration for migration in migrations if not self._is_done(migration)]
+        if not todo:
+            return []
+        self._back_up_once(todo[0])
         # A transaction that begins by reading is refused without a wait when somebody else has written meanwhile:
         # whoever opens the file for the first time does, before the turnstile.
         self._connection.execute("BEGIN IMMEDIATE")
         try:
-            self._write(migration)
+            mark(self._connection)
+            for migration in todo:
+                self._write(migration)
             self._connection.execute("COMMIT")
         except BaseException:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
             raise
-        return True
+        return todo
 
     def _write(self, migration: Migration) -> None:
         self._connection.execute(render(RECORD, SQLITE))

@@ -18,6 +18,7 @@ from holdfast.store.sql.loader import statements
 from holdfast.store.sqlite.errors import translate
 
 T = TypeVar("T")
+Picker = Callable[[Mapping[str, Value]], Sequence[Value]]
 
 _LIST = re.compile(r"json_each\(\?(\d+)\)")
 _UNFIT = (OverflowError, UnicodeEncodeError)
@@ -55,13 +56,12 @@ class SqliteTransaction:
         return self._connection.total_changes() - before
 
     async def rows_each(self, statement: str, values: Sequence[dict[str, Value]], /) -> Sequence[Row]:
-        if statement in _TIMED:
+        text, arguments, timed, _ = _READY[statement]
+        if timed:
             for each in values:
                 each.update(self._times)
         try:
-            return self._connection.executemany(
-                _TEXTS[statement], map(_ARGUMENTS[statement], values)
-            ).fetchall()
+            return self._connection.executemany(text, map(arguments, values)).fetchall()
         except apsw.Error as error:
             raise translate(error, statement) from error
         except _UNFIT as error:
@@ -71,12 +71,13 @@ class SqliteTransaction:
         self.hints.append(topic)
 
     def _execute(self, name: str, values: dict[str, Any]) -> Sequence[Row]:
-        if name in _TIMED:
+        text, arguments, timed, lists = _READY[name]
+        if timed:
             values.update(self._times)
-        for key in _LISTS[name]:
+        for key in lists:
             values[key] = json.dumps(values[key])
         try:
-            return self._connection.execute(_TEXTS[name], _ARGUMENTS[name](values)).fetchall()
+            return self._connection.execute(text, arguments(values)).fetchall()
         except apsw.Error as error:
             raise translate(error, name) from error
         except _UNFIT as error:
@@ -86,21 +87,26 @@ class SqliteTransaction:
             raise StoreCorrupt(msg) from error
 
 
-def _picker(names: Sequence[str]) -> Callable[[Mapping[str, Value]], Sequence[Value]]:
+def _picker(names: Sequence[str]) -> Picker:
     """Takes the parameters out of a mapping, in their order."""
     if len(names) > 1:
         return itemgetter(*names)
     return lambda values: [values[name] for name in names]
 
 
-_STATEMENTS = statements(SQLITE)
-_TEXTS = {name: statement.text for name, statement in _STATEMENTS.items()}
-_ARGUMENTS = {name: _picker(statement.names) for name, statement in _STATEMENTS.items()}
-_TIMED = {name for name, statement in _STATEMENTS.items() if {"now", "tick", "boot"} & {*statement.names}}
-_LISTS = {
-    name: [statement.names[int(number) - 1] for number in sorted(set(_LIST.findall(statement.text)))]
-    for name, statement in _STATEMENTS.items()
-}
+class _Ready(dict[str, tuple[str, Picker, bool, list[str]]]):
+    """Statements as they are run: the text, who takes its arguments out of a mapping, whether it asks for the time, and
+    which of its parameters are lists. Each is made ready when it is first run."""
+
+    def __missing__(self, name: str) -> tuple[str, Picker, bool, list[str]]:
+        statement = statements(SQLITE)[name]
+        lists = [statement.names[int(number) - 1] for number in sorted(set(_LIST.findall(statement.text)))]
+        timed = bool({"now", "tick", "boot"} & {*statement.names})
+        self[name] = statement.text, _picker(statement.names), timed, lists
+        return self[name]
+
+
+_READY = _Ready()
 
 
 def _refused(error: Exception, statement: str) -> InvalidPayload:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 from holdfast.model.ids import IdSource
 from holdfast.model.jobs import DEFAULT_NAMESPACE
-from holdfast.store.codec import Codec
 from holdfast.store.contract import StoreInfo, Tier
 from holdfast.store.executor import Executor, Transaction
 from holdfast.store.ports.wakeups import Wakeups
-from holdfast.store.sealing import SealingExecutor
 from holdfast.store.sql.migrate import MIN_READER, SCHEMA_VERSION
 from holdfast.store.tables.agents import SqlAgents
 from holdfast.store.tables.attachments import SqlAttachments
@@ -38,6 +37,9 @@ from holdfast.store.tables.streams import SqlStreams
 from holdfast.store.tables.vitals import SqlWatch
 from holdfast.store.tables.work import SqlWork
 
+if TYPE_CHECKING:
+    from holdfast.store.codec import Codec
+
 
 class SqlStore:
     """Everything that `holdfast.store.contract.Store` promises, on SQLite or Postgres."""
@@ -55,7 +57,7 @@ class SqlStore:
         integrity: Callable[[], Awaitable[list[str]]],
         codec: Codec | None = None,
     ) -> None:
-        executor = executor if codec is None else SealingExecutor(executor, codec)
+        executor = executor if codec is None else codec.around(executor)
         self.executor = executor
         self.tier = tier
         self.address = address
