@@ -13,7 +13,7 @@ import asyncio
 import copy
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
@@ -93,7 +93,7 @@ class Tool(Generic[P, R]):
         self.signature.no_secrets(named)
         self.signature.admit(self._named(dict(named)), unknown)
 
-    async def outcome(self, given: dict[str, Any]) -> Any:
+    def outcome(self, given: dict[str, Any]) -> Coroutine[Any, Any, Any]:
         """The result of the call with these arguments, as JSON: from the record, or from doing it."""
 
         async def run(key: str) -> Any:
@@ -101,8 +101,8 @@ class Tool(Generic[P, R]):
 
         drive = context.find_drive()
         if drive is None:
-            return await run("")
-        return await drive.call(Asked(self.name, given, run, self.terms, self.raises, self._same(given)))
+            return run("")
+        return drive.call(Asked(self.name, given, run, self.terms, self.raises, self._same(given)))
 
     def answer(self, value: Any) -> tuple[Any, bool]:
         """What a model gets of the result, and whether it tells of a failure."""
