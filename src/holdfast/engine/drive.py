@@ -190,10 +190,10 @@ class Drive:
         recorded = self.history.find(key, digest)
         if recorded is None and self.history.drifted(key, digest) is not None:
             recorded = await self.known(asked, key, digest)
+        if recorded is not None and recorded.is_plain and len(self._tasks) == 1:
+            self.meter.replayed()  # a long replay is made of these
+            return recorded.result
         if recorded is not None and recorded.settled:
-            if recorded.is_plain and len(self._tasks) == 1:  # a long replay is made of these
-                self.meter.replayed()
-                return recorded.result
             return await self.again(recorded, asked)
         await self.unless_winding_down()
         if asked.terms.effect is Effect.READ_ONLY and recorded is None:

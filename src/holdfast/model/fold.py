@@ -15,6 +15,7 @@ from collections.abc import Iterable
 import msgspec
 
 from holdfast.model import events as e
+from holdfast.model.carried import Carried
 from holdfast.model.effects import CALL_MOVES, DECIDED, CallStatus, Outcome
 from holdfast.model.states import TERMINAL, Status, WaitReason, move
 
@@ -72,6 +73,19 @@ def fold(events: Iterable[tuple[int, int, e.Event]]) -> Job:
     for seq, fence, event in events:
         step(job, seq, fence, event)
     return job
+
+
+def resumed(seq: int, fence: int, commit: e.CheckpointSaved, carried: Carried) -> Job:
+    """The job right before this commit, as far as what follows can depend on it: keys of calls restart there."""
+    return Job(
+        status=Status.RUNNING,
+        seq=seq - 1,
+        fence=fence,
+        claims=carried.claims,
+        commits=commit.ordinal - 1,
+        mail_seq=carried.mail_seq,
+        children={step_key: child_job_id for child_job_id, step_key in carried.children.items()},
+    )
 
 
 def step(job: Job, seq: int, fence: int, event: e.Event) -> None:

@@ -5,7 +5,8 @@ not made again. Three things can be known about a key: that the call had an outc
 stopped waiting for it (a timeout cancelled it), and, for an effect, that it was intended.
 
 Keys restart with every commit, under a new ordinal, so of calls only what follows the last commit is kept. Signals that
-nobody has taken yet and children that have not ended are kept across commits: they are still to come.
+nobody has taken yet and children that have not ended are kept across commits: they are still to come. `carried` is all
+of that, so that a long journal need not be read from its first fact.
 """
 
 from __future__ import annotations
@@ -43,13 +44,18 @@ class History:
         self.children: dict[str, str] = {}
         self.worker = ""
         self.claims = 0
+        self.origin = ""
+        """The digest of the first fact; whoever reads the journal knows it."""
+        self.heard = 0
+        """The last letter that has become a fact."""
+        self.cancelled = False
         self.pythons: set[str] = set()
         self._calls: dict[str, Recorded] = {}
         """The newest record of each key; it leads to the ones before."""
         self._unclaimed: dict[str, None] = {}
-        self._signals: dict[str, deque[Signal]] = defaultdict(deque)
+        self.signals: dict[str, deque[Signal]] = defaultdict(deque)
         self._parked: tuple[str, ...] = ()
-        self._misfit: str | None = None
+        self.misfit: str | None = None
         self.born = 0
         self.stops = Stops()
         self.budgets: tuple[str, ...] = ()
@@ -72,7 +78,7 @@ class History:
         return None if newest.retired or newest.accepted else newest
 
     def begin(self, recorded: Recorded) -> None:
-        """A call that this run has just intended: known from now on, and asked for already."""
+        """A call that is known from now on and that nobody has to ask for: a read, or one that this run intends now."""
         recorded.before = self._calls.get(recorded.step_key)
         self._calls[recorded.step_key] = recorded
 
@@ -115,7 +121,7 @@ class History:
 
     def next_signal(self, name: str) -> Signal | None:
         """The oldest signal of this name that no wait has taken; it stays until `signal_taken` says so."""
-        waiting = self._signals.get(name)
+        waiting = self.signals.get(name)
         return waiting[0] if waiting else None
 
     # ── reading the journal ───────────────────────────────────────────────────────────────────────
@@ -124,7 +130,7 @@ class History:
         """One more fact."""
         match event:
             case e.StepFinished():  # first, because most facts are
-                self.add(
+                self.begin(
                     Recorded(
                         event.step_key,
                         event.args_digest,
@@ -136,16 +142,13 @@ class History:
                     )
                 )
             case e.CheckpointSaved():
-                self.ordinal = event.ordinal  # keys restart under it
-                self._calls, self._unclaimed, self.approvals = {}, {}, {}
-                self.plans, self.nodes = {}, {}
-                self.state, self.evidence = event.state, event.evidence
+                self._commit(event)
             case e.JobClaimed():
                 self.worker, self.claims = event.worker, self.claims + 1
             case e.JobParked():
                 report = event.report or {}
                 self._parked = tuple(one["step_key"] for one in report.get("recorded", ()))
-                self._misfit = report.get(FOUND)
+                self.misfit = report.get(FOUND)
             case e.JobRequeued():
                 self._rerun(event.rerun)
                 if event.accepted:
@@ -155,7 +158,7 @@ class History:
             case e.TimerFired():
                 self._calls[event.step_key].seq = seq
             case e.SignalReceived():
-                self._signals[event.name].append(Signal(event.name, event.mail_seq, event.body))
+                self.signals[event.name].append(Signal(event.name, event.mail_seq, event.body))
             case e.SignalTaken():
                 self._take_signal(seq, event)
             case e.ApprovalRequested() | e.ApprovalDecided():
@@ -181,6 +184,14 @@ class History:
             case _:
                 self._take_rare(seq, event)
 
+    def _commit(self, event: e.CheckpointSaved) -> None:
+        self.ordinal = event.ordinal  # keys restart under it
+        self._calls, self._unclaimed, self.approvals = {}, {}, {}
+        self.plans, self.nodes = {}, {}
+        self.state, self.evidence = event.state, event.evidence
+        if event.carries is not None:
+            self.request = None  # whoever begins here knows of none
+
     def _take_rare(self, seq: int, event: e.Event) -> None:
         match event:
             case e.QuestionAsked():
@@ -191,6 +202,8 @@ class History:
                 self.nodes[event.plan_id, event.node] = STARTED
             case e.NodeFinished():
                 self.nodes[event.plan_id, event.node] = event.outcome
+            case e.CancelRequested():
+                self.cancelled = True
             case _:
                 pass
 
@@ -224,8 +237,8 @@ class History:
     def _accept(self) -> None:
         """What the report named the code need not ask for, and may ask for otherwise. If it asks for the very same, it
         gets what is recorded: the report names all that had not been asked for yet, and most of it is still to come."""
-        if self._misfit is not None:
-            self.pythons.add(self._misfit)
+        if self.misfit is not None:
+            self.pythons.add(self.misfit)
         for key in self._parked:
             for recorded in self._all_of(key):
                 recorded.accepted = True
@@ -241,7 +254,7 @@ class History:
             wait.status, wait.final = CallStatus.FAILED, True
             wait.error = {"type": "TimeoutError", "message": f"no signal {event.name!r} in time"}
             return
-        signal = self._signals[event.name].popleft()
+        signal = self.signals[event.name].popleft()
         assert signal.mail_seq == event.mail_seq, "signals of one name are taken in their order"
         wait.status, wait.result = CallStatus.SUCCEEDED, signal.body
 
