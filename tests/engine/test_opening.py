@@ -197,6 +197,13 @@ AFTER = (step(1, 1), ChildFinished("0/spawn#1", "job-2", "completed", mail_seq=3
 SAVED = journal(*BEFORE, committed(*BEFORE), *AFTER)
 
 
+@pytest.mark.parametrize("after", range(len(AFTER) + 1))
+def test_wherever_a_shortened_journal_ends_it_says_what_the_whole_one_says(after: int) -> None:
+    """Also while the child of before the checkpoint still runs."""
+    sealed = journal(*BEFORE, committed(*BEFORE), *AFTER[:after])
+    _must_agree(JOB, sealed, shortened(sealed))
+
+
 def test_a_shortened_journal_says_what_the_whole_one_says() -> None:
     assert [one.seq for one in shortened(SAVED)] == [1, 9, 10, 11, 12]
     _must_agree(JOB, SAVED, shortened(SAVED))
