@@ -190,7 +190,7 @@ class Drive:
         recorded = self.history.find(key, digest)
         if recorded is None and self.history.drifted(key, digest) is not None:
             recorded = await self.known(asked, key, digest)
-        if recorded is not None and recorded.is_plain and len(self._tasks) == 1:
+        if recorded is not None and len(self._tasks) == 1 and recorded.is_plain:
             self.meter.replayed()  # a long replay is made of these
             return recorded.result
         if recorded is not None and recorded.settled:

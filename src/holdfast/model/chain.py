@@ -135,12 +135,15 @@ def unsealed(
     """The facts one after the other, each checked as it comes: its link to the one before, its body, its type. One
     pass: what `first_break` and `unseal` find is found here too."""
     link, seq = head.hash, head.seq
+    fence, at, ending = -1, -1, ""
     sha256 = hashlib.sha256
     for sealed in events:
         seq += 1
         type_, version, body, digest = sealed.type, sealed.version, sealed.body, sealed.body_digest
-        place = f"{job_id}/{seq}/{type_}/{version}/{sealed.fence}/{sealed.at}"
-        link = sha256(link + digest + place.encode()).digest()
+        if sealed.at != at or sealed.fence != fence:  # facts of one append have them in common
+            fence, at = sealed.fence, sealed.at
+            ending = f"/{fence}/{at}"
+        link = sha256(link + digest + f"{job_id}/{seq}/{type_}/{version}{ending}".encode()).digest()
         whole = body is None or sha256(body).digest() == digest
         if not whole:
             must_be_open(body, f"the body of event {seq}")
