@@ -18,8 +18,6 @@ import pytest
 from holdfast.engine.committer import Committer
 from holdfast.engine.desk import Desk
 from holdfast.engine.drive import Drive
-from holdfast.engine.timers import sleep
-from holdfast.model.instants import HOUR
 from holdfast.model.jobs import JobDraft
 from holdfast.model.states import Status
 from holdfast.store.wrapped import Call, WrappedStore
@@ -39,8 +37,6 @@ JOBS_TOGETHER = {
     "events": JOBS * 6,
 }
 """32 queued jobs of five reads each: one claim, one read, one append of each job with its five steps and its end."""
-RESUME = {"leases.claim": 1, "journal.since_commit": 1, "streams.attempts": 1}
-"""A job that somebody left: one claim, one read of its journal, however long, one look at what it had said."""
 TRIPS_MAX = 3
 """Commits that take those 32 appends to the disk."""
 
@@ -90,10 +86,10 @@ class Counted:
         self.calls.clear()
         async with self.working():
             for one in made:
-                await self.ended(one.job_id)
+                await self._ended(one.job_id)
         return self.calls.copy()
 
-    async def ended(self, job_id: str) -> None:
+    async def _ended(self, job_id: str) -> None:
         store = self.shop.store
         while (await store.jobs.head(job_id)).status is not Status.COMPLETED:
             await store.wakeups.wait(frozenset({f"job:{job_id}"}), 0.05)
@@ -119,25 +115,3 @@ async def test_a_queued_job_of_reads_is_one_append(backend: Backend) -> None:
         trips = calls.pop("journal.append_many")
         assert calls == JOBS_TOGETHER
         assert trips <= TRIPS_MAX
-
-
-@pytest.mark.parametrize("steps", [100, 1_000])
-async def test_a_resume_of_any_length_is_one_read(backend: Backend, steps: int) -> None:
-    """What a new worker asks for before the code is where it was; no step runs again on the way."""
-    async with opened(backend) as shop:
-        asked: list[Counter[str]] = []
-        counted = Counted(shop, strict=False)
-
-        async def reader(drive: Drive, _: Any) -> None:
-            for number in range(steps):
-                await shop.look(drive, f"look {number}")
-            await sleep(drive, HOUR)
-            asked.append(counted.calls.copy())
-
-        job_id = await shop.submit(reader)
-        assert await shop.drive_all() == ["waiting"]
-        backend.clock.advance(HOUR)
-        async with counted.working():
-            await counted.ended(job_id)
-        assert asked == [Counter(RESUME)]
-        assert shop.done == Counter(f"look {number}" for number in range(steps))
