@@ -65,7 +65,8 @@ class Journal(Protocol):
 
     async def since_commit(self, job_id: str, *, limit: int | None = None) -> list[SealedEvent]:
         """What a resume reads: the first event, the one before the last `checkpoint_saved`, and all from there on, in
-        order. The whole journal, if it has none. `limit` bounds those after the first."""
+        order. The whole journal, if it has none. `limit` counts those that follow one another, not a first one that
+        stands apart."""
         ...
 
     async def read_many(self, job_ids: Sequence[str]) -> dict[str, list[SealedEvent]]:
