@@ -41,8 +41,9 @@ class Shop:
         self._doing: dict[str, asyncio.Event] = {}
 
     def desk(self, *, strict: bool = False) -> Desk:
-        """As a process of its own would have it."""
-        return Desk(self.store, Committer(self.store.journal), self.clock, self.programs, strict=strict)
+        """As a process of its own would have it. No journal is too short to be read from its last checkpoint on."""
+        committer = Committer(self.store.journal)
+        return Desk(self.store, committer, self.clock, self.programs, strict=strict, short=0)
 
     async def look(self, drive: Drive, name: str, answer: Callable[[], Any] | None = None) -> Any:
         async def run(_key: str) -> Any:

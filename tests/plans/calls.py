@@ -109,6 +109,7 @@ HOT: Final = {
         {"job_id": _JOB, "after": 1, "limit": 100},
         {"events(job_id, seq)", "job_heads(job_id)", "blobs(namespace, digest)"},
     ),
+    "last_commit": Call({"job_id": _JOB}, {"events(job_id)"}),
     "append_passage": Call(
         {name: _APPEND[name] for name in ("job_id", "fence", "lease_token")}
         | {"last": 1, "chunks": 1, "voices": "[]", "body": b"[]"},

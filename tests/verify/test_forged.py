@@ -3,6 +3,7 @@ them and break none are clean."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ from holdfast.engine.verify.crowds import Hold, most_at_once
 from holdfast.engine.verify.journals import Limits
 from holdfast.engine.verify.verify import verify
 from holdfast.model import events as e
+from holdfast.model.chain import body_of
 from holdfast.model.instants import SECOND
 from holdfast.store.executor import Transaction
 from holdfast.store.tables.heads import head_of
@@ -77,7 +79,30 @@ APPROVAL = ("approval",)
 SIGNAL = e.SignalReceived("paid", 1, None)
 CANCEL = e.CancelRequested(by="ann", mail_seq=1)
 
+ORIGIN = hashlib.sha256(body_of(BORN[0][1])).hexdigest()
+
+
+def saved(**carries: object) -> e.CheckpointSaved:
+    return e.CheckpointSaved(1, carries={"origin": ORIGIN, "worker": "w1", "claims": 1, **carries})
+
+
+WAITING_SIGNAL = {"name": "paid", "mail_seq": 1, "body": None}
+
 BROKEN = (
+    Case(
+        "a checkpoint that forgets a signal",
+        (*HELD, *at(1, SIGNAL, saved(mail_seq=1)), *DONE),
+        {"I9"},
+        4,
+        ("signal",),
+    ),
+    Case(
+        "a checkpoint that makes a signal up",
+        (*HELD, *at(1, saved(signals=[WAITING_SIGNAL])), *DONE),
+        {"I9"},
+        3,
+    ),
+    Case("a checkpoint of another job", (*HELD, *at(1, saved(origin="0" * 64)), *DONE), {"I9"}, 3),
     Case("a fence that fell", (*BORN, *at(2, e.JobClaimed("w1")), *at(1, read()), *GIVEN_BACK), {"I1"}, 3),
     Case("a claim under an old fence", (*HELD, *at(1, e.JobClaimed("w2")), *DONE), {"I2"}),
     Case(
@@ -246,6 +271,13 @@ BROKEN = (
 )
 
 HEALTHY = {
+    "a checkpoint that carries what is still to come": (
+        *HELD,
+        *at(1, e.ChildStarted("0/spawn#1", "job-child"), read()),
+        *at(1, saved(born=1, children={"job-child": "0/spawn#1"})),
+        *DONE,
+    ),
+    "a checkpoint from before anything was carried": (*HELD, *at(1, e.CheckpointSaved(1)), *DONE),
     "a call that came too late and was intended again": (
         *HELD,
         *at(1, called(), called(attempt=2), returned()),

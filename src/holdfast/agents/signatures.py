@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple, NewType
 import msgspec
 
 from holdfast.agents import secrets
+from holdfast.agents.readers import SCALARS, Reader, is_anything
 from holdfast.errors import InvalidPayload, InvalidSetting
 
 Key = NewType("Key", str)
@@ -24,9 +25,6 @@ Key = NewType("Key", str)
 
 KEY: Final = Key("")
 """The default of such a parameter, so that type checkers let callers leave it out: `key: hf.Key = hf.KEY`."""
-
-_SCALARS: Final = frozenset({str, int, float, bool, type(None)})
-"""What is JSON as it is."""
 
 
 class Signature:
@@ -56,7 +54,10 @@ class Signature:
             if parameter.annotation is not inspect.Parameter.empty and name not in hints
         }
         self._said = {name: f"argument {name!r} of {self.name}" for name in self._types}
-        self._said_result = f"the result of {self.name}"
+        said_result = f"the result of {self.name}"
+        self._reader = Reader(
+            self._result, lambda value: typed(value, self._result, said_result), _read_model
+        )
         self._plain = _plain_parameters(self._signature, self.key_parameter)
 
     @property
@@ -76,7 +77,7 @@ class Signature:
         if given is None:
             given = self._bound(args, kwargs)
         for name, value in given.items():
-            if type(value) not in _SCALARS:
+            if type(value) not in SCALARS:
                 given[name] = plain(value, self._said[name])
         return given
 
@@ -149,7 +150,7 @@ class Signature:
 
     def result(self, stored: Any) -> Any:
         """The result as the function's hint says it is. A person who settled the call may have said nothing: None."""
-        return None if stored is None else typed(stored, self._result, self._said_result)
+        return None if stored is None else self._reader.read(stored)
 
 
 class Declared(NamedTuple):
@@ -180,6 +181,8 @@ class _Plain(msgspec.Struct, frozen=True):
         """The arguments by name; None: they do not fit, or not in this simple way."""
         if len(args) > len(self.order):
             return None
+        if not kwargs and len(args) == len(self.names):
+            return dict(zip(self.order, args, strict=True))
         given = {**self.defaults, **dict(zip(self.order, args, strict=False)), **kwargs}
         twice = bool(kwargs) and not kwargs.keys().isdisjoint(self.order[: len(args)])
         return None if twice or given.keys() != self.names else given
@@ -212,9 +215,9 @@ def plain(value: Any, what: str) -> Any:
 
 def typed(value: Any, kind: Any, what: str) -> Any:
     """JSON read as a type; or an error that says what does not fit."""
-    if kind is Any or kind is None or kind is inspect.Parameter.empty:
+    if is_anything(kind):
         return value
-    if type(value) is kind and kind in _SCALARS:
+    if type(value) is kind and kind in SCALARS:
         return value
     try:
         return msgspec.convert(value, kind, dec_hook=_read_model)

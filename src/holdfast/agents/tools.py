@@ -13,7 +13,7 @@ import asyncio
 import copy
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
@@ -78,7 +78,7 @@ class Tool(Generic[P, R]):
         self._is_async = inspect.iscoroutinefunction(function)
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        given = self.signature.bind(args, self._named(kwargs))
+        given = self.signature.bind(args, self._named(kwargs) if kwargs else kwargs)
         return cast("R", self.signature.result(await self.outcome(given)))
 
     def given(self, named: Mapping[str, Any]) -> dict[str, Any]:
@@ -93,7 +93,7 @@ class Tool(Generic[P, R]):
         self.signature.no_secrets(named)
         self.signature.admit(self._named(dict(named)), unknown)
 
-    async def outcome(self, given: dict[str, Any]) -> Any:
+    def outcome(self, given: dict[str, Any]) -> Coroutine[Any, Any, Any]:
         """The result of the call with these arguments, as JSON: from the record, or from doing it."""
 
         async def run(key: str) -> Any:
@@ -101,8 +101,9 @@ class Tool(Generic[P, R]):
 
         drive = context.find_drive()
         if drive is None:
-            return await run("")
-        return await drive.call(Asked(self.name, given, run, self.terms, self.raises, self._same(given)))
+            return run("")
+        same = self._same(given) if self.terms.relaunch else msgspec.UNSET
+        return drive.call(Asked(self.name, given, run, self.terms, self.raises, same))
 
     def answer(self, value: Any) -> tuple[Any, bool]:
         """What a model gets of the result, and whether it tells of a failure."""
@@ -114,10 +115,8 @@ class Tool(Generic[P, R]):
         other.terms = terms
         return other
 
-    def _same(self, given: dict[str, Any]) -> Any:
-        """What makes it the same call again, if that is not all of its arguments."""
-        if not self.terms.relaunch:
-            return msgspec.UNSET
+    def _same(self, given: dict[str, Any]) -> dict[str, Any]:
+        """What makes it the same call again: not the name of the task, if it is launched anew."""
         return {name: value for name, value in given.items() if name not in _TASK}
 
     def _named(self, kwargs: dict[str, Any]) -> dict[str, Any]:

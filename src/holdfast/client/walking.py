@@ -20,7 +20,7 @@ class _Past(History):
 
     def calls(self) -> list[Recorded]:
         """The newest record of each call since the last commit, if it still counts."""
-        return [known[-1] for known in self._calls.values() if not known[-1].retired]
+        return [newest for newest in self._calls.values() if not newest.retired]
 
 
 def walk_of(head: JobHead, sealed: Sequence[SealedEvent], *, now: int) -> Walk:

@@ -64,7 +64,8 @@ class Asked(msgspec.Struct, frozen=True):
     @property
     def digest(self) -> str:
         """What tells this call from another under the same key; TooLarge, if its fact would fit no journal."""
-        return canonical.hex_digest(canonical.encode(self.identity, bytes_max=RESULT_BYTES_MAX))
+        identity = self.args if self.same is msgspec.UNSET else self.same
+        return canonical.hex_digest(canonical.encode(identity, bytes_max=RESULT_BYTES_MAX))
 
 
 def kept(value: Any) -> tuple[Any, Exception | None]:

@@ -1,9 +1,9 @@
 """Commits of state: where a resumed job starts from, and the proof that it really got there.
 
-`checkpoint` writes the state; everything the code did before it need not be replayed any more. A resumed job runs its
-function from the top and asks for the state with `restored`. Keys of calls start again under the next ordinal, so a
-checkpoint is allowed only where the code is one task and in no scope: anywhere else nobody could say which calls come
-after it.
+`checkpoint` writes the state; everything the code did before it need not be replayed any more, nor read: what still
+counts of it is carried along (`model.carried`). A resumed job runs its function from the top and asks for the state
+with `restored`. Keys of calls start again under the next ordinal, so a checkpoint is allowed only where the code is one
+task and in no scope: anywhere else nobody could say which calls come after it.
 
 Evidence belongs to a state that is half outside: a file that was written, a row that is there. It must hold when the
 checkpoint is made, or the code is told; and again when the job is resumed, or the job parks, because going on from a
@@ -21,6 +21,7 @@ from holdfast.engine.asked import READS, Asked
 from holdfast.engine.meter import SILENT, Meter
 from holdfast.errors import InvalidMove, InvalidSetting, Unproven
 from holdfast.model import canonical
+from holdfast.model.carried import carried_by, packed
 from holdfast.model.events import CheckpointSaved
 from holdfast.model.evidence import EvidencePack, Result, pack_from_json, pack_to_json
 from holdfast.model.history import History
@@ -50,15 +51,14 @@ async def checkpoint(drive: Drive, state: Any, pack: EvidencePack | None = None)
         if why is not None:
             drive.meter.unproven()
             raise Unproven(f"the evidence of this checkpoint does not hold: {why}")
-    event = CheckpointSaved(
-        drive.history.ordinal + 1, canonical.decode_stored(canonical.encode(state)), evidence
-    )
 
     async def commit(_key: str) -> Any:
         raise AssertionError("a checkpoint is an append, not a call")
 
     # An effect that the code has not asked for yet would be forgotten by the commit, and could then fire again.
+    kept = canonical.decode_stored(canonical.encode(state))
     await drive.clear(Asked("checkpoint", state, commit, READS), f"{place.scope.path}/checkpoint")
+    event = CheckpointSaved(drive.history.ordinal + 1, kept, evidence, packed(carried_by(drive.history)))
     drive.history.take(drive.recorder.record(event, progress=True), event)
     # Before the wait: code that gives it up goes on behind the commit, too.
     place.scope = Scope(str(event.ordinal))

@@ -48,6 +48,8 @@ class Desk(msgspec.Struct, frozen=True):
     """Who writes down what code says while it runs; None: each run its own."""
     meter: Meter = SILENT
     """Who watches."""
+    short: int = 32
+    """A journal of so many events is read whole; in a longer one the last commit of state is looked for."""
     python: str = HERE
     """The Python that code runs on here."""
 

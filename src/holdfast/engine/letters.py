@@ -114,6 +114,7 @@ class Letterbox:
                 continue  # whoever wrote it was told what a letter looks like; the job is not harmed by it
             if entry is not None:
                 self._history.take(entry.order, entry.event)
+                self._history.heard = max(self._history.heard, letter.mail_seq)
                 found.append(entry)
         return found
 

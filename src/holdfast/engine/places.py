@@ -87,19 +87,24 @@ def here() -> Place | None:
 
 def outside_calls() -> Place:
     """The place of running job code; or an error, if this is the code of a call, or no job's at all."""
-    place = here()
+    task = asyncio.current_task()
+    place = None if task is None else _PLACES.get(task)
+    if place is None or place.inside is not None:
+        raise _misplaced(place)
+    return place
+
+
+def _misplaced(place: Place | None) -> InvalidMove:
     if place is None:
         msg = "a durable call outside a job's own code"
-        raise InvalidMove(
+        return InvalidMove(
             msg,
             hint="Make it from an agent's function or a task it started; a task started inside a step cannot.",
         )
-    if place.inside is not None:
-        msg = f"a durable call inside the call {place.inside}"
-        raise InvalidMove(
-            msg, hint="A step is one fact. Make the inner call before or after it, or from the agent."
-        )
-    return place
+    msg = f"a durable call inside the call {place.inside}"
+    return InvalidMove(
+        msg, hint="A step is one fact. Make the inner call before or after it, or from the agent."
+    )
 
 
 def watch(loop: asyncio.AbstractEventLoop) -> None:

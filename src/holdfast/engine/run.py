@@ -20,7 +20,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
-from holdfast.engine import budgets, failures
+from holdfast.engine import budgets, failures, opening
 from holdfast.engine.checkpoints import unproven
 from holdfast.engine.children import farewell
 from holdfast.engine.desk import Desk
@@ -34,7 +34,7 @@ from holdfast.engine.streams import Outlet, Scribe
 from holdfast.errors import Broken, Fenced, HoldfastError, InvalidSetting, Misuse, Unavailable
 from holdfast.model import fold, lease
 from holdfast.model.append import NOTHING, Extras, Holder, Move
-from holdfast.model.chain import EMPTY, Head, SealedEvent, unsealed
+from holdfast.model.chain import EMPTY, Head, SealedEvent
 from holdfast.model.events import (
     ChildStarted,
     Event,
@@ -170,13 +170,12 @@ class JobRun:
         )
 
     async def _load(self) -> fold.Job:
-        """What the journal says; it must be whole, and end where the claim left it."""
+        """What the journal says; it must hang together, and end where the claim left it."""
         grant = self.grant
         sealed = self.journal
         if sealed is None:
-            # One more than there should be: if it is there, somebody else has written it.
-            sealed = await self.desk.store.journal.read(grant.job_id, limit=grant.head_seq + 1)
-        if len(sealed) > grant.head_seq and sealed[-1].fence > grant.fence:
+            sealed = await opening.read(self.desk.store.journal, grant, self.desk.short)
+        if sealed and sealed[-1].seq > grant.head_seq and sealed[-1].fence > grant.fence:
             # It took us so long to come here that the lease was over, and somebody else has the job.
             self.lose(Fenced(f"job {grant.job_id} was taken over before it was read"))
             raise Lost
@@ -185,18 +184,10 @@ class JobRun:
             msg = f"the journal of job {grant.job_id} does not lead to its head"
             raise Broken(msg)
         self._clock = StoreTime(self.desk.clock, sealed[-1].at, self._granted_tick)
-        job = fold.Job()
-        step, take = fold.step, self._history.take
-        try:
-            for one, event in unsealed(grant.job_id, sealed):
-                step(job, one.seq, one.fence, event)
-                take(one.seq, event)
-                if one.seq == 1 and isinstance(event, JobCreated):
-                    self._created = event
-                    self._history.budgets = budgets.owner_of(grant, event).budgets
-        except fold.Ungrammatical as error:
-            msg = f"the journal of job {grant.job_id} says what cannot be: {error}"
-            raise Broken(msg) from error
+        job, created = opening.told(grant.job_id, sealed, self._history)
+        if isinstance(created, JobCreated):
+            self._created = created
+            self._history.budgets = budgets.owner_of(grant, created).budgets
         return job
 
     async def _drive_on(self) -> str:

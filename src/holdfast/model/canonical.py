@@ -50,7 +50,7 @@ def encode(value: object, *, bytes_max: int = JSON_BYTES_MAX) -> bytes:
         InvalidPayload: The value is not JSON we store; the message holds a JSON pointer to the place.
         TooLarge: Its canonical form has more than `bytes_max` bytes.
     """
-    if not _is_plain(value, bytes_max):
+    if not _is_flat(value, bytes_max) and not _is_plain(value, bytes_max):
         _explain(value, bytes_max)
     try:
         data = _write(value)
@@ -118,6 +118,23 @@ def hex_digest(data: bytes) -> str:
 def digest_of(value: object) -> bytes:
     """Return the digest of a value's canonical bytes."""
     return sha256(encode(value)).digest()
+
+
+def _is_flat(value: object, bytes_max: int) -> bool:
+    """Whether it is an object of texts, integers and words, as most arguments are: plain, and quickly seen to be."""
+    if type(value) is not dict:
+        return False
+    size = len(value)
+    for item in value.values():
+        kind = type(item)
+        if kind is str:
+            size += len(item)
+        elif kind is int:
+            if not -INTEGER_MAX <= item <= INTEGER_MAX:
+                return False
+        elif kind is not bool and item is not None:
+            return False
+    return size <= bytes_max
 
 
 def _is_plain(value: object, bytes_max: int) -> bool:

@@ -103,25 +103,30 @@ def unseal(sealed: SealedEvent) -> Event:
         must_be_open(sealed.body, f"the body of event {sealed.seq}")
         msg = f"the body of event {sealed.seq} ({sealed.type}) is not the one that was sealed"
         raise StoreCorrupt(msg)
-    return _fact(kind, sealed, sealed.body)
-
-
-def _fact(kind: type[Event], sealed: SealedEvent, body: bytes) -> Event:
-    """The fact that these bytes are, if they are one of this kind."""
     try:
-        return _reader(kind)(body)
+        return _reader(sealed.type)[1](sealed.body)
     except (msgspec.DecodeError, RecursionError):
-        pass  # The slow way reads lone surrogates as well, and says what is wrong.
+        return _carefully(sealed, sealed.body)
+
+
+def _carefully(sealed: SealedEvent, body: bytes) -> Event:
+    """The fact that these bytes are, lone surrogates and all; or what is wrong with them."""
     try:
-        return msgspec.convert(canonical.decode_stored(body), kind)
+        return msgspec.convert(canonical.decode_stored(body), EVENTS[sealed.type])
     except (msgspec.ValidationError, InvalidPayload, RecursionError) as error:
         msg = f"event {sealed.seq} is not a {sealed.type} version {sealed.version} as this Holdfast knows it: {error}"
         raise SchemaMismatch(msg, hint=_OTHER_VERSION) from None
 
 
 @functools.cache
-def _reader(kind: type[Event]) -> Callable[[bytes], Event]:
-    return msgspec.json.Decoder(kind).decode
+def _reader(type_: str) -> tuple[int, Callable[[bytes], Event]]:
+    """The newest version of this kind of fact that is known here, and what reads its bytes. Version 0: none is."""
+    kind = EVENTS.get(type_)
+    return (0, _unknown) if kind is None else (kind.version, msgspec.json.Decoder(kind).decode)
+
+
+def _unknown(_body: bytes) -> Event:
+    raise AssertionError("what has no version is not read")
 
 
 def unsealed(
@@ -130,22 +135,30 @@ def unsealed(
     """The facts one after the other, each checked as it comes: its link to the one before, its body, its type. One
     pass: what `first_break` and `unseal` find is found here too."""
     link, seq = head.hash, head.seq
+    fence, at, ending = -1, -1, ""
+    sha256 = hashlib.sha256
     for sealed in events:
         seq += 1
-        body, digest = sealed.body, sealed.body_digest
-        kind = EVENTS.get(sealed.type)
-        place = f"{job_id}/{seq}/{sealed.type}/{sealed.version}/{sealed.fence}/{sealed.at}"
-        link = hashlib.sha256(link + digest + place.encode()).digest()
-        whole = body is None or hashlib.sha256(body).digest() == digest
+        type_, version, body, digest = sealed.type, sealed.version, sealed.body, sealed.body_digest
+        if sealed.at != at or sealed.fence != fence:  # facts of one append have them in common
+            fence, at = sealed.fence, sealed.at
+            ending = f"/{fence}/{at}"
+        link = sha256(link + digest + f"{job_id}/{seq}/{type_}/{version}{ending}".encode()).digest()
+        whole = body is None or sha256(body).digest() == digest
         if not whole:
             must_be_open(body, f"the body of event {seq}")
         if sealed.seq != seq or link != sealed.hash or not whole:
             msg = f"the chain of job {job_id} does not hold at event {seq}"
             raise StoreCorrupt(msg)
-        if kind is None or body is None or not 1 <= sealed.version <= kind.version:
+        newest, read = _reader(type_)
+        if body is None or not 1 <= version <= newest:
             unseal(sealed)  # which says why it cannot be read
             raise AssertionError("unseal reads what has a kind, a version and a body")
-        yield sealed, _fact(kind, sealed, body)
+        try:
+            event = read(body)
+        except (msgspec.DecodeError, RecursionError):
+            event = _carefully(sealed, body)
+        yield sealed, event
 
 
 def first_break(job_id: str, events: Iterable[SealedEvent], head: Head = EMPTY) -> int | None:

@@ -248,10 +248,13 @@ class ToolReconciled(Event, frozen=True):
 
 
 class CheckpointSaved(Event, frozen=True):
+    """`carries`: what of the journal before it still counts, see `carried`. None: the whole of it is read."""
+
     type = "checkpoint_saved"
     ordinal: int
     state: Json = None
     evidence: Json = None
+    carries: Json = None
 
 
 class TurnCommitted(Event, frozen=True):

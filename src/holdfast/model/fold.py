@@ -15,6 +15,7 @@ from collections.abc import Iterable
 import msgspec
 
 from holdfast.model import events as e
+from holdfast.model.carried import Carried
 from holdfast.model.effects import CALL_MOVES, DECIDED, CallStatus, Outcome
 from holdfast.model.states import TERMINAL, Status, WaitReason, move
 
@@ -74,8 +75,31 @@ def fold(events: Iterable[tuple[int, int, e.Event]]) -> Job:
     return job
 
 
+def resumed(seq: int, fence: int, commit: e.CheckpointSaved, carried: Carried) -> Job:
+    """The job right before this commit, as far as what follows can depend on it: keys of calls restart there."""
+    return Job(
+        status=Status.RUNNING,
+        seq=seq - 1,
+        fence=fence,
+        claims=carried.claims,
+        commits=commit.ordinal - 1,
+        mail_seq=carried.mail_seq,
+        children={step_key: child_job_id for child_job_id, step_key in carried.children.items()},
+    )
+
+
 def step(job: Job, seq: int, fence: int, event: e.Event) -> None:
     """Take one more fact into account, or raise Ungrammatical and leave the job as it was."""
+    if (
+        type(event) is e.StepFinished
+        and job.status is Status.RUNNING
+        and fence == job.fence
+        and seq == job.seq + 1
+    ):
+        # Most facts of a long journal: nothing moves, and only this is left to ask.
+        _finish(job, seq, event)
+        job.seq = seq
+        return
     if seq != job.seq + 1:
         raise Ungrammatical(f"event {seq} follows event {job.seq}")
     if fence < job.fence:
@@ -95,8 +119,8 @@ def step(job: Job, seq: int, fence: int, event: e.Event) -> None:
 
 def _take(job: Job, seq: int, event: e.Event) -> None:
     match event:
-        case e.StepFinished():  # first, because most facts are
-            _end(job, seq, event)
+        case e.StepFinished():
+            _finish(job, seq, event)
         case e.JobCreated():
             job.kind, job.session_id = event.kind, event.session_id
         case e.JobClaimed():
@@ -129,7 +153,7 @@ def _take_inner(job: Job, seq: int, event: e.Event) -> None:
     """Facts that happen inside a running job and do not move it."""
     match event:
         case e.CallCancelled():
-            _end(job, seq, event)
+            _give_up(job, seq, event)
         case e.LlmRequested():
             if job.replies.setdefault((event.step_key, event.generation), False):
                 raise Ungrammatical(f"model call {event.step_key} requested at event {seq} after its reply")
@@ -187,23 +211,33 @@ def _take_inner(job: Job, seq: int, event: e.Event) -> None:
             pass
 
 
-def _end(job: Job, seq: int, event: e.StepFinished | e.CallCancelled) -> None:
-    """A step finishes once, and not after the code gave it up; the code gives a call up once."""
+def _finish(job: Job, seq: int, event: e.StepFinished) -> None:
+    """A step finishes once, and not after the code gave it up."""
     place = (event.step_key, event.generation)
-    if place in job.cancelled:
-        raise Ungrammatical(f"step {_named(event)} has an end at event {seq} after the code had given it up")
-    if isinstance(event, e.CallCancelled):
-        job.cancelled.add(place)
-        job.timers.pop(event.step_key, None)
-        return
+    if job.cancelled:
+        _check_open(job, seq, place)
     if place in job.steps:
-        raise Ungrammatical(f"step {_named(event)} finished twice, again at event {seq}")
+        raise Ungrammatical(f"step {_named(place)} finished twice, again at event {seq}")
     job.steps.add(place)
     job.takeovers = 0
 
 
-def _named(event: e.StepFinished | e.CallCancelled) -> str:
-    return event.step_key if event.generation == 0 else f"{event.step_key} (generation {event.generation})"
+def _give_up(job: Job, seq: int, event: e.CallCancelled) -> None:
+    """The code gives a call up once."""
+    place = (event.step_key, event.generation)
+    _check_open(job, seq, place)
+    job.cancelled.add(place)
+    job.timers.pop(event.step_key, None)
+
+
+def _check_open(job: Job, seq: int, place: tuple[str, int]) -> None:
+    if place in job.cancelled:
+        raise Ungrammatical(f"step {_named(place)} has an end at event {seq} after the code had given it up")
+
+
+def _named(place: tuple[str, int]) -> str:
+    step_key, generation = place
+    return step_key if generation == 0 else f"{step_key} (generation {generation})"
 
 
 STARTED = "started"

@@ -231,6 +231,8 @@ def _renamed(event: e.Event, generation: int, job_id: str, namespace: str) -> e.
         changes["generation"] = generation
     if getattr(event, "mail_seq", None) is not None:
         changes["mail_seq"] = 0
+    if isinstance(event, e.CheckpointSaved):
+        changes["carries"] = None  # that was another journal
     return msgspec.structs.replace(event, **changes) if changes else event
 
 

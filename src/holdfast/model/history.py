@@ -5,16 +5,15 @@ not made again. Three things can be known about a key: that the call had an outc
 stopped waiting for it (a timeout cancelled it), and, for an effect, that it was intended.
 
 Keys restart with every commit, under a new ordinal, so of calls only what follows the last commit is kept. Signals that
-nobody has taken yet and children that have not ended are kept across commits: they are still to come.
+nobody has taken yet and children that have not ended are kept across commits: they are still to come. `carried` is all
+of that, so that a long journal need not be read from its first fact.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
-
-import msgspec
 
 from holdfast.model import events as e
 from holdfast.model.budget import Stops
@@ -22,48 +21,12 @@ from holdfast.model.effects import DECIDED, CallStatus, Effect
 from holdfast.model.heard import Approval, Requested, Signal
 from holdfast.model.naming import scope_of, within
 from holdfast.model.pinning import FOUND
+from holdfast.model.recorded import Recorded as Recorded
 from holdfast.model.states import Status
 
 STARTED: Final = "started"
 SUCCEEDED: Final = "succeeded"
 """States of a plan's node."""
-
-
-class Recorded(msgspec.Struct, gc=False):
-    """One call under one step key and generation, as far as the journal knows it."""
-
-    step_key: str
-    args_digest: str
-    generation: int = 0
-    effect: Effect = Effect.READ_ONLY
-    name: str = ""
-    intent_seq: int | None = None
-    seq: int | None = None
-    cancelled_seq: int | None = None
-    cancelled_by: str = ""
-    status: CallStatus | None = None
-    result: Any = None
-    error: Any = None
-    due_at: int | None = None
-    attempt: int = 1
-    first_start_by: int | None = None
-    start_by: int | None = None
-    longest_call_us: int | None = None
-    child_job_id: str | None = None
-    approval_id: str | None = None
-    worker: str = ""
-    retired: bool = False
-    accepted: bool = False
-    final: bool = False
-    """Its outcome is somebody's last word: the call is not made again because of it."""
-
-    @property
-    def settled(self) -> bool:
-        return self.seq is not None or self.cancelled_seq is not None
-
-    @property
-    def told(self) -> dict[str, str]:
-        return {"step_key": self.step_key, "name": self.name, "args_digest": self.args_digest}
 
 
 class History:
@@ -81,12 +44,18 @@ class History:
         self.children: dict[str, str] = {}
         self.worker = ""
         self.claims = 0
+        self.origin = ""
+        """The digest of the first fact; whoever reads the journal knows it."""
+        self.heard = 0
+        """The last letter that has become a fact."""
+        self.cancelled = False
         self.pythons: set[str] = set()
-        self._calls: dict[str, list[Recorded]] = {}
+        self._calls: dict[str, Recorded] = {}
+        """The newest record of each key; it leads to the ones before."""
         self._unclaimed: dict[str, None] = {}
-        self._signals: dict[str, deque[Signal]] = defaultdict(deque)
+        self.signals: dict[str, deque[Signal]] = defaultdict(deque)
         self._parked: tuple[str, ...] = ()
-        self._misfit: str | None = None
+        self.misfit: str | None = None
         self.born = 0
         self.stops = Stops()
         self.budgets: tuple[str, ...] = ()
@@ -94,32 +63,41 @@ class History:
 
     def find(self, step_key: str, args_digest: str) -> Recorded | None:
         """The newest record of this very call. One with other arguments is not it: see `drifted`."""
-        self._unclaimed.pop(step_key, None)
-        for recorded in reversed(self._calls.get(step_key, ())):
-            if recorded.args_digest == args_digest:
-                return None if recorded.retired else recorded
-        return None
+        if self._unclaimed:
+            self._unclaimed.pop(step_key, None)
+        recorded = self._calls.get(step_key)
+        while recorded is not None and recorded.args_digest != args_digest:
+            recorded = recorded.before
+        return None if recorded is None or recorded.retired else recorded
 
     def drifted(self, step_key: str, args_digest: str) -> Recorded | None:
         """The newest record under this key that was made with other arguments."""
-        known = self._calls.get(step_key, ())
-        if not known or known[-1].args_digest == args_digest:
+        newest = self._calls.get(step_key)
+        if newest is None or newest.args_digest == args_digest:
             return None
-        return None if known[-1].retired or known[-1].accepted else known[-1]
+        return None if newest.retired or newest.accepted else newest
 
     def begin(self, recorded: Recorded) -> None:
-        """A call that this run has just intended: known from now on, and asked for already."""
-        self._calls.setdefault(recorded.step_key, []).append(recorded)
+        """A call that is known from now on and that nobody has to ask for: a read, or one that this run intends now."""
+        recorded.before = self._calls.get(recorded.step_key)
+        self._calls[recorded.step_key] = recorded
 
     def uncertain(self, step_key: str, generation: int) -> Recorded | None:
         """The call, if it waits for a person's word."""
-        for recorded in self._calls.get(step_key, [])[-1:]:
-            if recorded.generation == generation and recorded.status is CallStatus.UNCERTAIN:
-                return recorded
-        return None
+        newest = self._calls.get(step_key)
+        if newest is None or newest.generation != generation or newest.status is not CallStatus.UNCERTAIN:
+            return None
+        return newest
 
     def next_generation(self, step_key: str) -> int:
-        return len(self._calls.get(step_key, ()))
+        return sum(1 for _ in self._all_of(step_key))
+
+    def _all_of(self, step_key: str) -> Iterator[Recorded]:
+        """The records of a key, newest first."""
+        recorded = self._calls.get(step_key)
+        while recorded is not None:
+            yield recorded
+            recorded = recorded.before
 
     @property
     def has_unclaimed(self) -> bool:
@@ -127,23 +105,23 @@ class History:
         return bool(self._unclaimed)
 
     def unclaimed(self) -> list[Recorded]:
-        return [self._calls[key][-1] for key in self._unclaimed]
+        return [self._calls[key] for key in self._unclaimed]
 
     def add(self, recorded: Recorded) -> None:
-        self._calls.setdefault(recorded.step_key, []).append(recorded)
+        self.begin(recorded)
         if recorded.effect is not Effect.READ_ONLY:
             self._unclaimed[recorded.step_key] = None
 
     def child(self, step_key: str, child_job_id: str) -> Recorded | None:
         """The call that started this child and waits for it."""
-        for recorded in self._calls.get(step_key, [])[-1:]:
-            if recorded.child_job_id == child_job_id and recorded.seq is None:
-                return recorded
-        return None
+        newest = self._calls.get(step_key)
+        if newest is None or newest.child_job_id != child_job_id or newest.seq is not None:
+            return None
+        return newest
 
     def next_signal(self, name: str) -> Signal | None:
         """The oldest signal of this name that no wait has taken; it stays until `signal_taken` says so."""
-        waiting = self._signals.get(name)
+        waiting = self.signals.get(name)
         return waiting[0] if waiting else None
 
     # ── reading the journal ───────────────────────────────────────────────────────────────────────
@@ -152,7 +130,7 @@ class History:
         """One more fact."""
         match event:
             case e.StepFinished():  # first, because most facts are
-                self.add(
+                self.begin(
                     Recorded(
                         event.step_key,
                         event.args_digest,
@@ -164,16 +142,13 @@ class History:
                     )
                 )
             case e.CheckpointSaved():
-                self.ordinal = event.ordinal  # keys restart under it
-                self._calls, self._unclaimed, self.approvals = {}, {}, {}
-                self.plans, self.nodes = {}, {}
-                self.state, self.evidence = event.state, event.evidence
+                self._commit(event)
             case e.JobClaimed():
                 self.worker, self.claims = event.worker, self.claims + 1
             case e.JobParked():
                 report = event.report or {}
                 self._parked = tuple(one["step_key"] for one in report.get("recorded", ()))
-                self._misfit = report.get(FOUND)
+                self.misfit = report.get(FOUND)
             case e.JobRequeued():
                 self._rerun(event.rerun)
                 if event.accepted:
@@ -181,9 +156,9 @@ class History:
             case e.TimerSet():
                 self.add(Recorded(event.step_key, "", intent_seq=seq, due_at=event.due_at))
             case e.TimerFired():
-                self._calls[event.step_key][-1].seq = seq
+                self._calls[event.step_key].seq = seq
             case e.SignalReceived():
-                self._signals[event.name].append(Signal(event.name, event.mail_seq, event.body))
+                self.signals[event.name].append(Signal(event.name, event.mail_seq, event.body))
             case e.SignalTaken():
                 self._take_signal(seq, event)
             case e.ApprovalRequested() | e.ApprovalDecided():
@@ -209,6 +184,14 @@ class History:
             case _:
                 self._take_rare(seq, event)
 
+    def _commit(self, event: e.CheckpointSaved) -> None:
+        self.ordinal = event.ordinal  # keys restart under it
+        self._calls, self._unclaimed, self.approvals = {}, {}, {}
+        self.plans, self.nodes = {}, {}
+        self.state, self.evidence = event.state, event.evidence
+        if event.carries is not None:
+            self.request = None  # whoever begins here knows of none
+
     def _take_rare(self, seq: int, event: e.Event) -> None:
         match event:
             case e.QuestionAsked():
@@ -219,6 +202,8 @@ class History:
                 self.nodes[event.plan_id, event.node] = STARTED
             case e.NodeFinished():
                 self.nodes[event.plan_id, event.node] = event.outcome
+            case e.CancelRequested():
+                self.cancelled = True
             case _:
                 pass
 
@@ -235,14 +220,13 @@ class History:
         `finally`) need not be asked for before others fire: this time the code may come to it later, or not at all.
         """
         # What a person declared failed may have happened: it stays failed, whatever becomes of the attempt.
-        step_keys = tuple(key for key in step_keys if not self._calls[key][-1].final)
-        first = min((self._calls[key][-1].seq or 0 for key in step_keys), default=None)
+        step_keys = tuple(key for key in step_keys if not self._calls[key].final)
+        first = min((self._calls[key].seq or 0 for key in step_keys), default=None)
         for key in step_keys:
-            self._calls[key][-1].retired = True
+            self._calls[key].retired = True
         if first is None:
             return
-        for key, calls in self._calls.items():
-            newest = calls[-1]
+        for key, newest in self._calls.items():
             if newest.cancelled_seq is not None and newest.cancelled_seq > first:
                 newest.cancelled_seq = None
                 newest.retired = newest.seq is None and newest.effect is Effect.READ_ONLY
@@ -253,25 +237,24 @@ class History:
     def _accept(self) -> None:
         """What the report named the code need not ask for, and may ask for otherwise. If it asks for the very same, it
         gets what is recorded: the report names all that had not been asked for yet, and most of it is still to come."""
-        if self._misfit is not None:
-            self.pythons.add(self._misfit)
+        if self.misfit is not None:
+            self.pythons.add(self.misfit)
         for key in self._parked:
-            for recorded in self._calls.get(key, ()):
+            for recorded in self._all_of(key):
                 recorded.accepted = True
             self._unclaimed.pop(key, None)
 
     def _take_signal(self, seq: int, event: e.SignalTaken) -> None:
         """A wait that ended without a signal is one that failed."""
-        known = self._calls.get(event.step_key)
-        if not known:
-            known = self._calls[event.step_key] = [Recorded(event.step_key, "")]
-        wait = known[-1]
+        wait = self._calls.get(event.step_key)
+        if wait is None:
+            wait = self._calls[event.step_key] = Recorded(event.step_key, "")
         wait.seq = seq
         if event.mail_seq is None:
             wait.status, wait.final = CallStatus.FAILED, True
             wait.error = {"type": "TimeoutError", "message": f"no signal {event.name!r} in time"}
             return
-        signal = self._signals[event.name].popleft()
+        signal = self.signals[event.name].popleft()
         assert signal.mail_seq == event.mail_seq, "signals of one name are taken in their order"
         wait.status, wait.result = CallStatus.SUCCEEDED, signal.body
 
@@ -318,9 +301,9 @@ class History:
             asked.seq, asked.result, asked.error = seq, event.response, event.error
             asked.status = CallStatus.SUCCEEDED if event.error is None else CallStatus.FAILED
             return
-        known = self._calls.get(event.step_key, ())
-        if known and known[-1].generation == event.generation:
-            known[-1].attempt = event.attempt  # cut off, and asked again
+        newest = self._calls.get(event.step_key)
+        if newest is not None and newest.generation == event.generation:
+            newest.attempt = event.attempt  # cut off, and asked again
             return
         self.add(
             Recorded(
@@ -336,9 +319,9 @@ class History:
         self.request = Requested(f"{event.step_key}@{event.generation}", (*begins, *event.messages))
 
     def _intend(self, seq: int, event: e.ToolCalled) -> None:
-        known = self._calls.get(event.step_key, ())
-        if known and known[-1].generation == event.generation:
-            newest = known[-1]  # sent again under the same key
+        newest = self._calls.get(event.step_key)
+        if newest is not None and newest.generation == event.generation:
+            # Sent again under the same key.
             newest.attempt, newest.start_by, newest.worker = event.attempt, event.start_by, self.worker
             newest.status = CallStatus.PREPARED
             return
@@ -380,14 +363,14 @@ class History:
                 recorded.error = {"type": "CallFailed", "message": event.why}
 
     def _cancel(self, seq: int, event: e.CallCancelled) -> None:
-        known = self._calls.get(event.step_key, ())
-        if not known or known[-1].generation != event.generation:
+        known = self._calls.get(event.step_key)
+        if known is None or known.generation != event.generation:
             self.add(Recorded(event.step_key, event.args_digest, generation=event.generation))
         newest = self._newest(event.step_key, event.generation)
         newest.cancelled_seq, newest.cancelled_by = seq, event.by
 
     def _newest(self, step_key: str, generation: int) -> Recorded:
-        recorded = self._calls[step_key][-1]
+        recorded = self._calls[step_key]
         assert recorded.generation == generation, "an outcome follows its own intent"
         return recorded
 

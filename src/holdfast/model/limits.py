@@ -31,6 +31,9 @@ BLOB_BYTES_MAX: Final = 64 * MIB
 # Nesting. Far below the recursion limit of every parser that will ever read our exports.
 JSON_DEPTH_MAX: Final = 64
 
+# What a checkpoint carries over from before it. It is written again with every one of them.
+CARRIED_BYTES_MAX: Final = 8 * KIB
+
 # Integers. What a 64-bit column, a Go agent and a Rust tool can all hold; symmetric, so that negating stays
 # inside.
 INTEGER_MAX: Final = 2**63 - 1

@@ -137,8 +137,6 @@ long one a pass for each, because a search for one character flies over the rest
 
 
 def _may_be_shaped(data: bytes) -> bool:
-    if len(data) < _SHORT_BYTES:
-        return _QUICK(data) is not None
     return any(search(data) is not None for search in _SEARCHES) or any(text in data for text in _TEXTS)
 
 
@@ -168,7 +166,7 @@ class Redactor:
 
     def suspects(self, data: bytes) -> bool:
         """Whether these bytes may hold something that must not be written. False is certain."""
-        if self._shaped and _may_be_shaped(data):
+        if self._shaped and (_QUICK(data) is not None if len(data) < _SHORT_BYTES else _may_be_shaped(data)):
             return True
         for needle in self._needles:
             if needle in data:

@@ -364,6 +364,8 @@ def test_what_cannot_follow_is_refused_and_changes_nothing(name: str) -> None:
     [
         (2, 1, e.JobReleased(), "event 2 follows event 2"),
         (4, 1, e.JobReleased(), "event 4 follows event 2"),
+        (4, 1, e.StepFinished("1/b#1", "d"), "event 4 follows event 2"),
+        (3, 0, e.StepFinished("1/b#1", "d"), "fence fell from 1 to 0 at event 3"),
         (1, 1, CREATED, "event 1 follows event 2"),
         (3, 0, e.JobReleased(), "fence fell from 1 to 0 at event 3"),
         (3, 0, CLAIMED, "fence fell from 1 to 0 at event 3"),

@@ -66,6 +66,12 @@ def test_what_led_to_a_commit_stays_behind() -> None:
     assert history.find("2/a#1", "d") is not None
 
 
+def test_what_a_commit_carried_is_of_the_original() -> None:
+    """The fork's journal begins otherwise, so it is read whole; its next commit carries what is its own."""
+    carried = e.CheckpointSaved(1, {"n": 1}, carries={"origin": "0" * 64, "worker": "w", "claims": 1})
+    assert told(taken(carried)) == [e.CheckpointSaved(1, {"n": 1})]
+
+
 def test_a_child_is_shared_only_when_it_is_over() -> None:
     started, finished = e.ChildStarted("0/c#1", "child"), e.ChildFinished("0/c#1", "child", "completed")
     assert told(taken(started, finished)) == [started, finished]

@@ -14,6 +14,7 @@ import msgspec
 from holdfast.engine.verify.accounts import Bill, bill_of, by_account
 from holdfast.engine.verify.beside import by_attempts, by_head, by_ledger, by_timers, by_waiting
 from holdfast.engine.verify.calls import by_calls
+from holdfast.engine.verify.commits import by_commits
 from holdfast.engine.verify.crowds import Hold, by_worker, holds_of
 from holdfast.engine.verify.facts import Facts, Finding, facts_of, is_erased
 from holdfast.engine.verify.lives import by_life, told
@@ -139,6 +140,8 @@ def judge(
     for finding in _against(facts, job, beside, sent_at):
         yield Violation(finding.invariant, head.job_id, finding.detail)
     if isinstance(job, fold.Job) and facts:
+        for finding in by_commits(facts, events[0].body_digest.hex()):
+            yield Violation(finding.invariant, head.job_id, finding.detail)
         yield from by_head(head, job, facts)
         yield from by_waiting(head, job)
         yield from by_attempts(head, facts, limits.attempts)

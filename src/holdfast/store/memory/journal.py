@@ -56,6 +56,14 @@ class MemoryJournal:
         events = () if job is None else job.events
         return [event for event in events if event.seq > after][:limit]
 
+    async def since_commit(self, job_id: str, *, limit: int | None = None) -> list[SealedEvent]:
+        job = self._state.tables.jobs.get(job_id)
+        events = [] if job is None else list(job.events)
+        commits = [event.seq for event in events if event.type == "checkpoint_saved"]
+        if not commits or commits[-1] <= 3:
+            return events[:limit]
+        return events[:1] + events[commits[-1] - 2 :][:limit]
+
     async def read_many(self, job_ids: Sequence[str]) -> dict[str, list[SealedEvent]]:
         jobs = self._state.tables.jobs
         return {job_id: list(jobs[job_id].events) for job_id in job_ids if job_id in jobs}

@@ -68,6 +68,12 @@ class Journal(Protocol):
         """Events with seq greater than `after`, in order, bodies included (erased ones are None)."""
         ...
 
+    async def since_commit(self, job_id: str, *, limit: int | None = None) -> list[SealedEvent]:
+        """What a resume reads: the first event, the one before the last `checkpoint_saved`, and all from there on, in
+        order. The whole journal, if it has none. `limit` counts those that follow one another, not a first one that
+        stands apart."""
+        ...
+
     async def read_many(self, job_ids: Sequence[str]) -> dict[str, list[SealedEvent]]:
         """All events of each of these jobs, as `read` gives them, in one go: for journals that are short. A job that
         does not exist is not in the answer."""

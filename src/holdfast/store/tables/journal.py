@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from itertools import starmap
 
 from holdfast.errors import Broken, Fenced, HoldfastError, InvalidMove, MailWaiting, Misuse
 from holdfast.model import lease
@@ -101,13 +102,23 @@ class SqlJournal:
         self._executor.spread([*ended, *ready])
 
     async def read(self, job_id: str, *, after: int = 0, limit: int | None = None) -> list[SealedEvent]:
-        async def work(tx: Transaction) -> list[SealedEvent]:
-            rows = await tx.rows(
+        async def work(tx: Transaction) -> Sequence[Row]:
+            return await tx.rows(
                 "read_events", job_id=job_id, after=after, limit=ALL_OF_THEM if limit is None else limit
             )
-            return [SealedEvent(*row) for row in rows]
 
-        return await self._executor.read(work, brief=limit is not None and limit <= 16)
+        brief = limit is not None and limit <= 16
+        return list(starmap(SealedEvent, await self._executor.read(work, brief=brief)))
+
+    async def since_commit(self, job_id: str, *, limit: int | None = None) -> list[SealedEvent]:
+        async def work(tx: Transaction) -> list[Row]:
+            commit = await tx.row("last_commit", job_id=job_id)
+            after = 0 if commit is None else max(0, commit[0] - 2)
+            first = await tx.rows("read_events", job_id=job_id, after=0, limit=1) if after else ()
+            some = ALL_OF_THEM if limit is None else limit
+            return [*first, *await tx.rows("read_events", job_id=job_id, after=after, limit=some)]
+
+        return list(starmap(SealedEvent, await self._executor.read(work)))
 
     async def read_many(self, job_ids: Sequence[str]) -> dict[str, list[SealedEvent]]:
         async def work(tx: Transaction) -> Sequence[Row]:

@@ -42,7 +42,8 @@ from holdfast.testing.world.heard import Heard
 from holdfast.worker.worker import Worker
 
 READS: Final = frozenset(
-    "attempts counts find get has head list list_expired load node owners read read_many timers wait".split()
+    "attempts counts find get has head list list_expired load node owners read read_many since_commit timers "
+    "wait".split()
 )
 """Calls of the store that leave everything as it is: to die there is to die after the write before."""
 

@@ -106,6 +106,7 @@ class Host:
             {"errand": program(line, town.witness, room, town.is_deployed)},
             takeovers_max=town.mix.takeovers_max,
             gone=town.is_gone,
+            short=0,
             points=lambda point, tool: town.at_point(self.process, point, tool),
         )
         self.worker = Worker(

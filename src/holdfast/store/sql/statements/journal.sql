@@ -58,6 +58,10 @@ WHERE e.job_id = :job_id AND e.seq > :after
 ORDER BY e.seq
 LIMIT :limit;
 
+-- name: last_commit
+-- The place of the newest commit of state. Looked for from the end: what lies behind it is read anyway.
+SELECT seq FROM events WHERE job_id = :job_id AND type = 'checkpoint_saved' ORDER BY seq DESC LIMIT 1;
+
 -- name: read_events_of_many
 -- The same of several jobs, from their beginnings.
 SELECT e.job_id, e.seq, e.type, e.version, e.fence, e.at,

@@ -7,7 +7,7 @@ import msgspec
 from holdfast.errors import Broken, Fenced, KeyReused, MailWaiting, NotFound
 from holdfast.model.append import Append, Extras, Move, Timer
 from holdfast.model.chain import Head, first_break, unseal
-from holdfast.model.events import JobCompleted
+from holdfast.model.events import CheckpointSaved, JobCompleted
 from holdfast.model.mail import MailDraft
 from holdfast.model.states import MailKind, Status, WaitReason
 from holdfast.testing.conformance.bench import Bench
@@ -37,6 +37,31 @@ async def a_journal_can_be_read_in_parts(bench: Bench) -> None:
     assert await bench.store.journal.read(driver.job_id, after=2) == events[2:]
     assert await bench.store.journal.read(driver.job_id, after=1, limit=2) == events[1:3]
     assert await bench.store.journal.read(driver.job_id, after=5) == []
+
+
+async def a_resume_reads_from_the_last_commit_on(bench: Bench) -> None:
+    """The first event, the last one before the commit, and the rest; everything, where that is no less."""
+    driver = await bench.driving()
+    since_commit = bench.store.journal.since_commit
+    assert await since_commit("nobody") == []
+    await driver.write(step("one"), step("two"))
+    everything = await bench.store.journal.read(driver.job_id)
+    assert await since_commit(driver.job_id) == everything, "there was no commit"
+    await driver.write(CheckpointSaved(1, {"text": "x" * 20_000}), step("three"), step("four"))
+    everything = await bench.store.journal.read(driver.job_id)
+    assert await since_commit(driver.job_id) == [everything[0], *everything[3:]]
+    assert await since_commit(driver.job_id, limit=3) == [everything[0], *everything[3:6]]
+    await driver.write(CheckpointSaved(2))
+    everything = await bench.store.journal.read(driver.job_id)
+    assert await since_commit(driver.job_id) == [everything[0], *everything[6:]], "the newest one counts"
+
+
+async def a_commit_near_the_beginning_leaves_nothing_out(bench: Bench) -> None:
+    driver = await bench.driving()
+    await driver.write(CheckpointSaved(1), step("one"))
+    everything = await bench.store.journal.read(driver.job_id)
+    assert [event.type for event in everything[:3]] == ["job_created", "job_claimed", "checkpoint_saved"]
+    assert await bench.store.journal.since_commit(driver.job_id) == everything
 
 
 async def several_journals_can_be_read_at_once(bench: Bench) -> None:
