@@ -102,7 +102,7 @@ async def claim_in(tx: Transaction, ask: ClaimAsk) -> list[Grant]:
     )
     if not chosen:
         return []
-    heads = [head_of(row[:-1]) for row in chosen]
+    heads = [head_of(row) for row in chosen]
     granted = [_granted(head, ask, row[-1]) for head, row in zip(heads, chosen, strict=True)]
     expiries = await (_grant_batch if tx.batches else _grant_each)(tx, granted, ask)
     return [
