@@ -154,8 +154,9 @@ class Storm(Work):
     """Many processes, forked before any thread is there, write to one file at the same time.
 
     A subclass says how one of them opens (`writer`), which gives what writes once, durably. What `writer` imports and
-    opens is outside the clock: all of them are open before one barrier lets all of them go, and a wait begins when its
-    write is asked for.
+    opens is outside the clock, and so is one write of each, numbered as if it were the last: a process that was forked
+    copies every page that it touches for the first time, which is the harness's doing. When all are ready one barrier
+    lets all of them go, and a wait begins when its write is asked for.
     """
 
     def writer(self, nth: int) -> Callable[[int], object]:
@@ -182,6 +183,7 @@ class Storm(Work):
 
     def _write(self, nth: int, closed: int, answers: Any) -> None:
         write = self.writer(nth)
+        write(self.told.each)
         answers.write("ready\n")
         answers.flush()
         os.read(closed, 1)
