@@ -80,6 +80,7 @@ class Unit(Generic[T]):
 
 class SqliteExecutor:
     batches = False
+    seals = False
 
     def __init__(
         self,

@@ -6,8 +6,8 @@ that is written, so a holder that renews in between keeps its job, and of two sw
 A sweep finds many jobs at once, and nearly all of them get the same: the worker that held them is gone, and they go
 back to where they stood. So a fact is written out and hashed once, what becomes of a job is said once for all to which
 it happens, and for a single job there is left what is its own: its id and one hash. On Postgres that is one statement;
-on SQLite two for all jobs that are alike. A ruling with more than one fact, or one too large for its row, makes the
-sweep go job by job.
+on SQLite two for all jobs that are alike. A ruling with more than one fact, or one too large for its row, or a store
+that encrypts makes the sweep write job by job.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ async def hold_expired_in(
         if ruling is not None:
             swept.append(sealer.sealed(head, check_plain(ruling)))
     if swept:
-        if not _is_usual(swept):
-            await _write_each(tx, swept)
+        if _is_usual(swept) and not tx.seals:
+            await (_write_batch_alike if tx.batches else _write_alike)(tx, swept)
         else:
-            await (_write_batch if tx.batches else _write_alike)(tx, swept)
+            await (_write_batch if tx.batches else _write_each)(tx, swept)
         for queue in {one.head.queue for one in swept if one.ruling.move.status is Status.PENDING}:
             tx.hint(f"queue:{queue}")
         tried.append(swept)
@@ -195,10 +195,17 @@ class _Numbered:
 
 
 async def _write_batch(tx: Transaction, swept: Sequence[Swept]) -> None:
+    heads, events = [_head_values(one) for one in swept], await _event_rows(tx, swept)
+    columns: dict[str, Value] = {f"each_{name}": [row[name] for row in heads] for name in heads[0]}
+    columns |= {f"event_{name}": [row[name] for row in events] for name in events[0]}
+    await tx.run("hold_batch", **columns)
+
+
+async def _write_batch_alike(tx: Transaction, swept: Sequence[Swept]) -> None:
     outcomes, facts = _Numbered(), _Numbered()
     events = [one.events[0] for one in swept]
     await tx.run(
-        "hold_batch",
+        "hold_batch_alike",
         each_job_id=texts([one.head.job_id for one in swept]),
         each_outcome=integers([outcomes.of(_outcome(one)) for one in swept]),
         each_fact=integers([facts.of(_fact(event)) for event in events]),

@@ -154,7 +154,7 @@ FROM locked i
 WHERE h.job_id = i.job_id AND h.fence = i.fence AND h.lease_token = i.lease_token AND i.lease_token <> ''
 RETURNING h.job_id;
 
--- name: hold_batch
+-- name: hold_batch_alike
 -- Short holds have written one fact each: the locked heads are where their rulings leave them. What becomes of them, and
 -- which facts say so, comes once for all that are alike; a job has the numbers of its own.
 WITH moved AS (
@@ -179,3 +179,26 @@ INSERT INTO events (job_id, seq, type, version, fence, at, body, body_digest, ha
 SELECT job_id, head_seq, (CAST(:type AS text[]))[fact], (CAST(:version AS bigint[]))[fact], fence, CAST(:at AS bigint),
        (CAST(:body AS bytea[]))[fact], (CAST(:body_digest AS bytea[]))[fact], head_hash
 FROM moved;
+
+-- name: hold_batch
+-- Short holds have written: the locked heads are where their rulings leave them, each with its events.
+WITH written AS (
+    INSERT INTO events (job_id, seq, type, version, fence, at, body, body_digest, hash)
+    SELECT * FROM unnest(
+        CAST(:event_job_id AS text[]), CAST(:event_seq AS bigint[]), CAST(:event_type AS text[]), CAST(:event_version AS bigint[]),
+        CAST(:event_fence AS bigint[]), CAST(:event_at AS bigint[]), CAST(:event_body AS bytea[]),
+        CAST(:event_body_digest AS bytea[]), CAST(:event_hash AS bytea[])
+    )
+)
+UPDATE job_heads h
+SET head_seq = i.head_seq, head_hash = i.head_hash, fence = i.fence, attempts = (h.attempts + i.failed) * (1 - i.anew),
+    takeovers = (h.takeovers + i.taken_over) * (1 - i.anew), status = i.status, wait_reason = i.wait_reason, wake_at = i.wake_at,
+    ready_at = CASE WHEN i.requeues = 1 THEN coalesce(i.ready_at, {now}) ELSE h.ready_at END,
+    lease_token = '', lease_owner = '', lease_boot = '', lease_expires_at = 0
+FROM unnest(
+    CAST(:each_job_id AS text[]), CAST(:each_head_seq AS bigint[]), CAST(:each_head_hash AS bytea[]),
+    CAST(:each_fence AS bigint[]), CAST(:each_failed AS bigint[]), CAST(:each_anew AS bigint[]), CAST(:each_taken_over AS bigint[]),
+    CAST(:each_status AS text[]), CAST(:each_wait_reason AS text[]), CAST(:each_wake_at AS bigint[]),
+    CAST(:each_requeues AS bigint[]), CAST(:each_ready_at AS bigint[])
+) AS i (job_id, head_seq, head_hash, fence, failed, anew, taken_over, status, wait_reason, wake_at, requeues, ready_at)
+WHERE h.job_id = i.job_id;
