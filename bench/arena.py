@@ -81,13 +81,13 @@ class Arena:
 
     async def enter(self, store: str, *entries: Entry) -> list[Contestant]:
         """A contestant for each entry, each with a fresh database of this store."""
-        return [entry(await self._place(store)) for entry in entries]
+        return [entry(await self.place(store)) for entry in entries]
 
     async def address(self, store: str) -> str:
         """Where a fresh database of this store is, for whoever is another process."""
-        return (await self._place(store)).address
+        return (await self.place(store)).address
 
-    async def _place(self, store: str) -> Place:
+    async def place(self, store: str) -> Place:
         name = f"bench_{next(self._numbers)}"
         if store == "sqlite":
             return File(self.folder / f"{name}.db")

@@ -14,6 +14,7 @@ It ends when its input does, and so do the workers it started: nobody outlives t
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 import json
 import os
@@ -153,35 +154,39 @@ class Storm(Work):
     """Many processes, forked before any thread is there, write to one file at the same time.
 
     A subclass says how one of them opens (`writer`), which gives what writes once, durably. What `writer` imports and
-    opens is outside the clock.
+    opens is outside the clock, and so is one write of each, numbered as if it were the last: a process that was forked
+    copies every page that it touches for the first time, which is the harness's doing. When all are ready one barrier
+    lets all of them go, and a wait begins when its write is asked for.
     """
 
     def writer(self, nth: int) -> Callable[[int], object]:
         raise NotImplementedError
 
     def begin(self) -> None:
-        self.children = [self._forked(nth) for nth in range(self.told.writers)]
-        for _, answers in self.children:
+        gc.freeze()  # a collector that touches every object would copy every page into every child
+        closed, self.barrier = os.pipe()
+        self.children = [self._forked(nth, closed) for nth in range(self.told.writers)]
+        os.close(closed)
+        for answers in self.children:
             assert answers.readline() == "ready\n"
 
-    def _forked(self, nth: int) -> tuple[Any, Any]:
-        go_out, go_in = os.pipe()
+    def _forked(self, nth: int, closed: int) -> Any:
         answer_out, answer_in = os.pipe()
         if os.fork() == 0:
-            os.close(go_in)  # siblings hold copies of it; they end too
+            os.close(self.barrier)  # only the parent may hold it, or nobody would see it open
             try:
-                self._write(nth, os.fdopen(go_out), os.fdopen(answer_in, "w"))
+                self._write(nth, closed, os.fdopen(answer_in, "w"))
             finally:
                 os._exit(0)
-        os.close(go_out)
         os.close(answer_in)
-        return os.fdopen(go_in, "w"), os.fdopen(answer_out)
+        return os.fdopen(answer_out)
 
-    def _write(self, nth: int, go: Any, answers: Any) -> None:
+    def _write(self, nth: int, closed: int, answers: Any) -> None:
         write = self.writer(nth)
+        write(self.told.each)
         answers.write("ready\n")
         answers.flush()
-        go.readline()
+        os.read(closed, 1)
         waits, refused = [], []
         for number in range(self.told.each):
             began = time.perf_counter()
@@ -195,10 +200,8 @@ class Storm(Work):
 
     def operation(self, number: int) -> dict[str, Any]:
         began = time.perf_counter()
-        for go, _ in self.children:
-            go.write("go\n")
-            go.flush()
-        found = [json.loads(answers.readline()) for _, answers in self.children]
+        os.close(self.barrier)
+        found = [json.loads(answers.readline()) for answers in self.children]
         took_s = time.perf_counter() - began
         waits = [wait for each in found for wait in each["waits"]]
         refused = [why for each in found for why in each["refused"]]
@@ -212,8 +215,7 @@ class Storm(Work):
         }
 
     def end(self) -> None:
-        for go, answers in self.children:
-            go.close()
+        for answers in self.children:
             answers.close()
         for _ in self.children:
             os.wait()

@@ -5,6 +5,9 @@ them ask in the same instant, again and again, so that each answer waits for tho
 agent works on what it got for a while, as agents do, and asks again. What is measured is the client's own call, from
 before it is sent until the grant is read. Upstream of seed 003 publishes a p95 of 77 ms, over 100 items that lay ready.
 
+Straight on the store. Twenty workers in one process, without HTTP between them and their jobs: at once and at a pace,
+as above.
+
 Pickup. One agent that has nothing to do, and one item that is submitted: until the agent holds it, found by a claim
 that waits at the server, by a hint over NATS and a claim then, and by asking every second.
 """
@@ -26,7 +29,10 @@ from bench.report import Findings, Row, goal
 from bench.served import serving
 from holdfast.client import RemoteClient
 from holdfast.client.work_records import ClaimedWork
+from holdfast.model.ids import RandomIds
+from holdfast.model.jobs import JobDraft
 from holdfast.registry.hints import subject_of
+from holdfast.store.ports.leases import ClaimAsk
 from holdfast.testing.servers import NatsServer
 
 AGENTS = 20
@@ -43,6 +49,7 @@ CAPABILITY = "bench"
 
 async def run(arena: Arena, findings: Findings) -> None:
     for store in arena.stores:
+        await _store_claims(arena, store, findings)
         await _claims(arena, store, findings)
         await _pickup(arena, store, findings)
 
@@ -72,6 +79,57 @@ async def _claims(arena: Arena, store: str, findings: Findings) -> None:
             goal(f"claim p95 {shape} {store}", p95, "at most", P95_MS, "ms"),
             goal(f"claim p95 {shape} {store}, upstream", p95, "at most", UPSTREAM_P95_MS, "ms"),
         ]
+
+
+# ── claims without HTTP ───────────────────────────────────────────────────────────────────────────
+
+
+async def _store_claims(arena: Arena, store: str, findings: Findings) -> None:
+    each = max(arena.scale.singles // 12, 3)
+    ids = RandomIds()
+    opened = await (await arena.place(store)).open_store()
+    try:
+
+        async def claim(nth: int, times: list[float]) -> None:
+            ask = ClaimAsk(worker=f"worker-{nth}", token=ids.new("claim"), queues=("default",), limit=1)
+            began = perf_counter()
+            granted = await opened.leases.claim(ask)
+            times.append(perf_counter() - began)
+            assert len(granted) == 1
+
+        async def at_once() -> list[float]:
+            times: list[float] = []
+            for _ in range(each):
+                await asyncio.gather(*(claim(nth, times) for nth in range(AGENTS)))
+            return times
+
+        async def at_a_pace() -> list[float]:
+            times: list[float] = []
+
+            async def work(nth: int, chance: random.Random) -> None:
+                for _ in range(each):
+                    await asyncio.sleep(chance.uniform(*BUSY_S) / 5)
+                    await claim(nth, times)
+
+            await asyncio.gather(*(work(nth, random.Random(nth)) for nth in range(AGENTS)))
+            return times
+
+        laps: dict[str, list[list[float]]] = {"at once": [], "at a pace": []}
+        for nth in range(arena.scale.rounds + 1):
+            for shape, play in (("at once", at_once), ("at a pace", at_a_pace)):
+                await opened.jobs.submit_many([JobDraft(kind="bench") for _ in range(AGENTS * each)])
+                times = await play()
+                if nth:  # the first round is to warm up
+                    laps[shape].append(times)
+    finally:
+        await opened.close()
+    for shape, its in laps.items():
+        p50, p95 = (figure([_share(lap, percent) for lap in its]) for percent in (50, 95))
+        contest = f"claim on the store, {AGENTS} workers {shape}, {AGENTS * each} jobs"
+        findings.rows += [
+            _row(contest, store, f"holdfast {name}", found) for name, found in (("p50", p50), ("p95", p95))
+        ]
+        findings.goals.append(goal(f"store claim p95 {shape} {store}", p95, "at most", P95_MS, "ms"))
 
 
 Agents = Sequence[tuple[RemoteClient, str]]

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import apsw
@@ -20,6 +21,7 @@ from holdfast.errors import StoreReadOnly
 from holdfast.model.instants import HOUR
 from holdfast.runtime.stores import open_store
 from holdfast.store.sql.migrate import MIN_READER
+from holdfast.store.sqlite.holders import _has_place
 from holdfast.testing.servers import NatsServer
 from tests.cli.conftest import CommandDesk, desk, postgres_template
 from tests.cli.test_db import holdfast
@@ -41,25 +43,34 @@ sys.stdin.read()
 
 
 @pytest.mark.store("sqlite")
-def test_a_process_stopped_inside_its_turn_is_named(tmp_path: Path) -> None:
-    """Stop a process that has the turn: doctor names it and says how to go on, instead of waiting behind it."""
+def test_processes_stopped_at_the_turnstile_are_named(tmp_path: Path) -> None:
+    """Stop a process that has the turn and one that waits for it: doctor names both and says how to go on, instead of
+    waiting behind them."""
     holdfast("db", "migrate", cwd=tmp_path)
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(tmp_path / "holdfast.db")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as holder:
+    database = tmp_path / "holdfast.db"
+    with ExitStack() as stack:
+        holder = stack.enter_context(_entering(database))
+        stack.callback(holder.kill)
         assert holder.stdout is not None
         assert holder.stdout.readline() == "in\n"
-        os.kill(holder.pid, signal.SIGSTOP)
-        try:
-            done = holdfast("doctor", "--json", cwd=tmp_path)
-        finally:
-            os.kill(holder.pid, signal.SIGKILL)
+        waiter = stack.enter_context(_entering(database))
+        stack.callback(waiter.kill)
+        gate = Path(f"{database}-gate").stat().st_ino
+        while not _has_place(waiter.pid, f":{gate} "):
+            os.sched_yield()
+        for one in (holder, waiter):
+            os.kill(one.pid, signal.SIGSTOP)
+        done = holdfast("doctor", "--json", cwd=tmp_path)
     assert done.returncode == 1
     assert f"process {holder.pid} is stopped inside its turn" in done.stdout
+    assert f"process {waiter.pid} is stopped in the line for its turn" in done.stdout
     assert f"kill -CONT {holder.pid}" in done.stdout
+    assert f"kill -CONT {waiter.pid}" in done.stdout
+
+
+def _entering(database: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", HOLD, str(database)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 @pytest.mark.store("sqlite")

@@ -75,6 +75,17 @@ _STEPS: Final = (
     | {f"each_{name}": "{" + ",".join("1" for _ in HELD) + "}" for name in _INTEGERS}
     | {"each_body": _each(b"{}"), "hashes": _HASH * 3 * len(HELD)}
 )
+_SWEPT: Final = {
+    "hashes": _HASH * len(HELD),
+    "failed": 0,
+    "anew": 0,
+    "taken_over": 1,
+    "status": "pending",
+    "wait_reason": None,
+    "wake_at": None,
+    "requeues": 0,
+    "ready_at": None,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +104,18 @@ def _claim(ready: str) -> Call:
     return Call(_CLAIM, {ready, "heads_due(wake_at)", "heads_leased()"}, frozenset({"due", "lost", ""}))
 
 
+def _claim_at_once(ready: str) -> Call:
+    mine = {
+        "token": "new",
+        "worker": "worker",
+        "ttl_us": 30_000_000,
+        "lost_body": b"{}",
+        "lost_digest": _HASH,
+    }
+    ways = {ready, "heads_due(wake_at)", "heads_leased()", "heads_leased(lease_token)", "job_heads(job_id)"}
+    return Call(_CLAIM | _EVENT | mine, ways, frozenset({"due", "lost", "chosen"}))
+
+
 HOT: Final = {
     "append_head": Call(_APPEND, {"job_heads(job_id)"}),
     "append_move": Call(
@@ -102,6 +125,9 @@ HOT: Final = {
         {"job_heads(job_id)"},
     ),
     "renew_lease": Call(_APPEND | {"ttl_us": 30_000_000}, {"job_heads(job_id)"}),
+    "expired_heads": Call({"limit": 1000}, {"heads_leased()"}, frozenset({""})),
+    "hold_alike": Call(_SWEPT | {"job_ids": _HOLDS["job_ids"]}, {"job_heads(job_id)"}),
+    "write_alike": Call(_EVENT | {"job_ids": _HOLDS["job_ids"]}, {"job_heads(job_id)"}),
     "heads_of_token": Call({"token": crowd.token(7), "worker": "worker"}, {"heads_leased(lease_token)"}),
     "choose_by_priority": _claim("heads_by_priority()"),
     "choose_by_age": _claim("heads_by_age(ready_at)"),
@@ -162,9 +188,17 @@ HOT_ON_POSTGRES: Final = HOT | {
         {"heads_by_age(ready_at)", "heads_leased()", "calls_open(status)"},
         may=frozenset({"every row of cache_entries", "cache_by_expiry(expires_at)"}),
     ),
+    "claim_by_priority": _claim_at_once("heads_by_priority(ready_at)"),
+    "claim_by_age": _claim_at_once("heads_by_age(ready_at)"),
     "append_one": Call(_APPEND | _EVENT, {"job_heads(job_id)"}),
     "append_batch": Call(_STEPS, {"job_heads(job_id)"}, frozenset({"locked"})),
     "append_batch_of_moves": Call(_BATCH, {"job_heads(job_id)", "timers(job_id)"}, frozenset({"locked"})),
+    "hold_batch_alike": Call(
+        {name: [value] for name, value in (_SWEPT | _EVENT).items()}
+        | {"each_job_id": _HOLDS["job_ids"], "each_outcome": _each(1), "each_fact": _each(1)}
+        | {"hashes": _HASH * len(HELD), "at": crowd.NOW},
+        {"job_heads(job_id)"},
+    ),
     "renew_batch_of_leases": Call(
         _HOLDS | {"ttl_us": 30_000_000}, {"job_heads(job_id)"}, frozenset({"locked"})
     ),

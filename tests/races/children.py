@@ -104,7 +104,7 @@ async def turn_holder(place: Place) -> None:
 
 
 async def turn_waiter(place: Place) -> None:
-    """Ask for the turn while somebody else has it, which takes the gate."""
+    """Ask for the turn while somebody else has it, which takes a place in the line."""
     turnstile = Turnstile(Path(place.address))
     say(asking=True)
     turnstile.enter()
@@ -113,7 +113,7 @@ async def turn_waiter(place: Place) -> None:
 
 
 async def alternator(place: Place, name: str, turns: int, log: str) -> None:
-    """Take so many turns, each time not leaving before the other one stands at the gate or has finished."""
+    """Take so many turns, each time not leaving before the other one stands in the line or has finished."""
     turnstile = Turnstile(Path(place.address))
     done = Path(log + ".done")
     say(ready=True)
@@ -121,7 +121,7 @@ async def alternator(place: Place, name: str, turns: int, log: str) -> None:
     written = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for _ in range(turns):
         turnstile.enter()
-        while not done.exists() and is_free(place, "gate"):
+        while not done.exists() and in_line(place) <= (turnstile._ticket is not None):
             os.sched_yield()
         os.write(written, (name.upper() if done.exists() else name).encode())
         turnstile.leave()
@@ -130,9 +130,9 @@ async def alternator(place: Place, name: str, turns: int, log: str) -> None:
     say(done=True)
 
 
-def is_free(place: Place, which: str) -> bool:
-    """Whether nobody has this lock of the turnstile, seen from outside."""
-    lock = os.open(f"{place.address}-{which}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+def is_free(place: Place) -> bool:
+    """Whether nobody has the turn, seen from outside."""
+    lock = os.open(f"{place.address}-turn", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -140,6 +140,13 @@ def is_free(place: Place, which: str) -> bool:
     finally:
         os.close(lock)
     return True
+
+
+def in_line(place: Place) -> int:
+    """How many have a place in the line, seen from outside: those who wait, and who writes, if it had to wait."""
+    inode = str(Path(f"{place.address}-gate").stat().st_ino)
+    lines = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
+    return sum(line[1] == "OFDLCK" and line[5].rpartition(":")[2] == inode for line in lines)
 
 
 async def half_writer(place: Place, request_key: str) -> None:
@@ -164,6 +171,7 @@ async def half_writer(place: Place, request_key: str) -> None:
 async def waiter(place: Place, topics: list[str]) -> None:
     """Wait for these topics, and say what came, whenever told to."""
     async with opened(place) as store:
+        await store.wakeups.wait(frozenset(topics), 0.0)  # from now on nothing is missed
         say(pid=os.getpid())
         while listen() == "go":
             await say_what_comes(store, topics)

@@ -41,7 +41,7 @@ class Trial:
     key: str
     check: Callable[[Any], Awaitable[None]]
     commits: bytes = COMMIT
-    """What is in the request that commits. A plain append is one statement and its own transaction."""
+    """What is in the request that commits. A plain append and a claim are one statement and its own transaction."""
 
 
 Operation = Callable[[Store], Awaitable[Trial]]
@@ -174,7 +174,7 @@ async def claim(store: Store) -> Trial:
         "SELECT (count(*) + 1) / 2 FROM holdfast.events e JOIN holdfast.jobs j USING (job_id)"
         " WHERE e.type = 'job_claimed' AND j.queue = $1"
     )
-    return Trial(lambda store: store.leases.claim(ask), landed, queue, check)
+    return Trial(lambda store: store.leases.claim(ask), landed, queue, check, commits=ask.token.encode())
 
 
 async def send(store: Store) -> Trial:

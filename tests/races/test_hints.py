@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import socket
 import threading
 from contextlib import ExitStack
@@ -74,10 +73,25 @@ async def test_a_file_in_a_deep_folder_is_heard_too(folder: Path) -> None:
             dead.kill()
             await store.jobs.submit(DRAFT)
             assert await _heard(living) == [TOPIC]
-            assert len(list((deep / "store.db-wake").iterdir())) == 2
+            assert len(list((deep / "store.db-wake").iterdir())) == 1
             living.tell("enough")
             await asyncio.to_thread(living.wait)
         assert not (deep / "store.db-wake").exists()
+
+
+async def test_a_store_that_never_waits_is_told_nothing(place: Place, sockets: Path) -> None:
+    """Goal: a hundred writers do not write to each other. Method: stores that submit have no socket; the first wait
+    makes one, and it is taken away."""
+    async with opened(place) as writer:
+        async with opened(place) as other:
+            await writer.jobs.submit(DRAFT)
+            await other.jobs.submit(DRAFT)
+            assert not sockets.exists()
+            await other.wakeups.wait(frozenset({TOPIC}), 0.0)
+            assert len(list(sockets.iterdir())) == 1
+            await writer.jobs.submit(DRAFT)
+            assert await other.wakeups.wait(frozenset({TOPIC}), PATIENCE_S) == {TOPIC}
+        assert not sockets.exists()
 
 
 async def test_hints_are_kept_between_two_waits(place: Place) -> None:
@@ -109,14 +123,12 @@ async def test_a_killed_process_leaves_no_socket(place: Place, sockets: Path) ->
     with ExitStack() as stack:
         async with opened(place) as store:
             dead, living = [await asyncio.to_thread(_start, stack, place) for _ in range(2)]
-            assert len(list(sockets.iterdir())) == 3
+            assert len(list(sockets.iterdir())) == 2
             living.tell()
             dead.kill()
             await store.jobs.submit(DRAFT)
             assert await _heard(living) == [TOPIC]
-            assert sorted(path.name.partition("-")[0] for path in sockets.iterdir()) == sorted(
-                [str(os.getpid()), str(living.pid)]
-            )
+            assert [path.name.partition("-")[0] for path in sockets.iterdir()] == [str(living.pid)]
             living.tell("enough")
             await asyncio.to_thread(living.wait)
         assert not sockets.exists()
@@ -130,7 +142,7 @@ def test_who_comes_while_the_last_one_leaves_can_hear(folder: Path) -> None:
     def come_and_go(name: str) -> None:
         for number in range(400):
             wakeups = FileWakeups(folder / "store.db", f"{name}{number}")
-            if wakeups._socket is None:
+            if not wakeups.listen():
                 deaf.append(name)
             wakeups.close()
 

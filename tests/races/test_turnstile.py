@@ -1,13 +1,14 @@
 """The turn to write goes round among processes, and neither death nor sleep can keep it.
 
-The two locks are asked from outside (`is_free`), so a test knows that somebody stands at the gate without guessing how
-long that takes.
+The locks are asked from outside (`is_free`, `in_line`), so a test knows that somebody stands in the line without
+guessing how long that takes.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import itertools
 import threading
 from collections.abc import Iterator, Sequence
@@ -23,7 +24,7 @@ from holdfast.model.jobs import JobDraft, JobFilter, Submitted
 from holdfast.store.contract import Store
 from holdfast.store.sqlite.turnstile import Turnstile
 from holdfast.store.sqlite.units import Unit
-from tests.races.children import is_free
+from tests.races.children import in_line, is_free
 from tests.races.processes import child
 from tests.races.stores import PATIENCE_S, Place, opened, sqlite_of, until
 
@@ -75,8 +76,8 @@ async def _is_set(event: threading.Event) -> bool:
     return event.is_set()
 
 
-async def _held(place: Place, which: str) -> bool:
-    return not is_free(place, which)
+async def _lined_up(place: Place, how_many: int) -> bool:
+    return in_line(place) == how_many
 
 
 # ── whose turn it is ──────────────────────────────────────────────────────────────────────────────
@@ -87,7 +88,7 @@ def test_two_stores_in_one_process_exclude_each_other(place: Place, turnstiles: 
     first, second, _ = turnstiles
     assert first.try_enter()
     assert not second.try_enter()
-    assert is_free(place, "gate"), "an attempt that failed leaves the gate open"
+    assert in_line(place) == 0, "an attempt that failed leaves nothing in the line"
     first.leave()
     assert second.try_enter()
     assert not first.try_enter()
@@ -95,13 +96,13 @@ def test_two_stores_in_one_process_exclude_each_other(place: Place, turnstiles: 
 
 
 async def test_nobody_walks_past_the_one_who_waits(place: Place, turnstiles: list[Turnstile]) -> None:
-    """Goal: who has just written cannot overtake one that waits. Method: the second stands at the gate when the first
+    """Goal: who has just written cannot overtake one that waits. Method: the second stands in the line when the first
     leaves and at once asks again, with and without waiting."""
     first, second, third = turnstiles
     for _ in range(50):
         first.enter()
         waiting = entering(second)
-        await until(lambda: _held(place, "gate"), "the second to stand at the gate")
+        await until(lambda: _lined_up(place, 1), "the second to stand in the line")
         first.leave()
         assert not first.try_enter(), "the turn can only go to the second"
         again = entering(first)
@@ -112,10 +113,55 @@ async def test_nobody_walks_past_the_one_who_waits(place: Place, turnstiles: lis
         first.leave()
 
 
+async def test_turns_come_in_the_order_of_the_line(place: Place) -> None:
+    """Goal: first come, first served, whoever the kernel runs first. Method: nine line up one after the other behind
+    one that writes, and it lines up behind them; each writes its name and leaves."""
+    ten = [Turnstile(Path(place.address)) for _ in range(10)]
+    turns: list[int] = []
+
+    async def take(number: int) -> None:
+        await entering(ten[number])
+        turns.append(number)
+        ten[number].leave()
+
+    for _ in range(20):
+        turns.clear()
+        ten[0].enter()
+        tasks: list[asyncio.Task[None]] = []
+        for number in range(1, 10):
+            tasks.append(asyncio.create_task(take(number)))
+            await until(functools.partial(_lined_up, place, number), f"{number} to stand in the line")
+        ten[0].leave()
+        tasks.append(asyncio.create_task(take(0)))
+        await asyncio.gather(*tasks)
+        assert turns == [*range(1, 10), 0]
+    assert in_line(place) == 0
+    for turnstile in ten:
+        turnstile.close()
+
+
+@pytest.mark.parametrize("written", [b"", b"\xff" * 8, b"not a number at all"])
+async def test_a_gate_that_somebody_wrote_into(
+    place: Place, turnstiles: list[Turnstile], written: bytes
+) -> None:
+    """Goal: the count of tickets is nothing that a write depends on. Method: overwrite it; the next ones line up."""
+    first, second, third = turnstiles
+    Path(f"{place.address}-gate").write_bytes(written)
+    first.enter()
+    waiting = [entering(second)]
+    await until(lambda: _lined_up(place, 1), "the second to stand in the line")
+    waiting.append(entering(third))
+    await until(lambda: _lined_up(place, 2), "the third to stand behind it")
+    for turnstile, inside in ((first, waiting[0]), (second, waiting[1])):
+        turnstile.leave()
+        await inside
+    third.leave()
+
+
 @pytest.mark.parametrize("turns", [300, pytest.param(20_000, marks=pytest.mark.chaos)])
 async def test_two_writers_alternate(place: Place, folder: Path, turns: int) -> None:
     """Goal: while both want to write, neither has two turns in a row. Method: two processes that leave only when the
-    other stands at the gate, and a log of who was inside."""
+    other stands in the line, and a log of who was inside."""
     log = folder / "turns"
     with ExitStack() as stack:
         told = {"turns": turns, "log": str(log), **asdict(place)}
@@ -139,16 +185,19 @@ async def test_two_writers_alternate(place: Place, folder: Path, turns: int) -> 
 
 
 async def test_a_killed_holder_frees_the_turn(place: Place, turnstiles: list[Turnstile]) -> None:
-    """Goal: kill -9 inside a turn frees it. Method: one process inside, one at the gate; both are killed."""
+    """Goal: kill -9 inside a turn frees it, and in the line lets those behind go on, but not in. Method: one process
+    inside, one in the line, we behind it; both are killed."""
     with ExitStack() as stack:
         holder = stack.enter_context(child("turn_holder", **asdict(place)))
         assert await asyncio.to_thread(holder.hear) == {"inside": True}
         waiter = stack.enter_context(child("turn_waiter", **asdict(place)))
         assert await asyncio.to_thread(waiter.hear) == {"asking": True}
-        await until(lambda: _held(place, "gate"), "the other process to stand at the gate")
+        await until(lambda: _lined_up(place, 1), "the other process to stand in the line")
         ours = entering(turnstiles[0])
+        await until(lambda: _lined_up(place, 2), "us to stand behind it")
         waiter.kill()
-        await until(lambda: _held(place, "gate"), "our turn to be next")
+        await until(lambda: _lined_up(place, 1), "our turn to be next")
+        assert not turnstiles[1].try_enter()
         assert not ours.done()
         holder.kill()
         await asyncio.wait_for(ours, PATIENCE_S)
@@ -184,7 +233,7 @@ async def test_every_caller_has_its_own_patience(place: Place, turnstiles: list[
     async with opened(place, patience_s=SHORT_S) as store:
         turnstiles[0].enter()
         waiting = [asyncio.create_task(store.jobs.submit(DRAFT))]
-        await until(lambda: _held(place, "gate"), "the first to wait for its turn")
+        await until(lambda: _lined_up(place, 1), "the first to wait for its turn")
         for _ in range(4):
             waiting.append(asyncio.create_task(store.jobs.submit(DRAFT)))
             with pytest.raises(StoreBusy):
@@ -198,22 +247,22 @@ async def test_every_caller_has_its_own_patience(place: Place, turnstiles: list[
 
 
 async def test_a_store_that_waits_keeps_its_place(place: Place, turnstiles: list[Turnstile]) -> None:
-    """Goal: the two threads of a store are one at the turnstile. Method: its writer thread stands at the gate when a
-    caller gives up and a new one comes; the gate must stay taken until the store has had its turn."""
+    """Goal: the two threads of a store are one at the turnstile. Method: its writer thread stands in the line when a
+    caller gives up and a new one comes; its place must stay taken until the store has had its turn."""
     holder, other, _ = turnstiles
     async with opened(place, patience_s=SHORT_S) as store:
         holder.enter()
         with pytest.raises(StoreBusy):
             await store.jobs.submit(DRAFT)
         make_patient(store)
-        await until(lambda: _held(place, "gate"), "the writer thread to stand at the gate")
+        await until(lambda: _lined_up(place, 1), "the writer thread to stand in the line")
         sqlite_of(
             store
         )._commit_s = 0.0  # as on a quick disk: the loop's thread would write by itself if it could
         waiting = asyncio.create_task(store.jobs.submit(DRAFT))
         await until(lambda: _queued(store), "the new write to be queued")
         await asyncio.sleep(0)
-        assert not is_free(place, "gate"), "the store gave its place away"
+        assert in_line(place) == 1, "the store gave its place away"
         next_one = entering(other)
         holder.leave()
         await waiting
@@ -249,7 +298,7 @@ async def test_the_writer_thread_holds_its_turn_to_the_end(
         def committing(batch: Sequence[Unit[Any]]) -> None:
             if more:
                 left.wait(SHORT_S)
-            outside.append(is_free(place, "turn"))
+            outside.append(is_free(place))
             commit(batch)
 
         monkeypatch.setattr(executor.turnstile, "leave", leaving)

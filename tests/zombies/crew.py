@@ -125,9 +125,7 @@ class Zombie(logging.Handler):
         if point is CASES[self._kind][1] and tool == "send_mail" and not self._frozen:
             self._frozen = True
             # Frozen inside a write it would hold up everybody: that is another test. What a thread has begun, it ends.
-            while self._place.kind == "sqlite" and not is_free(
-                Place("sqlite", str(self._place.path)), "turn"
-            ):
+            while self._place.kind == "sqlite" and not is_free(Place("sqlite", str(self._place.path))):
                 os.sched_yield()
             freeze()
 

@@ -87,8 +87,7 @@ def here() -> Place | None:
 
 def outside_calls() -> Place:
     """The place of running job code; or an error, if this is the code of a call, or no job's at all."""
-    task = asyncio.current_task()
-    place = None if task is None else _PLACES.get(task)
+    place = here()
     if place is None or place.inside is not None:
         raise _misplaced(place)
     return place

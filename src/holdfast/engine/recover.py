@@ -58,7 +58,7 @@ class LastSweep(msgspec.Struct, frozen=True):
     stats: SweepStats
 
 
-class Swept(msgspec.Struct, frozen=True):
+class Swept(msgspec.Struct, frozen=True, gc=False):
     """A job that a sweep took from a worker, and whether it is now a dead letter."""
 
     head: JobHead

@@ -37,7 +37,7 @@ class Timer(msgspec.Struct, frozen=True):
     due_at: int | None
 
 
-class Move(msgspec.Struct, frozen=True, kw_only=True):
+class Move(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Where the append leaves the job. Leaving `running` gives the lease back in the same write.
 
     `failed` counts one more attempt. `anew`: somebody has decided to begin again, and attempts and takeovers count from

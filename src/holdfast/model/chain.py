@@ -25,7 +25,7 @@ GENESIS: Final = bytes(32)
 _OTHER_VERSION: Final = "Read this job with the version of Holdfast that wrote it, or a newer one."
 
 
-class Head(msgspec.Struct, frozen=True):
+class Head(msgspec.Struct, frozen=True, gc=False):
     """The last event's place and hash: a whole history in forty bytes."""
 
     seq: int

@@ -68,7 +68,7 @@ class Submitted(msgspec.Struct, frozen=True):
     created: bool
 
 
-class JobHead(msgspec.Struct, frozen=True):
+class JobHead(msgspec.Struct, frozen=True, gc=False):
     """The narrow row that every append checks and moves. Field order is the order of its columns."""
 
     job_id: str

@@ -29,6 +29,11 @@ class Transaction(Protocol):
         """Whether array statements exist: one round trip for many rows. (SQLite has no round trips to save.)"""
         ...
 
+    @property
+    def seals(self) -> bool:
+        """Whether payloads are encrypted, each for its own place: then no two rows can share one."""
+        ...
+
     async def rows(self, statement: str, /, **values: Value) -> Sequence[Row]: ...
 
     async def row(self, statement: str, /, **values: Value) -> Row | None: ...
@@ -60,6 +65,11 @@ class Executor(Protocol):
 
     @property
     def batches(self) -> bool:
+        """As its transactions say."""
+        ...
+
+    @property
+    def seals(self) -> bool:
         """As its transactions say."""
         ...
 

@@ -43,6 +43,8 @@ _JOBS_MAX: Final = 100_000
 class SealingTransaction:
     """A transaction in which payloads are plain, over one in which they are not."""
 
+    seals = True
+
     def __init__(self, inner: Transaction, outer: SealingExecutor) -> None:
         self._inner = inner
         self._outer = outer
@@ -85,6 +87,8 @@ class SealingTransaction:
 
 class SealingExecutor:
     """An executor over another one. Everything else that it is asked is the other's to answer."""
+
+    seals = True
 
     def __init__(self, inner: Executor, codec: Codec) -> None:
         self._inner = inner

@@ -80,6 +80,8 @@ async def claim_work(asked: Asked) -> Answer:
         lease_seconds=ask.lease_seconds,
         claim_id=asked.key(ask.claim_id, named="claimId") or asked.house.ids.new("claim"),
     )
+    if ask.wait_seconds == 0:
+        return Answer(value=ClaimList(items=await claim()))  # it is answered before anybody could hang up
     granted = await while_heard(asked, claim(wait_seconds=ask.wait_seconds))
     if granted is None and asked.house.draining.is_set():
         granted = await claim()  # what was granted just then is found again

@@ -15,7 +15,7 @@ from holdfast.model.jobs import JobDraft, JobHead, Submitted
 from holdfast.model.states import Status
 
 
-class Ruling(msgspec.Struct, frozen=True):
+class Ruling(msgspec.Struct, frozen=True, gc=False):
     """What a short hold decided to write: events, and where they leave the job."""
 
     events: tuple[Event, ...]
@@ -25,7 +25,8 @@ class Ruling(msgspec.Struct, frozen=True):
 
 def check_plain(ruling: Ruling) -> Ruling:
     """The ruling, if it only gives the job back: what ends a job, or brings more, goes one at a time."""
-    if ruling.extras or ruling.move.over or ruling.move.status is Status.RUNNING:
+    beside = ruling.extras is not NOTHING and ruling.extras
+    if beside or ruling.move.over or ruling.move.status is Status.RUNNING:
         msg = f"a hold on many jobs cannot leave one {ruling.move.status}, nor write more than its events"
         raise InvalidMove(msg, hint="Hold that job by itself, with `hold`.")
     return ruling

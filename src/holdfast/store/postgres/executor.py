@@ -39,6 +39,7 @@ _AT_WORK: Final = (
 
 class PostgresExecutor:
     batches = True
+    seals = False
 
     def __init__(
         self,
@@ -64,9 +65,12 @@ class PostgresExecutor:
     async def once(self, statement: str, /, **values: Value) -> Sequence[Row]:
         async def work(attempt: _Attempt) -> Sequence[Row]:
             async with self.connections.one() as connection:
+                if attempt.unsure:
+                    await self._over(connection, attempt)
                 tx = PostgresTransaction(connection, self._clock)
                 # A statement without BEGIN is its own transaction: from here on it may have been committed.
                 attempt.committing = True
+                attempt.backend = connection.get_server_pid()
                 return await tx.rows(statement, **values)
 
         return await self._patiently(work)

@@ -18,6 +18,7 @@ class PostgresTransaction:
 
     __slots__ = ("_connection", "_times", "hints")
     batches = True
+    seals = False
 
     def __init__(self, connection: asyncpg.Connection[Any], clock: Clock | None) -> None:
         self._connection = connection

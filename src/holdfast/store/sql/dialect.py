@@ -31,6 +31,8 @@ class Dialect(msgspec.Struct, frozen=True, eq=False):
     name: str
     tokens: Mapping[str, str]
     any_of: Callable[[str], str]
+    listed: Callable[[str], str]
+    """A list as a table `listed`: each value, and which one it is, from 1."""
     mark: str
 
 
@@ -50,6 +52,7 @@ SQLITE: Final = Dialect(
         "skip_locked": "",
     },
     any_of=lambda name: f"IN (SELECT value FROM json_each(:{name}))",
+    listed=lambda name: f"(SELECT value, key + 1 AS nth FROM json_each(:{name})) AS listed",
     mark="?",
 )
 
@@ -70,6 +73,7 @@ POSTGRES: Final = Dialect(
         "skip_locked": "FOR UPDATE SKIP LOCKED",
     },
     any_of=lambda name: f"= ANY(CAST(:{name} AS text[]))",
+    listed=lambda name: f"unnest(CAST(:{name} AS text[])) WITH ORDINALITY AS listed (value, nth)",
     mark="$",
 )
 
@@ -92,6 +96,8 @@ def render(source: str, dialect: Dialect) -> str:
         token, argument = match.groups()
         if token == "any":
             return dialect.any_of(argument)
+        if token == "listed":
+            return dialect.listed(argument)
         return dialect.tokens[token]
 
     return _TOKEN.sub(word, source)

@@ -57,6 +57,7 @@ READERS: Final = 4
 
 class SqliteExecutor:
     batches = False
+    seals = False
 
     def __init__(
         self,

@@ -30,6 +30,7 @@ class SqliteTransaction:
 
     __slots__ = ("_connection", "_times", "hints")
     batches = False
+    seals = False
 
     def __init__(self, connection: apsw.Connection, clock: Clock) -> None:
         self._connection = connection

@@ -121,26 +121,26 @@ def _columns_of_steps(appends: Sequence[Append]) -> dict[str, Value]:
         for one in (append.seen.hash, event.body_digest, event.hash)
     ]
     return {
-        "each_job_id": _texts([append.job_id for append in appends]),
-        "each_fence": _integers([append.fence for append in appends]),
-        "each_lease_token": _texts([append.lease_token for append in appends]),
-        "each_seen_seq": _integers([append.seen.seq for append in appends]),
-        "each_mail_seen": _integers([append.mail_seen for append in appends]),
-        "each_progress": _integers([int(append.progress) for append in appends]),
-        "each_type": _texts([event.type for event in events]),
-        "each_version": _integers([event.version for event in events]),
-        "each_at": _integers([event.at for event in events]),
+        "each_job_id": texts([append.job_id for append in appends]),
+        "each_fence": integers([append.fence for append in appends]),
+        "each_lease_token": texts([append.lease_token for append in appends]),
+        "each_seen_seq": integers([append.seen.seq for append in appends]),
+        "each_mail_seen": integers([append.mail_seen for append in appends]),
+        "each_progress": integers([int(append.progress) for append in appends]),
+        "each_type": texts([event.type for event in events]),
+        "each_version": integers([event.version for event in events]),
+        "each_at": integers([event.at for event in events]),
         "each_body": [event.body for event in events],
         "hashes": b"".join(hashes),
     }
 
 
-def _integers(values: Sequence[int | None]) -> str:
+def integers(values: Sequence[int | None]) -> str:
     """An array as its literal: the driver looks long at every element of a list, the server reads digits quickly."""
     return "{" + ",".join(map(str, values)).replace("None", "NULL") + "}"
 
 
-def _texts(values: Sequence[str]) -> str:
+def texts(values: Sequence[str]) -> str:
     """The same for text; what has a meaning inside a literal is escaped."""
     escaped = _BETWEEN.join(values).replace("\\", "\\\\").replace('"', '\\"')
     return '{"' + escaped.replace(_BETWEEN, '","') + '"}'

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from holdfast.errors import NotFound
@@ -13,22 +15,21 @@ from holdfast.store.tables.bodies import word
 
 
 def head_of(row: Row) -> JobHead:
-    """The row as a head: the columns come in the order of the fields."""
-    head = JobHead(*row)
-    return JobHead(
-        head.job_id,
-        head.namespace,
-        head.queue,
-        head.kind,
-        head.priority,
-        word(Status, head.status),
-        None if head.wait_reason is None else word(WaitReason, head.wait_reason),
-        head.wake_at,
-        head.ready_at,
-        head.session_id,
-        None if head.session_slot is None else word(Slot, head.session_slot),
-        *row[11:],
-    )
+    """The row as a head: its columns come first, in the order of the fields."""
+    values = list(row[:_COLUMNS])
+    values[_STATUS] = _WORDS.get(row[_STATUS]) or word(Status, row[_STATUS])
+    if row[_REASON] is not None:
+        values[_REASON] = word(WaitReason, row[_REASON])
+    if row[_SLOT] is not None:
+        values[_SLOT] = word(Slot, row[_SLOT])
+    return JobHead(*values)
+
+
+_COLUMNS = len(JobHead.__struct_fields__)
+_STATUS, _REASON, _SLOT = (
+    JobHead.__struct_fields__.index(name) for name in ("status", "wait_reason", "session_slot")
+)
+_WORDS: Mapping[str, Status] = {status.value: status for status in Status}
 
 
 async def lock_head(tx: Transaction, job_id: str) -> JobHead:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 from collections.abc import Sequence
 
-from holdfast.model.chain import SealedEvent, seal
+from holdfast.model.chain import SealedEvent, body_of, seal
 from holdfast.model.events import JobClaimed
 from holdfast.model.jobs import JobHead
 from holdfast.model.lease import LEASE_TTL_US, Grant
 from holdfast.model.states import Status
-from holdfast.store.executor import Executor, Transaction, Value
+from holdfast.store.executor import Executor, Row, Transaction, Value
 from holdfast.store.ports.leases import ClaimAsk, Held, check_ask
 from holdfast.store.tables.batches import event_values
 from holdfast.store.tables.heads import head_of
@@ -21,11 +23,24 @@ class SqlLeases:
 
     async def claim(self, ask: ClaimAsk) -> list[Grant]:
         check_ask(ask)
+        if self._executor.batches and not self._executor.seals:
+            return await self._claim_at_once(ask)
 
         async def work(tx: Transaction) -> list[Grant]:
-            return await claim_in(tx, ask)
+            known = await granted_before(tx, ask)
+            return known or await claim_in(tx, ask)
 
         return await self._executor.write(work)
+
+    async def _claim_at_once(self, ask: ClaimAsk) -> list[Grant]:
+        """The same in one statement, which grants nothing under a token that was granted something before."""
+        rows = await self._executor.once(
+            "claim_by_age" if ask.by_age else "claim_by_priority", **_wanted(ask), **_claimed(ask)
+        )
+        if not rows:
+            return await self._executor.read(functools.partial(granted_before, ask=ask), brief=True)
+        place = _by_age if ask.by_age else _by_priority
+        return [_grant_in(row) for row in sorted(rows, key=lambda row: place(row[-2], row[-1], row[0]))]
 
     async def renew(self, held: Sequence[Held], ttl_us: int = LEASE_TTL_US) -> set[str]:
         # In id order, like every statement that locks several heads.
@@ -85,24 +100,20 @@ class SqlLeases:
         return await self._executor.read(work)
 
 
-async def claim_in(tx: Transaction, ask: ClaimAsk) -> list[Grant]:
-    """The chosen jobs are granted within this transaction; a known token finds its grants again."""
+async def granted_before(tx: Transaction, ask: ClaimAsk) -> list[Grant]:
+    """What was granted under this token: the reply may have been lost."""
     known = [head_of(row) for row in await tx.rows("heads_of_token", token=ask.token, worker=ask.worker)]
-    if known:
-        last = {head.job_id: await _newest(tx, head) for head in known}
-        ordered = sorted(known, key=lambda head: _order(head, by_age=ask.by_age))
-        return [_grant(head, head.lease_expires_at, takeover=last[head.job_id]) for head in ordered]
-    chosen = await tx.rows(
-        "choose_by_age" if ask.by_age else "choose_by_priority",
-        queues=list(ask.queues),
-        kinds=list(ask.kinds),
-        any_kind=int(not ask.kinds),
-        namespace=ask.namespace,
-        limit=ask.limit,
-    )
+    last = {head.job_id: await _newest(tx, head) for head in known}
+    ordered = sorted(known, key=lambda head: _order(head, by_age=ask.by_age))
+    return [_grant(head, head.lease_expires_at, takeover=last[head.job_id]) for head in ordered]
+
+
+async def claim_in(tx: Transaction, ask: ClaimAsk) -> list[Grant]:
+    """The chosen jobs are granted within this transaction."""
+    chosen = await tx.rows("choose_by_age" if ask.by_age else "choose_by_priority", **_wanted(ask))
     if not chosen:
         return []
-    heads = [head_of(row[:-1]) for row in chosen]
+    heads = [head_of(row) for row in chosen]
     granted = [_granted(head, ask, row[-1]) for head, row in zip(heads, chosen, strict=True)]
     expiries = await (_grant_batch if tx.batches else _grant_each)(tx, granted, ask)
     return [
@@ -111,8 +122,54 @@ async def claim_in(tx: Transaction, ask: ClaimAsk) -> list[Grant]:
     ]
 
 
+def _wanted(ask: ClaimAsk) -> dict[str, Value]:
+    """Which jobs, and how many."""
+    return {
+        "queues": list(ask.queues),
+        "kinds": list(ask.kinds),
+        "any_kind": int(not ask.kinds),
+        "namespace": ask.namespace,
+        "limit": ask.limit,
+    }
+
+
+def _claimed(ask: ClaimAsk) -> dict[str, Value]:
+    """Whose they are, and the events that say so: of jobs that nobody had, and of those that somebody has lost."""
+    found, lost = (body_of(JobClaimed(worker=ask.worker, takeover=takeover)) for takeover in (False, True))
+    return {
+        "token": ask.token,
+        "worker": ask.worker,
+        "ttl_us": ask.ttl_us,
+        "type": JobClaimed.type,
+        "version": JobClaimed.version,
+        "body": found,
+        "body_digest": hashlib.sha256(found).digest(),
+        "lost_body": lost,
+        "lost_digest": hashlib.sha256(lost).digest(),
+    }
+
+
+def _by_priority(priority: int, ready_at: int, job_id: str) -> tuple[int, int, str]:
+    return (-priority, ready_at, job_id)
+
+
+def _by_age(_priority: int, ready_at: int, job_id: str) -> tuple[int, int, str]:
+    return (0, ready_at, job_id)
+
+
+def _grant_in(row: Row) -> Grant:
+    """The row as a grant: its columns come first, in the order of the fields."""
+    values = list(row[:_COLUMNS])
+    values[_TAKEOVER] = bool(row[_TAKEOVER])
+    return Grant(*values)
+
+
+_COLUMNS = len(Grant.__struct_fields__)
+_TAKEOVER = Grant.__struct_fields__.index("takeover")
+
+
 def _order(head: JobHead, *, by_age: bool) -> tuple[int, int, str]:
-    return (0 if by_age else -head.priority, head.ready_at, head.job_id)
+    return (_by_age if by_age else _by_priority)(head.priority, head.ready_at, head.job_id)
 
 
 def _granted(head: JobHead, ask: ClaimAsk, at: int) -> tuple[JobHead, SealedEvent]:

@@ -103,8 +103,10 @@ ORDER BY lease_expires_at, job_id LIMIT :limit;
 
 -- name: expired_heads
 -- The same as heads, locked: what somebody else is writing to right now is passed over, and found next time if need be.
+-- Last, the wall clock.
 SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot,
-       head_seq, head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers
+       head_seq, head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers,
+       {now}
 FROM job_heads
 WHERE status = 'running' AND (lease_expires_at <= {tick} OR lease_boot <> {boot})
 ORDER BY lease_expires_at, job_id LIMIT :limit {skip_locked};

@@ -80,6 +80,55 @@ async def a_sweep_judges_each_job(bench: Bench) -> None:
     await spared.write(step("still its holder"))
 
 
+async def a_sweep_does_to_each_what_was_ruled(bench: Bench) -> None:
+    now, fact = bench.clock.wall_us(), JobRequeued("swept", takeover=True)
+    rulings = {
+        "stays": Ruling((fact,), Move(status=Status.PENDING, ready_at=now - SECOND, takeover=True)),
+        "later": Ruling((fact,), Move(status=Status.PENDING, ready_at=now + MINUTE, failed=True)),
+        "now": Ruling((JobRequeued("anew"),), Move(status=Status.PENDING, anew=True)),
+        "rings": Ruling((fact,), Move(status=Status.WAITING, reason=WaitReason.TIMER, wake_at=now + MINUTE)),
+        "buried": BURY,
+    }
+    jobs = {name: await bench.driving(name, ttl_us=0) for name in (*rulings, *rulings)}
+    before = {name: await bench.store.jobs.head(driver.job_id) for name, driver in jobs.items()}
+    await bench.store.journal.hold_expired(lambda head: rulings[head.lease_owner])
+    after = {name: await bench.store.jobs.head(driver.job_id) for name, driver in jobs.items()}
+    assert {name: (head.status, head.wait_reason, head.wake_at) for name, head in after.items()} == {
+        name: (ruling.move.status, ruling.move.reason, ruling.move.wake_at)
+        for name, ruling in rulings.items()
+    }
+    counts = {name: (head.takeovers, head.attempts) for name, head in after.items()}
+    assert counts == {"stays": (1, 0), "later": (0, 1), "now": (0, 0), "rings": (0, 0), "buried": (1, 0)}
+    kept = {name: head.ready_at for name, head in before.items()}
+    assert {name: head.ready_at for name, head in after.items()} == kept | {
+        "stays": now - SECOND,
+        "later": now + MINUTE,
+        "now": bench.clock.wall_us(),
+    }
+    for name, head in after.items():
+        events = await bench.store.journal.read(head.job_id)
+        assert first_break(head.job_id, events) is None
+        assert [unseal(event) for event in events[2:]] == list(rulings[name].events)
+        assert (events[-1].seq, events[-1].hash, events[-1].fence) == (
+            head.head_seq,
+            head.head_hash,
+            head.fence,
+        )
+
+
+async def two_facts_of_one_ruling_are_kept_in_order(bench: Bench) -> None:
+    driver, other = await bench.driving("two", ttl_us=0), await bench.driving("one", ttl_us=0)
+    two = (JobRequeued("first"), JobRequeued("second"))
+    await bench.store.journal.hold_expired(
+        lambda head: Ruling(two if head.lease_owner == "two" else two[:1], Move(status=Status.PENDING))
+    )
+    for job_id, facts in ((driver.job_id, two), (other.job_id, two[:1])):
+        events = await bench.store.journal.read(job_id)
+        assert first_break(job_id, events) is None
+        assert tuple(unseal(event) for event in events[2:]) == facts
+        assert (await bench.store.jobs.head(job_id)).head_seq == events[-1].seq
+
+
 async def a_sweep_takes_no_more_than_asked_for(bench: Bench) -> None:
     for name in ("a", "b", "c"):
         await bench.driving(name, ttl_us=0)

@@ -159,6 +159,32 @@ FROM locked i
 WHERE h.job_id = i.job_id AND h.fence = i.fence AND h.lease_token = i.lease_token AND i.lease_token <> ''
 RETURNING h.job_id;
 
+-- name: hold_batch_alike
+-- Short holds have written one fact each: the locked heads are where their rulings leave them. What becomes of them, and
+-- which facts say so, comes once for all that are alike; a job has the numbers of its own.
+WITH moved AS (
+    UPDATE job_heads h
+    SET head_seq = h.head_seq + 1, head_hash = substr(CAST(:hashes AS bytea), CAST(32 * i.nth - 31 AS int), 32),
+        fence = h.fence + 1,
+        attempts = (h.attempts + (CAST(:failed AS bigint[]))[i.outcome]) * (1 - (CAST(:anew AS bigint[]))[i.outcome]),
+        takeovers = (h.takeovers + (CAST(:taken_over AS bigint[]))[i.outcome]) * (1 - (CAST(:anew AS bigint[]))[i.outcome]),
+        status = (CAST(:status AS text[]))[i.outcome], wait_reason = (CAST(:wait_reason AS text[]))[i.outcome],
+        wake_at = (CAST(:wake_at AS bigint[]))[i.outcome],
+        ready_at = CASE WHEN (CAST(:requeues AS bigint[]))[i.outcome] = 1
+                        THEN coalesce((CAST(:ready_at AS bigint[]))[i.outcome], {now}) ELSE h.ready_at END,
+        lease_token = '', lease_owner = '', lease_boot = '', lease_expires_at = 0
+    FROM unnest(
+        CAST(CAST(:each_job_id AS text) AS text[]), CAST(CAST(:each_outcome AS text) AS int[]),
+        CAST(CAST(:each_fact AS text) AS int[])
+    ) WITH ORDINALITY AS i (job_id, outcome, fact, nth)
+    WHERE h.job_id = i.job_id
+    RETURNING h.job_id, h.head_seq, h.fence, h.head_hash, i.fact
+)
+INSERT INTO events (job_id, seq, type, version, fence, at, body, body_digest, hash)
+SELECT job_id, head_seq, (CAST(:type AS text[]))[fact], (CAST(:version AS bigint[]))[fact], fence, CAST(:at AS bigint),
+       (CAST(:body AS bytea[]))[fact], (CAST(:body_digest AS bytea[]))[fact], head_hash
+FROM moved;
+
 -- name: hold_batch
 -- Short holds have written: the locked heads are where their rulings leave them, each with its events.
 WITH written AS (
@@ -170,14 +196,14 @@ WITH written AS (
     )
 )
 UPDATE job_heads h
-SET head_seq = i.head_seq, head_hash = i.head_hash, fence = i.fence, attempts = h.attempts + i.failed,
-    takeovers = h.takeovers + i.taken_over, status = i.status, wait_reason = i.wait_reason, wake_at = i.wake_at,
+SET head_seq = i.head_seq, head_hash = i.head_hash, fence = i.fence, attempts = (h.attempts + i.failed) * (1 - i.anew),
+    takeovers = (h.takeovers + i.taken_over) * (1 - i.anew), status = i.status, wait_reason = i.wait_reason, wake_at = i.wake_at,
     ready_at = CASE WHEN i.requeues = 1 THEN coalesce(i.ready_at, {now}) ELSE h.ready_at END,
     lease_token = '', lease_owner = '', lease_boot = '', lease_expires_at = 0
 FROM unnest(
     CAST(:each_job_id AS text[]), CAST(:each_head_seq AS bigint[]), CAST(:each_head_hash AS bytea[]),
-    CAST(:each_fence AS bigint[]), CAST(:each_failed AS bigint[]), CAST(:each_taken_over AS bigint[]),
+    CAST(:each_fence AS bigint[]), CAST(:each_failed AS bigint[]), CAST(:each_anew AS bigint[]), CAST(:each_taken_over AS bigint[]),
     CAST(:each_status AS text[]), CAST(:each_wait_reason AS text[]), CAST(:each_wake_at AS bigint[]),
     CAST(:each_requeues AS bigint[]), CAST(:each_ready_at AS bigint[])
-) AS i (job_id, head_seq, head_hash, fence, failed, taken_over, status, wait_reason, wake_at, requeues, ready_at)
+) AS i (job_id, head_seq, head_hash, fence, failed, anew, taken_over, status, wait_reason, wake_at, requeues, ready_at)
 WHERE h.job_id = i.job_id;

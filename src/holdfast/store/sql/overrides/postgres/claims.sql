@@ -1,0 +1,117 @@
+-- why: a claim is the one write that every worker and agent makes before it does anything, and with BEGIN, a look for the
+-- token, a choice, a grant and COMMIT it waited five times for the server. Here it waits once, and holds its rows only so
+-- long. What that takes is the hash of the claim's event, made by the server as `model.chain` makes it: the contract of
+-- claims reads every chain, on every store.
+
+-- name: claim_by_priority
+-- The jobs that are granted now, chosen as `choose_by_priority` says, each with its event. None: there are none, or this
+-- token was granted some before (`heads_of_token`).
+WITH known AS MATERIALIZED (
+    SELECT 1 FROM job_heads WHERE lease_token = :token AND status = 'running' AND lease_owner = :worker
+), ready AS MATERIALIZED (
+    SELECT job_id, priority, ready_at, 0 AS takeover FROM job_heads
+    WHERE status = 'pending' AND NOT ready_at > {now}
+      AND (session_slot IS NULL OR session_slot <> 'behind')
+      AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
+      AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace)
+      AND NOT EXISTS (SELECT 1 FROM known)
+    ORDER BY priority DESC, ready_at, job_id LIMIT :limit {skip_locked}
+), due AS MATERIALIZED (
+    SELECT job_id, priority, ready_at, 0 AS takeover FROM job_heads
+    WHERE status = 'waiting' AND wake_at IS NOT NULL AND wake_at <= {now}
+      AND wait_reason NOT IN ('drift', 'dead_letter', 'restore_review', 'joined')
+      AND (session_slot IS NULL OR session_slot <> 'behind')
+      AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
+      AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace)
+      AND NOT EXISTS (SELECT 1 FROM known)
+    ORDER BY priority DESC, ready_at, job_id LIMIT :limit {skip_locked}
+), lost AS MATERIALIZED (
+    SELECT job_id, priority, ready_at, 1 AS takeover FROM job_heads
+    WHERE status = 'running' AND (lease_expires_at <= {tick} OR lease_boot <> {boot})
+      AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
+      AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace)
+      AND NOT EXISTS (SELECT 1 FROM known)
+    ORDER BY priority DESC, ready_at, job_id LIMIT :limit {skip_locked}
+), chosen AS MATERIALIZED (
+    SELECT * FROM (SELECT * FROM ready UNION ALL SELECT * FROM due UNION ALL SELECT * FROM lost) AS claimable
+    ORDER BY priority DESC, ready_at, job_id LIMIT :limit
+), granted AS (
+    UPDATE job_heads h
+    SET head_seq = h.head_seq + 1, fence = h.fence + 1,
+        head_hash = sha256(
+            h.head_hash || CASE c.takeover WHEN 1 THEN CAST(:lost_digest AS bytea) ELSE CAST(:body_digest AS bytea) END
+            || convert_to(
+                h.job_id || '/' || (h.head_seq + 1) || '/' || CAST(:type AS text) || '/' || CAST(:version AS bigint) || '/'
+                || (h.fence + 1) || '/' || {now}, 'UTF8'
+            )
+        ),
+        status = 'running', wait_reason = NULL, wake_at = NULL, lease_token = :token, lease_owner = :worker,
+        lease_boot = {boot}, lease_expires_at = {tick} + :ttl_us, takeovers = h.takeovers + c.takeover
+    FROM chosen c WHERE h.job_id = c.job_id
+    RETURNING h.job_id, h.namespace, h.kind, h.queue, h.session_id, h.fence, h.lease_token, h.head_seq, h.head_hash,
+              h.mail_seq, h.attempts, h.takeovers, CAST(c.takeover AS bigint) AS takeover, h.lease_expires_at, h.priority,
+              h.ready_at
+), written AS (
+    INSERT INTO events (job_id, seq, type, version, fence, at, body, body_digest, hash)
+    SELECT job_id, head_seq, :type, :version, fence, {now},
+           CASE takeover WHEN 1 THEN CAST(:lost_body AS bytea) ELSE CAST(:body AS bytea) END,
+           CASE takeover WHEN 1 THEN CAST(:lost_digest AS bytea) ELSE CAST(:body_digest AS bytea) END, head_hash
+    FROM granted
+)
+SELECT * FROM granted;
+
+-- name: claim_by_age
+-- The same with the oldest first.
+WITH known AS MATERIALIZED (
+    SELECT 1 FROM job_heads WHERE lease_token = :token AND status = 'running' AND lease_owner = :worker
+), ready AS MATERIALIZED (
+    SELECT job_id, priority, ready_at, 0 AS takeover FROM job_heads
+    WHERE status = 'pending' AND ready_at <= {now}
+      AND (session_slot IS NULL OR session_slot <> 'behind')
+      AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
+      AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace)
+      AND NOT EXISTS (SELECT 1 FROM known)
+    ORDER BY ready_at, job_id LIMIT :limit {skip_locked}
+), due AS MATERIALIZED (
+    SELECT job_id, priority, ready_at, 0 AS takeover FROM job_heads
+    WHERE status = 'waiting' AND wake_at IS NOT NULL AND wake_at <= {now}
+      AND wait_reason NOT IN ('drift', 'dead_letter', 'restore_review', 'joined')
+      AND (session_slot IS NULL OR session_slot <> 'behind')
+      AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
+      AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace)
+      AND NOT EXISTS (SELECT 1 FROM known)
+    ORDER BY ready_at, job_id LIMIT :limit {skip_locked}
+), lost AS MATERIALIZED (
+    SELECT job_id, priority, ready_at, 1 AS takeover FROM job_heads
+    WHERE status = 'running' AND (lease_expires_at <= {tick} OR lease_boot <> {boot})
+      AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
+      AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace)
+      AND NOT EXISTS (SELECT 1 FROM known)
+    ORDER BY ready_at, job_id LIMIT :limit {skip_locked}
+), chosen AS MATERIALIZED (
+    SELECT * FROM (SELECT * FROM ready UNION ALL SELECT * FROM due UNION ALL SELECT * FROM lost) AS claimable
+    ORDER BY ready_at, job_id LIMIT :limit
+), granted AS (
+    UPDATE job_heads h
+    SET head_seq = h.head_seq + 1, fence = h.fence + 1,
+        head_hash = sha256(
+            h.head_hash || CASE c.takeover WHEN 1 THEN CAST(:lost_digest AS bytea) ELSE CAST(:body_digest AS bytea) END
+            || convert_to(
+                h.job_id || '/' || (h.head_seq + 1) || '/' || CAST(:type AS text) || '/' || CAST(:version AS bigint) || '/'
+                || (h.fence + 1) || '/' || {now}, 'UTF8'
+            )
+        ),
+        status = 'running', wait_reason = NULL, wake_at = NULL, lease_token = :token, lease_owner = :worker,
+        lease_boot = {boot}, lease_expires_at = {tick} + :ttl_us, takeovers = h.takeovers + c.takeover
+    FROM chosen c WHERE h.job_id = c.job_id
+    RETURNING h.job_id, h.namespace, h.kind, h.queue, h.session_id, h.fence, h.lease_token, h.head_seq, h.head_hash,
+              h.mail_seq, h.attempts, h.takeovers, CAST(c.takeover AS bigint) AS takeover, h.lease_expires_at, h.priority,
+              h.ready_at
+), written AS (
+    INSERT INTO events (job_id, seq, type, version, fence, at, body, body_digest, hash)
+    SELECT job_id, head_seq, :type, :version, fence, {now},
+           CASE takeover WHEN 1 THEN CAST(:lost_body AS bytea) ELSE CAST(:body AS bytea) END,
+           CASE takeover WHEN 1 THEN CAST(:lost_digest AS bytea) ELSE CAST(:body_digest AS bytea) END, head_hash
+    FROM granted
+)
+SELECT * FROM granted;

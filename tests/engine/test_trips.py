@@ -1,0 +1,96 @@
+"""What a claim and a sweep take of their database, in statements. The figures may fall, and are then lowered; they do
+not rise.
+
+On Postgres each statement is a round trip, BEGIN and COMMIT among them; they are counted by the driver and by SQLite
+itself, so nothing that is sent is missed. Hints go out after the commit, for whoever waits, and are not counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import apsw
+import pytest
+
+from holdfast.engine.recover import sweep
+from holdfast.model.jobs import JobDraft
+from holdfast.store.contract import Store
+from holdfast.store.ports.leases import ClaimAsk
+from holdfast.store.postgres.executor import PostgresExecutor
+from holdfast.store.sqlite.executor import SqliteExecutor
+from holdfast.store.tables.store import SqlStore
+from holdfast.testing.conformance.bench import Backend
+from tests.engine.shop import opened
+
+pytestmark = pytest.mark.parametrize("backend", ["sqlite", "postgres"], indirect=True)
+
+JOBS = 1000
+SWEEP_OF_1000 = {"sqlite": 5, "postgres": 4}
+"""The transaction, the heads, and what is written: on SQLite heads and events, for all jobs of one worker."""
+
+CLAIM = {"sqlite": 6, "postgres": 1}
+CLAIM_OF_NOTHING = {"sqlite": 4, "postgres": 2}
+"""Who is granted nothing may have been granted it before: that is looked up."""
+
+
+@asynccontextmanager
+async def counted(store: Store) -> AsyncIterator[list[str]]:
+    """The statements that the store sends inside the block."""
+    assert isinstance(store, SqlStore)
+    said: list[str] = []
+    executor = store.executor
+    if isinstance(executor, SqliteExecutor):
+
+        def note(event: dict[str, str]) -> None:
+            said.append(event["sql"])
+
+        executor.writer.trace_v2(apsw.SQLITE_TRACE_STMT, note)
+        yield said
+        executor.writer.trace_v2(0)
+        return
+    assert isinstance(executor, PostgresExecutor)
+    connections = [connection for connection, _ in executor.connections._idle]
+
+    def hear(record: object) -> None:
+        query: str = record.query  # type: ignore[attr-defined]
+        if "pg_notify" not in query:
+            said.append(query)
+
+    for connection in connections:
+        connection.add_query_logger(hear)
+    yield said
+    await asyncio.sleep(0)  # the driver tells on the next pass of the loop
+    for connection in connections:
+        connection.remove_query_logger(hear)
+
+
+def _ask(token: str, limit: int, ttl_us: int = 60_000_000) -> ClaimAsk:
+    return ClaimAsk(worker="worker", token=token, queues=("default",), limit=limit, ttl_us=ttl_us)
+
+
+async def test_a_sweep_takes_as_much_for_a_thousand_as_for_one(backend: Backend) -> None:
+    async with opened(backend) as shop:
+        await shop.store.jobs.submit_many([JobDraft(kind="work") for _ in range(JOBS)])
+        for jobs in (1, JOBS - 1):
+            assert len(await shop.store.leases.claim(_ask(f"sweep-{jobs}", jobs, ttl_us=0))) == jobs
+            async with counted(shop.store) as said:
+                stats = await sweep(shop.store, shop.clock)
+            assert (stats.recovered, stats.errors) == (jobs, 0)
+            assert len(said) == SWEEP_OF_1000[backend.name], "\n".join(said)
+
+
+async def test_a_claim(backend: Backend) -> None:
+    async with opened(backend) as shop:
+        await shop.store.jobs.submit_many([JobDraft(kind="work") for _ in range(20)])
+        for limit in (1, 19):
+            async with counted(shop.store) as said:
+                granted = await shop.store.leases.claim(_ask(f"claim-{limit}", limit))
+            assert len(granted) == limit
+            assert len(said) <= CLAIM[backend.name] + (2 * (limit - 1) if backend.name == "sqlite" else 0), (
+                "\n".join(said)
+            )
+        async with counted(shop.store) as said:
+            assert await shop.store.leases.claim(_ask("too late", 1)) == []
+        assert len(said) == CLAIM_OF_NOTHING[backend.name], "\n".join(said)
