@@ -103,8 +103,9 @@ async def test_a_program_ends_with_its_input(program: Any) -> None:
 @pytest.mark.store("sqlite")
 @pytest.mark.parametrize("work", ["holdfast", "flock", "busy"])
 async def test_every_write_of_a_storm_is_stored(work: str, tmp_path: Path) -> None:
-    """Four processes write three times each, twice; `close` compares what is stored with what was asked for."""
-    told = {"writers": 4, "each": 3, "jobs": 12}
+    """Four processes write three times each, and once before that, twice; `close` compares what is stored with
+    what was asked for."""
+    told = {"writers": 4, "each": 3, "jobs": 16}
     one = Writers(File(tmp_path / "storm.db"), work, work, told)
     await one.open()
     for _ in range(2):

@@ -112,7 +112,13 @@ def _claim_at_once(ready: str) -> Call:
         "lost_body": b"{}",
         "lost_digest": _HASH,
     }
-    ways = {ready, "heads_due(wake_at)", "heads_leased()", "heads_leased(lease_token)", "job_heads(job_id)"}
+    ways = {
+        ready,
+        "heads_due(wake_at)",
+        "heads_leased()",
+        "heads_leased(lease_owner, lease_token)",
+        "job_heads(job_id)",
+    }
     return Call(_CLAIM | _EVENT | mine, ways, frozenset({"due", "lost", "chosen"}))
 
 
@@ -128,7 +134,10 @@ HOT: Final = {
     "expired_heads": Call({"limit": 1000}, {"heads_leased()"}, frozenset({""})),
     "hold_alike": Call(_SWEPT | {"job_ids": _HOLDS["job_ids"]}, {"job_heads(job_id)"}),
     "write_alike": Call(_EVENT | {"job_ids": _HOLDS["job_ids"]}, {"job_heads(job_id)"}),
-    "heads_of_token": Call({"token": crowd.token(7), "worker": "worker"}, {"heads_leased(lease_token)"}),
+    "heads_of_token": Call(
+        {"token": crowd.token(7), "worker": "worker"}, {"heads_leased(lease_owner, lease_token)"}
+    ),
+    "count_held": Call({"worker": "worker"}, {"heads_leased(lease_owner)"}),
     "choose_by_priority": _claim("heads_by_priority()"),
     "choose_by_age": _claim("heads_by_age(ready_at)"),
     "read_events": Call(

@@ -4,7 +4,7 @@
 -- What an earlier claim under this token was granted: the reply may have been lost.
 SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot,
        head_seq, head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers
-FROM job_heads WHERE lease_token = :token AND status = 'running' AND lease_owner = :worker;
+FROM job_heads WHERE status = 'running' AND lease_owner = :worker AND lease_token = :token;
 
 -- name: choose_by_priority
 -- The jobs to claim, locked. Three ways to be claimable and one order among them: ready, due (a timer rang), and lost
