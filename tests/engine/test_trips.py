@@ -34,6 +34,9 @@ CLAIM = {"sqlite": 6, "postgres": 1}
 CLAIM_OF_NOTHING = {"sqlite": 4, "postgres": 2}
 """Who is granted nothing may have been granted it before: that is looked up."""
 
+BESIDE = ("pg_notify", "typeinfo", "'jit'")
+"""Hints, which nobody waits for, and what the driver asks once on each connection."""
+
 
 @asynccontextmanager
 async def counted(store: Store) -> AsyncIterator[list[str]]:
@@ -55,7 +58,7 @@ async def counted(store: Store) -> AsyncIterator[list[str]]:
 
     def hear(record: object) -> None:
         query: str = record.query  # type: ignore[attr-defined]
-        if "pg_notify" not in query:
+        if not any(word in query for word in BESIDE):
             said.append(query)
 
     for connection in connections:

@@ -87,7 +87,7 @@ def here() -> Place | None:
 
 def outside_calls() -> Place:
     """The place of running job code; or an error, if this is the code of a call, or no job's at all."""
-    place = here()
+    place: Place | None = getattr(asyncio.current_task(), _PLACE, None)
     if place is None or place.inside is not None:
         raise _misplaced(place)
     return place
