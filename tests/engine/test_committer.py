@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from holdfast.engine.committer import AT_ONCE_MAX, Committer
 from holdfast.engine.drive import Drive
+from holdfast.engine.run import JobRun
 from holdfast.errors import Fenced
 from holdfast.model.append import append_of
 from holdfast.model.events import StepFinished
 from holdfast.model.instants import SECOND
 from holdfast.store.sqlite.executor import SqliteExecutor
+from holdfast.store.sqlite.units import Unit
 from holdfast.store.tables.store import SqlStore
 from holdfast.testing.conformance.bench import Backend
 from tests.engine.shop import opened
@@ -81,6 +85,40 @@ async def test_a_lone_fact_is_on_disk_before_the_loop_goes_on(backend: Backend) 
         await desk.committer.close()
         steps = [event.step_key for event in await shop.events(job_id) if isinstance(event, StepFinished)]
         assert steps == [*(f"0/look#{nth}" for nth in range(AT_ONCE_MAX)), "0/breathe#1"]
+
+
+@pytest.mark.parametrize("backend", ["sqlite"], indirect=True)
+async def test_a_crowd_shares_its_flushes(backend: Backend) -> None:
+    """Method: eight jobs have a fact to be waited for in the same pass of the loop, ten times over. At most the very
+    first is written by itself; everybody else goes together."""
+    async with opened(backend) as shop:
+
+        async def program(_drive: Drive, _: Any) -> Any: ...
+
+        for _ in range(8):
+            await shop.submit(program)
+        desk = shop.desk()
+        runs = await shop.claim_all(desk=desk)
+        assert isinstance(shop.store, SqlStore)
+        executor = shop.store.executor
+        assert isinstance(executor, SqliteExecutor)
+        commits: list[int] = []
+        plain = executor._commit
+
+        def committing(batch: Sequence[Unit[Any]]) -> None:
+            commits.append(len(batch))
+            plain(batch)
+
+        executor._commit = committing  # type: ignore[method-assign]
+
+        async def write(run: JobRun, nth: int) -> None:
+            executor._commit_s = 0.0  # as on a quick disk
+            run._pen.record(StepFinished(f"0/look#{nth}", "d"))
+            await run._pen.durable()
+
+        for nth in range(10):
+            await asyncio.gather(*(write(run, nth) for run in runs))
+        assert len(commits) <= 11
 
 
 @pytest.mark.parametrize("backend", STORES, indirect=True)

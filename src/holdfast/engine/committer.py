@@ -6,7 +6,8 @@ that is refused harms no other.
 
 An append that is alone, and that somebody waits for, does not travel at all if the store is near: it is written on the
 spot, and whoever waited goes on without another pass of the loop. Only some of them in a row: the loop has others to
-look after, leases among them.
+look after, leases among them. And not where several pens are in a hurry within one pass of the loop, or were in the
+one before: together they need one flush, on the spot each would need its own.
 
 Two pens may write one job here: one that lost the job and does not know it yet, and one that holds it now. They travel
 one after the other; a trip takes no two appends of a job.
@@ -47,7 +48,9 @@ class Committer:
         self._failures: dict[Pen, int] = {}
         self._going: asyncio.Task[None] | None = None
         self._lingering = False
+        self._hurried: set[Pen] = set()
         self._at_once = 0
+        self._crowded = False
 
     def wake(self, pen: Pen) -> None:
         """Nobody waits yet: the trip starts a few passes of the loop later, with whatever has come by then. A job whose
@@ -66,16 +69,29 @@ class Committer:
 
     def hurry(self, pen: Pen) -> None:
         """Somebody waits: the trip starts now, unless one is on its way."""
-        others = len(self._ready) - (pen in self._ready)
-        if self._going is None and not others and self._written(pen):
+        if not self._hurried:
+            asyncio.get_running_loop().call_soon(self._breathed, context=contextvars.Context())
+        self._hurried.add(pen)
+        if self._may_write(pen) and self._written(pen):
             return
         self._ready[pen] = None
         self._start()
 
+    def _may_write(self, pen: Pen) -> bool:
+        """Whether to try it on the spot: the store is near, and nobody else has anything to send."""
+        if not self._journal.is_near or self._going is not None or self._at_once >= AT_ONCE_MAX:
+            return False
+        others = len(self._ready) - (pen in self._ready)
+        return not others and not self._crowded and len(self._hurried) == 1
+
+    def _breathed(self) -> None:
+        """The loop has gone on."""
+        self._crowded = len(self._hurried) > 1
+        self._hurried.clear()
+        self._at_once = 0
+
     def _written(self, pen: Pen) -> bool:
         """What the pen has to say was written on the spot. If not, the trip finds out why."""
-        if self._at_once >= AT_ONCE_MAX:
-            return False
         try:
             append = pen.take()
             head = None if append is None else self._now(append)
@@ -83,8 +99,6 @@ class Committer:
             return False
         if head is None:
             return False
-        if not self._at_once:
-            asyncio.get_running_loop().call_soon(self._breathed, context=contextvars.Context())
         self._at_once += 1
         self._ready.pop(pen, None)
         self._told(pen, head)
@@ -97,9 +111,6 @@ class Committer:
         if head is not None:
             timed.over("committed")
         return head
-
-    def _breathed(self) -> None:
-        self._at_once = 0
 
     def _start(self) -> None:
         if self._going is None and self._ready:

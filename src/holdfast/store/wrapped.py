@@ -46,8 +46,8 @@ class _Port:
         self._noun = noun
         self._around = around
 
-    def append_now(self, _append: Any) -> None:
-        """Nothing goes past `around`: the journal is asked the long way."""
+    is_near = False
+    """Nothing goes past `around`: a journal is asked the long way."""
 
     def __getattr__(self, verb: str) -> Any:
         method = getattr(self._port, verb)

@@ -37,6 +37,8 @@ class MemoryJournal:
     async def append(self, append: Append) -> Head:
         return self._append(append)
 
+    is_near = False
+
     def append_now(self, append: Append) -> Head | None:
         return None
 

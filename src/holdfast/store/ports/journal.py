@@ -53,9 +53,14 @@ class Journal(Protocol):
         """
         ...
 
+    @property
+    def is_near(self) -> bool:
+        """Whether `append_now` is worth asking: not, if one has to travel to the store."""
+        ...
+
     def append_now(self, append: Append) -> Head | None:
         """As `append`, before this returns. None: it was refused, or cannot be had here and now. Nothing was written,
-        and `append_many` says which it is. A store that one has to travel to always says None."""
+        and `append_many` says which it is."""
         ...
 
     async def append_many(self, appends: Sequence[Append]) -> list[Head | HoldfastError]:

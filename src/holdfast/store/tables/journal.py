@@ -54,6 +54,10 @@ class SqlJournal:
             raise outcome
         return outcome
 
+    @property
+    def is_near(self) -> bool:
+        return not self._executor.batches
+
     def append_now(self, append: Append) -> Head | None:
         if not is_plain(append):
             return None
