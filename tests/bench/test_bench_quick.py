@@ -75,6 +75,7 @@ def test_the_engine_is_measured(tmp_path: Path) -> None:
         "step reads sqlite",
         "queue sqlite",
         "resume 1000 sqlite",
+        "resume 1000 sqlite from a checkpoint",
         "resume 1000 sqlite again",
     ]
     assert found.pop("resume 1000 sqlite again") == 0
@@ -92,13 +93,14 @@ def test_work_for_agents_elsewhere_is_measured(tmp_path: Path) -> None:
     report = json.loads(out.read_bytes())
     shown = {(row["contest"].partition(",")[0], row["contestant"]) for row in report["rows"]}
     assert shown == {
+        *(("claim on the store", name) for name in ("holdfast p50", "holdfast p95")),
         *(("claim", name) for name in ("holdfast p50", "holdfast p95", "upstream of seed 003, its p95")),
         *(
             ("pickup by an idle agent", name)
             for name in ("long poll over HTTP", "NATS hint, then a claim", "polling each second")
         ),
     }
-    assert [each["goal"] for each in report["goals"]] == [10, 77, 10, 77, 0.1, 0.1]
+    assert [each["goal"] for each in report["goals"]] == [10, 10, 10, 77, 10, 77, 0.1, 0.1]
     assert all(math.isfinite(each["value"]) and each["value"] > 0 for each in report["goals"])
     assert list(tmp_path.iterdir()) == [out.parent], "the databases are gone"
 

@@ -15,6 +15,7 @@ import json
 import os
 import sys
 import time
+import traceback
 from contextlib import ExitStack
 from typing import Any
 
@@ -54,6 +55,8 @@ def fork(place: Place, number: int, commits: int, barrier: tuple[int, int]) -> i
             report = asyncio.run(commit(place, f"p{number}", commits, writing, barrier[0]))
             os.write(writing, json.dumps(report).encode())
             status = 0
+        except BaseException:
+            traceback.print_exc()
         finally:
             os._exit(status)
     os.close(writing)

@@ -41,7 +41,8 @@ class Trial:
     key: str
     check: Callable[[Any], Awaitable[None]]
     commits: bytes = COMMIT
-    """What is in the request that commits. A plain append and a claim are one statement and its own transaction."""
+    """What is in the request that commits. A plain append, a claim and new jobs without names are one statement and
+    its own transaction."""
 
 
 Operation = Callable[[Store], Awaitable[Trial]]
@@ -74,9 +75,8 @@ async def submit_unnamed(store: Store) -> Trial:
             await check_journal(store, one.job_id)
 
     landed = "SELECT count(*) / 2 FROM holdfast.jobs WHERE queue = $1"
-    return Trial(
-        lambda store: store.jobs.submit_many([JobDraft(kind="work", queue=queue)] * 2), landed, queue, check
-    )
+    drafts = [JobDraft(kind="work", queue=queue)] * 2
+    return Trial(lambda store: store.jobs.submit_many(drafts), landed, queue, check, commits=queue.encode())
 
 
 async def append(store: Store) -> Trial:
