@@ -43,12 +43,12 @@ class Scale(msgspec.Struct, frozen=True):
 
 
 FULL = Scale(
-    rounds=7,
-    singles=100,
+    rounds=5,
+    singles=60,
     groups=60,
     jobs=500,
     histories=(1_000, 10_000),
-    idle_s=20.0,
+    idle_s=10.0,
     storms=((20, 20), (100, 5)),
     waiting=10_000,
     turns=TURNS,
