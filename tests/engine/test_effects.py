@@ -178,6 +178,8 @@ async def test_a_proven_death_is_waited_for_once(backend: Backend) -> None:
 class Freezing:
     """A journal whose process is stopped after the first commit that holds an intent."""
 
+    is_near = False
+
     def __init__(self, journal: Any) -> None:
         self._journal = journal
         self.frozen, self.thawed = asyncio.Event(), asyncio.Event()

@@ -237,5 +237,7 @@ async def test_many_jobs_share_their_trips(backend: Backend) -> None:
 
 
 class _Counting:
+    is_near = False
+
     def __init__(self, append_many: Any) -> None:
         self.append_many = append_many
