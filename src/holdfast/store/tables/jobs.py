@@ -42,7 +42,8 @@ class SqlJobs:
 
     async def submit_many(self, drafts: Sequence[JobDraft]) -> list[Submitted]:
         named = [self._named(draft) for draft in drafts]
-        if named and all(draft.job_id is None for draft in drafts):
+        # One job is written whole or not at all, whatever its id; of many under ids of others only some might be new.
+        if len(named) == 1 or (named and all(draft.job_id is None for draft in drafts)):
             made = await submit_at_once(self._executor, named)
             if made is not None:
                 return made

@@ -5,8 +5,9 @@ small input. Of such drafts a whole list is looked up by one statement and writt
 instead of six for each. Whatever is not as plain as that, or not new, takes the way of `jobs.submit_in`, one by one in
 the same transaction.
 
-Where every statement is a round trip, drafts whose ids were made just now need no transaction around them either:
-nobody can have taken such an id, so one question and one statement that is whole by itself are all there is.
+Where every statement is a round trip, a single draft, or drafts whose ids were made just now, need no transaction
+around them either: all of them are new or none is, so one question and one statement that is whole by itself are all
+there is.
 """
 
 from __future__ import annotations
@@ -54,8 +55,8 @@ async def submit_plain_in(tx: Transaction, drafts: Sequence[JobDraft]) -> list[S
 
 
 async def submit_at_once(executor: Executor, drafts: Sequence[JobDraft]) -> list[Submitted] | None:
-    """The jobs exist, under ids that were made for them; None: they are not as plain as that, or are there already,
-    from a try whose reply was lost. Nothing was written then."""
+    """The jobs exist; None: they are not as plain as that, or their ids are taken, perhaps by a try whose reply was
+    lost. Nothing was written then."""
     namespaces = {draft.namespace for draft in drafts}
     if not executor.batches or len(namespaces) != 1 or not all(map(_is_plain, drafts)):
         return None
