@@ -43,7 +43,7 @@ class Scale(msgspec.Struct, frozen=True):
 
 
 FULL = Scale(
-    rounds=5,
+    rounds=4,
     singles=60,
     groups=60,
     jobs=500,
