@@ -102,17 +102,24 @@ async def test_opening_on_a_failing_disk(trouble: Trouble, quick_folder: Path) -
     """Goal: a store that cannot be made says so, and can be made later. Method: fail every seventh call of making a new
     one, each time in a new file; then open it on a good disk.
     """
-    await _open_on_failing_disks(trouble, quick_folder, every=7)
+    refusals = await _open_on_failing_disks(trouble, quick_folder, every=7)
+    assert {type(error) for error in refusals} <= {trouble.error, *trouble.also}
+    assert all(error.hint for error in refusals)
+    assert len(refusals) > (10 if trouble.kind == "write" else 0)
 
 
 @pytest.mark.chaos
 @pytest.mark.timeout(600)
 async def test_opening_on_a_failing_disk_at_every_call(trouble: Trouble, quick_folder: Path) -> None:
     """Goal and method as `test_opening_on_a_failing_disk`, with every single call."""
-    await _open_on_failing_disks(trouble, quick_folder, every=1)
+    refusals = await _open_on_failing_disks(trouble, quick_folder, every=1)
+    assert {type(error) for error in refusals} <= {trouble.error, *trouble.also}
+    assert all(error.hint for error in refusals)
+    assert len(refusals) > (10 if trouble.kind == "write" else 0)
 
 
-async def _open_on_failing_disks(trouble: Trouble, folder: Path, *, every: int) -> None:
+async def _open_on_failing_disks(trouble: Trouble, folder: Path, *, every: int) -> list[HoldfastError]:
+    """What making a store was refused with; each could be made later, and is whole."""
     refusals: list[HoldfastError] = []
     for after in itertools.count(0, every):
         path = folder / f"new-{trouble.kind}-{trouble.errno}-{trouble.short}-{every}-{after}.db"
@@ -131,9 +138,7 @@ async def _open_on_failing_disks(trouble: Trouble, folder: Path, *, every: int) 
             assert Eye().look(path).damage == ()
         path.unlink()
     print(f"{len(refusals)} refusals")
-    assert {type(error) for error in refusals} <= {trouble.error, *trouble.also}
-    assert all(error.hint for error in refusals)
-    assert len(refusals) > (10 if trouble.kind == "write" else 0)
+    return refusals
 
 
 def _cause(calls: FaultyCalls, trouble: Trouble, *, after: int) -> None:

@@ -152,10 +152,15 @@ async def test_a_gate_that_somebody_wrote_into(
     await until(lambda: _lined_up(place, 1), "the second to stand in the line")
     waiting.append(entering(third))
     await until(lambda: _lined_up(place, 2), "the third to stand behind it")
-    for turnstile, inside in ((first, waiting[0]), (second, waiting[1])):
-        turnstile.leave()
-        await inside
+    first.leave()
+    await waiting[0]
+    assert not waiting[1].done(), "one after the other"
+    assert not first.try_enter(), "nobody walks past the line"
+    second.leave()
+    await waiting[1]
     third.leave()
+    assert first.try_enter(), "the line is empty"
+    first.leave()
 
 
 @pytest.mark.parametrize("turns", [300, pytest.param(20_000, marks=pytest.mark.chaos)])

@@ -144,10 +144,11 @@ async def test_a_quiet_stream_is_kept_alive(backend: Backend) -> None:
 
 
 async def test_a_reader_that_hangs_up_is_let_go(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-    let_go = asyncio.Event()
+    waiting, let_go = asyncio.Event(), asyncio.Event()
     real = watching._Watcher.hears_more
 
     async def hears_more(self: Any) -> bool:
+        waiting.set()
         try:
             return await real(self)
         except asyncio.CancelledError:
@@ -158,8 +159,9 @@ async def test_a_reader_that_hangs_up_is_let_go(backend: Backend, monkeypatch: p
     async with speaker(backend) as job:
         events = listen(job.web)
         await anext(events)
+        await waiting.wait()  # the greeting comes before anything is listened for
         await events.aclose()
-        await asyncio.wait_for(let_go.wait(), 10)
+        assert await asyncio.wait_for(let_go.wait(), 10), "whoever listened for it was ended"
 
 
 async def test_there_are_only_so_many_streams(backend: Backend) -> None:
@@ -203,4 +205,7 @@ async def test_a_server_that_ends_lets_its_streams_go(backend: Backend) -> None:
 @pytest.mark.parametrize("cursor", ["x", "1", "1.2.3", "-1.0", "9" * 40 + ".1"])
 async def test_a_cursor_that_is_none_is_refused(backend: Backend, cursor: str) -> None:
     async with speaker(backend) as job:
-        await job.web.refused(422, "invalid_payload", "GET", "/api/jobs/j/stream", last_event_id=cursor)
+        problem = await job.web.refused(
+            422, "invalid_payload", "GET", "/api/jobs/j/stream", last_event_id=cursor
+        )
+        assert problem["status"] == 422
