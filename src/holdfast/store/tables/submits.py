@@ -7,7 +7,8 @@ the same transaction.
 
 Where every statement is a round trip, a single draft, or drafts whose ids were made just now, need no transaction
 around them either: all of them are new or none is, so one question and one statement that is whole by itself are all
-there is.
+there is. The question covers the first draft's id alone: the others' were made a moment ago, and nobody had them. An id
+taken between the two is seen by the statement; there is no time for it to be taken, ended, grown old and removed.
 """
 
 from __future__ import annotations
@@ -62,11 +63,11 @@ async def submit_at_once(executor: Executor, drafts: Sequence[JobDraft]) -> list
         return None
 
     async def look(tx: Transaction) -> Row | None:
-        return await tx.row("submit_ground", namespace=drafts[0].namespace)
+        return await tx.row("submit_ground", namespace=drafts[0].namespace, job_id=drafts[0].job_id)
 
     ground = await executor.read(look, brief=True)
     if ground is None or ground[2]:
-        return None  # no such namespace, or one whose queues have limits
+        return None  # no such namespace, one whose queues have limits, or an id that somebody has or had
     sealed = [_sealed(draft, lease.floor(ground[0]), ground[1]) for draft in drafts]
     if _is_large(sealed) or len(await executor.once("submit_batch", **_batch(sealed))) < len(sealed):
         return None

@@ -92,8 +92,13 @@ WITH locked AS MATERIALIZED (
 SELECT job_id, queue, status, over FROM moved;
 
 -- name: submit_ground
--- What a new job of this namespace stands on: the epoch, the time, and whether any of its queues has limits.
-SELECT s.epoch, {now}, CASE WHEN EXISTS (SELECT 1 FROM queue_limits q WHERE q.namespace = n.namespace) THEN 1 ELSE 0 END
+-- What a new job of this namespace stands on: the epoch, the time, and whether more has to be asked before it may be:
+-- a queue of the namespace has limits, or the id belongs to a job that is there or was removed.
+SELECT s.epoch, {now},
+       CASE WHEN EXISTS (SELECT 1 FROM queue_limits q WHERE q.namespace = n.namespace)
+              OR EXISTS (SELECT 1 FROM jobs j WHERE j.job_id = :job_id)
+              OR EXISTS (SELECT 1 FROM tombstones t WHERE t.job_id = :job_id AND t.how = 'remove')
+            THEN 1 ELSE 0 END
 FROM store_state s, namespaces n WHERE n.namespace = :namespace;
 
 -- name: submit_batch
