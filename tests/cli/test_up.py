@@ -14,6 +14,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from holdfast.client.tokens import find_token
 from tests.service.api import as_owner
 
 pytestmark = [pytest.mark.store("sqlite"), pytest.mark.timeout(100)]
@@ -106,6 +107,8 @@ def ask(url: str, path: str, **query: int) -> httpx2.Response:
 def test_who_is_killed_is_replaced_and_the_job_goes_on(tmp_path: Path) -> None:
     with up(tmp_path, "app.py", "--port", "0") as one:
         api, worker, url = started(one)
+        token = one.hear(rf"{re.escape(url)}/#token=(\S+)")[1]
+        assert token == find_token(url)
         made = submit(url)
         while not (tmp_path / "second").exists():
             ask(url, f"/api/jobs/{made}", wait_ms=50)
@@ -115,6 +118,7 @@ def test_who_is_killed_is_replaced_and_the_job_goes_on(tmp_path: Path) -> None:
         job = ask(url, f"/api/jobs/{made}").json()
         assert job["status"] == "running", "the port stayed open meanwhile"
         one.hear(rf"api {api} was killed by SIGKILL; another one takes its place")
+        assert find_token(url) == token, "the link that was printed opens the next one, too"
         (tmp_path / "go-on").touch()
         os.kill(worker, signal.SIGKILL)
         one.hear(rf"worker {worker} was killed by SIGKILL; another one takes its place")

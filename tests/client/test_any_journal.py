@@ -14,7 +14,15 @@ from rich.console import Console
 from holdfast.cli.trace import draw
 from holdfast.client.trace import split, trace_of
 from holdfast.model.chain import EMPTY, SealedEvent, seal
-from holdfast.model.events import EVENTS, Event
+from holdfast.model.events import (
+    EVENTS,
+    Event,
+    JobClaimed,
+    JobCreated,
+    JobReleased,
+    JobRequeued,
+    StepFinished,
+)
 from holdfast.model.jobs import JobHead
 from holdfast.model.states import Status
 from tests.tidy.source import ROOT
@@ -72,3 +80,24 @@ def test_a_fact_of_the_future_and_an_erased_one_are_shown_as_such() -> None:
     said = [seam.text for seam in trace_of(head(Status.PENDING), journal, now=0).seams]
     assert "job_teleported cannot be read: event 3 is job_teleported version 1" in said[2]
     assert "was erased" in said[3]
+
+
+def test_a_worker_that_a_sweep_found_dead_is_a_takeover_too() -> None:
+    """Whether the next worker finds the lease over or a sweep does before it, the story is the same."""
+    ant, bee = JobClaimed(worker="ant"), JobClaimed(worker="bee")
+    swept = JobRequeued("its lease ran out", "the server", takeover=True, holder="ant")
+    done = StepFinished(step_key="0/read#1", args_digest="d", result=1)
+    begun: list[Event] = [JobCreated(kind="report"), ant, done]
+    life = trace_of(head(Status.RUNNING), sealed([*begun, swept, bee], [0, 1, 1, 1, 1]), now=0)
+    straight = sealed([*begun, JobClaimed(worker="bee", takeover=True)], [0, 1, 1, 1])
+    assert [(seam.kind, seam.text) for seam in life.seams[-2:]] == [
+        ("requeued", "the lease of ant ran out"),
+        ("takeover", "bee took over from ant"),
+    ]
+    same = trace_of(head(Status.RUNNING), straight, now=0)
+    assert [note.text for note in life.notes] == [note.text for note in same.notes]
+    assert "1 recorded outcome was used instead of calling again" in life.notes[-1].text
+    again = trace_of(
+        head(Status.RUNNING), sealed([*begun, swept, bee, JobReleased(), ant], [0, 1, 1, 1, 1, 1, 1]), now=0
+    )
+    assert again.seams[-1].kind == "claimed", "it was given back in between"

@@ -31,7 +31,9 @@ _APPEND: Final = {
     "progress": 1,
 }
 _CLAIM: Final = {"queues": list(crowd.QUEUES[:2]), "kinds": [], "any_kind": 1, "namespace": None, "limit": 10}
-_FILTERS: Final = dict.fromkeys(["namespace", "status", "wait_reason", "kind", "session_id", "parent_job_id"])
+_FILTERS: Final[dict[str, Any]] = dict.fromkeys(
+    ["namespace", "wait_reason", "kind", "queue", "session_id", "parent_job_id", "since", "until", "text"]
+) | {"any_status": 1, "statuses": []}
 _HOLDS: Final = {
     "job_ids": [crowd.job_id(n) for n in HELD],
     "fences": [2**32 + 1 for _ in HELD],
@@ -175,9 +177,20 @@ HOT: Final = {
     ),
     "list_jobs": Call(
         _FILTERS | {"before": crowd.job_id(3_000), "limit": 101},
-        {"jobs(job_id)", "job_heads(job_id)"},
+        {"jobs(job_id)", "job_heads(job_id)", "events(job_id, seq)"},
         may=frozenset({"jobs()"}),  # one step along it, to the last id
     ),
+    "list_jobs_among": Call(
+        _FILTERS | {"job_ids": [crowd.job_id(n) for n in HELD], "before": None, "limit": 101},
+        {"jobs(job_id)", "job_heads(job_id)", "events(job_id, seq)"},
+        frozenset({""}),
+    ),
+    "open_job_ids": Call(
+        {"pending": 1, "running": 1, "reasons": ["timer", "approval"], "limit": 2_001},
+        {"heads_by_age()", "heads_leased()", "heads_held(wait_reason)"},
+    ),
+    "session_job_ids": Call(_SESSION | {"limit": 2_001}, {"jobs_by_session(namespace, session_id)"}),
+    "child_job_ids": Call({"parent_job_id": _JOB, "limit": 2_001}, {"jobs_by_parent(parent_job_id)"}),
     "lines_of_jobs": Call({}, {"heads_by_age()", "heads_leased()", "heads_held()"}, frozenset({""})),
     "vital_numbers": Call(
         {},
@@ -191,6 +204,11 @@ HOT_ON_POSTGRES: Final = HOT | {
     # Most of the crowd is pending, and nobody has kept an answer: reading all of that is right.
     "lines_of_jobs": Call(
         {}, {"heads_leased()", "heads_held()"}, frozenset({""}), may=frozenset({"every row of job_heads"})
+    ),
+    "open_job_ids": Call(
+        HOT["open_job_ids"].values,
+        {"heads_leased()", "heads_held(wait_reason)"},
+        may=frozenset({"every row of job_heads", "heads_by_age()", "heads_by_priority()"}),
     ),
     "vital_numbers": Call(
         {},

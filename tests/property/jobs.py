@@ -70,6 +70,11 @@ FILTERS: Final = st.builds(
     kind=st.sampled_from([None, None, *KINDS]),
     session_id=st.sampled_from([None, None, *SESSIONS]),
     parent_job_id=st.sampled_from([None, None, None, "j1"]),
+    statuses=st.sampled_from([()] * 4) | st.lists(st.sampled_from(Status), max_size=3).map(tuple),
+    queue=st.sampled_from([None, None, None, *QUEUES]),
+    since=st.sampled_from([None] * 4) | INSTANTS,
+    until=st.sampled_from([None] * 4) | INSTANTS,
+    text=st.sampled_from([None] * 5 + ["J", "1", KINDS[0][:2].upper(), "%"]),
 )
 
 REASONS: Final = st.sampled_from([WaitReason.SIGNAL, WaitReason.TIMER, *WaitReason])
@@ -150,6 +155,8 @@ class JobRules(World):
         job_id = data.draw(self.any_job())
         match data.draw(st.sampled_from(["list", "job", "journal", "request", "expired", "ledger", "mail"])):
             case "list":
+                self.ask("jobs.tally", which)
+                self.ask("jobs.names", which.namespace, limit=limit)
                 page = self.ask("jobs.list", which, limit=limit)
                 while page.next is not None:
                     page = self.ask("jobs.list", which, limit=limit, cursor=page.next)

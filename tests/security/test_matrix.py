@@ -117,6 +117,28 @@ async def limited(web: Town) -> Sample:
     return Sample({"queue": "slow"}, {"depth_max": 5})
 
 
+async def counted(web: Town) -> Sample:
+    await web.one.sleeping()
+    return Sample({"much": '"total":1'})
+
+
+async def kinds(web: Town) -> Sample:
+    await web.one.client.submit(SECRET)
+    return Sample({"kind": SECRET})
+
+
+async def talking(web: Town) -> Sample:
+    await populate(web.one.store, web.one.clock)
+    return Sample({"session": f'"session_id":"{SESSION}"'})
+
+
+def many(make: Callable[[Lives], Awaitable[str]]) -> Callable[[Town], Any]:
+    async def made(web: Town) -> Sample:
+        return Sample({}, WORD | {"ids": [await make(web.one)]})
+
+    return made
+
+
 ENTRY = {"guid": "ant-1", "agent_type": "t", "capabilities": ("dig",)}
 
 
@@ -225,8 +247,26 @@ SAMPLES: dict[str, Callable[[Town], Awaitable[Sample]]] = {
     "release_work": work(),
     "cancel_work": work(lambda _: {"why": "enough"}),
     "list_audit": key,
+    "get_numbers": kinds,
+    "follow_jobs": job(Lives.sleeping),
+    "who_am_i": new(None, f'"namespace":"{HERE}"'),
+    "tally_jobs": counted,
+    "name_jobs": kinds,
+    "list_sessions": talking,
+    "list_attachments": session,
+    "cancel_many": many(Lives.sleeping),
+    "requeue_many": many(Lives.dead),
+    "preview_fork": job(Lives.finished),
+    "get_step": job(Lives.uncertain, None, key="0/pay#1"),
 }
-OWN_NAMES = {"list_inbox", "enqueue_batch", "limit_queue", "unlimit_queue", "deregister_agent"}
+OWN_NAMES = {
+    "list_attachments",
+    "list_inbox",
+    "enqueue_batch",
+    "limit_queue",
+    "unlimit_queue",
+    "deregister_agent",
+}
 """Names in these paths are the caller's own to give: the same name elsewhere is another thing, and empty."""
 
 
@@ -327,7 +367,7 @@ async def test_s05_s06_whom_it_answers(backend: Backend, endpoint: Endpoint, rol
 async def asked(web: Town, endpoint: Endpoint, sample: Sample, said: dict[str, str]) -> Any:
     path = _PART.sub(lambda found: quote(sample.parts[found[1]], safe=""), endpoint.path)
     body = {} if endpoint.body is None else {"body": sample.body}
-    if endpoint.name == "follow_feed":
+    if endpoint.name in {"follow_feed", "follow_jobs"}:
         return await _first_of_feed(web, path, said)
     return await web.ask(endpoint.method, path, **body, **said)
 
@@ -341,14 +381,15 @@ async def _first_of_feed(web: Town, path: str, said: dict[str, str]) -> httpx2.R
         else:
             async for line in response.aiter_lines():
                 text += line
-                if line.startswith("data:") or ("still here" in line and await _is_empty(web, said)):
+                if line.startswith("data:") or ("still here" in line and await _is_empty(web, path, said)):
                     break
         return httpx2.Response(response.status_code, text=text, headers={"content-type": "application/json"})
 
 
-async def _is_empty(web: Town, said: dict[str, str]) -> bool:
+async def _is_empty(web: Town, path: str, said: dict[str, str]) -> bool:
     """Whether there is nothing that this reader could be told."""
-    return not (await web.get("/api/work", **said))["items"]
+    what = "/api/jobs" if path.endswith("/jobs") else "/api/work"
+    return not (await web.get(what, **said))["items"]
 
 
 async def seen(web: Town) -> Any:

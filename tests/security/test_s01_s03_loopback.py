@@ -160,7 +160,7 @@ def test_s02_the_address_is_printed_with_it(desk: CommandDesk, monkeypatch: pyte
     desk.live(lambda one: one.sleeping())
     with serving(desk.where) as (process, url):
         assert process.stderr is not None
-        assert process.stderr.readline().strip() == f"{url}/?token={tokens.find_token(url)}"
+        assert process.stderr.readline().strip() == f"{url}/#token={tokens.find_token(url)}"
         monkeypatch.setenv("HOLDFAST_API_URL", url)
         job_id = desk.type("jobs", "--json").json["job_id"]
         assert desk.type("cancel", job_id, "--why", "enough").status == 0, (
@@ -178,7 +178,7 @@ def test_s02_a_server_without_a_home_starts_and_prints_it(
     with serving(f"sqlite:///{tmp_path / 'h.db'}") as (process, url):
         assert process.stderr is not None
         said = process.stderr.readline()
-        token = said.strip().partition("?token=")[2]
+        token = said.strip().partition("/#token=")[2]
         assert len(token) == 43, said
         headers = {"authorization": f"Bearer {token}"}
         assert httpx2.post(url + JOBS, json={"kind": "k"}, headers=headers).status_code == 201

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from holdfast.model.ids import SequentialIds
 from holdfast.service.app import Service, make_app
 from holdfast.service.guards import Authorise
+from holdfast.service.page import Page
 from holdfast.service.serving import Server, bound, url_of
 from holdfast.service.settings import Settings
 from holdfast.store.clock import Clock
@@ -22,6 +23,7 @@ async def served(
     settings: Settings | None = None,
     authorise: Authorise | None = None,
     made: Callable[[Service], None] | None = None,
+    page: Page | None = None,
 ) -> AsyncIterator[str]:
     """The address of a server in front of this store. At the end it is drained like any other.
 
@@ -29,7 +31,9 @@ async def served(
     """
     settings = Settings() if settings is None else settings
     up = asyncio.Event()
-    app = make_app(store, clock=clock, ids=SequentialIds(7), settings=settings, authorise=authorise)
+    app = make_app(
+        store, clock=clock, ids=SequentialIds(7), settings=settings, authorise=authorise, page=page
+    )
     if made is not None:
         made(app)
     server = Server(app, settings, up.set)

@@ -18,7 +18,10 @@ import asyncpg
 import pytest
 
 import holdfast as hf
+from holdfast.client.embedded import EmbeddedClient
+from holdfast.model.ids import RandomIds
 from holdfast.runtime.process import Process
+from holdfast.store.clock import SystemClock
 from holdfast.store.postgres.executor import PostgresExecutor
 from holdfast.store.sqlite.connection import connect as open_file
 from holdfast.store.sqlite.executor import SqliteExecutor
@@ -39,6 +42,12 @@ QUEUED_JOB: Final = {
     "postgres": {"round trips": 8, "commits": 3},
 }
 """Submitted by one process, driven and ended by its worker, its result read."""
+
+RESULT_READ: Final = {
+    "sqlite": {"statements": 2, "commits": 0, "pages": 0},
+    "postgres": {"round trips": 2, "commits": 0},
+}
+"""By a client, once the job is over: the head, and the journal that it names."""
 
 
 class Tally:
@@ -92,7 +101,9 @@ Job = Callable[[int], Awaitable[Any]]
 
 
 @asynccontextmanager
-async def counted(address: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Job, Tally]]:
+async def counted(
+    address: str, monkeypatch: pytest.MonkeyPatch, read: Callable[[Process], Job] | None = None
+) -> AsyncIterator[tuple[Job, Tally]]:
     app = hf.App(address, durability="strict")
 
     @app.tool(effect="read_only")
@@ -117,7 +128,7 @@ async def counted(address: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
         else:
             assert isinstance(executor, PostgresExecutor)
             tally.on_postgres(monkeypatch)
-        yield looking, tally
+        yield (looking if read is None else read(process)), tally
 
 
 async def least(job: Job, tally: Tally, steps: int) -> dict[str, int]:
@@ -142,6 +153,23 @@ async def test_what_a_queued_job_costs(address: tuple[str, str], monkeypatch: py
         cost = await least(job, tally, 0)
     assert cost.pop("pages", 0) <= QUEUED_JOB[store].get("pages", 0)
     assert cost == {name: figure for name, figure in QUEUED_JOB[store].items() if name != "pages"}
+
+
+async def test_what_reading_a_result_costs(address: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    store, where = address
+
+    def read(process: Process) -> Job:
+        client = EmbeddedClient(process.store, SystemClock(), RandomIds())
+
+        async def once(number: int) -> None:
+            (job,) = await client.list(limit=1)
+            tally.take()
+            assert (await client.result(job.job_id)).output == number
+
+        return once
+
+    async with counted(where, monkeypatch, read) as (job, tally):
+        assert await least(job, tally, 1) == RESULT_READ[store]
 
 
 async def test_what_a_strict_step_costs(address: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,8 @@ from holdfast.runtime import lifeline, open_store
 from holdfast.store import address
 
 if TYPE_CHECKING:
-    from holdfast.service.settings import Rates
+    from holdfast.service.app import Service
+    from holdfast.service.settings import Rates, Settings
 
 _RATE: Final = re.compile(r"(?P<what>\w+)=(?P<per_s>\d{1,12})(:(?P<burst>\d{1,12}))?")
 
@@ -60,6 +61,9 @@ _RATE: Final = re.compile(r"(?P<what>\w+)=(?P<per_s>\d{1,12})(:(?P<burst>\d{1,12
 @click.option(
     "--fd", type=int, hidden=True, help="A socket that listens already, inherited from `holdfast up`."
 )
+@click.option(
+    "--token-fd", type=int, hidden=True, help="An open file with the token that `holdfast up` has printed."
+)
 @format_option
 @level_option
 @store_option
@@ -77,6 +81,7 @@ def serve(
     per_namespace: tuple[str, ...],
     hosts: tuple[str, ...],
     fd: int | None,
+    token_fd: int | None,
     log_format: str,
     log_level: str,
 ) -> None:
@@ -90,7 +95,6 @@ def serve(
     Example: holdfast serve --store sqlite:///holdfast.db
     """
     try:
-        from holdfast.service.app import make_app
         from holdfast.service.guards import is_loopback
         from holdfast.service.serving import bound, run, url_of
         from holdfast.service.settings import Settings
@@ -117,10 +121,20 @@ def serve(
         else socket.socket(fileno=fd)
     )
     url = url_of(listening, has_tls=has_tls)
-    app = make_app(where, settings=settings)
+    app = _made(where, settings, token_fd)
 
     with logging_as(log_format, log_level):
         run(app, listening, settings, lambda: _greet(url, app.token))
+
+
+def _made(where: str, settings: Settings, token_fd: int | None) -> Service:
+    from holdfast.service.app import make_app
+    from holdfast.service.page import Page
+
+    app = make_app(where, settings=settings, page=Page())
+    if token_fd is not None and app.token is not None:
+        app.token = os.pread(token_fd, 1000, 0).decode()  # whoever replaces this process reads it again
+    return app
 
 
 def _greet(url: str, token: str | None) -> None:
@@ -128,8 +142,13 @@ def _greet(url: str, token: str | None) -> None:
         return
     click.echo(f"listening on {url}; stop with Ctrl-C", err=True)
     if token is not None:
-        click.echo(f"  {url}/?token={token}", err=True)
+        click.echo(f"  {page_link(url, token)}", err=True)
     click.echo(f"  HOLDFAST_API_URL={url} holdfast jobs", err=True)
+
+
+def page_link(url: str, token: str) -> str:
+    """What to open in a browser, and who has it may write. A fragment reaches no server and no server's log."""
+    return f"{url}/#token={token}"
 
 
 def _rates(rates: Rates, given: tuple[str, ...]) -> Rates:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+import tempfile
 
 import click
 
 from holdfast.cli.options import store_option
+from holdfast.cli.serve import page_link
 from holdfast.cli.talk import wait_for
+from holdfast.client.keys import new_token
 from holdfast.errors import InvalidSetting
 from holdfast.runtime.supervisor import Part, Supervisor
 from holdfast.store import address
@@ -43,18 +46,25 @@ def up(app_at: str | None, port: int, workers: int, concurrency: int, where: str
 async def _up(app_at: str | None, port: int, workers: int, concurrency: int, where: str) -> int:
     from holdfast.service.serving import bound, url_of
 
-    with bound(port=port) as listening:
+    with bound(port=port) as listening, tempfile.TemporaryFile(buffering=0) as known:
         # Bound here and handed down: who connects while the API is being replaced waits, and is answered.
         listening.listen()
+        # So is the token: the link that was printed opens the next API as well.
+        token = new_token()
+        known.write(token.encode())
         holdfast = (sys.executable, "-m", "holdfast")
-        api = (*holdfast, "serve", "--fd", str(listening.fileno()), "--store", where)
+        handed = ("--fd", str(listening.fileno()), "--token-fd", str(known.fileno()))
+        api = (*holdfast, "serve", *handed, "--store", where)
         worker = (*holdfast, "worker", *([app_at] if app_at else []), "--store", where)
         worker += ("--concurrency", str(concurrency))
         names = ["worker"] if workers == 1 else [f"worker-{nth}" for nth in range(1, workers + 1)]
         supervisor = Supervisor(
-            [Part("api", api, shared=(listening.fileno(),)), *(Part(name, worker) for name in names)],
+            [
+                Part("api", api, shared=(listening.fileno(), known.fileno())),
+                *(Part(name, worker) for name in names),
+            ],
             tell=lambda said: click.echo(f"  {said}", err=True),
-            up=lambda: _greet(url_of(listening), where),
+            up=lambda: _greet(url_of(listening), where, token),
         )
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -62,8 +72,9 @@ async def _up(app_at: str | None, port: int, workers: int, concurrency: int, whe
         return await supervisor.run()
 
 
-def _greet(url: str, where: str) -> None:
+def _greet(url: str, where: str, token: str) -> None:
     click.secho(f"Holdfast is up at {url}, on {where}. Stop it with Ctrl-C.", bold=True, err=True)
+    click.echo(f"  {page_link(url, token)}", err=True)
     click.echo(f"In another terminal, after `export HOLDFAST_API_URL={url}`:", err=True)
     for line in ("holdfast agent create helper", "holdfast chat helper", "holdfast jobs --watch"):
         click.echo(f"  {line}", err=True)

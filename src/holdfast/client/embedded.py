@@ -29,6 +29,7 @@ from holdfast.model.jobs import (
     DEFAULT_QUEUE,
     JobDraft,
     JobFilter,
+    JobHead,
     JobRecord,
     Submitted,
 )
@@ -105,7 +106,7 @@ class EmbeddedClient(EmbeddedWorking):
                 msg = f"job {job_id} is {words.state(head)}"
                 raise NotOver(msg)
             await self._store.wakeups.wait(topics, left)
-        return await self.get(job_id)
+        return view_of(await self._load_behind(head))
 
     # ── words to a job ────────────────────────────────────────────────────────────────────────────
 
@@ -328,11 +329,12 @@ class EmbeddedClient(EmbeddedWorking):
 
     async def _load(self, job_id: str) -> Loaded:
         """Head first: whatever it says, the journal that is read afterwards tells as well."""
-        head = await self._head(job_id)
-        record = await self._store.jobs.get(job_id)
+        return await self._load_behind(await self._head(job_id))
+
+    async def _load_behind(self, head: JobHead) -> Loaded:
         sealed = await journal_of(self._store, head)
-        letters = await self._store.post.read(job_id) if head.mail_seq else ()
-        job = loaded(record, head, sealed, letters)
+        letters = await self._store.post.read(head.job_id) if head.mail_seq else ()
+        job = loaded(head, sealed, letters)
         accounts = await self._store.budgets.find(job.budgets) if job.budgets else ()
         return msgspec.structs.replace(job, accounts=tuple(accounts))
 

@@ -9,7 +9,7 @@ from holdfast.store.ports.journal import Decide, Ruling
 
 def needs_its_worker(job: Loaded) -> bool:
     """Others hear of its end, a parent or children: whoever drives it knows how to tell them."""
-    return job.record.parent_job_id is not None or bool(reading.open_children(job))
+    return job.created.parent_job_id is not None or bool(reading.open_children(job))
 
 
 def unless_moved(job: Loaded, ruling: Ruling) -> Decide:

@@ -20,7 +20,7 @@ from holdfast.model import events as e
 from holdfast.model.budget import SHARED, Account
 from holdfast.model.chain import SealedEvent, unseal
 from holdfast.model.effects import DECIDED, CallStatus, quiet_at
-from holdfast.model.jobs import JobHead, JobRecord
+from holdfast.model.jobs import JobHead
 from holdfast.model.mail import Mail
 from holdfast.model.states import TERMINAL, MailKind, Status, WaitReason
 
@@ -47,7 +47,6 @@ class Fact(msgspec.Struct, frozen=True):
 class Loaded(msgspec.Struct, frozen=True):
     """Everything the store knows about a job at about one instant; the journal may be a little ahead of the head."""
 
-    record: JobRecord
     head: JobHead
     facts: tuple[Fact, ...]
     job: fold.Job
@@ -55,11 +54,16 @@ class Loaded(msgspec.Struct, frozen=True):
     accounts: tuple[Account, ...] = ()
 
     @property
+    def created(self) -> e.JobCreated:
+        """What was asked for: the first fact of every journal."""
+        first = self.facts[0].event
+        assert isinstance(first, e.JobCreated), "the fold has refused any other"
+        return first
+
+    @property
     def budgets(self) -> tuple[str, ...]:
         """The budgets that count for it, the outermost first."""
-        created = self.facts[0].event
-        if not isinstance(created, e.JobCreated):
-            return ()
+        created = self.created
         return created.budgets if created.budget is None else (*created.budgets, self.head.job_id)
 
 
@@ -71,12 +75,10 @@ class Approval(msgspec.Struct, frozen=True):
     decided: e.ApprovalDecided | None = None
 
 
-def loaded(
-    record: JobRecord, head: JobHead, sealed: Sequence[SealedEvent], letters: Sequence[Mail] = ()
-) -> Loaded:
+def loaded(head: JobHead, sealed: Sequence[SealedEvent], letters: Sequence[Mail] = ()) -> Loaded:
     facts = tuple(Fact(one.seq, one.at, one.fence, unseal(one)) for one in sealed)
     job = fold.fold((fact.seq, fact.fence, fact.event) for fact in facts)
-    return Loaded(record, head, facts, job, tuple(letters))
+    return Loaded(head, facts, job, tuple(letters))
 
 
 def shown(sealed: SealedEvent) -> EventView:
@@ -102,29 +104,28 @@ def judged(head: JobHead, sealed: Sequence[SealedEvent]) -> Checked:
 
 def view_of(job: Loaded) -> JobView:
     """The job as a client sees it."""
-    head, record, told = job.head, job.record, job.job
+    head, created, told = job.head, job.created, job.job
     claims = [fact for fact in job.facts if isinstance(fact.event, e.JobClaimed)]
-    created = job.facts[0].event
     cancels = [fact.event for fact in job.facts if isinstance(fact.event, e.CancelRequested)]
     cancel = cancels[0] if cancels else e.CancelRequested()
     last = claims[-1].event if claims else None
     return JobView(
-        job_id=record.job_id,
-        namespace=record.namespace,
-        kind=record.kind,
-        queue=record.queue,
-        priority=record.priority,
+        job_id=head.job_id,
+        namespace=head.namespace,
+        kind=head.kind,
+        queue=head.queue,
+        priority=head.priority,
         status=head.status,
         wait_reason=head.wait_reason,
         wake_at=head.wake_at,
-        request_key=record.request_key,
-        parent_job_id=record.parent_job_id,
-        session_id=record.session_id,
-        created_at=record.created_at,
+        request_key=created.request_key,
+        parent_job_id=created.parent_job_id,
+        session_id=head.session_id,
+        created_at=job.facts[0].at,
         started_at=claims[0].at if claims else None,
         changed_at=job.facts[-1].at,
         ended_at=job.facts[-1].at if head.status in TERMINAL else None,
-        input=created.input if isinstance(created, e.JobCreated) else None,
+        input=created.input,
         output=told.output,
         error=_error(job),
         attempts=head.attempts,

@@ -158,8 +158,8 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
     """One call from its beginning to its outcome.
 
     A read leaves no trace before its result: then `start_known` is False, and `start_at` is the instant before which it
-    cannot have begun. `end_at` None: it has no outcome yet. `sent_at` are the instants of its intents, one for each try
-    under this key.
+    cannot have begun. `end_at` None: it has no outcome yet; `end_seq` is the event that told it. `sent_at` are the
+    instants of its intents, one for each try under this key.
     """
 
     kind: SpanKind
@@ -183,6 +183,7 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     usage: Any = None
     """What a model's answer used up: tokens, and money if its price is known."""
+    end_seq: int | None = None
 
 
 class SeamKind(StrEnum):

@@ -74,6 +74,11 @@ class RemoteClient(RemoteWork):
     ) -> Page[JobRecord]:
         asked = {} if which is None else msgspec.to_builtins(which)
         asked.pop("namespace", None)  # it is the server's to know
+        if several := asked.pop("statuses", None):
+            fitting = [one for one in several if asked["status"] in {None, one}]
+            if not fitting:
+                return Page((), None)
+            asked["status"] = ",".join(fitting)
         return await self._get("/api/jobs", Page[JobRecord], **asked, limit=limit, cursor=cursor)
 
     async def events(self, job_id: str, *, after: int = 0, limit: int | None = None) -> tuple[EventView, ...]:

@@ -66,6 +66,7 @@ class _Reader:
         self._intents: dict[tuple[str, ...], int] = {}
         self._said: dict[str, str] = {}
         self._results = 0
+        self._lost = False
 
     def take(self, at: SealedEvent, event: e.Event) -> None:
         match event:
@@ -130,7 +131,7 @@ class _Reader:
             return
         worker = self._workers.get(at.fence, span.worker)
         self.spans[place] = msgspec.structs.replace(
-            span, end_at=at.at, outcome=outcome, worker=worker, **more
+            span, end_at=at.at, end_seq=at.seq, outcome=outcome, worker=worker, **more
         )
         self._ended_at[span.scope] = at.at
         self._results += 1
@@ -177,9 +178,8 @@ class _Reader:
                 said = self._said.get(event.step_key, "its last record no longer counts")
                 self._note(at, f"{event.tool} was made again under a new key, because {said}.", place)
         else:
-            self.spans[place] = msgspec.structs.replace(
-                before, attempt=event.attempt, outcome=OPEN, end_at=None, sent_at=(*before.sent_at, at.at)
-            )
+            again = {"attempt": event.attempt, "outcome": OPEN, "end_at": None, "end_seq": None}
+            self.spans[place] = msgspec.structs.replace(before, sent_at=(*before.sent_at, at.at), **again)
             same_run = self._intents[place] == at.fence
             self._note(at, f"{event.tool} {_again(event.effect, same_run=same_run)}.", place)
         self._intents[place] = at.fence
@@ -227,25 +227,18 @@ class _Reader:
 
     # ── hands and states ──────────────────────────────────────────────────────────────────────────
 
-    def _hands(
-        self,
-        at: SealedEvent,
-        event: e.JobClaimed | e.JobReleased | e.JobWaiting | e.JobParked | e.JobDeadLettered,
-    ) -> None:
+    def _hands(self, at: SealedEvent, event: e.Event) -> None:
         match event:
             case e.JobClaimed():
                 before = self._workers[max(self._workers)] if self._workers else "nobody"
                 self._workers[at.fence] = event.worker
                 self._claimed_at = at.at
-                if not event.takeover:
+                taken_over, self._lost = event.takeover or self._lost, False
+                if not taken_over:
                     self.seam(at, SeamKind.CLAIMED, f"{short(event.worker)} took the job", event.worker)
                     return
-                self.seam(
-                    at,
-                    SeamKind.TAKEOVER,
-                    f"{short(event.worker)} took over from {short(before)}",
-                    event.worker,
-                )
+                said = f"{short(event.worker)} took over from {short(before)}"
+                self.seam(at, SeamKind.TAKEOVER, said, event.worker)
                 used = f"{_outcomes(self._results)} used instead of calling again"
                 why = f"{short(event.worker)} took over because the lease of {short(before)} had run out"
                 self._note(at, f"{why}; {used}." if self._results else f"{why}; nothing had been recorded.")
@@ -267,6 +260,11 @@ class _Reader:
         match event:
             case e.JobCreated():
                 self.seam(at, SeamKind.CREATED, f"{event.kind} was submitted")
+            case e.JobRequeued() if event.takeover:  # a sweep found it; whoever claims it next takes over
+                self._lost = True
+                self.seam(
+                    at, SeamKind.REQUEUED, f"the lease of {short(event.holder or 'its worker')} ran out"
+                )
             case e.JobRequeued() if event.by:
                 self.seam(at, SeamKind.REQUEUED, f"{event.by} had it tried again: {event.why}")
                 self._note(at, f"attempts count from nothing, because {event.by} asked for it: {event.why}.")

@@ -7,12 +7,11 @@ guarded by the instant it has seen: of two that fire one does, and the other has
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
 
-from holdfast.engine import cron
 from holdfast.errors import Busy, InvalidSetting
 from holdfast.model.jobs import DEFAULT_NAMESPACE
 from holdfast.model.schedule import Schedule, decide, job_of
@@ -29,10 +28,7 @@ async def stand(store: Store, clock: Clock, schedules: Sequence[Schedule]) -> li
     """The schedules stand; new ones, and those with new times, from their next instant after now."""
     now = clock.wall_us()
     return [
-        await store.schedules.put(
-            msgspec.structs.replace(one, next_at=cron.after(one.cron, one.time_zone)(now))
-        )
-        for one in schedules
+        await store.schedules.put(msgspec.structs.replace(one, next_at=_times(one)(now))) for one in schedules
     ]
 
 
@@ -42,7 +38,7 @@ async def resume(
     """The schedule fires again, from its next instant on. What came during the pause was not missed, it was not
     wanted."""
     one = await store.schedules.get(schedule_id, namespace=namespace)
-    next_at = cron.after(one.cron, one.time_zone)(clock.wall_us())
+    next_at = _times(one)(clock.wall_us())
     return await store.schedules.resume(schedule_id, next_at, namespace=namespace)
 
 
@@ -74,7 +70,7 @@ async def _fire(store: Store, clock: Clock, schedule: Schedule) -> str | None:
     now = max(
         clock.wall_us(), schedule.next_at
     )  # the store's clock says it is due, and this one may be behind
-    decision = decide(schedule, now, cron.after(schedule.cron, schedule.time_zone))
+    decision = decide(schedule, now, _times(schedule))
     if decision is None:
         return None
     job = None if decision.fire is None else job_of(schedule, decision.fire)
@@ -83,3 +79,10 @@ async def _fire(store: Store, clock: Clock, schedule: Schedule) -> str | None:
         return None
     log.info("schedule %s made job %s", schedule.schedule_id, submitted.job_id)
     return submitted.job_id
+
+
+def _times(schedule: Schedule) -> Callable[[int], int]:
+    """For any instant, the schedule's next one after it."""
+    from holdfast.engine.cron import after  # most programs have no schedule
+
+    return after(schedule.cron, schedule.time_zone)

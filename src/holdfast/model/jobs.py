@@ -99,7 +99,10 @@ class JobHead(msgspec.Struct, frozen=True, gc=False):
 
 
 class JobRecord(msgspec.Struct, frozen=True):
-    """Who asked for the job and how it is going; the journal has the rest."""
+    """Who asked for the job and how it is going; the journal has the rest.
+
+    `changed_at` is the instant of its newest event, `worker` who holds it now.
+    """
 
     job_id: str
     namespace: str
@@ -114,17 +117,37 @@ class JobRecord(msgspec.Struct, frozen=True):
     status: Status
     wait_reason: WaitReason | None
     head_seq: int
+    changed_at: int
+    worker: str | None
+    attempts: int
+    takeovers: int
 
 
 class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which jobs to list; None means any."""
+    """Which jobs to list; None and no statuses mean any.
+
+    Created at `since` or later, and before `until`. `text` is in the id, kind, session id or request key; upper and
+    lower case of A to Z are the same in it.
+    """
 
     namespace: str | None = None
     status: Status | None = None
+    statuses: tuple[Status, ...] = ()
     wait_reason: WaitReason | None = None
     kind: str | None = None
+    queue: str | None = None
     session_id: str | None = None
     parent_job_id: str | None = None
+    since: int | None = None
+    until: int | None = None
+    text: str | None = None
+
+
+class JobNames(msgspec.Struct, frozen=True):
+    """What jobs go by, in order: for lists to choose from."""
+
+    kinds: tuple[str, ...]
+    queues: tuple[str, ...]
 
 
 def check_draft(draft: JobDraft) -> JobDraft:

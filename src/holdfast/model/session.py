@@ -131,6 +131,15 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True):
     usage: tuple[Usage, ...]
 
 
+class SessionRecord(msgspec.Struct, frozen=True):
+    """A session in a list. `revision` counts its commits; `spoken_at` is when the newest of its jobs was made."""
+
+    session_id: str
+    revision: int
+    jobs: int
+    spoken_at: int | None
+
+
 class SessionMeta(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str
     name: str = ""

@@ -26,14 +26,19 @@ _log: Final = logging.getLogger("holdfast.service")
 
 async def done(asked: Asked, endpoint: Endpoint, answer: Answer) -> None:
     """The act has its line. Without it there is no answer: the caller asks again, and it is written then."""
-    body, value = asked.body, answer.value
+    value = answer.value
     operation_id = getattr(value, "operation_id", "") or asked.request_id
-    job_id = getattr(value, "job_id", "")
+    await note(asked, endpoint.audited, asked.path, getattr(value, "job_id", ""), operation_id)
+
+
+async def note(asked: Asked, what: str, path: dict[str, str], job_id: str, operation_id: str) -> None:
+    """One act on one thing has its line."""
+    body = asked.body
     act = ActDraft(
-        act_id=act_id(endpoint.audited, *sorted(asked.path.values()), operation_id),
-        what=endpoint.audited,
+        act_id=act_id(what, *sorted(path.values()), operation_id),
+        what=what,
         who=asked.principal.name,
-        object=_object(asked.path),
+        object=_object(path),
         reason=getattr(body, "why", ""),
         request_id=asked.request_id,
         detail=f"job {job_id}, by {getattr(body, 'by', '') or 'nobody named'}, operation {operation_id}",

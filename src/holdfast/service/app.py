@@ -35,6 +35,7 @@ from holdfast.service.measured import CODE, ROUTE, measured
 from holdfast.service.metrics.gauges import Gauges
 from holdfast.service.metrics.loops import LoopWatch
 from holdfast.service.metrics.meter import Metrics
+from holdfast.service.page import Page
 from holdfast.service.problems import MEDIA_TYPE, Problem, Refusal
 from holdfast.service.routes import ENDPOINTS
 from holdfast.service.settings import Settings
@@ -62,6 +63,7 @@ class Service:
         scribe: Scribe | None,
         metrics: Metrics,
         endpoints: Sequence[Endpoint],
+        page: Page | None,
     ) -> None:
         self.token = None if settings.require_key or authorise is not None else new_token()
         self._where = where
@@ -73,6 +75,7 @@ class Service:
         self._metrics = metrics
         self._late = LoopWatch(metrics)
         self._router = Router(endpoints)
+        self._page = page
         self._meter = Meter(clock, settings)
         self._house: House | None = None
         self._wired: Wired | None = None
@@ -179,6 +182,10 @@ class Service:
 
     async def _answer(self, scope: Scope, headers: Headers, receive: Receive, named: str) -> ASGIApp:
         check_visitor(scope, headers, self._settings)
+        page = self._page
+        if page is not None and (route := page.route(scope["method"], scope["raw_path"])):
+            scope[ROUTE] = route
+            return page.answer(scope["raw_path"], headers.get("if-none-match"))
         house = self._house
         if house is None:
             raise Unavailable("the server is starting or ending")
@@ -252,10 +259,12 @@ def make_app(
     scribe: Scribe | None = None,
     metrics: Metrics | None = None,
     endpoints: Sequence[Endpoint] = ENDPOINTS,
+    page: Page | None = None,
 ) -> Service:
     """An application over the store at this address, or over an open one, which stays the caller's to close.
 
-    Who may come in is decided by keys and by the application's `token` (`service.access`), or by `authorise`.
+    Who may come in is decided by keys and by the application's `token` (`service.access`), or by `authorise`. With a
+    `page`, people can look at it in a browser.
     """
     return Service(
         where,
@@ -266,6 +275,7 @@ def make_app(
         scribe,
         Metrics() if metrics is None else metrics,
         endpoints,
+        page,
     )
 
 
@@ -279,4 +289,4 @@ def _sign(headers: MutableHeaders, named: str) -> None:
     headers["X-Request-ID"] = named
     headers.setdefault("Cache-Control", "no-store")
     for name, value in SECURITY_HEADERS.items():
-        headers[name] = value
+        headers.setdefault(name, value)

@@ -24,6 +24,7 @@ from holdfast.registry.registry import Registry
 from holdfast.service.idempotency import HEADER, key_of
 from holdfast.service.metrics.gauges import Gauges
 from holdfast.service.metrics.meter import Metrics
+from holdfast.service.numbers import Numbers
 from holdfast.service.problems import Refusal
 from holdfast.service.pulse import Pulse
 from holdfast.service.settings import Settings
@@ -65,6 +66,7 @@ class House:
         self.metrics = metrics
         self.gauges = gauges
         self.pulse = Pulse(store, clock)
+        self.numbers = Numbers(store)
         self.nats = nats
         self.draining = asyncio.Event()
         self.streams: dict[str, int] = {}

@@ -50,14 +50,24 @@ class Paged(Asks, frozen=True, kw_only=True):
     cursor: str | None = None
 
 
-class WhichJobs(Paged, frozen=True, kw_only=True):
-    """Filters of a listing. A status may be spelled as other systems do."""
+class Narrowed(Asks, frozen=True, kw_only=True):
+    """Which jobs. A status may be spelled as other systems do, and several are parted by commas. `since` and `until`
+    are about when a job was made; `text` is looked for in its id, kind, session id and request key."""
 
     status: str | None = None
     wait_reason: WaitReason | None = None
     kind: Name | None = None
+    queue: Name | None = None
     session_id: Name | None = None
     parent_job_id: Name | None = None
+    since: Whole | None = None
+    until: Whole | None = None
+    text: Name | None = None
+
+
+class WhichJobs(Narrowed, frozen=True, kw_only=True):
+    limit: Limit = ROWS_PER_PAGE_DEFAULT
+    cursor: str | None = None
 
 
 class OneJob(Asks, frozen=True, kw_only=True):

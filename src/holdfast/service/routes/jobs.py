@@ -19,7 +19,7 @@ from holdfast.service.answers import Answer
 from holdfast.service.asked import Asked
 from holdfast.service.endpoints import Endpoint
 from holdfast.service.idempotency import REPLAYED
-from holdfast.service.shapes import Forking, NewJob, OneJob, WhichJobs
+from holdfast.service.shapes import Forking, Narrowed, NewJob, OneJob, WhichJobs
 
 
 async def submit_job(asked: Asked) -> Answer:
@@ -38,23 +38,28 @@ async def submit_job(asked: Asked) -> Answer:
     return _made(submitted)
 
 
+def filter_of(which: Narrowed) -> JobFilter:
+    """What a listing, or a count, is of."""
+    for what in ("kind", "queue", "session_id", "parent_job_id", "text"):
+        if (name := getattr(which, what)) is not None:
+            check_name(name, what)
+    return JobFilter(
+        statuses=() if which.status is None else tuple(map(parse_status, which.status.split(","))),
+        wait_reason=which.wait_reason,
+        kind=which.kind,
+        queue=which.queue,
+        session_id=which.session_id,
+        parent_job_id=which.parent_job_id,
+        since=which.since,
+        until=which.until,
+        text=which.text,
+    )
+
+
 async def list_jobs(asked: Asked) -> Answer:
     """Jobs, newest first."""
     which: WhichJobs = asked.query
-    for what in ("kind", "session_id", "parent_job_id"):
-        if (name := getattr(which, what)) is not None:
-            check_name(name, what)
-    page = await asked.client.list(
-        JobFilter(
-            status=None if which.status is None else parse_status(which.status),
-            wait_reason=which.wait_reason,
-            kind=which.kind,
-            session_id=which.session_id,
-            parent_job_id=which.parent_job_id,
-        ),
-        limit=which.limit,
-        cursor=which.cursor,
-    )
+    page = await asked.client.list(filter_of(which), limit=which.limit, cursor=which.cursor)
     return Answer(value=page, tagged=True)
 
 

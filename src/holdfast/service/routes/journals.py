@@ -11,7 +11,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import ASGIApp
 
 from holdfast.client.exports import archive
-from holdfast.client.records import Checked, Trace, Walk
+from holdfast.client.records import Checked, Walk
 from holdfast.errors import NotFound
 from holdfast.model import canonical
 from holdfast.model.access import Scope
@@ -46,11 +46,6 @@ async def list_events(asked: Asked) -> Answer | ASGIApp:
     items = await asked.client.events(head.job_id, after=which.after, limit=most) if most else ()
     last = items[-1].seq if items else head.head_seq
     return Answer(value=Events(items=items, next=last if last < head.head_seq else None), headers=headers)
-
-
-async def get_trace(asked: Asked) -> Answer:
-    """The job's life: its calls, who drove it when, and what recovery did and why."""
-    return Answer(value=await asked.client.trace(asked.path["id"]), tagged=True)
 
 
 async def walk_job(asked: Asked) -> Answer:
@@ -189,15 +184,6 @@ ENDPOINTS: Final = (
         answers=Events,
         statuses=(200, 304),
         errors=(404, 422),
-        scope=Scope.READ,
-    ),
-    Endpoint(
-        method="GET",
-        path="/api/jobs/{id}/trace",
-        handle=get_trace,
-        answers=Trace,
-        statuses=(200, 304),
-        errors=(404,),
         scope=Scope.READ,
     ),
     Endpoint(

@@ -28,9 +28,19 @@ class MemoryAttachments:
         with self._state.transaction() as work:
             stamp(work, namespace, attachment_ids)
 
+    async def list(
+        self, session_id: str, *, namespace: str = DEFAULT_NAMESPACE
+    ) -> Sequence[AttachmentIntent]:
+        found = [
+            intent
+            for (owner, _), intent in self._state.tables.attachments.items()
+            if (owner, intent.session_id) == (namespace, session_id)
+        ]
+        return sorted(found, key=lambda intent: (intent.intent_at, intent.attachment_id))
+
     async def list_uncommitted(
         self, before: int, *, namespace: str = DEFAULT_NAMESPACE
-    ) -> list[AttachmentIntent]:
+    ) -> Sequence[AttachmentIntent]:
         found = [
             intent
             for (owner, _), intent in self._state.tables.attachments.items()

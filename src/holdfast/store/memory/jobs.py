@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import string
 from collections import Counter
 from collections.abc import Sequence
 from typing import Final
@@ -16,6 +17,7 @@ from holdfast.model.jobs import (
     JobDraft,
     JobFilter,
     JobHead,
+    JobNames,
     JobRecord,
     Submitted,
     check_draft,
@@ -69,6 +71,16 @@ class MemoryJobs:
             found = [record for record in found if record.job_id < str(last)]
         page = tuple(found[:limit])
         return Page(page, encode_cursor(_CURSOR, page[-1].job_id) if page and len(found) > limit else None)
+
+    async def tally(self, which: JobFilter) -> dict[tuple[Status, WaitReason | None], int]:
+        records = [_record(row) for row in self._state.tables.jobs.values()]
+        return dict(Counter((one.status, one.wait_reason) for one in records if _fits(one, which)))
+
+    async def names(self, namespace: str | None = None, *, limit: int = 200) -> JobNames:
+        heads = [row.head for row in self._state.tables.jobs.values()]
+        mine = [head for head in heads if namespace in {None, head.namespace}]
+        kinds, queues = sorted({head.kind for head in mine}), sorted({head.queue for head in mine})
+        return JobNames(tuple(kinds[:limit]), tuple(queues[:limit]))
 
 
 def submit(work: Work, draft: JobDraft, *, admitting: bool = False) -> Submitted:
@@ -225,9 +237,27 @@ def _record(row: JobRow) -> JobRecord:
         status=head.status,
         wait_reason=head.wait_reason,
         head_seq=head.head_seq,
+        changed_at=row.events[-1].at,
+        worker=head.lease_owner if head.status is Status.RUNNING else None,
+        attempts=head.attempts,
+        takeovers=head.takeovers,
     )
 
 
+_EXACT: Final = ("namespace", "status", "wait_reason", "kind", "queue", "session_id", "parent_job_id")
+_UPPER: Final = dict(zip(map(ord, string.ascii_uppercase), string.ascii_lowercase, strict=True))
+
+
 def _fits(record: JobRecord, which: JobFilter) -> bool:
-    wanted = msgspec.structs.asdict(which)
-    return all(value is None or getattr(record, name) == value for name, value in wanted.items())
+    if any(getattr(which, name) not in {None, getattr(record, name)} for name in _EXACT):
+        return False
+    if which.statuses and record.status not in which.statuses:
+        return False
+    if which.since is not None and record.created_at < which.since:
+        return False
+    if which.until is not None and record.created_at >= which.until:
+        return False
+    if which.text is None:
+        return True
+    shown = (record.job_id, record.kind, record.session_id, record.request_key)
+    return any(which.text.translate(_UPPER) in (one or "").translate(_UPPER) for one in shown)

@@ -12,6 +12,7 @@ from holdfast.errors import HeadMoved, SessionBound, TurnConflict
 from holdfast.model import canonical
 from holdfast.model.ids import check_name
 from holdfast.model.jobs import DEFAULT_NAMESPACE
+from holdfast.model.page import Page, decode_cursor, encode_cursor
 from holdfast.model.session import (
     Checkpoint,
     Collected,
@@ -20,6 +21,7 @@ from holdfast.model.session import (
     Graph,
     Node,
     SessionMeta,
+    SessionRecord,
     SessionView,
     TurnCommit,
     Usage,
@@ -60,6 +62,37 @@ class MemorySessions:
             checkpoint_ref=session.checkpoint_ref,
             usage=() if scope.head_only else _merged(session.usage),
         )
+
+    async def list(
+        self,
+        *,
+        text: str | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+        namespace: str = DEFAULT_NAMESPACE,
+    ) -> Page[SessionRecord]:
+        made: dict[str, list[int]] = {}
+        for row in self._state.tables.jobs.values():
+            if row.head.namespace == namespace and row.head.session_id is not None:
+                made.setdefault(row.head.session_id, []).append(row.created_at)
+        committed = {
+            name: session.revision
+            for (owner, name), session in self._state.tables.sessions.items()
+            if owner == namespace and session.revision
+        }
+        names = sorted(made.keys() | committed.keys(), reverse=True)
+        if text is not None:
+            names = [name for name in names if _plain(text) in _plain(name)]
+        if cursor is not None:
+            (last,) = decode_cursor("sessions", cursor, keys=1)
+            names = [name for name in names if name < str(last)]
+        page = tuple(
+            SessionRecord(
+                name, committed.get(name, 0), len(made.get(name, ())), max(made.get(name, ()), default=None)
+            )
+            for name in names[:limit]
+        )
+        return Page(page, encode_cursor("sessions", names[limit - 1]) if len(names) > limit > 0 else None)
 
     async def bound(self, handle: str, *, namespace: str = DEFAULT_NAMESPACE) -> str | None:
         return self._state.tables.handles.get((namespace, handle))
@@ -249,3 +282,8 @@ def _merged(usage: Iterable[Usage]) -> tuple[Usage, ...]:
             reasoning_tokens=so_far.reasoning_tokens + one.reasoning_tokens,
         )
     return tuple(sums.values())
+
+
+def _plain(text: str) -> str:
+    """Without the difference between A and a; other letters are what they are."""
+    return "".join(one.lower() if one.isascii() else one for one in text)

@@ -40,9 +40,15 @@ class Attachments(Protocol):
         """The intents are stamped committed, outside of a turn. The first stamp wins; unknown ids are ignored."""
         ...
 
+    async def list(
+        self, session_id: str, *, namespace: str = DEFAULT_NAMESPACE
+    ) -> Sequence[AttachmentIntent]:
+        """What was announced for this session, oldest first."""
+        ...
+
     async def list_uncommitted(
         self, before: int, *, namespace: str = DEFAULT_NAMESPACE
-    ) -> list[AttachmentIntent]:
+    ) -> Sequence[AttachmentIntent]:
         """Intents recorded before this instant that no turn ever used, oldest first."""
         ...
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from holdfast.model.jobs import JobDraft, JobFilter, JobHead, JobRecord, Submitted
+from holdfast.model.jobs import JobDraft, JobFilter, JobHead, JobNames, JobRecord, Submitted
 from holdfast.model.page import Page
-from holdfast.model.states import Status
+from holdfast.model.states import Status, WaitReason
 
 
 class Jobs(Protocol):
@@ -47,4 +47,12 @@ class Jobs(Protocol):
 
     async def list(self, which: JobFilter, *, limit: int = 100, cursor: str | None = None) -> Page[JobRecord]:
         """Jobs, newest id first. The cursor of one page leads to the next."""
+        ...
+
+    async def tally(self, which: JobFilter) -> dict[tuple[Status, WaitReason | None], int]:
+        """How many jobs fit, by status and by what they wait for; what no job has is not there."""
+        ...
+
+    async def names(self, namespace: str | None = None, *, limit: int = 200) -> JobNames:
+        """The kinds and queues of jobs, in order, at most so many of each."""
         ...

@@ -8,11 +8,13 @@ from typing import Protocol
 import msgspec
 
 from holdfast.model.jobs import DEFAULT_NAMESPACE
+from holdfast.model.page import Page
 from holdfast.model.session import (
     Collected,
     Committed,
     Node,
     SessionMeta,
+    SessionRecord,
     SessionView,
     TurnCommit,
     Vacuumed,
@@ -62,6 +64,18 @@ class Sessions(Protocol):
         Nodes come in insertion order (full graph) or root first (active path). Usage is merged per (source, model), in
         the order of first use.
         """
+        ...
+
+    async def list(
+        self,
+        *,
+        text: str | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+        namespace: str = DEFAULT_NAMESPACE,
+    ) -> Page[SessionRecord]:
+        """Sessions that have a commit or a job, newest id first; with `text`, those that have it in their id, whatever
+        the case of A to Z."""
         ...
 
     async def bound(self, handle: str, *, namespace: str = DEFAULT_NAMESPACE) -> str | None:

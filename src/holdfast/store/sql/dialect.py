@@ -7,7 +7,7 @@ and these habits are what keeps it so (each was tried on both databases):
     NULL order      first on SQLite, last on Postgres               → sort on NOT NULL columns only
     sum(bigint)     an integer, or a numeric                        → CAST(sum(…) AS {int})
     wrong types     stored, or refused                              → STRICT tables
-    'abc%' LIKE     ignores case, or does not                       → never LIKE
+    'abc%' LIKE     ignores case, or does not                       → never LIKE; {place}(lower(a), b) > 0
     constraint      the transaction goes on, or is dead             → ON CONFLICT, or one savepoint each
     time            the host's, or the server's                     → {now} and {tick}, never written out
 
@@ -50,6 +50,7 @@ SQLITE: Final = Dialect(
         "for_update": "",
         "for_update_of_s": "",
         "skip_locked": "",
+        "place": "instr",
     },
     any_of=lambda name: f"IN (SELECT value FROM json_each(:{name}))",
     listed=lambda name: f"(SELECT value, key + 1 AS nth FROM json_each(:{name})) AS listed",
@@ -71,6 +72,7 @@ POSTGRES: Final = Dialect(
         "for_update": "FOR UPDATE",
         "for_update_of_s": "FOR UPDATE OF s",
         "skip_locked": "FOR UPDATE SKIP LOCKED",
+        "place": "strpos",
     },
     any_of=lambda name: f"= ANY(CAST(:{name} AS text[]))",
     listed=lambda name: f"unnest(CAST(:{name} AS text[])) WITH ORDINALITY AS listed (value, nth)",

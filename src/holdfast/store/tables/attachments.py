@@ -39,10 +39,19 @@ class SqlAttachments:
 
         await self._executor.write(work)
 
+    async def list(
+        self, session_id: str, *, namespace: str = DEFAULT_NAMESPACE
+    ) -> Sequence[AttachmentIntent]:
+        async def work(tx: Transaction) -> Sequence[AttachmentIntent]:
+            rows = await tx.rows("attachments_of_session", namespace=namespace, session_id=session_id)
+            return [AttachmentIntent(*row) for row in rows]
+
+        return await self._executor.read(work)
+
     async def list_uncommitted(
         self, before: int, *, namespace: str = DEFAULT_NAMESPACE
-    ) -> list[AttachmentIntent]:
-        async def work(tx: Transaction) -> list[AttachmentIntent]:
+    ) -> Sequence[AttachmentIntent]:
+        async def work(tx: Transaction) -> Sequence[AttachmentIntent]:
             rows = await tx.rows("uncommitted_attachments", namespace=namespace, before=before)
             return [AttachmentIntent(*row) for row in rows]
 

@@ -14,6 +14,7 @@ from holdfast.model.jobs import (
     JobDraft,
     JobFilter,
     JobHead,
+    JobNames,
     JobRecord,
     Submitted,
     check_draft,
@@ -26,6 +27,7 @@ from holdfast.store.executor import Executor, Row, Transaction
 from holdfast.store.tables.bodies import need_namespace, store_body, word
 from holdfast.store.tables.budgets import open_in
 from holdfast.store.tables.heads import head_of
+from holdfast.store.tables.listing import list_in, names_in, tally_in
 from holdfast.store.tables.queues import admit_in
 from holdfast.store.tables.submits import submit_at_once, submit_plain_in
 from holdfast.store.tables.work import insert_work_in
@@ -99,11 +101,17 @@ class SqlJobs:
         before = None if cursor is None else str(decode_cursor("jobs", cursor, keys=1)[0])
 
         async def work(tx: Transaction) -> Sequence[Row]:
-            return await tx.rows("list_jobs", before=before, limit=limit + 1, **msgspec.structs.asdict(which))
+            return await list_in(tx, which, before=before, limit=limit + 1)
 
         records = [_record(row) for row in await self._executor.read(work)]
         more = encode_cursor("jobs", records[limit - 1].job_id) if len(records) > limit > 0 else None
         return Page(tuple(records[:limit]), more)
+
+    async def tally(self, which: JobFilter) -> dict[tuple[Status, WaitReason | None], int]:
+        return await self._executor.read(lambda tx: tally_in(tx, which))
+
+    async def names(self, namespace: str | None = None, *, limit: int = 200) -> JobNames:
+        return await self._executor.read(lambda tx: names_in(tx, namespace, limit))
 
 
 async def submit_in(tx: Transaction, draft: JobDraft, *, admitting: bool = False) -> Submitted:
@@ -231,4 +239,6 @@ def _record(row: Row) -> JobRecord:
     values["status"] = word(Status, values["status"])
     if values["wait_reason"] is not None:
         values["wait_reason"] = word(WaitReason, values["wait_reason"])
+    if values["status"] is not Status.RUNNING:
+        values["worker"] = None
     return JobRecord(**values)

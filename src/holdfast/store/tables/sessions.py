@@ -10,6 +10,7 @@ from holdfast.errors import OutcomeUnknown, StoreCorrupt
 from holdfast.model import canonical
 from holdfast.model.ids import check_name
 from holdfast.model.jobs import DEFAULT_NAMESPACE
+from holdfast.model.page import Page, decode_cursor, encode_cursor
 from holdfast.model.session import (
     Collected,
     Committed,
@@ -17,6 +18,7 @@ from holdfast.model.session import (
     Graph,
     Node,
     SessionMeta,
+    SessionRecord,
     SessionView,
     TurnCommit,
     Usage,
@@ -28,6 +30,7 @@ from holdfast.store.ports.sessions import FULL_GRAPH, Scope
 from holdfast.store.tables.blobs import collect_in
 from holdfast.store.tables.bodies import need_namespace, read_json, read_struct
 from holdfast.store.tables.checkpoints import load_checkpoint
+from holdfast.store.tables.listing import ascii_lower
 from holdfast.store.tables.turnrows import turn_of
 from holdfast.store.tables.turns import bind, commit_at_once, write_in
 
@@ -62,6 +65,25 @@ class SqlSessions:
             return await _load_in(tx, session_id, scope, namespace)
 
         return await self._executor.read(work, snapshot=True)
+
+    async def list(
+        self,
+        *,
+        text: str | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+        namespace: str = DEFAULT_NAMESPACE,
+    ) -> Page[SessionRecord]:
+        before = None if cursor is None else str(decode_cursor("sessions", cursor, keys=1)[0])
+        said = None if text is None else ascii_lower(text)
+
+        async def work(tx: Transaction) -> Sequence[Row]:
+            place = {"namespace": namespace, "before": before, "text": said}
+            return await tx.rows("list_sessions", limit=limit + 1, **place)
+
+        found = [SessionRecord(*row) for row in await self._executor.read(work)]
+        more = encode_cursor("sessions", found[limit - 1].session_id) if len(found) > limit > 0 else None
+        return Page(tuple(found[:limit]), more)
 
     async def bound(self, handle: str, *, namespace: str = DEFAULT_NAMESPACE) -> str | None:
         async def work(tx: Transaction) -> Row | None:

@@ -157,6 +157,12 @@ ON CONFLICT (namespace, attachment_id) DO NOTHING;
 UPDATE attachments SET committed_at = {now}
 WHERE namespace = :namespace AND attachment_id = :attachment_id AND committed_at IS NULL;
 
+-- name: attachments_of_session
+-- What was announced for a session.
+SELECT attachment_id, session_id, uri, intent_at, committed_at FROM attachments
+WHERE namespace = :namespace AND session_id = :session_id
+ORDER BY intent_at, attachment_id;
+
 -- name: uncommitted_attachments
 -- Intents that no turn ever used, oldest first.
 SELECT attachment_id, session_id, uri, intent_at, committed_at FROM attachments

@@ -39,7 +39,9 @@ VALUES (:job_id, :namespace, :queue, :kind, :priority, :status, :wait_reason, NU
 -- name: job_record
 -- One job as a person sees it.
 SELECT j.job_id, j.namespace, j.kind, j.queue, j.priority, j.request_key, j.parent_job_id, j.parent_step_key,
-       j.session_id, j.created_at, h.status, h.wait_reason, h.head_seq
+       j.session_id, j.created_at, h.status, h.wait_reason, h.head_seq,
+       (SELECT e.at FROM events e WHERE e.job_id = h.job_id AND e.seq = h.head_seq), h.lease_owner, h.attempts,
+       h.takeovers
 FROM jobs j JOIN job_heads h ON h.job_id = j.job_id
 WHERE j.job_id = :job_id;
 
@@ -47,18 +49,107 @@ WHERE j.job_id = :job_id;
 -- A page of jobs, newest id first; a NULL filter matches everything. The first page starts past the last id, and both
 -- tables are told where to start, so that every page is found by a seek in each.
 SELECT j.job_id, j.namespace, j.kind, j.queue, j.priority, j.request_key, j.parent_job_id, j.parent_step_key,
-       j.session_id, j.created_at, h.status, h.wait_reason, h.head_seq
+       j.session_id, j.created_at, h.status, h.wait_reason, h.head_seq,
+       (SELECT e.at FROM events e WHERE e.job_id = h.job_id AND e.seq = h.head_seq), h.lease_owner, h.attempts,
+       h.takeovers
 FROM jobs j JOIN job_heads h ON h.job_id = j.job_id
 WHERE (CAST(:namespace AS TEXT) IS NULL OR j.namespace = :namespace)
-  AND (CAST(:status AS TEXT) IS NULL OR h.status = :status)
+  AND (:any_status = 1 OR h.status {any:statuses})
   AND (CAST(:wait_reason AS TEXT) IS NULL OR h.wait_reason = :wait_reason)
   AND (CAST(:kind AS TEXT) IS NULL OR j.kind = :kind)
+  AND (CAST(:queue AS TEXT) IS NULL OR j.queue = :queue)
   AND (CAST(:session_id AS TEXT) IS NULL OR j.session_id = :session_id)
   AND (CAST(:parent_job_id AS TEXT) IS NULL OR j.parent_job_id = :parent_job_id)
+  AND (CAST(:since AS {int}) IS NULL OR j.created_at >= :since)
+  AND (CAST(:until AS {int}) IS NULL OR j.created_at < :until)
+  AND (CAST(:text AS TEXT) IS NULL OR {place}(lower(j.job_id), :text) > 0 OR {place}(lower(j.kind), :text) > 0
+       OR {place}(lower(j.session_id), :text) > 0 OR {place}(lower(j.request_key), :text) > 0)
   AND j.job_id < coalesce(CAST(:before AS TEXT), (SELECT max(job_id) || '~' FROM jobs))
   AND h.job_id < coalesce(CAST(:before AS TEXT), (SELECT max(job_id) || '~' FROM jobs))
 ORDER BY j.job_id DESC
 LIMIT :limit;
+
+-- name: list_jobs_among
+-- The same of a few jobs that are known by their ids.
+SELECT j.job_id, j.namespace, j.kind, j.queue, j.priority, j.request_key, j.parent_job_id, j.parent_step_key,
+       j.session_id, j.created_at, h.status, h.wait_reason, h.head_seq,
+       (SELECT e.at FROM events e WHERE e.job_id = h.job_id AND e.seq = h.head_seq), h.lease_owner, h.attempts,
+       h.takeovers
+FROM jobs j JOIN job_heads h ON h.job_id = j.job_id
+WHERE j.job_id {any:job_ids}
+  AND (CAST(:namespace AS TEXT) IS NULL OR j.namespace = :namespace)
+  AND (:any_status = 1 OR h.status {any:statuses})
+  AND (CAST(:wait_reason AS TEXT) IS NULL OR h.wait_reason = :wait_reason)
+  AND (CAST(:kind AS TEXT) IS NULL OR j.kind = :kind)
+  AND (CAST(:queue AS TEXT) IS NULL OR j.queue = :queue)
+  AND (CAST(:session_id AS TEXT) IS NULL OR j.session_id = :session_id)
+  AND (CAST(:parent_job_id AS TEXT) IS NULL OR j.parent_job_id = :parent_job_id)
+  AND (CAST(:since AS {int}) IS NULL OR j.created_at >= :since)
+  AND (CAST(:until AS {int}) IS NULL OR j.created_at < :until)
+  AND (CAST(:text AS TEXT) IS NULL OR {place}(lower(j.job_id), :text) > 0 OR {place}(lower(j.kind), :text) > 0
+       OR {place}(lower(j.session_id), :text) > 0 OR {place}(lower(j.request_key), :text) > 0)
+  AND (CAST(:before AS TEXT) IS NULL OR j.job_id < :before)
+ORDER BY j.job_id DESC
+LIMIT :limit;
+
+-- name: open_job_ids
+-- Jobs that are not over, each status from its own index, and at most so many.
+SELECT job_id FROM (
+    SELECT job_id FROM job_heads WHERE status = 'pending' AND CAST(:pending AS {int}) = 1
+    UNION ALL
+    SELECT job_id FROM job_heads WHERE status = 'running' AND CAST(:running AS {int}) = 1
+    UNION ALL
+    SELECT job_id FROM job_heads WHERE status = 'waiting' AND wait_reason {any:reasons}
+) open LIMIT :limit;
+
+-- name: session_job_ids
+-- Jobs of a session, at most so many.
+SELECT job_id FROM jobs WHERE namespace = :namespace AND session_id = :session_id LIMIT :limit;
+
+-- name: child_job_ids
+-- Jobs that another one began, at most so many.
+SELECT job_id FROM jobs WHERE parent_job_id = :parent_job_id LIMIT :limit;
+
+-- name: tally_jobs
+-- How many jobs fit, by status and by what they wait for.
+SELECT h.status, h.wait_reason, CAST(count(*) AS {int})
+FROM jobs j JOIN job_heads h ON h.job_id = j.job_id
+WHERE (CAST(:namespace AS TEXT) IS NULL OR j.namespace = :namespace)
+  AND (:any_status = 1 OR h.status {any:statuses})
+  AND (CAST(:wait_reason AS TEXT) IS NULL OR h.wait_reason = :wait_reason)
+  AND (CAST(:kind AS TEXT) IS NULL OR j.kind = :kind)
+  AND (CAST(:queue AS TEXT) IS NULL OR j.queue = :queue)
+  AND (CAST(:session_id AS TEXT) IS NULL OR j.session_id = :session_id)
+  AND (CAST(:parent_job_id AS TEXT) IS NULL OR j.parent_job_id = :parent_job_id)
+  AND (CAST(:since AS {int}) IS NULL OR j.created_at >= :since)
+  AND (CAST(:until AS {int}) IS NULL OR j.created_at < :until)
+  AND (CAST(:text AS TEXT) IS NULL OR {place}(lower(j.job_id), :text) > 0 OR {place}(lower(j.kind), :text) > 0
+       OR {place}(lower(j.session_id), :text) > 0 OR {place}(lower(j.request_key), :text) > 0)
+GROUP BY h.status, h.wait_reason;
+
+-- name: tally_heads
+-- The same where the head alone can tell.
+SELECT h.status, h.wait_reason, CAST(count(*) AS {int})
+FROM job_heads h
+WHERE (CAST(:namespace AS TEXT) IS NULL OR h.namespace = :namespace)
+  AND (:any_status = 1 OR h.status {any:statuses})
+  AND (CAST(:wait_reason AS TEXT) IS NULL OR h.wait_reason = :wait_reason)
+  AND (CAST(:kind AS TEXT) IS NULL OR h.kind = :kind)
+  AND (CAST(:queue AS TEXT) IS NULL OR h.queue = :queue)
+  AND (CAST(:session_id AS TEXT) IS NULL OR h.session_id = :session_id)
+GROUP BY h.status, h.wait_reason;
+
+-- name: kinds_of_jobs
+-- What kinds of jobs there are.
+SELECT DISTINCT kind FROM job_heads
+WHERE CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace
+ORDER BY kind LIMIT :limit;
+
+-- name: queues_of_jobs
+-- What queues jobs are in.
+SELECT DISTINCT queue FROM job_heads
+WHERE CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace
+ORDER BY queue LIMIT :limit;
 
 -- name: job_head
 -- The head as it is now.

@@ -150,3 +150,17 @@ RETURNING node_id;
 DELETE FROM session_nodes
 WHERE namespace = :namespace AND session_id = :session_id AND tombstoned = 1
 RETURNING node_id;
+
+-- name: list_sessions
+-- A page of sessions that have a commit or a job, newest id first.
+SELECT s.session_id, s.revision,
+       (SELECT CAST(count(*) AS {int}) FROM jobs j WHERE j.namespace = s.namespace AND j.session_id = s.session_id),
+       (SELECT max(j.created_at) FROM jobs j WHERE j.namespace = s.namespace AND j.session_id = s.session_id)
+FROM sessions s
+WHERE s.namespace = :namespace
+  AND (CAST(:before AS TEXT) IS NULL OR s.session_id < :before)
+  AND (CAST(:text AS TEXT) IS NULL OR {place}(lower(s.session_id), :text) > 0)
+  AND (s.revision > 0
+       OR EXISTS (SELECT 1 FROM jobs j WHERE j.namespace = s.namespace AND j.session_id = s.session_id))
+ORDER BY s.session_id DESC
+LIMIT :limit;

@@ -37,6 +37,18 @@ async def unknown_attachments_are_ignored(bench: Bench) -> None:
     assert await _left(bench) == ["a"]
 
 
+async def a_session_s_attachments_are_listed(bench: Bench) -> None:
+    attachments = bench.store.attachments
+    await attachments.record_intent(_intent("b", at=2))
+    await attachments.record_intent(_intent("a", at=3))
+    await attachments.record_intent(AttachmentIntent("c", "other", "sha256:c", intent_at=1))
+    await attachments.commit_refs("root", ["b"])
+    now = bench.clock.wall_us()
+    first, second = await attachments.list("root")
+    assert (first.attachment_id, first.committed_at, second) == ("b", now, _intent("a", at=3))
+    assert list(await attachments.list("never heard of")) == []
+
+
 async def uncommitted_attachments_come_oldest_first(bench: Bench) -> None:
     for attachment_id, at in (("c", 30), ("a", 10), ("b", 20)):
         await bench.store.attachments.record_intent(_intent(attachment_id, at=at))

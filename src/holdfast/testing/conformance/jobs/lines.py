@@ -6,6 +6,8 @@ from holdfast.model.append import Move
 from holdfast.model.events import JobCancelled, JobDeadLettered, JobFailed, JobRequeued
 from holdfast.model.instants import HOUR, SECOND
 from holdfast.model.mail import MailDraft
+from holdfast.model.page import Page
+from holdfast.model.session import SessionRecord, TurnCommit
 from holdfast.model.states import MailKind, Slot, Status, WaitReason
 from holdfast.store.ports.journal import Ruling
 from holdfast.testing.conformance.bench import Bench
@@ -150,3 +152,22 @@ CANCEL = Ruling((JobCancelled(),), Move(status=Status.CANCELLED))
 async def _place(bench: Bench, job_id: str) -> tuple[Slot | None, Status, WaitReason | None]:
     head = await bench.store.jobs.head(job_id)
     return head.session_slot, head.status, head.wait_reason
+
+
+async def sessions_are_listed_with_their_jobs(bench: Bench) -> None:
+    await bench.store.namespaces.create("elsewhere")
+    await bench.store.sessions.commit(TurnCommit(session_id="Alpha"))
+    await bench.submit(session_id="beta")
+    bench.clock.advance(1_000)
+    await bench.submit(session_id="beta")
+    await bench.submit(session_id="there", namespace="elsewhere")
+    beta = SessionRecord("beta", 0, 2, bench.clock.wall_us())
+    alpha = SessionRecord("Alpha", 1, 0, None)
+    page = await bench.store.sessions.list(limit=1)
+    assert page.items == (beta,)
+    assert (await bench.store.sessions.list(limit=1, cursor=page.next)).items == (alpha,)
+    assert (await bench.store.sessions.list(limit=2)) == Page((beta, alpha), None)
+    assert (await bench.store.sessions.list(text="ALP")).items == (alpha,)
+    assert (await bench.store.sessions.list(text="%")).items == ()
+    (there,) = await bench.store.sessions.list(namespace="elsewhere")
+    assert there.session_id == "there"

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from holdfast.errors import InvalidName, InvalidPayload, KeyReused, NotFound
 from holdfast.model.chain import Head, first_break, unseal
-from holdfast.model.jobs import JobDraft, JobFilter, JobHead, JobRecord, Submitted, created_event
+from holdfast.model.jobs import (
+    JobDraft,
+    JobFilter,
+    JobHead,
+    JobNames,
+    JobRecord,
+    Submitted,
+    created_event,
+)
 from holdfast.model.lease import floor
 from holdfast.model.states import Status, WaitReason
 from holdfast.testing.conformance.bench import Bench
@@ -45,6 +55,10 @@ async def a_job_can_be_found_by_id_and_by_request(bench: Bench) -> None:
         status=Status.PENDING,
         wait_reason=None,
         head_seq=1,
+        changed_at=bench.clock.wall_us(),
+        worker=None,
+        attempts=0,
+        takeovers=0,
     )
     assert await bench.store.jobs.get(job_id) == record
     assert await bench.store.jobs.find("default", "key-1") == record
@@ -182,6 +196,55 @@ async def a_listing_can_be_filtered(bench: Bench) -> None:
     assert await listed(status=Status.WAITING) == [behind]
     assert await listed(wait_reason=WaitReason.JOINED) == [behind]
     assert await listed(namespace="elsewhere", kind="child") == []
+
+
+async def a_listing_can_be_narrowed_by_status_time_queue_and_text(bench: Bench) -> None:
+    began = bench.clock.wall_us()
+    driver = await bench.driving("ant", kind="Report", request_key="Order-81")
+    bench.clock.advance(1_000)
+    other = await bench.submit("chat", session_id="Ärger")
+    behind = await bench.submit("chat", session_id="Ärger", job_id="ticket_1")
+    bench.clock.advance(1_000)
+
+    async def listed(**which: object) -> set[str]:
+        page = await bench.store.jobs.list(JobFilter(**which))  # type: ignore[arg-type]
+        ids = [record.job_id for record in page]
+        assert (page.next, ids) == (None, sorted(ids, reverse=True))
+        tally = await bench.store.jobs.tally(JobFilter(**which))  # type: ignore[arg-type]
+        counted = Counter((record.status, record.wait_reason) for record in page)
+        assert tally == counted, "what is counted is what is listed"
+        return set(ids)
+
+    running, waiting = driver.job_id, {behind}
+    assert await listed(statuses=(Status.RUNNING, Status.WAITING)) == {running} | waiting
+    assert await listed(statuses=(Status.RUNNING, Status.COMPLETED)) == {running}
+    assert await listed(statuses=(Status.RUNNING,), status=Status.PENDING) == set()
+    assert await listed(status=Status.COMPLETED) == set()
+    assert await listed(queue=(await bench.store.jobs.head(running)).queue) == {running}
+    assert await listed(since=began + 1_000) == {other} | waiting
+    assert await listed(until=began + 1_000) == {running}
+    assert await listed(since=began, until=began + 1_001, text="chat") == {other} | waiting
+    assert await listed(text="REPORT") == {running}
+    assert await listed(text="order-81") == {running}
+    assert await listed(text="Är") == {other} | waiting
+    assert await listed(text="är") == set(), "letters beyond A to Z are what they are"
+    assert await listed(text="t_1") == waiting, "an underscore is an underscore"
+    assert await listed(text="%") == set()
+    (record,) = await bench.store.jobs.list(JobFilter(status=Status.RUNNING))
+    assert (record.worker, record.changed_at, record.takeovers) == ("ant", began, 0)
+    await driver.complete()
+    (record,) = await bench.store.jobs.list(JobFilter(status=Status.COMPLETED))
+    assert (record.worker, record.changed_at) == (None, began + 2_000)
+
+
+async def jobs_go_by_kinds_and_queues(bench: Bench) -> None:
+    await bench.store.namespaces.create("elsewhere")
+    assert await bench.store.jobs.names() == JobNames((), ())
+    for kind, queue in (("b", "fast"), ("a", "fast"), ("b", "slow")):
+        await bench.submit(kind, queue=queue)
+    await bench.submit("there", namespace="elsewhere")
+    assert await bench.store.jobs.names("default") == JobNames(("a", "b"), ("fast", "slow"))
+    assert await bench.store.jobs.names(limit=1) == JobNames(("a",), ("default",))
 
 
 async def jobs_are_counted_by_status(bench: Bench) -> None:

@@ -1,0 +1,279 @@
+"""Figures over time, counted from journals: nobody keeps books beside them.
+
+A journal only grows, and what it has told is told. So what was counted of a job up to an event is remembered, and the
+next look reads what came after it; a job that is over is never read again. One look reads a bounded number of journals
+and says when there is more to read: the next one goes on.
+
+What is counted is of the newest jobs, and of those that are not over: a job that is older than two thousand others and
+ended just now is missed, and `complete` says so.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.errors import HoldfastError
+from holdfast.model import events as e
+from holdfast.model.chain import SealedEvent, unseal
+from holdfast.model.instants import MINUTE
+from holdfast.model.jobs import JobFilter, JobRecord
+from holdfast.model.limits import EVENTS_PER_PAGE_MAX
+from holdfast.model.states import Status
+from holdfast.store.contract import Store
+
+NEWEST: Final = 2_000
+PAGE: Final = 1_000
+READ_MAX: Final = 500
+"""Journals in one look."""
+KNOWN_MAX: Final = 10_000
+_OPEN: Final = (Status.PENDING, Status.RUNNING, Status.WAITING)
+
+_COUNTED: Final = {
+    e.JobCreated.type: "submitted",
+    e.JobCompleted.type: "completed",
+    e.JobFailed.type: "failed",
+    e.JobCancelled.type: "cancelled",
+    e.JobDeadLettered.type: "dead",
+    e.ToolCalled.type: "tool_calls",
+    e.ToolUncertain.type: "uncertain",
+}
+"""Facts whose type is all there is to count."""
+
+_READ: Final = frozenset({e.JobClaimed.type, e.LlmRequested.type, e.LlmResponded.type})
+
+SERIES: Final = (*_COUNTED.values(), "takeovers", "tokens_in", "tokens_out", "usd_micros")
+
+
+class ModelNumbers(msgspec.Struct, frozen=True, kw_only=True):
+    """`usd_micros` None: no price is known."""
+
+    model: str
+    calls: int
+    tokens_in: int
+    tokens_out: int
+    usd_micros: int | None
+
+
+class AgentNumbers(msgspec.Struct, frozen=True, kw_only=True):
+    """What jobs of a kind did in that time."""
+
+    kind: str
+    jobs: int
+    failed: int
+    tokens: int
+    usd_micros: int | None
+
+
+class NumbersView(msgspec.Struct, frozen=True, kw_only=True):
+    """One figure for each step of time, the oldest first; `at` is when each step begins.
+
+    `today` is counted from the instant that was asked for. `pickup_us` are the 50th, 95th and 99th percentile of the
+    time from a job's making to its first worker. `complete` False: more was there than was looked at, or has been read
+    so far; ask again.
+    """
+
+    step_us: int
+    at: tuple[int, ...]
+    submitted: tuple[int, ...]
+    completed: tuple[int, ...]
+    failed: tuple[int, ...]
+    cancelled: tuple[int, ...]
+    dead: tuple[int, ...]
+    tool_calls: tuple[int, ...]
+    uncertain: tuple[int, ...]
+    takeovers: tuple[int, ...]
+    tokens_in: tuple[int, ...]
+    tokens_out: tuple[int, ...]
+    usd_micros: tuple[int, ...]
+    today: dict[str, int]
+    by_model: tuple[ModelNumbers, ...]
+    by_agent: tuple[AgentNumbers, ...]
+    pickup_us: tuple[int, ...]
+    complete: bool
+
+
+class _Job:
+    """What one journal has told so far, minute by minute."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.seq = 0
+        self.minutes: dict[int, Counter[str]] = {}
+        self.models: dict[tuple[int, str], Counter[str]] = {}
+        self.picked_up: tuple[int, int] | None = None
+        self._made_at = 0
+        self._asked: dict[tuple[str, int], str] = {}
+
+    def take(self, sealed: SealedEvent) -> None:
+        self.seq = sealed.seq
+        minute = sealed.at // MINUTE
+        if sealed.type in _COUNTED:
+            self._count(minute, _COUNTED[sealed.type])
+            if sealed.type == e.JobCreated.type:
+                self._made_at = sealed.at
+        elif sealed.type in _READ:
+            self._read(minute, sealed)
+
+    def _read(self, minute: int, sealed: SealedEvent) -> None:
+        try:
+            event = unseal(sealed)
+        except HoldfastError:
+            return  # erased, or of another version: there is nothing to count in it
+        match event:
+            case e.JobClaimed():
+                if event.takeover:
+                    self._count(minute, "takeovers")
+                if self.picked_up is None:
+                    self.picked_up = (sealed.at, max(sealed.at - self._made_at, 0))
+            case e.LlmRequested():
+                self._asked[event.step_key, event.generation] = event.model
+            case e.LlmResponded():
+                self._answered(minute, event)
+            case _:
+                pass
+
+    def _answered(self, minute: int, event: e.LlmResponded) -> None:
+        model = self._asked.pop((event.step_key, event.generation), "")
+        used: dict[str, Any] = event.usage if isinstance(event.usage, dict) else {}
+        told = self.models.setdefault((minute, model), Counter())
+        told["calls"] += 1
+        for name, key in (("tokens_in", "input"), ("tokens_out", "output"), ("usd_micros", "usd_micros")):
+            amount = used.get(key)
+            if type(amount) is int and amount >= 0:
+                told[name] += amount
+                told["priced"] += name == "usd_micros"
+                self._count(minute, name, amount)
+
+    def _count(self, minute: int, name: str, amount: int = 1) -> None:
+        self.minutes.setdefault(minute, Counter())[name] += amount
+
+
+class Numbers:
+    """One for each server. What it remembers it could read again."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: dict[str, _Job] = {}
+
+    async def look(self, namespace: str, *, now: int, minutes: int, today_since: int | None) -> NumbersView:
+        """The figures of the last `minutes`, this one included."""
+        last = now // MINUTE
+        first = last - minutes + 1
+        since = min(first, (now if today_since is None else max(today_since, 0)) // MINUTE)
+        records, complete = await self._recent(namespace, since * MINUTE)
+        read_all = await self._read(records)
+        jobs = [known for record in records if (known := self._known.get(record.job_id)) is not None]
+        by_minute: dict[int, Counter[str]] = {}
+        for job in jobs:
+            for minute, told in job.minutes.items():
+                by_minute.setdefault(minute, Counter()).update(told)
+        span = range(first, last + 1)
+        series = {name: tuple(by_minute.get(one, _NONE)[name] for one in span) for name in SERIES}
+        today = range((now if today_since is None else today_since) // MINUTE, last + 1)
+        return NumbersView(
+            step_us=MINUTE,
+            at=tuple(one * MINUTE for one in span),
+            **series,
+            today={
+                name: sum(told[name] for one, told in by_minute.items() if one in today) for name in SERIES
+            },
+            by_model=_by_model(jobs, span),
+            by_agent=_by_agent(jobs, span),
+            pickup_us=_percentiles(
+                took for job in jobs if job.picked_up for at, took in [job.picked_up] if at // MINUTE in span
+            ),
+            complete=complete and read_all,
+        )
+
+    async def _recent(self, namespace: str, since: int) -> tuple[list[JobRecord], bool]:
+        """Jobs that changed since then, as far as they are new or not over; and whether that is all of them."""
+        found: dict[str, JobRecord] = {}
+        cursor: str | None = None
+        while len(found) < NEWEST:
+            page = await self._store.jobs.list(JobFilter(namespace=namespace), limit=PAGE, cursor=cursor)
+            found |= {record.job_id: record for record in page}
+            cursor = page.next
+            if cursor is None:
+                break
+        still = await self._store.jobs.list(JobFilter(namespace=namespace, statuses=_OPEN), limit=PAGE)
+        oldest = min((record.created_at for record in found.values()), default=0)
+        found |= {record.job_id: record for record in still}
+        recent = [record for record in found.values() if record.changed_at >= since]
+        return recent, cursor is None or oldest < since
+
+    async def _read(self, records: Iterable[JobRecord]) -> bool:
+        """What is new in these journals is counted; whether that was all of it."""
+        read = 0
+        for record in records:
+            job = self._known.pop(record.job_id, None) or _Job(record.kind)
+            self._known[record.job_id] = job  # those that nobody asks for are at the front
+            if job.seq >= record.head_seq:
+                continue
+            if read == READ_MAX:
+                return False
+            read += 1
+            await self._read_one(record, job)
+        while len(self._known) > KNOWN_MAX:
+            self._known.pop(next(iter(self._known)))
+        return True
+
+    async def _read_one(self, record: JobRecord, job: _Job) -> None:
+        while job.seq < record.head_seq:
+            page = await self._store.journal.read(record.job_id, after=job.seq, limit=EVENTS_PER_PAGE_MAX)
+            if not page:
+                return  # it was removed while we read
+            for sealed in page:
+                job.take(sealed)
+
+
+_NONE: Final[Counter[str]] = Counter()
+
+
+def _by_model(jobs: Iterable[_Job], span: range) -> tuple[ModelNumbers, ...]:
+    told: dict[str, Counter[str]] = {}
+    for job in jobs:
+        for (minute, model), counts in job.models.items():
+            if minute in span:
+                told.setdefault(model, Counter()).update(counts)
+    return tuple(
+        ModelNumbers(
+            model=model,
+            calls=counts["calls"],
+            tokens_in=counts["tokens_in"],
+            tokens_out=counts["tokens_out"],
+            usd_micros=counts["usd_micros"] if counts["priced"] else None,
+        )
+        for model, counts in sorted(told.items())
+    )
+
+
+def _by_agent(jobs: Iterable[_Job], span: range) -> tuple[AgentNumbers, ...]:
+    told: dict[str, Counter[str]] = {}
+    for job in jobs:
+        lately = [counts for minute, counts in job.minutes.items() if minute in span]
+        if lately:
+            mine = told.setdefault(job.kind, Counter())
+            mine["jobs"] += 1
+            for counts in lately:
+                mine.update(counts)
+            mine["priced"] += any("usd_micros" in counts for counts in lately)
+    return tuple(
+        AgentNumbers(
+            kind=kind,
+            jobs=counts["jobs"],
+            failed=counts["failed"] + counts["dead"],
+            tokens=counts["tokens_in"] + counts["tokens_out"],
+            usd_micros=counts["usd_micros"] if counts["priced"] else None,
+        )
+        for kind, counts in sorted(told.items())
+    )
+
+
+def _percentiles(values: Iterable[int]) -> tuple[int, ...]:
+    """The 50th, 95th and 99th; none of nothing."""
+    known = sorted(values)
+    return tuple(known[min(len(known) * part // 100, len(known) - 1)] for part in (50, 95, 99) if known)
