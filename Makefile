@@ -2,7 +2,7 @@
 #
 #   make test PYTHON=python3.13     the interpreter for a new .venv (after `make clean`)
 #   make test JOBS=2                test processes; many of them wait most of the time
-#   make test ARGS="-k inbox -x"    anything pytest takes; also for acceptance, chaos and bench
+#   make test ARGS="-k inbox -x"    anything pytest takes; also for test-ui, acceptance, chaos and bench
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -11,6 +11,7 @@ MAKEFLAGS += --no-print-directory
 ARGS ?=
 JOBS ?= 4
 ACCEPTANCE_JOBS ?= 2
+UI_JOBS ?= 2
 LINTED := $(wildcard src tests tools bench examples deploy)
 
 # The first interpreter that is new enough; empty if there is none.
@@ -22,7 +23,7 @@ RUN := .venv/bin/python
 PYTEST := $(RUN) -m pytest
 READY := .venv/.ready
 
-.PHONY: help setup demo up test acceptance chaos bench bench-peers bench-quick lint docs wheel lock clean
+.PHONY: help setup demo up page test test-ui acceptance chaos bench bench-peers bench-quick lint docs wheel lock clean
 
 help: ## list the targets
 	@echo 'Holdfast: a durable runtime for AI agents'
@@ -35,13 +36,21 @@ setup: $(READY) ## make .venv from the hash-locked requirements
 	@echo 'setup: .venv is ready'
 
 demo: $(READY) ## an agent is killed three times; see what becomes of it
+	@$(RUN) -m tools.make_page --if-missing
 	@$(RUN) -m holdfast demo $(ARGS)
 
-up: $(READY) ## API and worker with an example's agents, until Ctrl-C
+up: $(READY) ## API, page and worker with an example's agents, until Ctrl-C
+	@$(RUN) -m tools.make_page --if-missing
 	@$(RUN) -m holdfast up examples/support.py $(ARGS)
+
+page: $(READY) ## build the page that the API serves at /, with a node of its own
+	@$(RUN) -m tools.make_page
 
 test: $(READY) ## all quick tests on memory, SQLite and Postgres
 	@$(PYTEST) -n $(JOBS) --dist=loadgroup $(ARGS)
+
+test-ui: $(READY) ## the page in a real browser, on SQLite and Postgres; installs Chromium where it may
+	@$(RUN) -m tools.run_ui_tests -n $(UI_JOBS) $(ARGS)
 
 acceptance: $(READY) ## the acceptance checks by name; writes build/acceptance.json
 	@$(PYTEST) -m seed --acceptance -n $(ACCEPTANCE_JOBS) --dist=loadgroup --quiet $(ARGS)
@@ -69,14 +78,15 @@ docs: $(READY) ## regenerate the reference pages and check every link and snippe
 	@$(RUN) -m tools.make_metrics_reference
 	@$(RUN) -m tools.check_docs
 
-wheel: $(READY) ## build/holdfast-*.whl
+wheel: page ## build/holdfast-*.whl, with the page in it
 	@$(RUN) -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build .
 	@ls build/holdfast-*.whl
 
 lock: $(READY) ## write requirements/*.txt again (make lock ARGS=--upgrade takes the newest)
 	@$(RUN) -m tools.lock $(ARGS)
 
-clean: ## remove .venv, build/ and caches
+clean: ## remove .venv, build/, the built page and caches
+	@rm -rf ui/node_modules src/holdfast/service/page/static
 	@rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	@find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
 

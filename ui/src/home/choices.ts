@@ -1,0 +1,254 @@
+// What a person may say to each kind of need, what is asked for before it is said, and where it goes.
+
+import { Raw, at, post } from "../core/api";
+import { lookEverywhere, problemIn } from "../core/looking";
+import type { Accepted, Need } from "../core/shapes";
+import { type Field, type Given, type Question, askPerson } from "../parts/dialog";
+import { say, sayProblem } from "../parts/toasts";
+import { span } from "../text/times";
+import { questionField, readAnswer } from "./questions";
+import { raiseFields, readLimits } from "./raising";
+
+export interface Choice {
+  name: string;
+  hint?: string;
+  tone?: "primary" | "danger";
+  /** Why it cannot be said yet. */
+  notBefore?: string;
+  question: Question;
+  path: string;
+  body(given: Given): unknown;
+  done: string;
+  sent: string;
+}
+
+const SENT = "Sent: it is in the job's mail, and whoever drives it reads it next.";
+
+/** Asks what has to be asked, says it, and tells what came of it. */
+export async function choose(choice: Choice): Promise<boolean> {
+  const given = await askPerson(choice.question);
+  if (given === null) return false;
+  try {
+    const accepted = await post<Accepted>(choice.path, choice.body(given));
+    say((accepted.at_once ? choice.done : choice.sent) + (accepted.repeated ? " It had been said before." : ""));
+    lookEverywhere();
+    return true;
+  } catch (error) {
+    sayProblem(problemIn(error));
+    return false;
+  }
+}
+
+export function choicesFor(need: Need, now: number): Choice[] {
+  if (need.question_id) return [answer(need)];
+  switch (need.reason) {
+    case "reconcile":
+      return reconcile(need, now);
+    case "approval":
+      return approval(need);
+    case "drift":
+      return [resume(need, "continue"), resume(need, "accept"), stop(need.job_id)];
+    case "restore_review":
+      return [resume(need, "continue"), stop(need.job_id)];
+    case "dead_letter":
+      return [requeue(need.job_id), discard(need.job_id)];
+    case "budget":
+      return [raise(need), stop(need.job_id)];
+    default:
+      return [];
+  }
+}
+
+const signedWhy = (given: Given): { why: string; by: string } => ({ why: given.why ?? "", by: given.by ?? "" });
+
+function reconcile(need: Need, now: number): Choice[] {
+  const path = at`/api/jobs/${need.job_id}/steps/${need.step_key ?? ""}/reconcile`;
+  const tooEarly = need.allowed_at !== null && need.allowed_at > now;
+  const word = (
+    decision: string,
+    name: string,
+    body: string,
+    more: Partial<Choice> = {},
+    fields: readonly Field[] = [],
+  ): Choice => ({
+    name,
+    hint: body,
+    path,
+    question: {
+      title: `${name}: ${need.tool}`,
+      body,
+      confirm: name,
+      fields,
+      why: "required",
+      signed: true,
+      tone: more.tone === "danger" ? "danger" : "plain",
+    },
+    body(given) {
+      const said = { decision, ...signedWhy(given), generation: need.generation };
+      return given.result?.trim() ? new Raw(`${JSON.stringify(said).slice(0, -1)},"result":${given.result}}`) : said;
+    },
+    done: "The journal has it; the job goes on.",
+    sent: SENT,
+    ...more,
+  });
+  const result: Field = {
+    name: "result",
+    label: "Its result",
+    kind: "json",
+    hint: "What the call would have returned, as JSON. The code gets exactly this.",
+    placeholder: '"receipt 81"',
+  };
+  const not: Partial<Choice> = tooEarly
+    ? {
+        notBefore: `“did not happen” may be said in ${span((need.allowed_at as number) - now)}: until then the call may still be under way`,
+      }
+    : {};
+  return [
+    word(
+      "happened",
+      "It happened",
+      "The call had its effect. It is not made again, and the code goes on with the result you give.",
+      { tone: "primary" },
+      [result],
+    ),
+    word("not_happened", "It did not happen", "The call had no effect. It is made again under a new key.", not),
+    word("skip", "Skip it", "Leave the question open and go on without a result."),
+    word("fail", "Fail it", "The call counts as failed; the code gets an error.", { tone: "danger" }),
+  ];
+}
+
+function approval(need: Need): Choice[] {
+  const id = need.approval_id ?? need.job_id;
+  const bound = "Your word is bound to exactly these arguments, and counts once.";
+  return [
+    {
+      name: "Approve",
+      tone: "primary",
+      path: at`/api/approvals/${id}/approve`,
+      question: { title: `Approve ${need.tool}?`, body: bound, confirm: "Approve", why: "optional", signed: true },
+      body: signedWhy,
+      done: "Approved; the job goes on.",
+      sent: `Approved. ${SENT}`,
+    },
+    {
+      name: "Deny",
+      tone: "danger",
+      path: at`/api/approvals/${id}/deny`,
+      question: {
+        title: `Deny ${need.tool}?`,
+        body: `${bound} The code is told no, with your reason.`,
+        confirm: "Deny",
+        tone: "danger",
+        why: "required",
+        signed: true,
+      },
+      body: signedWhy,
+      done: "Denied; the job goes on without it.",
+      sent: `Denied. ${SENT}`,
+    },
+  ];
+}
+
+function answer(need: Need): Choice {
+  const field = questionField(need.evidence);
+  return {
+    name: "Answer",
+    tone: "primary",
+    path: at`/api/jobs/${need.job_id}/answer`,
+    question: { title: need.what, confirm: "Answer", fields: [field], signed: true },
+    body: (given) => ({
+      answer: readAnswer(field, given.answer ?? "", need.evidence),
+      question_id: need.question_id,
+      by: given.by ?? "",
+    }),
+    done: "Answered.",
+    sent: `Answered. ${SENT}`,
+  };
+}
+
+function resume(need: Need, choice: "continue" | "accept"): Choice {
+  const accepting = choice === "accept";
+  const body = accepting
+    ? "Recorded calls that the code does not ask for any more are left to rest. Nothing recorded is made again."
+    : "The job is tried again from its last commit, with the code that workers have now.";
+  const name = accepting ? "Accept the drift" : "Go on";
+  return {
+    name,
+    hint: body,
+    ...(accepting ? {} : { tone: "primary" as const }),
+    path: at`/api/jobs/${need.job_id}/resume`,
+    question: { title: `${name}?`, body, confirm: name, why: "required", signed: true },
+    body: (given) => ({ choice, ...signedWhy(given) }),
+    done: "It will be tried again, with attempts counted from nothing.",
+    sent: "Any worker that has code for it goes on with it.",
+  };
+}
+
+export function requeue(jobId: string): Choice {
+  return {
+    name: "Requeue",
+    tone: "primary",
+    path: at`/api/dead-letters/${jobId}/requeue`,
+    question: {
+      title: "Try it again?",
+      body: "Same job, same journal, same keys: what was done is not done again. Attempts count from nothing.",
+      confirm: "Requeue",
+      why: "required",
+      signed: true,
+    },
+    body: signedWhy,
+    done: "It will be tried again, with attempts counted from nothing.",
+    sent: SENT,
+  };
+}
+
+function discard(jobId: string): Choice {
+  return {
+    name: "Discard",
+    tone: "danger",
+    path: at`/api/dead-letters/${jobId}/discard`,
+    question: {
+      title: "Discard it?",
+      body: "The job ends as cancelled, by your name and reason. Its journal stays.",
+      confirm: "Discard",
+      tone: "danger",
+      why: "required",
+      signed: true,
+    },
+    body: signedWhy,
+    done: "Discarded.",
+    sent: SENT,
+  };
+}
+
+export function stop(jobId: string): Choice {
+  return {
+    name: "Cancel the job",
+    tone: "danger",
+    path: at`/api/jobs/${jobId}/stop`,
+    question: {
+      title: "Cancel the job?",
+      body: "It fires nothing more. What it has already sent is not called back.",
+      confirm: "Cancel the job",
+      tone: "danger",
+      why: "required",
+      signed: true,
+    },
+    body: signedWhy,
+    done: "Cancelled.",
+    sent: "Asked: whoever drives it ends it before it fires anything more.",
+  };
+}
+
+function raise(need: Need): Choice {
+  const fields = raiseFields(need.commands);
+  return {
+    name: "Raise the budget",
+    tone: "primary",
+    path: at`/api/jobs/${need.job_id}/raise`,
+    question: { title: "Raise the budget", body: need.what, confirm: "Raise", fields, why: "required", signed: true },
+    body: (given) => ({ limits: readLimits(given), ...signedWhy(given) }),
+    done: "Raised; the job goes on.",
+    sent: `Raised. ${SENT}`,
+  };
+}

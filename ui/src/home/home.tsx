@@ -1,0 +1,97 @@
+// What needs you; below it what runs now, and how it has been going.
+
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+import { useKeys } from "../core/keys";
+import { useJobsLook } from "../core/news";
+import type { Need, Page } from "../core/shapes";
+import { FirstJob, Loading, Section, Trouble } from "../parts/bits";
+import { Lately } from "./lately";
+import { NeedCard } from "./need";
+import { Running } from "./running";
+
+interface Stats {
+  totals: Record<string, number>;
+}
+
+export function Home(): JSX.Element {
+  const needs = useJobsLook<Page<Need>>("/api/needs?limit=100", 2500);
+  const stats = useJobsLook<Stats>("/api/stats", 5000);
+  const nothingYet = stats.value !== null && (stats.value.totals.jobs ?? 0) === 0;
+  return (
+    <>
+      <h1 class="visually-first">What needs you</h1>
+      <Needs
+        needs={needs.value}
+        problem={needs.problem && needs.value === null ? <Trouble problem={needs.problem} again={needs.again} /> : null}
+        nothingYet={nothingYet}
+      />
+      {!nothingYet && <Lately totals={stats.value?.totals ?? null} />}
+      {!nothingYet && <Running />}
+    </>
+  );
+}
+
+function Needs({
+  needs,
+  problem,
+  nothingYet,
+}: {
+  needs: Page<Need> | null;
+  problem: JSX.Element | null;
+  nothingYet: boolean;
+}): JSX.Element {
+  const [at, setAt] = useState(-1);
+  const mine = needs?.items.filter((need) => need.person) ?? [];
+  const move = (by: number): void => {
+    const next = Math.min(Math.max(at + by, 0), mine.length - 1);
+    setAt(next);
+    document.querySelectorAll<HTMLElement>(".need")[next]?.focus();
+  };
+  useKeys([
+    { keys: "j", what: "the next thing that waits", do: () => move(1) },
+    { keys: "k", what: "the one before", do: () => move(-1) },
+  ]);
+  if (problem) return problem;
+  if (needs === null) return <Loading what="what waits for a person" />;
+  if (nothingYet) {
+    return (
+      <div class="empty">
+        <p>
+          <b>There is no job yet.</b> Three commands give you a first one:
+        </p>
+        <FirstJob />
+      </div>
+    );
+  }
+  if (mine.length === 0) {
+    return (
+      <div class="calm sheet">
+        <svg viewBox="0 0 16 16" aria-hidden="true">
+          <path d="M3 8.5l3.2 3.2L13 4.8" />
+        </svg>
+        <div>
+          <b>Nothing waits for you.</b>
+          <p class="dim">
+            Uncertain calls, approvals, questions, parked jobs, used-up budgets and dead letters would be here.
+          </p>
+        </div>
+      </div>
+    );
+  }
+  return (
+    <Section
+      title={`${mine.length}${needs.next ? "+" : ""} ${mine.length === 1 ? "thing goes" : "things go"} on only when you have spoken`}
+      aside="longest waiting first"
+    >
+      <div class="needs">
+        {mine.map((need) => (
+          <NeedCard
+            key={`${need.job_id} ${need.reason} ${need.step_key ?? ""} ${need.question_id ?? ""} ${need.generation}`}
+            need={need}
+          />
+        ))}
+      </div>
+    </Section>
+  );
+}

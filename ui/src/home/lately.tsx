@@ -1,0 +1,70 @@
+// How it has been going: counts by status, what was done and failed in the last hour, what today cost.
+
+import type { JSX } from "preact";
+import { useMemo } from "preact/hooks";
+import { href } from "../core/router";
+import { type Numbers, useNumbers } from "../core/numbers";
+import { Section } from "../parts/bits";
+import { midnight } from "../text/times";
+import { count, money } from "../text/words";
+import { Strip } from "./strip";
+
+const SHOWN = ["running", "pending", "waiting", "completed", "failed", "cancelled"] as const;
+
+export function Lately({ totals }: { totals: Record<string, number> | null }): JSX.Element {
+  const since = useMemo(midnight, []);
+  const numbers = useNumbers(60, since);
+  return (
+    <Section title="Lately" aside={<a href="/numbers">numbers</a>}>
+      <div class="tiles">
+        {SHOWN.map((status) => (
+          <a key={status} class={`tile ${totals?.[status] ? status : ""}`} href={href(["jobs"], { status })}>
+            <span>{status}</span>
+            <b>{totals === null ? "…" : count(totals[status] ?? 0)}</b>
+          </a>
+        ))}
+        {numbers && <Hour numbers={numbers} />}
+      </div>
+    </Section>
+  );
+}
+
+const sum = (points: readonly number[] | undefined): number => points?.reduce((all, one) => all + one, 0) ?? 0;
+
+function Hour({ numbers }: { numbers: Numbers }): JSX.Element {
+  const today = numbers.today;
+  return (
+    <>
+      {numbers.completed && (
+        <div class="tile wide">
+          <span>completed in the last hour</span>
+          <b>{count(sum(numbers.completed))}</b>
+          <Strip points={numbers.completed} tone="good" label="jobs completed, minute by minute" />
+        </div>
+      )}
+      {numbers.failed && (
+        <div class="tile wide">
+          <span>failed or dead in the last hour</span>
+          <b>{count(sum(numbers.failed) + sum(numbers.dead))}</b>
+          <Strip
+            points={numbers.failed.map((n, nth) => n + (numbers.dead?.[nth] ?? 0))}
+            tone="bad"
+            label="jobs failed, minute by minute"
+          />
+        </div>
+      )}
+      {today?.usd_micros !== undefined && (
+        <div class="tile">
+          <span>cost today</span>
+          <b>{money(today.usd_micros)}</b>
+        </div>
+      )}
+      {today?.tokens_in !== undefined && (
+        <div class="tile">
+          <span>tokens today</span>
+          <b>{count((today.tokens_in ?? 0) + (today.tokens_out ?? 0))}</b>
+        </div>
+      )}
+    </>
+  );
+}

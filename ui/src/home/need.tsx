@@ -1,0 +1,209 @@
+// One thing that waits for a person: the exact arguments, the evidence there is, and the buttons.
+
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+import { href } from "../core/router";
+import type { Need } from "../core/shapes";
+import { Command, Copy, JobLink, Pill } from "../parts/bits";
+import { Foreign, Named, Value } from "../parts/text";
+import { useNow } from "../parts/time";
+import { exact, iso, span } from "../text/times";
+import { compact } from "../text/exact";
+import { line } from "../text/visible";
+import { EFFECTS, plural, shortWorker, spaced } from "../text/words";
+import { type Choice, choicesFor, choose } from "./choices";
+
+const TITLES: Record<string, string> = {
+  reconcile: "uncertain call",
+  approval: "approval",
+  drift: "parked: drift",
+  budget: "budget used up",
+  dead_letter: "dead letter",
+  restore_review: "restored",
+  signal: "question",
+};
+
+export function NeedCard({ need, linked = true }: { need: Need; linked?: boolean }): JSX.Element {
+  const now = useNow();
+  const [busy, setBusy] = useState(false);
+  const choices = choicesFor(need, now);
+  const run = async (choice: Choice): Promise<void> => {
+    setBusy(true);
+    try {
+      await choose(choice);
+    } finally {
+      setBusy(false);
+    }
+  };
+  const step = need.step_key ? href(["jobs", need.job_id], { step: need.step_key }) : href(["jobs", need.job_id]);
+  return (
+    <article
+      class={`need sheet ${need.reason}`}
+      tabIndex={-1}
+      aria-label={`${TITLES[need.reason] ?? spaced(need.reason)}: ${line(need.what, 200)}`}
+    >
+      <header>
+        <Pill tone={need.reason === "approval" || need.reason === "signal" ? "warn" : "bad"}>
+          {need.question_id ? "question" : (TITLES[need.reason] ?? spaced(need.reason))}
+        </Pill>
+        <h3>
+          <Foreign text={need.what} most={300} />
+        </h3>
+        <span class="aside">
+          {linked && (
+            <>
+              <a href={step}>
+                <Foreign text={need.job_kind} most={40} />
+              </a>
+              <JobLink id={need.job_id} />
+            </>
+          )}
+          <time dateTime={iso(need.since)} title={`since ${exact(need.since)}`}>
+            for {span(now - need.since)}
+          </time>
+        </span>
+      </header>
+      <Details need={need} now={now} />
+      <div class="row">
+        {choices.map((choice) => (
+          <button
+            key={choice.name}
+            type="button"
+            class={choice.tone ?? ""}
+            disabled={busy || choice.notBefore !== undefined}
+            title={choice.notBefore ?? choice.hint}
+            onClick={() => void run(choice)}
+          >
+            {choice.name}
+          </button>
+        ))}
+        {choices.map(
+          (choice) =>
+            choice.notBefore && (
+              <span key={choice.name} class="dim small">
+                {choice.notBefore}
+              </span>
+            ),
+        )}
+      </div>
+      {need.commands.length > 0 && (
+        <details class="typed">
+          <summary class="dim small">or type it</summary>
+          {need.commands.map((command) => (
+            <div key={command}>
+              <Command text={command} />
+            </div>
+          ))}
+        </details>
+      )}
+    </article>
+  );
+}
+
+function Details({ need, now }: { need: Need; now: number }): JSX.Element {
+  return (
+    <div class="details">
+      {(need.tool || need.effect) && (
+        <p class="small dim">
+          {need.tool && (
+            <>
+              tool{" "}
+              <code>
+                <Foreign text={need.tool} most={80} />
+              </code>
+            </>
+          )}
+          {need.effect && <span title={EFFECTS[need.effect]}> · {spaced(need.effect)}</span>}
+          {need.key && (
+            <>
+              {" "}
+              · key the receiver saw{" "}
+              <code>
+                <Foreign text={need.key} most={80} />
+              </code>{" "}
+              <Copy text={need.key} what="key" />
+            </>
+          )}
+        </p>
+      )}
+      {need.step_key !== null && need.args !== null && need.args !== undefined && (
+        <Named name="Exact arguments" value={need.args} />
+      )}
+      <Evidence need={need} />
+      {need.due_at !== null && (
+        <p class="small dim">{need.due_at > now ? `expires in ${span(need.due_at - now)}` : "its time is up"}</p>
+      )}
+    </div>
+  );
+}
+
+function Evidence({ need }: { need: Need }): JSX.Element | null {
+  const found = need.evidence;
+  if (found === null || found === undefined || found === "") return null;
+  if (need.question_id) return null; // its schema: the dialog is made from it
+  if (need.reason === "reconcile") {
+    return (
+      <p>
+        <span class="dim">Why nobody knows:</span>{" "}
+        {typeof found === "string" ? <Foreign text={found} most={500} /> : <Value value={found} />}
+      </p>
+    );
+  }
+  if (need.reason === "dead_letter" && Array.isArray(found)) return <Causes causes={found} />;
+  if (need.reason === "drift" && typeof found === "object") return <Drift report={found as Record<string, unknown>} />;
+  return <Named name="Evidence" value={found} open={false} />;
+}
+
+/** Each attempt by what ended it; all that is known is a click away. */
+function Causes({ causes }: { causes: readonly unknown[] }): JSX.Element {
+  return (
+    <details class="named">
+      <summary>{plural(causes.length, "cause")}</summary>
+      <ol class="causes">
+        {causes.map((cause, nth) => (
+          <li key={nth}>
+            <Foreign text={told(cause)} most={300} />
+          </li>
+        ))}
+      </ol>
+      <Named name="All of it" value={causes} open={false} />
+    </details>
+  );
+}
+
+function told(cause: unknown): string {
+  if (typeof cause !== "object" || cause === null) return compact(cause);
+  const { why, holder, error, attempts, takeovers } = cause as Record<string, unknown>;
+  const { type, message } = (typeof error === "object" && error !== null ? error : {}) as Record<string, unknown>;
+  const said = type === undefined ? "" : `${String(type)}: ${String(message)}`;
+  const words = [
+    typeof why === "string" && why !== message ? why : "",
+    said,
+    typeof holder === "string" ? `on ${shortWorker(holder)}` : "",
+    typeof attempts === "number" && typeof takeovers === "number"
+      ? `after ${attempts} failed attempts and ${takeovers} takeovers`
+      : "",
+  ].filter(Boolean);
+  return words.length > 0 ? words.join(", ") : compact(cause);
+}
+
+/** What a parked job's report says, recorded beside attempted. */
+function Drift({ report }: { report: Record<string, unknown> }): JSX.Element {
+  const { why, recorded, attempted, ...rest } = report;
+  return (
+    <div class="drift">
+      {typeof why === "string" && (
+        <p>
+          <Foreign text={why} most={600} />
+        </p>
+      )}
+      <div class="beside">
+        {recorded !== undefined && (
+          <Named name="Recorded" value={Array.isArray(recorded) && recorded.length === 1 ? recorded[0] : recorded} />
+        )}
+        {attempted !== undefined && <Named name="Attempted" value={attempted} />}
+      </div>
+      {Object.keys(rest).length > 0 && <Named name="The whole report" value={rest} open={recorded === undefined} />}
+    </div>
+  );
+}

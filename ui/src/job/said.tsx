@@ -1,0 +1,83 @@
+// What the job says while it runs, as it says it. A call that is made again says everything again: what the lost attempt
+// said is struck through, so that nobody takes both for the answer.
+
+import type { JSX } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { at } from "../core/api";
+import { lookEverywhere } from "../core/looking";
+import { type StreamState, listen } from "../core/sse";
+import { Section } from "../parts/bits";
+import { Block, Foreign } from "../parts/text";
+import { type Passage, heard } from "./passages";
+
+/** Listens as long as it is shown. */
+export function useWords(jobId: string, over: boolean): { passages: readonly Passage[]; state: StreamState | null } {
+  const [passages, setPassages] = useState<readonly Passage[]>([]);
+  const [state, setState] = useState<StreamState | null>(null);
+  useEffect(() => {
+    setPassages([]);
+    setState(null);
+    // Words come faster than a screen draws: what came since the last frame is taken in together.
+    let waiting: { event: string; data: string }[] = [];
+    let frame = 0;
+    const flush = (): void => {
+      const taken = waiting;
+      waiting = [];
+      frame = 0;
+      setPassages((before) => taken.reduce((all, one) => heard(all, one.event, one.data), before));
+    };
+    const stop = listen(at`/api/jobs/${jobId}/stream`, {
+      told(told) {
+        waiting.push({ event: told.event, data: told.data });
+        frame ||= requestAnimationFrame(flush);
+        if (told.event === "end" && !over) lookEverywhere();
+      },
+      isLast: (told) => told.event === "end",
+      state: setState,
+    });
+    return () => {
+      stop();
+      cancelAnimationFrame(frame);
+    };
+  }, [jobId]);
+  return { passages, state };
+}
+
+export function Said({ jobId, over }: { jobId: string; over: boolean }): JSX.Element | null {
+  const { passages, state } = useWords(jobId, over);
+  if (passages.length === 0) return null;
+  return (
+    <Section title="What it said" aside={over ? "kept for a while, and never decided by" : <Streaming state={state} />}>
+      <div class="said-all sheet">
+        {passages.map((one) => (
+          <PassageView key={`${one.step} ${one.stream} ${one.attempt}`} passage={one} />
+        ))}
+      </div>
+    </Section>
+  );
+}
+
+export const Streaming = ({ state }: { state: StreamState | null }): JSX.Element => (
+  <span class={`light ${state === "live" ? "good" : state === "reconnecting" ? "warn" : ""}`}>
+    <i aria-hidden="true" />
+    {state ?? "listening"}
+  </span>
+);
+
+export function PassageView({ passage, label = true }: { passage: Passage; label?: boolean }): JSX.Element {
+  return (
+    <div class={`passage ${passage.superseded ? "superseded" : ""}`}>
+      {label && (
+        <p class="small dim mono">
+          <Foreign text={`${passage.step} · ${passage.stream}`} most={160} />
+          {passage.attempt > 1 && ` · attempt ${passage.attempt}`}
+        </p>
+      )}
+      {passage.superseded && (
+        <p class="small warned">reset: attempt {passage.attempt} was lost, and what it said does not count</p>
+      )}
+      {passage.missing > 0 && <p class="small dim">{passage.missing} pieces were let go: nobody could store them</p>}
+      <Block text={passage.text} class="words" />
+    </div>
+  );
+}

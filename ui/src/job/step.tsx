@@ -1,0 +1,205 @@
+// The chosen step, whole: what was asked, what was answered, what it cost, and what its class promises.
+
+import type { JSX } from "preact";
+import { at } from "../core/api";
+import { useLook } from "../core/looking";
+import type { Job, JournalEvent, Seam, Span } from "../core/shapes";
+import { Copy, Facts, JobLink, Pill, Who } from "../parts/bits";
+import { Foreign, Named } from "../parts/text";
+import { clock, exact, iso, span as lengthOf } from "../text/times";
+import { EFFECTS, outcomeTone, spaced } from "../text/words";
+import { forkFrom } from "./fork";
+import { Ledger, type LedgerRow } from "./ledger";
+import { Messages, type Request } from "./messages";
+import { fenceOf } from "./painter";
+import { used } from "./row";
+
+/** One step with its bodies, as the API tells it. */
+interface WholeStep {
+  span: Span;
+  args_digest: string;
+  ledger: LedgerRow | null;
+  request: Request | null;
+  events: readonly JournalEvent[];
+}
+
+export function StepPane({
+  jobId,
+  job,
+  span,
+  seam,
+  past,
+}: {
+  jobId: string;
+  job: Job | null;
+  span: Span | null;
+  seam: Seam | null;
+  past: boolean;
+}): JSX.Element {
+  return (
+    <aside class="step sheet" aria-label="The chosen step">
+      {span ? (
+        <Step
+          key={`${span.kind} ${span.step_key} ${span.generation} ${span.outcome} ${span.attempt}`}
+          jobId={jobId}
+          job={job}
+          span={span}
+          past={past}
+        />
+      ) : seam ? (
+        <Moment job={job} seam={seam} />
+      ) : (
+        <Hint />
+      )}
+    </aside>
+  );
+}
+
+const Hint = (): JSX.Element => (
+  <p class="dim">
+    Choose a row, with a click or with <kbd>j</kbd> and <kbd>k</kbd>, to see what was asked and answered. <kbd>?</kbd>{" "}
+    shows all keys.
+  </p>
+);
+
+function Step({ jobId, job, span, past }: { jobId: string; job: Job | null; span: Span; past: boolean }): JSX.Element {
+  const isNode = span.kind === "node";
+  const whole = useLook<WholeStep>(
+    isNode ? null : at`/api/jobs/${jobId}/steps/${span.step_key}?generation=${span.generation}`,
+    null,
+  );
+  const told =
+    past || whole.value === null
+      ? span
+      : { ...span, args: whole.value.span.args, result: whole.value.span.result, error: whole.value.span.error };
+  return (
+    <>
+      <header>
+        <h2>
+          <Foreign text={span.name} most={160} />
+        </h2>
+        <Pill tone={outcomeTone(span.outcome)}>
+          {spaced(span.outcome)}
+          {span.sent_at.length > 1 ? `, sent ${span.sent_at.length} times` : ""}
+        </Pill>
+      </header>
+      {span.notes.map((note) => (
+        <p key={note} class="note">
+          <Foreign text={note} most={600} />
+        </p>
+      ))}
+      <Facts
+        facts={[
+          ["kind", span.kind],
+          ["effect", span.effect && <span title={EFFECTS[span.effect]}>{spaced(span.effect)}</span>],
+          [
+            "took",
+            `${span.start_known ? "" : "at most "}${span.end_at === null ? "open" : lengthOf(span.end_at - span.start_at)}`,
+          ],
+          ["used", used(span)],
+          [
+            "began",
+            <time dateTime={iso(span.start_at)} title={exact(span.start_at)}>
+              {span.start_known ? "" : "not before "}
+              {clock(span.start_at)}
+            </time>,
+          ],
+          ["attempt", span.attempt > 1 && String(span.attempt)],
+          ["generation", span.generation > 0 && String(span.generation)],
+          ["worker", span.worker && <Who worker={span.worker} />],
+          ["event", `${span.seq}${span.end_seq && span.end_seq !== span.seq ? `–${span.end_seq}` : ""}`],
+          ["child", span.kind === "child" && typeof told.args === "string" && <JobLink id={told.args} />],
+          [
+            "step key",
+            <code class="small">
+              <Foreign text={span.step_key} most={400} /> <Copy text={span.step_key} what="step key" />
+            </code>,
+          ],
+          [
+            "key the receiver sees",
+            span.key && (
+              <code class="small">
+                <Foreign text={span.key} most={120} /> <Copy text={span.key} what="key" />
+              </code>
+            ),
+          ],
+        ]}
+      />
+      {span.effect && <p class="small dim">{EFFECTS[span.effect]}</p>}
+      {span.sent_at.length > 1 && (
+        <p class="small dim">Its intents: {span.sent_at.map((one) => clock(one)).join(", ")}. All under one key.</p>
+      )}
+      {whole.value?.request && !past && <Messages request={whole.value.request} />}
+      {told.args !== null && told.args !== undefined && span.kind !== "child" && (
+        <Named
+          name="Arguments"
+          value={told.args}
+          {...(whole.value?.args_digest ? { hint: `digest ${whole.value.args_digest.slice(0, 16)}…` } : {})}
+        />
+      )}
+      {told.error !== null && told.error !== undefined && <Named name="Error" value={told.error} />}
+      {told.result !== null && told.result !== undefined && (
+        <Named name={span.kind === "model" ? "Response" : "Result"} value={told.result} />
+      )}
+      {whole.value?.ledger && !past && <Ledger row={whole.value.ledger} />}
+      {whole.value?.events && !past && <Named name="Its events" value={whole.value.events} open={false} />}
+      {whole.problem && whole.problem.status !== 404 && (
+        <p class="small dim">
+          <Foreign text={whole.problem.detail} most={300} />
+        </p>
+      )}
+      {!isNode && job && (
+        <div class="row">
+          <button type="button" onClick={() => void forkFrom(job, { step: span.step_key, name: span.name })}>
+            Fork from here
+          </button>
+        </div>
+      )}
+    </>
+  );
+}
+
+function Moment({ job, seam }: { job: Job | null; seam: Seam }): JSX.Element {
+  return (
+    <>
+      <header>
+        <h2>
+          <Foreign text={seam.text} most={300} />
+        </h2>
+        <Pill
+          tone={
+            seam.kind === "takeover" ? "warn" : seam.kind === "dead_letter" || seam.kind === "parked" ? "bad" : "plain"
+          }
+        >
+          {spaced(seam.kind)}
+        </Pill>
+      </header>
+      <Facts
+        facts={[
+          [
+            "at",
+            <time dateTime={iso(seam.at)} title={exact(seam.at)}>
+              {clock(seam.at)}
+            </time>,
+          ],
+          ["rested", seam.until !== null && seam.until > seam.at && lengthOf(seam.until - seam.at)],
+          ["worker", seam.worker && <Who worker={seam.worker} />],
+          ["fence", <span title={String(seam.fence)}>{fenceOf(seam.fence)}</span>],
+          ["event", String(seam.seq)],
+        ]}
+      />
+      {seam.kind === "takeover" && (
+        <p class="dim small">
+          From here on only this fence can write. Whatever the worker before still does, the store refuses it.
+        </p>
+      )}
+      {job && seam.seq > 1 && (
+        <div class="row">
+          <button type="button" onClick={() => void forkFrom(job, { seq: seam.seq, name: `event ${seam.seq}` })}>
+            Fork from here
+          </button>
+        </div>
+      )}
+    </>
+  );
+}

@@ -1,0 +1,44 @@
+// A page that breaks says so, and does not take the way to the others with it.
+
+import { Component, type ComponentChildren, type JSX } from "preact";
+import { Trouble } from "./bits";
+
+interface FenceProps {
+  /** Another place is another try. */
+  place: string;
+  children: ComponentChildren;
+}
+
+interface FenceState {
+  broke: { place: string; what: string } | null;
+}
+
+export class Fence extends Component<FenceProps, FenceState> {
+  override state: FenceState = { broke: null };
+
+  override componentDidCatch(error: unknown): void {
+    const what = error instanceof Error ? error.message : String(error);
+    console.error(error);
+    this.setState({ broke: { place: this.props.place, what } });
+  }
+
+  override render(): JSX.Element {
+    const { broke } = this.state;
+    if (broke === null || broke.place !== this.props.place) return <>{this.props.children}</>;
+    return (
+      <>
+        <h1>This page broke</h1>
+        <Trouble
+          problem={{
+            status: -1,
+            code: "page",
+            title: "A fault of the page",
+            detail: broke.what,
+            hint: "The command line tells the same: `holdfast jobs --person`, `holdfast jobs`, `holdfast trace ID`. Please report it.",
+          }}
+          again={() => this.setState({ broke: null })}
+        />
+      </>
+    );
+  }
+}
