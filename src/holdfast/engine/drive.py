@@ -184,20 +184,17 @@ class Drive:
 
     async def call(self, asked: Asked) -> Any:
         """The outcome of the call, from the record or from doing it."""
-        if self.stopping:
-            raise Stopped
-        place = places.outside_calls()
+        place = self.place()
         key = place.scope.key(asked.name)
         digest = asked.digest()
         recorded = self.history.find(key, digest)
         if recorded is None and self.history.drifted(key, digest) is not None:
             recorded = await self.known(asked, key, digest)
-        if recorded is not None:
-            if len(self._tasks) == 1 and recorded.is_plain():
-                self.meter.replayed()  # a long replay is made of these
-                return recorded.result
-            if recorded.settled:
-                return await self.again(recorded, asked)
+        if recorded is not None and len(self._tasks) == 1 and recorded.is_plain():
+            self.meter.replayed()  # a long replay is made of these
+            return recorded.result
+        if recorded is not None and recorded.settled:
+            return await self.again(recorded, asked)
         await self.unless_winding_down()
         if asked.terms.effect is Effect.READ_ONLY and recorded is None:
             return await self._read(asked, place, key, digest, self.history.next_generation(key))
