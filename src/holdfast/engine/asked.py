@@ -62,10 +62,10 @@ class Asked(msgspec.Struct, frozen=True):
     def identity(self) -> Any:
         return self.args if self.same is msgspec.UNSET else self.same
 
-    def digest(self) -> str:
-        """What tells this call from another under the same key; TooLarge, if its fact would fit no journal."""
-        identity = self.args if self.same is msgspec.UNSET else self.same
-        return sha256(canonical.encode(identity, bytes_max=RESULT_BYTES_MAX)).hexdigest()
+
+def digest_of(identity: Any) -> str:
+    """What tells a call from another under the same key; TooLarge, if its fact would fit no journal."""
+    return sha256(canonical.encode(identity, bytes_max=RESULT_BYTES_MAX)).hexdigest()
 
 
 def kept(value: Any) -> tuple[Any, Exception | None]:

@@ -43,10 +43,6 @@ class Recorded(msgspec.Struct, gc=False):
     def settled(self) -> bool:
         return self.seq is not None or self.cancelled_seq is not None
 
-    def is_plain(self) -> bool:
-        """Whether the code has simply got this result, and gets it again."""
-        return self.error is None and self.seq is not None and self.cancelled_seq is None
-
     @property
     def told(self) -> dict[str, str]:
         return {"step_key": self.step_key, "name": self.name, "args_digest": self.args_digest}
