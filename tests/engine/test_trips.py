@@ -15,10 +15,15 @@ import apsw
 import pytest
 
 from holdfast.engine.recover import sweep
+from holdfast.model.append import Holder, append_of
+from holdfast.model.chain import Head
+from holdfast.model.events import CheckpointSaved, StepFinished
 from holdfast.model.jobs import JobDraft
 from holdfast.store.contract import Store
 from holdfast.store.ports.leases import ClaimAsk
 from holdfast.store.postgres.executor import PostgresExecutor
+from holdfast.store.sql.dialect import POSTGRES
+from holdfast.store.sql.loader import statements
 from holdfast.store.sqlite.executor import SqliteExecutor
 from holdfast.store.tables.store import SqlStore
 from holdfast.testing.conformance.bench import Backend
@@ -33,6 +38,9 @@ SWEEP_OF_1000 = {"sqlite": 5, "postgres": 4}
 CLAIM = {"sqlite": 6, "postgres": 1}
 CLAIM_OF_NOTHING = {"sqlite": 4, "postgres": 2}
 """Who is granted nothing may have been granted it before: that is looked up."""
+
+RESUME_FROM_A_CHECKPOINT = 1
+"""Its beginning and its end, at once: where the checkpoint is, and what follows it."""
 
 BESIDE = ("pg_notify", "typeinfo", "'jit'")
 """Hints, which nobody waits for, and what the driver asks once on each connection."""
@@ -97,3 +105,44 @@ async def test_a_claim(backend: Backend) -> None:
         async with counted(shop.store) as said:
             assert await shop.store.leases.claim(_ask("too late", 1)) == []
         assert len(said) == CLAIM_OF_NOTHING[backend.name], "\n".join(said)
+
+
+async def test_a_checkpoint_near_the_end_is_read_with_all_that_follows_it(backend: Backend) -> None:
+    """However long the journal is before it."""
+    async with opened(backend) as shop:
+        for steps in (1, 100):
+            job_id, holder = await _held(shop.store)
+            facts = [StepFinished(f"0/look#{number}", "0" * 64) for number in range(steps)]
+            append = append_of(holder, [*facts, CheckpointSaved(1), StepFinished("1/look#1", "0" * 64)], at=1)
+            await shop.store.journal.append(append)
+            await shop.store.journal.since_commit(job_id)  # who asks first prepares the statement
+            async with counted(shop.store) as said:
+                sealed = await shop.store.journal.since_commit(job_id)
+            assert [event.seq for event in sealed] == [1, 2 + steps, 3 + steps, 4 + steps]
+            assert len(said) == RESUME_FROM_A_CHECKPOINT, said
+
+
+async def test_postgres_sorts_no_journal(backend: Backend) -> None:
+    """A server that knows nothing yet of its tables takes every journal for a short one, and would sort a long one on
+    disk. It is not asked to, in whatever way it finds the rows; they are put in order here."""
+    async with opened(backend) as shop:
+        job_id, holder = await _held(shop.store)
+        facts = [StepFinished(f"0/look#{number}", "0" * 64) for number in range(100)]
+        await shop.store.journal.append(append_of(holder, facts, at=1))
+        sealed = await shop.store.journal.read(job_id)
+        assert [event.seq for event in sealed] == list(range(1, 103))
+        assert isinstance(shop.store, SqlStore)
+        if isinstance(shop.store.executor, PostgresExecutor):
+            text = statements(POSTGRES)["read_events"].text
+            async with shop.store.executor.connections.one() as connection, connection.transaction():
+                await connection.execute("SET LOCAL enable_indexscan = off")
+                plan = await connection.fetch(f"EXPLAIN {text}", job_id, 0, 2**62)
+            assert not [line for (line,) in plan if "Sort" in line]
+
+
+async def _held(store: Store) -> tuple[str, Holder]:
+    """A new job, and who may write to its journal."""
+    submitted = await store.jobs.submit(JobDraft(kind="work"))
+    (grant,) = await store.leases.claim(_ask(f"of {submitted.job_id}", 1))
+    head = Head(grant.head_seq, grant.head_hash)
+    return grant.job_id, Holder(grant.job_id, grant.namespace, grant.fence, grant.lease_token, head)

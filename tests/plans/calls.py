@@ -146,6 +146,10 @@ HOT: Final = {
         {"job_id": _JOB, "after": 1, "limit": 100},
         {"events(job_id, seq)", "job_heads(job_id)", "blobs(namespace, digest)"},
     ),
+    "read_ends": Call(
+        {"job_id": _JOB, "last": 16},
+        {"events(job_id, seq)", "job_heads(job_id)", "blobs(namespace, digest)"},
+    ),
     "last_commit": Call({"job_id": _JOB}, {"events(job_id)"}),
     "append_passage": Call(
         {name: _APPEND[name] for name in ("job_id", "fence", "lease_token")}
@@ -241,6 +245,7 @@ POINTS: Final = (
     "renew_batch_of_leases",
     "heads_of_token",
     "read_events",
+    "read_ends",
     "call_by_key",
     "find_budgets",
     "charge_budget",

@@ -68,14 +68,19 @@ class Signature:
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments by name, as JSON. Those left out are there with their defaults, so that a default that changes
         is seen as a changed call."""
+        if not kwargs and self._plain is not None and len(args) == self._plain.all_in_order:
+            given, names = {}, iter(self._plain.order)  # as `match` would, in a fraction of the time
+            for value in args:
+                name = next(names)
+                given[name] = value if type(value) in SCALARS else plain(value, self._said[name])
+            return given
         if self.key_parameter in kwargs:
             msg = f"{self.name} was given a key"
             raise InvalidSetting(
                 msg, hint=f"Leave `{self.key_parameter}` out: Holdfast makes the key and hands it over."
             )
-        given = None if self._plain is None else self._plain.match(args, kwargs)
-        if given is None:
-            given = self._bound(args, kwargs)
+        matched = None if self._plain is None else self._plain.match(args, kwargs)
+        given = self._bound(args, kwargs) if matched is None else matched
         for name, value in given.items():
             if type(value) not in SCALARS:
                 given[name] = plain(value, self._said[name])
@@ -176,13 +181,13 @@ class _Plain(msgspec.Struct, frozen=True):
     order: tuple[str, ...]
     names: frozenset[str]
     defaults: dict[str, Any]
+    all_in_order: int
+    """How many arguments are all of them, if they may all be given in order; -1, if some may not."""
 
     def match(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any] | None:
         """The arguments by name; None: they do not fit, or not in this simple way."""
         if len(args) > len(self.order):
             return None
-        if not kwargs and len(args) == len(self.names):
-            return dict(zip(self.order, args, strict=True))
         given = {**self.defaults, **dict(zip(self.order, args, strict=False)), **kwargs}
         twice = bool(kwargs) and not kwargs.keys().isdisjoint(self.order[: len(args)])
         return None if twice or given.keys() != self.names else given
@@ -195,10 +200,12 @@ def _plain_parameters(signature: inspect.Signature, key: str | None) -> _Plain |
         return None
     if any(parameter.kind not in simple for parameter in named.values()):
         return None
+    order = tuple(name for name, one in named.items() if one.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return _Plain(
-        tuple(name for name, one in named.items() if one.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD),
+        order,
         frozenset(named),
         {name: one.default for name, one in named.items() if one.default is not inspect.Parameter.empty},
+        len(order) if len(order) == len(named) else -1,
     )
 
 

@@ -13,9 +13,9 @@ import asyncio
 import copy
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from collections.abc import Set as AbstractSet
-from typing import Any, Generic, ParamSpec, TypeVar, cast
+from typing import Any, Generic, ParamSpec, TypeVar
 
 import msgspec
 
@@ -79,7 +79,16 @@ class Tool(Generic[P, R]):
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         given = self.signature.bind(args, self._named(kwargs) if kwargs else kwargs)
-        return cast("R", self.signature.result(await self.outcome(given)))
+        drive = context.find_drive()
+        if drive is None:
+            value = await self.outcome(given)
+        else:
+            met = drive.meet(self.name, self._same(given) if self.terms.relaunch else given)
+            recorded = met[3]
+            # What is simply handed back has nothing made for it.
+            value = recorded.result if drive.recalls(recorded) else await drive.call(self._asked(given), met)
+        result: R = self.signature.result(value)
+        return result
 
     def given(self, named: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments that somebody else named, as JSON, checked against the hints; nothing is called."""
@@ -93,17 +102,17 @@ class Tool(Generic[P, R]):
         self.signature.no_secrets(named)
         self.signature.admit(self._named(dict(named)), unknown)
 
-    def outcome(self, given: dict[str, Any]) -> Coroutine[Any, Any, Any]:
+    def outcome(self, given: dict[str, Any]) -> Awaitable[Any]:
         """The result of the call with these arguments, as JSON: from the record, or from doing it."""
+        drive, asked = context.find_drive(), self._asked(given)
+        return asked.run("") if drive is None else drive.call(asked)
 
+    def _asked(self, given: dict[str, Any]) -> Asked:
         async def run(key: str) -> Any:
             return plain(await self._run(given, key), self._said_result)
 
-        drive = context.find_drive()
-        if drive is None:
-            return run("")
         same = self._same(given) if self.terms.relaunch else msgspec.UNSET
-        return drive.call(Asked(self.name, given, run, self.terms, self.raises, same))
+        return Asked(self.name, given, run, self.terms, self.raises, same)
 
     def answer(self, value: Any) -> tuple[Any, bool]:
         """What a model gets of the result, and whether it tells of a failure."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from hashlib import sha256
 from typing import Any, Final
 
 import msgspec
@@ -61,11 +62,10 @@ class Asked(msgspec.Struct, frozen=True):
     def identity(self) -> Any:
         return self.args if self.same is msgspec.UNSET else self.same
 
-    @property
-    def digest(self) -> str:
-        """What tells this call from another under the same key; TooLarge, if its fact would fit no journal."""
-        identity = self.args if self.same is msgspec.UNSET else self.same
-        return canonical.hex_digest(canonical.encode(identity, bytes_max=RESULT_BYTES_MAX))
+
+def digest_of(identity: Any) -> str:
+    """What tells a call from another under the same key; TooLarge, if its fact would fit no journal."""
+    return sha256(canonical.encode(identity, bytes_max=RESULT_BYTES_MAX)).hexdigest()
 
 
 def kept(value: Any) -> tuple[Any, Exception | None]:

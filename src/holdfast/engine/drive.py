@@ -14,20 +14,19 @@ import asyncio
 import contextvars
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeGuard
 
 from holdfast.engine import failures, places, timeouts
-from holdfast.engine.asked import Asked, kept
+from holdfast.engine.asked import Asked, digest_of, kept
 from holdfast.engine.conductor import JOB, Conductor, Timer
 from holdfast.engine.effects import Acts, Owner
-from holdfast.engine.endings import Failed, Stopped, Uncovered, parked
+from holdfast.engine.endings import Failed, Stopped, Uncovered, output_of, parked
 from holdfast.engine.meter import SILENT, Meter
 from holdfast.engine.performing import performed
 from holdfast.engine.places import Place
 from holdfast.engine.points import Points, nothing
 from holdfast.engine.recorder import Recorder
 from holdfast.engine.waits import Waits
-from holdfast.errors import CallFailed
 from holdfast.model.append import NOTHING, Extras
 from holdfast.model.effects import CallStatus, Effect
 from holdfast.model.events import CallCancelled, Event, StepFinished
@@ -41,8 +40,8 @@ if TYPE_CHECKING:
     from holdfast.engine.streams import Outlet
     from holdfast.store.contract import Store
 
-
 CANCEL_AGAIN_S: Final = 1.0
+Met: TypeAlias = tuple[Place, str, str, Recorded | None]
 
 
 class Drive:
@@ -109,7 +108,7 @@ class Drive:
             await self._all_ended()
             raise
         await self._all_ended()
-        return self._output(root)
+        return output_of(root, self._ending, self._raised)
 
     async def _all_ended(self) -> None:
         """None of the code runs any more. What caught its end and went on is ended again."""
@@ -117,19 +116,6 @@ class Drive:
         while self._tasks:
             await asyncio.wait(self._tasks, timeout=CANCEL_AGAIN_S)
             self._end_tasks()
-
-    def _output(self, root: asyncio.Task[Any]) -> Any:
-        """How the function ended, unless the run was ended before."""
-        if self._ending is not None:
-            root.cancelled() or root.exception()  # looked at, so that nobody else complains about it
-            raise self._ending
-        try:
-            return root.result()
-        except asyncio.CancelledError as error:
-            gave_up = CallFailed("the job's function cancelled itself", error_type="CancelledError")
-            raise Failed(gave_up, ()) from error
-        except Exception as error:
-            raise Failed(error, failures.causes(error, self._raised)) from error
 
     def stop(self, ending: Exception) -> None:
         """The code is ended where it stands; `run` raises this, whatever the code says."""
@@ -182,16 +168,30 @@ class Drive:
             raise Stopped
         return places.outside_calls()
 
-    async def call(self, asked: Asked) -> Any:
-        """The outcome of the call, from the record or from doing it."""
-        place = self.place()
-        key = place.scope.key(asked.name)
-        digest = asked.digest
-        recorded = self.history.find(key, digest)
+    def meet(self, name: str, identity: Any) -> Met:
+        """The next call of this name: where it is made, its key, its digest, and what is recorded of it."""
+        if self.stopping:
+            raise Stopped
+        place = places.outside_calls()
+        key = place.scope.key(name)
+        digest = digest_of(identity)
+        return place, key, digest, self.history.find(key, digest)
+
+    def recalls(self, recorded: Recorded | None) -> TypeGuard[Recorded]:
+        """Whether the code simply gets this result: a long replay is made of these."""
+        if recorded is None or recorded.seq is None or recorded.error is not None or len(self._tasks) != 1:
+            return False
+        if recorded.cancelled_seq is not None:
+            return False
+        self.meter.replayed()
+        return True
+
+    async def call(self, asked: Asked, met: Met | None = None) -> Any:
+        """The outcome of the call, from the record or from doing it. `met` is what `meet` has said of it already."""
+        place, key, digest, recorded = self.meet(asked.name, asked.identity) if met is None else met
         if recorded is None and self.history.drifted(key, digest) is not None:
             recorded = await self.known(asked, key, digest)
-        if recorded is not None and len(self._tasks) == 1 and recorded.is_plain:
-            self.meter.replayed()  # a long replay is made of these
+        if self.recalls(recorded):
             return recorded.result
         if recorded is not None and recorded.settled:
             return await self.again(recorded, asked)

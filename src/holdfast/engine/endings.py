@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from holdfast.engine import failures
+from holdfast.errors import CallFailed
 from holdfast.model.history import Recorded
 from holdfast.model.states import WaitReason
 
@@ -40,6 +43,22 @@ class Failed(Exception):
         super().__init__(str(error))
         self.error = error
         self.rerun = rerun
+
+
+def output_of(
+    root: asyncio.Task[Any], ending: Exception | None, raised: Sequence[tuple[Exception, str]]
+) -> Any:
+    """How the function ended, unless the run was ended before. `raised` are the errors of calls, with their keys."""
+    if ending is not None:
+        root.cancelled() or root.exception()  # looked at, so that nobody else complains about it
+        raise ending
+    try:
+        return root.result()
+    except asyncio.CancelledError as error:
+        gave_up = CallFailed("the job's function cancelled itself", error_type="CancelledError")
+        raise Failed(gave_up, ()) from error
+    except Exception as error:
+        raise Failed(error, failures.causes(error, raised)) from error
 
 
 class Uncovered(Exception):

@@ -36,6 +36,7 @@ from holdfast.model.limits import INTEGER_MAX, JSON_BYTES_MAX, JSON_DEPTH_MAX
 
 _write = msgspec.json.Encoder(order="deterministic").encode
 _read = msgspec.json.Decoder().decode
+_INTEGER_MIN: Final = -INTEGER_MAX
 
 # Numbers of 19 digits may exceed INTEGER_MAX; shorter ones cannot. Digits become "0" and all else a space,
 # because translate and find run eight times faster than a regular expression here.
@@ -130,7 +131,7 @@ def _is_flat(value: object, bytes_max: int) -> bool:
         if kind is str:
             size += len(item)
         elif kind is int:
-            if not -INTEGER_MAX <= item <= INTEGER_MAX:
+            if not _INTEGER_MIN <= item <= INTEGER_MAX:
                 return False
         elif kind is not bool and item is not None:
             return False

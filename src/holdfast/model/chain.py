@@ -134,24 +134,26 @@ def unsealed(
 ) -> Iterator[tuple[SealedEvent, Event]]:
     """The facts one after the other, each checked as it comes: its link to the one before, its body, its type. One
     pass: what `first_break` and `unseal` find is found here too."""
-    link, seq = head.hash, head.seq
-    fence, at, ending = -1, -1, ""
-    sha256 = hashlib.sha256
+    link, seq, job, sha256 = head.hash, head.seq, job_id.encode(), hashlib.sha256
+    type_, version, fence, at = "", 0, 0, 0
+    ending, known, read = b"", False, _reader(type_)[1]
     for sealed in events:
         seq += 1
-        type_, version, body, digest = sealed.type, sealed.version, sealed.body, sealed.body_digest
-        if sealed.at != at or sealed.fence != fence:  # facts of one append have them in common
-            fence, at = sealed.fence, sealed.at
-            ending = f"/{fence}/{at}"
-        link = sha256(link + digest + f"{job_id}/{seq}/{type_}/{version}{ending}".encode()).digest()
+        if sealed.type != type_ or sealed.at != at or sealed.fence != fence or sealed.version != version:
+            # Facts of one kind in one append have all of it in common.
+            type_, version, fence, at = sealed.type, sealed.version, sealed.fence, sealed.at
+            ending = f"/{type_}/{version}/{fence}/{at}".encode()
+            newest, read = _reader(type_)
+            known = 1 <= version <= newest
+        body, digest = sealed.body, sealed.body_digest
+        link = sha256(b"%b%b%b/%d%b" % (link, digest, job, seq, ending)).digest()
         whole = body is None or sha256(body).digest() == digest
         if not whole:
             must_be_open(body, f"the body of event {seq}")
         if sealed.seq != seq or link != sealed.hash or not whole:
             msg = f"the chain of job {job_id} does not hold at event {seq}"
             raise StoreCorrupt(msg)
-        newest, read = _reader(type_)
-        if body is None or not 1 <= version <= newest:
+        if body is None or not known:
             unseal(sealed)  # which says why it cannot be read
             raise AssertionError("unseal reads what has a kind, a version and a body")
         try:

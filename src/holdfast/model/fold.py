@@ -95,10 +95,12 @@ def step(job: Job, seq: int, fence: int, event: e.Event) -> None:
         and job.status is Status.RUNNING
         and fence == job.fence
         and seq == job.seq + 1
+        and not job.cancelled
+        and (place := (event.step_key, event.generation)) not in job.steps
     ):
-        # Most facts of a long journal: nothing moves, and only this is left to ask.
-        _finish(job, seq, event)
-        job.seq = seq
+        # Most facts of a long journal: nothing moves, and `_finish` would have nothing to say against it.
+        job.steps.add(place)
+        job.takeovers, job.seq = 0, seq
         return
     if seq != job.seq + 1:
         raise Ungrammatical(f"event {seq} follows event {job.seq}")

@@ -44,10 +44,5 @@ class Recorded(msgspec.Struct, gc=False):
         return self.seq is not None or self.cancelled_seq is not None
 
     @property
-    def is_plain(self) -> bool:
-        """Whether the code has simply got this result, and gets it again."""
-        return self.error is None and self.seq is not None and self.cancelled_seq is None
-
-    @property
     def told(self) -> dict[str, str]:
         return {"step_key": self.step_key, "name": self.name, "args_digest": self.args_digest}

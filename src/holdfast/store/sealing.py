@@ -249,7 +249,7 @@ def _as_list(column: Any) -> list[Any]:
 def _expected(statement: str, values: dict[str, Any], row: Row) -> tuple[str, ...]:
     """Where an event's body, or a blob, must have been written for; nothing, where another digest will tell."""
     match statement:
-        case "read_events":
+        case "read_events" | "read_ends":
             return (f"event/{values['job_id']}/{row[0]}", f"blob/{bytes(row[6]).hex()}")
         case "read_events_of_many":
             return (f"event/{row[0]}/{row[1]}", f"blob/{bytes(row[7]).hex()}")

@@ -28,9 +28,9 @@ from holdfast.model.mail import Mail
 from holdfast.model.states import TERMINAL, Status, move
 from holdfast.store.executor import Row, Transaction
 from holdfast.store.tables.heads import head_of
+from holdfast.store.tables.journal import read_in
 
 PAGE = 500
-WHOLE = 2**62
 
 
 class Counted(msgspec.Struct):
@@ -65,8 +65,7 @@ async def by_journal(tx: Transaction, counted: Counted, limits: Limits) -> list[
     after = ""
     while heads := [head_of(row) for row in await tx.rows("all_heads", after=after, limit=PAGE)]:
         for head in heads:
-            rows = await tx.rows("read_events", job_id=head.job_id, after=0, limit=WHOLE)
-            events = [SealedEvent(*row) for row in rows]
+            events = await read_in(tx, head.job_id)
             counted.jobs += 1
             counted.events += len(events)
             unread = sum(is_sealed(event.body) for event in events)

@@ -14,11 +14,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from itertools import starmap
+from operator import attrgetter
+from typing import Final
 
 from holdfast.errors import Broken, Fenced, HoldfastError, InvalidMove, MailWaiting, Misuse
 from holdfast.model import lease
 from holdfast.model.append import Append, Extras, Move, Timer
 from holdfast.model.chain import Head, SealedEvent, seal
+from holdfast.model.events import CheckpointSaved
 from holdfast.model.jobs import JobDraft, JobHead, Submitted, check_draft
 from holdfast.model.limits import PAYLOAD_INLINE_BYTES
 from holdfast.model.states import TERMINAL, Status
@@ -42,6 +45,9 @@ from holdfast.store.tables.sweeps import Swept, hold_expired_in
 from holdfast.store.tables.turns import commit_in
 
 ALL_OF_THEM = 2**62
+
+NEAR: Final = 16
+"""So many events are read on the spot."""
 
 
 class SqlJournal:
@@ -106,23 +112,21 @@ class SqlJournal:
         self._executor.spread([*ended, *ready])
 
     async def read(self, job_id: str, *, after: int = 0, limit: int | None = None) -> list[SealedEvent]:
-        async def work(tx: Transaction) -> Sequence[Row]:
-            return await tx.rows(
-                "read_events", job_id=job_id, after=after, limit=ALL_OF_THEM if limit is None else limit
-            )
-
-        brief = limit is not None and limit <= 16
-        return list(starmap(SealedEvent, await self._executor.read(work, brief=brief)))
+        work = functools.partial(read_in, job_id=job_id, after=after, limit=limit)
+        return await self._executor.read(work, brief=limit is not None and limit <= NEAR)
 
     async def since_commit(self, job_id: str, *, limit: int | None = None) -> list[SealedEvent]:
-        async def work(tx: Transaction) -> list[Row]:
+        ends = await self._executor.read(functools.partial(_read_ends, job_id=job_id), brief=True)
+        for place in range(len(ends) - 1, 1, -1):
+            if ends[place].type == CheckpointSaved.type:
+                return [ends[0], *ends[place - 1 :][:limit]]
+
+        async def work(tx: Transaction) -> list[SealedEvent]:
             commit = await tx.row("last_commit", job_id=job_id)
             after = 0 if commit is None else max(0, commit[0] - 2)
-            first = await tx.rows("read_events", job_id=job_id, after=0, limit=1) if after else ()
-            some = ALL_OF_THEM if limit is None else limit
-            return [*first, *await tx.rows("read_events", job_id=job_id, after=after, limit=some)]
+            return (ends[:1] if after else []) + await read_in(tx, job_id, after=after, limit=limit)
 
-        return list(starmap(SealedEvent, await self._executor.read(work)))
+        return await self._executor.read(work)
 
     async def read_many(self, job_ids: Sequence[str]) -> dict[str, list[SealedEvent]]:
         async def work(tx: Transaction) -> Sequence[Row]:
@@ -159,6 +163,27 @@ class SqlJournal:
             return submitted
 
         return await self._executor.write(work)
+
+
+# ── reading ───────────────────────────────────────────────────────────────────────────────────────
+
+
+async def read_in(
+    tx: Transaction, job_id: str, *, after: int = 0, limit: int | None = None
+) -> list[SealedEvent]:
+    """The events after a place, in order."""
+    some = ALL_OF_THEM if limit is None else limit
+    return _in_order(await tx.rows("read_events", job_id=job_id, after=after, limit=some))
+
+
+async def _read_ends(tx: Transaction, job_id: str) -> list[SealedEvent]:
+    """The first event and the last ones, in order: wherever a journal has its last commit, it is often there."""
+    return _in_order(await tx.rows("read_ends", job_id=job_id, last=NEAR))
+
+
+def _in_order(rows: Sequence[Row]) -> list[SealedEvent]:
+    """To sort what lies in order is to look at it once."""
+    return sorted(starmap(SealedEvent, rows), key=attrgetter("seq"))
 
 
 # ── one append ────────────────────────────────────────────────────────────────────────────────────

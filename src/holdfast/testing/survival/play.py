@@ -168,11 +168,11 @@ class Play:
 
         return led
 
-    async def _call(self, call: Callable[[Asked], Awaitable[Any]], asked: Asked) -> Any:
+    async def _call(self, call: Callable[..., Awaitable[Any]], asked: Asked, *met: Any) -> Any:
         """The call, made so that it is seen when its receiver is asked about it."""
         probe = asked.terms.probe
         if probe is None:
-            return await call(asked)
+            return await call(asked, *met)
 
         async def looked_up(key: str, args: Any) -> Probed:
             with self._under_way():
@@ -185,7 +185,7 @@ class Play:
             return probed
 
         terms = msgspec.structs.replace(asked.terms, probe=seen)
-        return await call(msgspec.structs.replace(asked, terms=terms))
+        return await call(msgspec.structs.replace(asked, terms=terms), *met)
 
     async def _perform(
         self,

@@ -76,6 +76,18 @@ WHERE e.job_id = :job_id AND e.seq > :after
 ORDER BY e.seq
 LIMIT :limit;
 
+-- name: read_ends
+-- The first fact and the last ones, each as `read_events` gives it, in no order. (The plus: SQLite is to begin at the last.)
+SELECT e.seq, e.type, e.version, e.fence, e.at,
+       CASE WHEN length(e.body) > 0 THEN e.body
+            WHEN e.body IS NULL THEN (SELECT b.body FROM job_heads h JOIN blobs b ON b.namespace = h.namespace AND b.digest = e.body_digest
+                  WHERE h.job_id = e.job_id) END,
+       e.body_digest, e.hash
+FROM (SELECT * FROM events WHERE job_id = :job_id AND seq = 1
+      UNION ALL
+      SELECT * FROM events WHERE job_id = :job_id AND +seq > 1
+                             AND seq > (SELECT head_seq FROM job_heads WHERE job_id = :job_id) - :last) e;
+
 -- name: last_commit
 -- The place of the newest commit of state. Looked for from the end: what lies behind it is read anyway.
 SELECT seq FROM events WHERE job_id = :job_id AND type = 'checkpoint_saved' ORDER BY seq DESC LIMIT 1;

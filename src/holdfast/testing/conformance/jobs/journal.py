@@ -54,6 +54,10 @@ async def a_resume_reads_from_the_last_commit_on(bench: Bench) -> None:
     await driver.write(CheckpointSaved(2))
     everything = await bench.store.journal.read(driver.job_id)
     assert await since_commit(driver.job_id) == [everything[0], *everything[6:]], "the newest one counts"
+    await driver.write(*(step(f"far {number}") for number in range(40)))
+    everything = await bench.store.journal.read(driver.job_id)
+    assert await since_commit(driver.job_id) == [everything[0], *everything[6:]], "however long ago"
+    assert await since_commit(driver.job_id, limit=3) == [everything[0], *everything[6:9]]
 
 
 async def a_commit_near_the_beginning_leaves_nothing_out(bench: Bench) -> None:
