@@ -97,7 +97,12 @@ class Tool(Generic[P, R]):
         """The result of the call with these arguments, as JSON: from the record, or from doing it."""
 
         async def run(key: str) -> Any:
-            return plain(await self._run(given, key), self._said_result)
+            bound = self.signature.call_with(given, key)
+            if self._is_async:
+                value = await self.function(*bound.args, **bound.kwargs)
+            else:
+                value = await in_thread(functools.partial(self.function, *bound.args, **bound.kwargs))
+            return plain(value, self._said_result)
 
         drive = context.find_drive()
         if drive is None:
@@ -125,12 +130,6 @@ class Tool(Generic[P, R]):
             return kwargs
         named = {name: value for name, value in kwargs.items() if name != "resume"}
         return {**named, "task_key": named.get("task_key") or kwargs["resume"]}
-
-    async def _run(self, given: dict[str, Any], key: str) -> Any:
-        bound = self.signature.call_with(given, key)
-        if self._is_async:
-            return await self.function(*bound.args, **bound.kwargs)
-        return await in_thread(functools.partial(self.function, *bound.args, **bound.kwargs))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__.lower()} {self.name} {self.terms.effect}>"

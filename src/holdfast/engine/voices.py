@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 class Voice:
     """One attempt of one call, as it speaks."""
 
+    __slots__ = ("_outlet", "attempt", "is_over", "offsets", "step_key")
+
     def __init__(self, outlet: Outlet | None, step_key: str, attempt: int) -> None:
         self.step_key = step_key
         self.attempt = attempt
@@ -51,10 +53,15 @@ class Room:
             yield from self._outlet.room().__await__()
 
 
+def voice_of(outlet: Outlet | None, step_key: str) -> Voice:
+    """The voice of a call that is about to be made; without an outlet nobody hears it."""
+    return Voice(None, step_key, 1) if outlet is None else outlet.voice(step_key)
+
+
 @contextmanager
 def speaking(outlet: Outlet | None, step_key: str) -> Iterator[None]:
     """In the block the call of this step speaks; what is left of it afterwards is not heard."""
-    voice = Voice(None, step_key, 1) if outlet is None else outlet.voice(step_key)
+    voice = voice_of(outlet, step_key)
     token = VOICE.set(voice)
     try:
         yield

@@ -52,20 +52,11 @@ async def append_plain_in(tx: Transaction, appends: Sequence[Append]) -> list[Ro
     """The job of each append that took, and where a job that moved went: (job, queue, status, over). One that ends a
     session's job is left to the single append, which moves the line up."""
     staying = [append for append in appends if append.move is None]
-    moves = {append.job_id: append.move for append in appends if append.move is not None}
-    if await tx.changed_each("append_head", list(map(conditions, staying))) < len(staying):
+    if staying and await tx.changed_each("append_head", list(map(conditions, staying))) < len(staying):
         raise NotAll
-    moved = await tx.rows_each(
-        "append_move",
-        [
-            conditions(append) | move_values(append.move) | {"in_no_line": int(append.move.over)}
-            for append in appends
-            if append.move is not None
-        ],
-    )
     took: list[Row] = [(append.job_id,) for append in staying]
-    took += [(row[0], row[2], moves[row[0]].status, moves[row[0]].over) for row in moved]
-    await tx.rows_each("forget_timers", [{"job_id": row[0]} for row in moved if moves[row[0]].over])
+    if len(staying) < len(appends):
+        took += await _moved_in(tx, appends)
     taken = {row[0] for row in took}
     events = [
         event_values(append.job_id, event)
@@ -75,6 +66,21 @@ async def append_plain_in(tx: Transaction, appends: Sequence[Append]) -> list[Ro
     ]
     await tx.rows_each("insert_event", events)
     return took
+
+
+async def _moved_in(tx: Transaction, appends: Sequence[Append]) -> list[Row]:
+    """Those of them that have left `running`."""
+    moves = {append.job_id: append.move for append in appends if append.move is not None}
+    moved = await tx.rows_each(
+        "append_move",
+        [
+            conditions(append) | move_values(append.move) | {"in_no_line": int(append.move.over)}
+            for append in appends
+            if append.move is not None
+        ],
+    )
+    await tx.rows_each("forget_timers", [{"job_id": row[0]} for row in moved if moves[row[0]].over])
+    return [(row[0], row[2], moves[row[0]].status, moves[row[0]].over) for row in moved]
 
 
 def event_values(job_id: str, event: SealedEvent) -> dict[str, Value]:
