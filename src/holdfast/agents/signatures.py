@@ -165,7 +165,7 @@ class Declared(NamedTuple):
     is_read: bool
 
 
-class Arguments(NamedTuple):
+class Arguments(msgspec.Struct, frozen=True):
     """What a function is called with."""
 
     args: tuple[Any, ...]

@@ -15,7 +15,7 @@ import functools
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from collections.abc import Set as AbstractSet
-from typing import Any, Generic, ParamSpec, TypeVar, cast
+from typing import Any, Generic, ParamSpec, TypeVar
 
 import msgspec
 
@@ -79,7 +79,8 @@ class Tool(Generic[P, R]):
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         given = self.signature.bind(args, self._named(kwargs) if kwargs else kwargs)
-        return cast("R", self.signature.result(await self.outcome(given)))
+        result: R = self.signature.result(await self.outcome(given))
+        return result
 
     def given(self, named: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments that somebody else named, as JSON, checked against the hints; nothing is called."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from hashlib import sha256
 from typing import Any, Final
 
 import msgspec
@@ -65,12 +66,19 @@ class Asked(msgspec.Struct, frozen=True):
     def digest(self) -> str:
         """What tells this call from another under the same key; TooLarge, if its fact would fit no journal."""
         identity = self.args if self.same is msgspec.UNSET else self.same
-        return canonical.hex_digest(canonical.encode(identity, bytes_max=RESULT_BYTES_MAX))
+        return sha256(canonical.encode(identity, bytes_max=RESULT_BYTES_MAX)).hexdigest()
 
 
 def kept(value: Any) -> tuple[Any, Exception | None]:
     """The value as a replay will give it, from the first time on; or why it cannot be kept."""
+    value, _, error = written(value)
+    return value, error
+
+
+def written(value: Any) -> tuple[Any, bytes | None, Exception | None]:
+    """The same, and the bytes that a replay will read it from."""
     try:
-        return canonical.decode_stored(canonical.encode(value, bytes_max=RESULT_BYTES_MAX)), None
+        data = canonical.encode(value, bytes_max=RESULT_BYTES_MAX)
+        return canonical.decode_stored(data), data, None
     except HoldfastError as error:
-        return None, error
+        return None, None, error

@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.engine import failures, places, timeouts
-from holdfast.engine.asked import Asked, kept
+from holdfast.engine.asked import Asked, written
 from holdfast.engine.conductor import JOB, Conductor, Timer
 from holdfast.engine.effects import Acts, Owner
 from holdfast.engine.endings import Failed, Stopped, Uncovered, parked
@@ -29,6 +29,7 @@ from holdfast.engine.recorder import Recorder
 from holdfast.engine.waits import Waits
 from holdfast.errors import CallFailed
 from holdfast.model.append import NOTHING, Extras
+from holdfast.model.chain import body_of_step
 from holdfast.model.effects import CallStatus, Effect
 from holdfast.model.events import CallCancelled, Event, StepFinished
 from holdfast.model.history import History, Recorded
@@ -184,7 +185,9 @@ class Drive:
 
     async def call(self, asked: Asked) -> Any:
         """The outcome of the call, from the record or from doing it."""
-        place = self.place()
+        if self.stopping:
+            raise Stopped
+        place = places.outside_calls()
         key = place.scope.key(asked.name)
         digest = asked.digest
         recorded = self.history.find(key, digest)
@@ -238,20 +241,19 @@ class Drive:
     async def _read(self, asked: Asked, place: Place, key: str, digest: str, generation: int) -> Any:
         try:
             value, error = await (self.purse or self).perform(asked, place, key)
+            data = None
             if error is None:
-                value, error = kept(value)
-            outcome = "succeeded" if error is None else "failed"
-            told = None if error is None else failures.told(error)
-            seq = self.recorder.record(
-                StepFinished(key, digest, outcome=outcome, result=value, error=told, generation=generation),
-                progress=True,
-            )
+                value, data, error = written(value)
+            outcome, told = ("succeeded", None) if error is None else ("failed", failures.told(error))
+            step = StepFinished(key, digest, outcome, value, told, generation)
+            body = None if data is None else body_of_step(step, data)
+            seq = self.recorder.record(step, body=body, progress=True)
             if self._strict or len(self._tasks) > 1:
                 await self.handed_over(seq)
         except asyncio.CancelledError:
             await self.given_up(key, digest, generation)
             raise
-        return self.delivered(value, error, asked, key)
+        return value if error is None else self.delivered(value, error, asked, key)
 
     def perform(
         self, asked: Asked, place: Place, step_key: str, key: str = "", longest_us: int | None = None

@@ -43,6 +43,7 @@ class Entry(msgspec.Struct, frozen=True, eq=False):
     move: Move | None = None
     guarded: bool = False
     progress: bool = False
+    body: bytes | None = None
 
 
 class Courier(Protocol):
@@ -97,12 +98,13 @@ class Pen:
         move: Move | None = None,
         guarded: bool = False,
         progress: bool = False,
+        body: bytes | None = None,
     ) -> int:
         """The fact's place in the order of all facts of this job; it will be durable after all before it."""
         if self.lost is not None:
             raise self.lost
         self._order += 1
-        self._entries.append(Entry(self._order, event, row, extras, move, guarded, progress))
+        self._entries.append(Entry(self._order, event, row, extras, move, guarded, progress, body))
         if self._sent is None and not self._reading:
             self._courier.wake(self)
         return self._order
@@ -191,6 +193,7 @@ class Pen:
         return append_of(
             self.holder,
             [entry.event for entry in entries],
+            bodies=[entry.body for entry in entries],
             at=at,
             mail_seen=self.mail_seen if guarded else None,
             move=entries[-1].move,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from holdfast.engine.voices import VOICE, voice_of
+from holdfast.engine.voices import VOICE, Voice
 from holdfast.errors import Refused
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ async def performed(
     how, error = "cancelled", None
     drive.running += 1
     left = place.enter(step_key)
-    voice = voice_of(drive.outlet, step_key)
+    voice = drive.outlet.voice(step_key) if drive.outlet is not None else Voice(None, step_key, 1)
     spoken = VOICE.set(voice)
     try:
         limit_us = asked.terms.reads_within_us if longest_us is None else longest_us

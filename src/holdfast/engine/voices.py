@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextvars
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.model import canonical
@@ -51,23 +50,6 @@ class Room:
     def __await__(self) -> Generator[Any, None, None]:
         if self._outlet is not None:
             yield from self._outlet.room().__await__()
-
-
-def voice_of(outlet: Outlet | None, step_key: str) -> Voice:
-    """The voice of a call that is about to be made; without an outlet nobody hears it."""
-    return Voice(None, step_key, 1) if outlet is None else outlet.voice(step_key)
-
-
-@contextmanager
-def speaking(outlet: Outlet | None, step_key: str) -> Iterator[None]:
-    """In the block the call of this step speaks; what is left of it afterwards is not heard."""
-    voice = voice_of(outlet, step_key)
-    token = VOICE.set(voice)
-    try:
-        yield
-    finally:
-        voice.is_over = True
-        VOICE.reset(token)
 
 
 VOICE: Final[contextvars.ContextVar[Voice | None]] = contextvars.ContextVar("holdfast_voice", default=None)
