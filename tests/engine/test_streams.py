@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import aclosing, contextmanager
 from typing import Any
 
 import msgspec
@@ -18,7 +18,7 @@ from holdfast.engine.asked import READS, Asked
 from holdfast.engine.desk import Desk
 from holdfast.engine.drive import Drive
 from holdfast.engine.streams import Outlet, Scribe
-from holdfast.engine.voices import VOICE, Room, speaking
+from holdfast.engine.voices import VOICE, Room
 from holdfast.engine.watching import watch
 from holdfast.errors import InvalidPayload, NotFound, StoreUnavailable
 from holdfast.model.ids import SequentialIds
@@ -44,6 +44,18 @@ def say(said: Any, stream: str = "out") -> Room:
     voice = VOICE.get()
     assert voice is not None
     return voice.say(said, stream)
+
+
+@contextmanager
+def speaking(outlet: Outlet, step_key: str) -> Iterator[None]:
+    """In the block the call of this step speaks, as when it is performed."""
+    voice = outlet.voice(step_key)
+    token = VOICE.set(voice)
+    try:
+        yield
+    finally:
+        voice.is_over = True
+        VOICE.reset(token)
 
 
 async def spoken(drive: Drive, name: str, speech: Callable[[], Awaitable[Any]]) -> Any:

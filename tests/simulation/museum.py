@@ -292,12 +292,12 @@ def a_job_falls_asleep_before_its_call(patch: pytest.MonkeyPatch) -> None:
     async def asleep(self: pen.Pen) -> None:
         busy = self._on_loss.__self__._drive  # type: ignore[attr-defined]
         if busy is not None:
-            busy._running -= 1
+            busy.running -= 1
         try:
             await durable(self)
         finally:
             if busy is not None:
-                busy._running += 1
+                busy.running += 1
 
     patch.setattr(pen.Pen, "durable", asleep)
 

@@ -106,9 +106,11 @@ class Signature:
     def call_with(self, stored: Mapping[str, Any], key: str | None = None) -> Arguments:
         """Arguments to call the function with, read back from JSON by their hints."""
         if self._plain is not None and stored.keys() == self._types.keys():
-            named = {
-                name: typed(value, self._types[name], self._said[name]) for name, value in stored.items()
-            }
+            named = dict(stored)
+            for name, kind in self._types.items():
+                value = stored[name]
+                if type(value) is not kind or kind not in SCALARS:
+                    named[name] = typed(value, kind, self._said[name])
             if self.key_parameter is not None:
                 named[self.key_parameter] = key
             return Arguments((), named)
@@ -168,7 +170,7 @@ class Declared(NamedTuple):
     is_read: bool
 
 
-class Arguments(NamedTuple):
+class Arguments(msgspec.Struct, frozen=True):
     """What a function is called with."""
 
     args: tuple[Any, ...]
@@ -211,6 +213,8 @@ def _plain_parameters(signature: inspect.Signature, key: str | None) -> _Plain |
 
 def plain(value: Any, what: str) -> Any:
     """The value as JSON; or an error that says what cannot be written."""
+    if type(value) in SCALARS:
+        return value
     try:
         return msgspec.to_builtins(value, enc_hook=_write_model, str_keys=True)
     except (TypeError, ValueError) as error:

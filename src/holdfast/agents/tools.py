@@ -109,7 +109,12 @@ class Tool(Generic[P, R]):
 
     def _asked(self, given: dict[str, Any]) -> Asked:
         async def run(key: str) -> Any:
-            return plain(await self._run(given, key), self._said_result)
+            bound = self.signature.call_with(given, key)
+            if self._is_async:
+                value = await self.function(*bound.args, **bound.kwargs)
+            else:
+                value = await in_thread(functools.partial(self.function, *bound.args, **bound.kwargs))
+            return plain(value, self._said_result)
 
         same = self._same(given) if self.terms.relaunch else msgspec.UNSET
         return Asked(self.name, given, run, self.terms, self.raises, same)
@@ -134,12 +139,6 @@ class Tool(Generic[P, R]):
             return kwargs
         named = {name: value for name, value in kwargs.items() if name != "resume"}
         return {**named, "task_key": named.get("task_key") or kwargs["resume"]}
-
-    async def _run(self, given: dict[str, Any], key: str) -> Any:
-        bound = self.signature.call_with(given, key)
-        if self._is_async:
-            return await self.function(*bound.args, **bound.kwargs)
-        return await in_thread(functools.partial(self.function, *bound.args, **bound.kwargs))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__.lower()} {self.name} {self.terms.effect}>"

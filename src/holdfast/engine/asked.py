@@ -70,7 +70,14 @@ def digest_of(identity: Any) -> str:
 
 def kept(value: Any) -> tuple[Any, Exception | None]:
     """The value as a replay will give it, from the first time on; or why it cannot be kept."""
+    value, _, error = written(value)
+    return value, error
+
+
+def written(value: Any) -> tuple[Any, bytes | None, Exception | None]:
+    """The same, and the bytes that a replay will read it from."""
     try:
-        return canonical.decode_stored(canonical.encode(value, bytes_max=RESULT_BYTES_MAX)), None
+        data = canonical.encode(value, bytes_max=RESULT_BYTES_MAX)
+        return canonical.decode_stored(data), data, None
     except HoldfastError as error:
-        return None, error
+        return None, None, error

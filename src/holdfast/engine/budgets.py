@@ -78,6 +78,7 @@ class Purse:
         extras: Extras = NO_EXTRAS,
         guarded: bool = False,
         progress: bool = False,
+        body: bytes | None = None,
     ) -> int:
         event = self._ended(event)
         price = NOTHING if isinstance(event, ToolCalled) and self._is_sent_again(event) else cost(event)
@@ -86,7 +87,9 @@ class Purse:
             amounts = {limit: getattr(price, limit) for limit in SHARED}
             spend = tuple(Charge(budget_id, **amounts) for budget_id in self._chain)
             extras = msgspec.structs.replace(extras, spend=spend)
-        return self._recorder.record(event, row=row, extras=extras, guarded=guarded, progress=progress)
+        return self._recorder.record(
+            event, row=row, extras=extras, guarded=guarded, progress=progress, body=body
+        )
 
     def _ended(self, event: Event) -> Event:
         """A read that was under way has an end; that it was given up does not mean that it was not made."""

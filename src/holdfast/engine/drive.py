@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeGuard
 
 from holdfast.engine import failures, places, timeouts
-from holdfast.engine.asked import Asked, digest_of, kept
+from holdfast.engine.asked import Asked, digest_of, written
 from holdfast.engine.conductor import JOB, Conductor, Timer
 from holdfast.engine.effects import Acts, Owner
 from holdfast.engine.endings import Failed, Stopped, Uncovered, output_of, parked
@@ -28,6 +28,7 @@ from holdfast.engine.points import Points, nothing
 from holdfast.engine.recorder import Recorder
 from holdfast.engine.waits import Waits
 from holdfast.model.append import NOTHING, Extras
+from holdfast.model.chain import body_of_step
 from holdfast.model.effects import CallStatus, Effect
 from holdfast.model.events import CallCancelled, Event, StepFinished
 from holdfast.model.history import History, Recorded
@@ -78,7 +79,7 @@ class Drive:
         self._strict = strict
         self._covered = covered
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._running = 0
+        self.running = 0
         self._held: dict[asyncio.Future[None], tuple[Asked, str]] = {}
         self._ending: Exception | None = None
         self._winding_down: Exception | None = None
@@ -103,7 +104,7 @@ class Drive:
         places.put(root, Place(self, Scope(str(self.history.ordinal))))
         try:
             # Not awaited itself: whoever cancels this run ends the code, and that is not a decision of the code.
-            await asyncio.wait([root])
+            await places.over(loop, root)
         except asyncio.CancelledError:
             await self._all_ended()
             raise
@@ -195,7 +196,8 @@ class Drive:
             return recorded.result
         if recorded is not None and recorded.settled:
             return await self.again(recorded, asked)
-        await self.unless_winding_down()
+        if self._winding_down is not None:
+            await self.unless_winding_down()
         if asked.terms.effect is Effect.READ_ONLY and recorded is None:
             return await self._read(asked, place, key, digest, self.history.next_generation(key))
         return await self.acts.act(asked, place, key, digest, recorded)
@@ -237,41 +239,34 @@ class Drive:
     async def _read(self, asked: Asked, place: Place, key: str, digest: str, generation: int) -> Any:
         try:
             value, error = await (self.purse or self).perform(asked, place, key)
+            data = None
             if error is None:
-                value, error = kept(value)
-            outcome = "succeeded" if error is None else "failed"
-            told = None if error is None else failures.told(error)
-            seq = self.recorder.record(
-                StepFinished(key, digest, outcome=outcome, result=value, error=told, generation=generation),
-                progress=True,
-            )
+                value, data, error = written(value)
+            outcome, told = ("succeeded", None) if error is None else ("failed", failures.told(error))
+            step = StepFinished(key, digest, outcome, value, told, generation)
+            body = None if data is None else body_of_step(step, data)
+            seq = self.recorder.record(step, body=body, progress=True)
             if self._strict or len(self._tasks) > 1:
                 await self.handed_over(seq)
         except asyncio.CancelledError:
             await self.given_up(key, digest, generation)
             raise
-        return self.delivered(value, error, asked, key)
+        return value if error is None else self.delivered(value, error, asked, key)
 
-    async def perform(
+    def perform(
         self, asked: Asked, place: Place, step_key: str, key: str = "", longest_us: int | None = None
-    ) -> tuple[Any, Exception | None]:
+    ) -> Coroutine[Any, Any, tuple[Any, Exception | None]]:
         """The call's own code has run, or was ended because it took too long."""
-        self._running += 1
-        token = place.enter(step_key)
-        try:
-            return await performed(self, asked, step_key, key, longest_us)
-        finally:
-            place.leave(token)
-            self._running -= 1
+        return performed(self, asked, place, step_key, key, longest_us)
 
     @contextmanager
     def busy(self) -> Iterator[None]:
         """The job stays awake for what is under way: a call, its intent on the way to the disk, a probe."""
-        self._running += 1
+        self.running += 1
         try:
             yield
         finally:
-            self._running -= 1
+            self.running -= 1
 
     def delivered(self, value: Any, error: Exception | None, asked: Asked, key: str) -> Any:
         if error is None:
@@ -310,8 +305,11 @@ class Drive:
     async def on_disk(self, seq: int) -> None:
         """The result is durable, and no later one has been handed over meanwhile."""
         if self.alone:
-            with self.busy():
+            self.running += 1
+            try:
                 await self.recorder.durable()
+            finally:
+                self.running -= 1
             return
         with self._conductor.expecting(seq):
             await self.recorder.durable()
@@ -376,7 +374,7 @@ class Drive:
 
     def _at_rest(self) -> None:
         """Every task waits, and nothing can be handed over."""
-        if self._running:
+        if self.running:
             return
         if self._winding_down is not None:
             self.stop(self._winding_down)

@@ -43,6 +43,7 @@ class Entry(msgspec.Struct, frozen=True, eq=False):
     move: Move | None = None
     guarded: bool = False
     progress: bool = False
+    body: bytes | None = None
 
 
 class Courier(Protocol):
@@ -97,12 +98,13 @@ class Pen:
         move: Move | None = None,
         guarded: bool = False,
         progress: bool = False,
+        body: bytes | None = None,
     ) -> int:
         """The fact's place in the order of all facts of this job; it will be durable after all before it."""
         if self.lost is not None:
             raise self.lost
         self._order += 1
-        self._entries.append(Entry(self._order, event, row, extras, move, guarded, progress))
+        self._entries.append(Entry(self._order, event, row, extras, move, guarded, progress, body))
         if self._sent is None and not self._reading:
             self._courier.wake(self)
         return self._order
@@ -176,17 +178,27 @@ class Pen:
         return taken
 
     def _sealed(self, entries: Sequence[Entry]) -> Append:
-        at = self._clock.wall_us()
-        first = self.holder.head.seq + 1
-        rows = [_placed(entry.row, first + nth, at) for nth, entry in enumerate(entries) if entry.row]
+        at, seq = self._clock.wall_us(), self.holder.head.seq
+        rows: list[CallRow] = []
+        beside: list[Extras] = []
+        guarded = progress = False
+        for entry in entries:
+            seq += 1
+            guarded |= entry.guarded
+            progress |= entry.progress
+            if entry.row is not None:
+                rows.append(_placed(entry.row, seq, at))
+            if entry.extras is not NOTHING:
+                beside.append(entry.extras)
         return append_of(
             self.holder,
             [entry.event for entry in entries],
+            bodies=[entry.body for entry in entries],
             at=at,
-            mail_seen=self.mail_seen if any(entry.guarded for entry in entries) else None,
+            mail_seen=self.mail_seen if guarded else None,
             move=entries[-1].move,
-            progress=any(entry.progress for entry in entries),
-            extras=_together([Extras(calls=tuple(rows)), *(entry.extras for entry in entries)]),
+            progress=progress,
+            extras=_together([Extras(calls=tuple(rows)), *beside]) if rows or beside else NOTHING,
         )
 
     def settle(self, outcome: Head | HoldfastError) -> bool:

@@ -5,35 +5,40 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from holdfast.engine.voices import speaking
+from holdfast.engine.voices import VOICE, Voice
 from holdfast.errors import Refused
 
 if TYPE_CHECKING:
     from holdfast.engine.asked import Asked
     from holdfast.engine.drive import Drive
+    from holdfast.engine.places import Place
 
 
 async def performed(
-    drive: Drive, asked: Asked, step_key: str, key: str, longest_us: int | None
+    drive: Drive, asked: Asked, place: Place, step_key: str, key: str, longest_us: int | None
 ) -> tuple[Any, Exception | None]:
-    """What it returned, or what it raised."""
+    """What it returned, or what it raised. Every step passes here: what could be a block of its own is written out."""
     timed = drive.meter.call(drive.owner, asked.name, asked.terms.effect, step_key)
     how, error = "cancelled", None
+    drive.running += 1
+    left = place.enter(step_key)
+    voice = drive.outlet.voice(step_key) if drive.outlet is not None else Voice(None, step_key, 1)
+    spoken = VOICE.set(voice)
     try:
-        with speaking(drive.outlet, step_key):
-            value = await _run(asked, key, longest_us)
+        limit_us = asked.terms.reads_within_us if longest_us is None else longest_us
+        if limit_us is None:
+            value = await asked.run(key)
+        else:
+            async with asyncio.timeout(limit_us / 1_000_000):
+                value = await asked.run(key)
         how = "succeeded"
         return value, None
     except Exception as raised:
         how, error = "refused" if isinstance(raised, Refused) else "failed", raised
         return None, raised
     finally:
+        voice.is_over = True
+        VOICE.reset(spoken)
         timed.over(how, error)
-
-
-async def _run(asked: Asked, key: str, longest_us: int | None) -> Any:
-    limit_us = asked.terms.reads_within_us if longest_us is None else longest_us
-    if limit_us is None:
-        return await asked.run(key)
-    async with asyncio.timeout(limit_us / 1_000_000):
-        return await asked.run(key)
+        place.leave(left)
+        drive.running -= 1

@@ -106,6 +106,18 @@ def _misplaced(place: Place | None) -> InvalidMove:
     )
 
 
+async def over(loop: asyncio.AbstractEventLoop, task: asyncio.Task[Any]) -> None:
+    """The task has ended, however. It goes on if whoever waits is cancelled: `asyncio.wait` for one, and quicker."""
+    ended: asyncio.Future[None] = loop.create_future()
+
+    def tell(_task: asyncio.Task[Any]) -> None:
+        if not ended.done():
+            ended.set_result(None)
+
+    task.add_done_callback(tell)
+    await ended
+
+
 def watch(loop: asyncio.AbstractEventLoop) -> None:
     """Tasks that job code starts on this loop have a place from now on; everybody else's are as before."""
     before: Any = loop.get_task_factory()

@@ -20,8 +20,10 @@ class Recorder(Protocol):
         extras: Extras = NOTHING,
         guarded: bool = False,
         progress: bool = False,
+        body: bytes | None = None,
     ) -> int:
-        """The event's place in the order of the job's events; it is in the journal or will be, after all before it."""
+        """The event's place in the order of the job's events; it is in the journal or will be, after all before it.
+        `body`: as `chain` writes it, from whoever has it already."""
         ...
 
     async def durable(self) -> None:

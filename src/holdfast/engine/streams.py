@@ -213,7 +213,7 @@ class Outlet:
         self._failures = 0
         self._hurry = False
         self._closed = False
-        self._less = threading.Condition(scribe.lock)
+        self._less: threading.Condition | None = None
         self._waiters: list[asyncio.Future[None]] = []
 
     # ── in ────────────────────────────────────────────────────────────────────────────────────────
@@ -236,7 +236,9 @@ class Outlet:
             voice.offsets[stream] = offset + 1
             self._add(voice, stream, offset, said, size + _OVERHEAD)
             while not self._scribe.is_here and self._is_full:
-                self._less.wait(_STALL_S)  # for a moment each time, so that a cancelled thread hears of it
+                # For a moment each time, so that a cancelled thread hears of it.
+                self._less = self._less or threading.Condition(self._scribe.lock)
+                self._less.wait(_STALL_S)
 
     def _add(self, voice: Voice, stream: str, offset: int, said: Any, size: int) -> None:
         if self._closed:
@@ -353,7 +355,8 @@ class Outlet:
         return self._failures
 
     def _wake(self) -> None:
-        self._less.notify_all()
+        if self._less is not None:
+            self._less.notify_all()
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             if not waiter.done():

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextvars
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.model import canonical
@@ -17,6 +16,8 @@ if TYPE_CHECKING:
 
 class Voice:
     """One attempt of one call, as it speaks."""
+
+    __slots__ = ("_outlet", "attempt", "is_over", "offsets", "step_key")
 
     def __init__(self, outlet: Outlet | None, step_key: str, attempt: int) -> None:
         self.step_key = step_key
@@ -49,18 +50,6 @@ class Room:
     def __await__(self) -> Generator[Any, None, None]:
         if self._outlet is not None:
             yield from self._outlet.room().__await__()
-
-
-@contextmanager
-def speaking(outlet: Outlet | None, step_key: str) -> Iterator[None]:
-    """In the block the call of this step speaks; what is left of it afterwards is not heard."""
-    voice = Voice(None, step_key, 1) if outlet is None else outlet.voice(step_key)
-    token = VOICE.set(voice)
-    try:
-        yield
-    finally:
-        voice.is_over = True
-        VOICE.reset(token)
 
 
 VOICE: Final[contextvars.ContextVar[Voice | None]] = contextvars.ContextVar("holdfast_voice", default=None)

@@ -14,7 +14,7 @@ Three answers are not failures of the database but facts about the world, and ea
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -115,12 +115,14 @@ def append_of(
     move: Move | None = None,
     progress: bool = False,
     extras: Extras = NOTHING,
+    bodies: Sequence[bytes | None] | None = None,
 ) -> Append:
     """The append that continues the holder's journal with these events; there must be at least one.
 
-    An append without events would not move the head, and a writer could not tell it from one that was lost.
+    An append without events would not move the head, and a writer could not tell it from one that was lost. `bodies`:
+    of the events that have been written out already.
     """
-    sealed, head = seal(holder.job_id, holder.head, holder.fence, at, events)
+    sealed, head = seal(holder.job_id, holder.head, holder.fence, at, events, bodies)
     if not sealed:
         msg = "an append needs at least one event"
         raise InvalidMove(msg, hint="Write the fact that belongs to the change.")

@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from holdfast.errors import InvalidPayload, SchemaMismatch, StoreCorrupt
-from holdfast.model import canonical
+from holdfast.model import canonical, redaction
 from holdfast.model.envelope import must_be_open
-from holdfast.model.events import EVENTS, Event
+from holdfast.model.events import EVENTS, Event, StepFinished
+from holdfast.model.limits import JSON_DEPTH_MAX, PAYLOAD_INLINE_BYTES
 
 GENESIS: Final = bytes(32)
 _OTHER_VERSION: Final = "Read this job with the version of Holdfast that wrote it, or a newer one."
@@ -56,6 +58,26 @@ def body_of(event: Event) -> bytes:
     )
 
 
+def body_of_step(step: StepFinished, result: bytes) -> bytes:
+    """The same of a step whose result was written before: `result` are its canonical bytes, without the secrets. The
+    usual one is put together from what is there; all others take the long way."""
+    key, digest = step.step_key, step.args_digest
+    if (
+        len(result) > PAYLOAD_INLINE_BYTES
+        or result.count(b"[") + result.count(b"{") >= JSON_DEPTH_MAX
+        or step.result is None
+        or step.error is not None
+        or step.generation != 0
+        or step.outcome != "succeeded"
+        or not (key.isascii() and key.isprintable() and digest.isascii() and digest.isalnum())
+        or '"' in key
+        or "\\" in key
+        or redaction.here().suspects(key.encode())
+    ):
+        return body_of(step)
+    return b'{"args_digest":"%b","result":%b,"step_key":"%b"}' % (digest.encode(), result, key.encode())
+
+
 @functools.cache
 def _fields(kind: type[Event]) -> tuple[tuple[str, Any], ...]:
     return tuple((field.name, field.default) for field in msgspec.structs.fields(kind))
@@ -70,18 +92,27 @@ def chain(
 
 
 def seal(
-    job_id: str, head: Head, fence: int, at: int, events: Iterable[Event]
+    job_id: str,
+    head: Head,
+    fence: int,
+    at: int,
+    events: Iterable[Event],
+    bodies: Sequence[bytes | None] | None = None,
 ) -> tuple[tuple[SealedEvent, ...], Head]:
-    """The events placed after `head`, and the head they lead to."""
+    """The events placed after `head`, and the head they lead to. `bodies`: of those that are written out already."""
     sealed = []
-    for event in events:
-        body = body_of(event)
-        digest = hashlib.sha256(body).digest()
-        seq = head.seq + 1
-        hash_ = chain(head.hash, digest, job_id, seq, event.type, event.version, fence, at)
-        sealed.append(SealedEvent(seq, event.type, event.version, fence, at, body, digest, hash_))
-        head = Head(seq, hash_)
-    return tuple(sealed), head
+    seq, link = head.seq, head.hash
+    sha256, ending = hashlib.sha256, f"/{fence}/{at}"
+    made = itertools.repeat(None) if bodies is None else bodies
+    for event, known in zip(events, made, strict=bodies is not None):
+        body = body_of(event) if known is None else known
+        digest = sha256(body).digest()
+        seq += 1
+        type_, version = event.type, event.version
+        # As `chain` has it, written out: every fact passes here.
+        link = sha256(link + digest + f"{job_id}/{seq}/{type_}/{version}{ending}".encode()).digest()
+        sealed.append(SealedEvent(seq, type_, version, fence, at, body, digest, link))
+    return tuple(sealed), Head(seq, link)
 
 
 def unseal(sealed: SealedEvent) -> Event:

@@ -94,6 +94,8 @@ class History:
         return newest
 
     def next_generation(self, step_key: str) -> int:
+        if step_key not in self._calls:
+            return 0
         return sum(1 for _ in self._all_of(step_key))
 
     def _all_of(self, step_key: str) -> Iterator[Recorded]:

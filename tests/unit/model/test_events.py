@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from holdfast.errors import InvalidPayload, SchemaMismatch, StoreCorrupt, TooLarge
 from holdfast.model import canonical
 from holdfast.model import events as e
-from holdfast.model.chain import EMPTY, Head, SealedEvent, body_of, first_break, seal, unseal
+from holdfast.model.chain import EMPTY, Head, SealedEvent, body_of, body_of_step, first_break, seal, unseal
 from holdfast.model.events import EVENTS, Event
-from holdfast.model.limits import INTEGER_MAX, JSON_BYTES_MAX
+from holdfast.model.limits import INTEGER_MAX, JSON_BYTES_MAX, JSON_DEPTH_MAX, PAYLOAD_INLINE_BYTES
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "events_v1.json"
 JOB = "job_1"
@@ -68,6 +68,61 @@ def events_of(kind: type[Event]) -> st.SearchStrategy[Event]:
 
 any_event = st.sampled_from([*EVENTS.values()]).flatmap(events_of)
 journals = st.lists(st.text(max_size=3).map(lambda text: e.StepFinished(text, "")), min_size=1, max_size=6)
+keys = st.text(st.characters(codec=None, exclude_categories=()), max_size=8) | st.just("0/a#1")
+steps = st.one_of(
+    events_of(e.StepFinished),
+    st.builds(e.StepFinished, keys, st.just("d1") | keys, result=json_values | keys),
+)
+
+
+@given(steps)
+def test_a_step_that_is_put_together_is_the_step_that_is_written_out(step: Event) -> None:
+    """Its result is what its bytes are read as: whichever way the body is made, it is the same body."""
+    assert isinstance(step, e.StepFinished)
+    data = canonical.encode(step.result)
+    step = msgspec.structs.replace(step, result=canonical.decode_stored(data))
+    assert body_of_step(step, data) == body_of(step)
+
+
+TOKEN = "sk-ant-api03-Zm9vYmFyYmF6cXV4MTIzNDU2"
+DEEP = json.loads("[" * JSON_DEPTH_MAX + "]" * JSON_DEPTH_MAX)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        e.StepFinished("0/a#1", "d", result={"key": TOKEN}),
+        e.StepFinished(f"0/{TOKEN}#1", "d", result=1),
+        e.StepFinished("0/a#1", "d", result="x" * (PAYLOAD_INLINE_BYTES + 1)),
+        e.StepFinished("0/a#1", "d", result=1, generation=2),
+        e.StepFinished("0/a#1", "d", "failed", error={"type": "X"}),
+        e.StepFinished('0/"a\\#1', "d", result=1),
+        e.StepFinished("0/ä#1", "d", result=1),
+        e.StepFinished("0/a#1", 'd"', result=1),
+        e.StepFinished("0/a#1", "d"),
+    ],
+)
+def test_unusual_steps_take_the_long_way(step: e.StepFinished) -> None:
+    data = canonical.encode(step.result)
+    step = msgspec.structs.replace(step, result=canonical.decode_stored(data))
+    body = body_of_step(step, data)
+    assert body == body_of(step)
+    assert TOKEN.encode() not in body
+
+
+def test_a_step_is_no_deeper_put_together_than_written_out() -> None:
+    """A result that may be as deep as anything is too deep inside a fact, whoever makes the body."""
+    with pytest.raises(InvalidPayload):
+        body_of_step(e.StepFinished("0/a#1", "d", result=DEEP), canonical.encode(DEEP))
+
+
+def test_bodies_are_for_all_events_or_none() -> None:
+    first, second = e.StepFinished("0/a#1", "d"), e.StepFinished("0/b#1", "d", result=2)
+    known = [None, body_of(second)]
+    assert seal(JOB, EMPTY, 1, 5, [first, second], known) == seal(JOB, EMPTY, 1, 5, [first, second])
+    with pytest.raises(ValueError, match="shorter"):
+        seal(JOB, EMPTY, 1, 5, [first, second], known[:1])
+
 
 # There are many types; each gets its share of the examples.
 a_share = settings(max_examples=max(10, settings().max_examples // 10))

@@ -88,6 +88,21 @@ def test_what_only_resembles_a_secret_is_left(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "data, suspects",
+    [
+        (b'{"worker":"host@4711"}', False),
+        (b'{"at":"https://example.org/a"}', False),
+        (b'{"at":"https://me:word@example.org/"}', True),
+        (b'{"step_key":"1/fetch#1","result":"a-b_c.d A"}', False),
+        ('{"a":"ÀÉ"}'.encode(), False),
+    ],
+)
+def test_most_bytes_are_not_worth_a_second_look(data: bytes, suspects: bool) -> None:
+    """Every claim names its worker with an @: alone it is no address with a password in it."""
+    assert Redactor().suspects(data) is suspects
+
+
+@pytest.mark.parametrize(
     "text, left",
     [
         ("it is correct-horse-battery.", "it is [redacted:stripe]."),

@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
+from types import TracebackType
 from typing import Any, Final, TypeAlias
 
 import asyncpg
@@ -28,6 +29,24 @@ _BETWEEN_STATEMENTS: Final = (HoldfastError, RunAgain, asyncpg.PostgresError)
 Connection: TypeAlias = "asyncpg.Connection[Any]"
 
 
+class One:
+    """The block around a connection. Written out, because a generator for it costs more than the rest of it."""
+
+    __slots__ = ("_connection", "_connections")
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+
+    async def __aenter__(self) -> Connection:
+        self._connection = await self._connections.take()
+        return self._connection
+
+    async def __aexit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self._connections.give_back(self._connection, error)
+
+
 class Connections:
     """At most `most` at a time; whoever comes then waits."""
 
@@ -39,21 +58,30 @@ class Connections:
         self._used: set[Connection] = set()
         self._closed = False
 
-    @contextlib.asynccontextmanager
-    async def one(self) -> AsyncIterator[Connection]:
+    def one(self) -> One:
         """A connection that is ours alone inside the block."""
-        async with self._free:
+        return One(self)
+
+    async def take(self) -> Connection:
+        """A connection that is ours alone until it is given back."""
+        await self._free.acquire()
+        try:
             connection = self._kept() or await self._connect()
-            self._used.add(connection)
-            try:
-                yield connection
-            except BaseException as error:
-                if not isinstance(error, _BETWEEN_STATEMENTS):
-                    connection.terminate()
-                raise
-            finally:
-                self._used.discard(connection)
-                self._keep(connection)
+        except BaseException:
+            self._free.release()
+            raise
+        self._used.add(connection)
+        return connection
+
+    def give_back(self, connection: Connection, error: BaseException | None) -> None:
+        """It is the next one's, if what has happened on it leaves no doubt who speaks next."""
+        try:
+            if error is not None and not isinstance(error, _BETWEEN_STATEMENTS):
+                connection.terminate()
+        finally:
+            self._used.discard(connection)
+            self._keep(connection)
+            self._free.release()
 
     def _kept(self) -> Connection | None:
         """The one that was used last, so that those beyond the need grow old."""

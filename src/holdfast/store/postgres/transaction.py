@@ -54,12 +54,15 @@ class PostgresTransaction:
 
     def _call(self, name: str, values: Mapping[str, Value]) -> tuple[Any, ...]:
         """The text and its arguments, in the order of their numbers."""
-        compiled = _COMPILED[name]
-        arguments = {**values, **self._times}
-        return (compiled.text, *(arguments[parameter] for parameter in compiled.names))
+        text, names, timed = _READY[name]
+        arguments = {**values, **self._times} if timed else values
+        return (text, *[arguments[parameter] for parameter in names])
 
 
-_COMPILED = dict(statements(POSTGRES))
+_READY = {
+    name: (statement.text, statement.names, not {"now", "tick", "boot"}.isdisjoint(statement.names))
+    for name, statement in statements(POSTGRES).items()
+}
 
 
 def times(clock: Clock | None) -> dict[str, Value]:

@@ -28,17 +28,14 @@ _UNFIT = (OverflowError, UnicodeEncodeError)
 class SqliteTransaction:
     """One unit of work's view of the database. Every answer is there at once; nothing here really waits."""
 
-    __slots__ = ("_connection", "_times", "hints")
+    __slots__ = ("_clock", "_connection", "_times", "hints")
     batches = False
     seals = False
 
     def __init__(self, connection: apsw.Connection, clock: Clock) -> None:
         self._connection = connection
-        self._times: dict[str, Value] = {
-            "now": clock.wall_us(),
-            "tick": clock.tick_us(),
-            "boot": clock.boot(),
-        }
+        self._clock = clock
+        self._times: dict[str, Value] = {}
         self.hints: list[str] = []
 
     async def rows(self, statement: str, /, **values: Value) -> Sequence[Row]:
@@ -59,8 +56,9 @@ class SqliteTransaction:
     async def rows_each(self, statement: str, values: Sequence[dict[str, Value]], /) -> Sequence[Row]:
         text, arguments, timed, _ = _READY[statement]
         if timed:
+            times = self._now()
             for each in values:
-                each.update(self._times)
+                each.update(times)
         try:
             return self._connection.executemany(text, map(arguments, values)).fetchall()
         except apsw.Error as error:
@@ -71,10 +69,17 @@ class SqliteTransaction:
     def hint(self, topic: str) -> None:
         self.hints.append(topic)
 
+    def _now(self) -> dict[str, Value]:
+        """The time, one for all of the transaction. An ordinary append asks for none."""
+        if not self._times:
+            clock = self._clock
+            self._times = {"now": clock.wall_us(), "tick": clock.tick_us(), "boot": clock.boot()}
+        return self._times
+
     def _execute(self, name: str, values: dict[str, Any]) -> Sequence[Row]:
         text, arguments, timed, lists = _READY[name]
         if timed:
-            values.update(self._times)
+            values.update(self._now())
         for key in lists:
             values[key] = json.dumps(values[key])
         try:

@@ -107,6 +107,8 @@ class SqlJournal:
     def _spread(self, rows: Sequence[Row]) -> None:
         """Whoever waits for what has moved hears of it."""
         moves = [row for row in rows if len(row) > 1]
+        if not moves:
+            return
         ended = (f"job:{job_id}" for job_id, _, _, over in moves if over)
         ready = (f"queue:{queue}" for _, queue, status, _ in moves if status == Status.PENDING)
         self._executor.spread([*ended, *ready])
