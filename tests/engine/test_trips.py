@@ -30,7 +30,9 @@ JOBS = 1000
 SWEEP_OF_1000 = {"sqlite": 5, "postgres": 4}
 """The transaction, the heads, and what is written: on SQLite heads and events, for all jobs of one worker."""
 
-CLAIM = {"sqlite": 6, "postgres": 1}
+CLAIM = {"sqlite": 7, "postgres": 1}
+"""With the journals of new jobs, which nobody has to read afterwards."""
+
 CLAIM_OF_NOTHING = {"sqlite": 4, "postgres": 2}
 """Who is granted nothing may have been granted it before: that is looked up."""
 

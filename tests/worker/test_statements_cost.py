@@ -39,7 +39,7 @@ STRICT_STEP: Final = {
 
 QUEUED_JOB: Final = {
     "sqlite": {"statements": 23, "commits": 3, "pages": 23},
-    "postgres": {"round trips": 8, "commits": 3},
+    "postgres": {"round trips": 7, "commits": 3},
 }
 """Submitted by one process, driven and ended by its worker, its result read."""
 

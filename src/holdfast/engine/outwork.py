@@ -103,8 +103,12 @@ class Outwork:
         granted = await self._store.leases.claim(ask)
         if not granted:
             return []
-        journals = await self._store.journal.read_many([grant.job_id for grant in granted])
-        items = [(grant, granted_item(grant, ask.worker, journals[grant.job_id])) for grant in granted]
+        unread = [grant.job_id for grant in granted if not grant.journal]
+        journals = await self._store.journal.read_many(unread) if unread else {}
+        items = [
+            (grant, granted_item(grant, ask.worker, grant.journal or journals[grant.job_id]))
+            for grant in granted
+        ]
         return [(grant, item) for grant, item in items if await self._fits(grant, item)]
 
     async def _fits(self, grant: Grant, item: Facts) -> bool:

@@ -163,8 +163,9 @@ class Worker:
         return len(grants) == free
 
     async def _read_for(self, runs: Sequence[JobRun]) -> None:
-        """Short journals are read together; whoever has none by then reads it himself."""
-        short = {run.grant.job_id: run for run in runs if run.grant.head_seq <= SHORT}
+        """Short journals that did not come with the claim are read together; whoever has none by then reads it
+        himself."""
+        short = {run.grant.job_id: run for run in runs if run.journal is None and run.grant.head_seq <= SHORT}
         if len(short) < 2:
             return
         try:

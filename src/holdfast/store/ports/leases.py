@@ -49,7 +49,8 @@ class Leases(Protocol):
         then older `ready_at`, then id; with `by_age` priority does not count. Grants are in that order.
 
         Each grant has `job_claimed` as its newest event. It is a takeover when the last lease was not given back; then
-        `takeovers` is one more than before. No job is granted twice, whatever the number of claimers.
+        `takeovers` is one more than before. No job is granted twice, whatever the number of claimers. A job whose
+        first claim this is comes with its journal.
         """
         ...
 

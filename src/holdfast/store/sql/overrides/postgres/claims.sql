@@ -1,7 +1,8 @@
 -- why: a claim is the one write that every worker and agent makes before it does anything, and with BEGIN, a look for the
 -- token, a choice, a grant and COMMIT it waited five times for the server. Here it waits once, and holds its rows only so
--- long. What that takes is the hash of the claim's event, made by the server as `model.chain` makes it: the contract of
--- claims reads every chain, on every store.
+-- long. A job that nobody had before comes with its first event, and can be driven without another question: there is no
+-- other event that this statement might not see yet. What it takes is the hash of the claim's event, made by the server as
+-- `model.chain` makes it: the contract of claims reads every chain, on every store.
 
 -- name: claim_by_priority
 -- The jobs that are granted now, chosen as `choose_by_priority` says, each with its event. None: there are none, or this
@@ -58,7 +59,14 @@ WITH known AS MATERIALIZED (
            CASE takeover WHEN 1 THEN CAST(:lost_digest AS bytea) ELSE CAST(:body_digest AS bytea) END, head_hash
     FROM granted
 )
-SELECT * FROM granted;
+SELECT g.*, {now}, e.*
+FROM granted g LEFT JOIN LATERAL (
+    SELECT c.type, c.version, c.fence, c.at,
+           CASE WHEN length(c.body) > 0 THEN c.body
+                WHEN c.body IS NULL THEN (SELECT b.body FROM blobs b WHERE b.namespace = g.namespace AND b.digest = c.body_digest)
+           END, c.body_digest, c.hash
+    FROM events c WHERE c.job_id = g.job_id AND c.seq = 1 AND g.head_seq = 2 LIMIT 1
+) AS e ON TRUE;
 
 -- name: claim_by_age
 -- The same with the oldest first.
@@ -114,4 +122,11 @@ WITH known AS MATERIALIZED (
            CASE takeover WHEN 1 THEN CAST(:lost_digest AS bytea) ELSE CAST(:body_digest AS bytea) END, head_hash
     FROM granted
 )
-SELECT * FROM granted;
+SELECT g.*, {now}, e.*
+FROM granted g LEFT JOIN LATERAL (
+    SELECT c.type, c.version, c.fence, c.at,
+           CASE WHEN length(c.body) > 0 THEN c.body
+                WHEN c.body IS NULL THEN (SELECT b.body FROM blobs b WHERE b.namespace = g.namespace AND b.digest = c.body_digest)
+           END, c.body_digest, c.hash
+    FROM events c WHERE c.job_id = g.job_id AND c.seq = 1 AND g.head_seq = 2 LIMIT 1
+) AS e ON TRUE;
