@@ -120,6 +120,8 @@ def _claim_at_once(ready: str) -> Call:
         "heads_leased()",
         "heads_leased(lease_owner, lease_token)",
         "job_heads(job_id)",
+        "events(job_id, seq)",
+        "blobs(namespace, digest)",
     }
     return Call(_CLAIM | _EVENT | mine, ways, frozenset({"due", "lost", "chosen"}))
 
@@ -144,6 +146,10 @@ HOT: Final = {
     "choose_by_age": _claim("heads_by_age(ready_at)"),
     "read_events": Call(
         {"job_id": _JOB, "after": 1, "limit": 100},
+        {"events(job_id, seq)", "job_heads(job_id)", "blobs(namespace, digest)"},
+    ),
+    "look_at_job": Call(
+        {"job_id": _JOB, "events": 16},
         {"events(job_id, seq)", "job_heads(job_id)", "blobs(namespace, digest)"},
     ),
     "last_commit": Call({"job_id": _JOB}, {"events(job_id)"}),
@@ -241,6 +247,7 @@ POINTS: Final = (
     "renew_batch_of_leases",
     "heads_of_token",
     "read_events",
+    "look_at_job",
     "call_by_key",
     "find_budgets",
     "charge_budget",

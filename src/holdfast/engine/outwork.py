@@ -46,7 +46,7 @@ from holdfast.engine.items import (
     granted as granted_item,
 )
 from holdfast.engine.letters import Letterbox
-from holdfast.engine.shortly import journal_of
+from holdfast.engine.shortly import look
 from holdfast.errors import Broken, Fenced, InvalidPayload, MailWaiting
 from holdfast.model import lease
 from holdfast.model.append import NOTHING, Holder, Move, append_of
@@ -234,9 +234,7 @@ class Outwork:
     # ── one word ──────────────────────────────────────────────────────────────────────────────────
 
     async def load(self, job_id: str) -> Facts:
-        """Head first: whatever it says, the journal that is read afterwards tells as well."""
-        head = await self._store.jobs.head(job_id)
-        sealed = await journal_of(self._store, head)
+        head, sealed = await look(self._store, job_id)
         return Facts(head, tuple(unsealed(job_id, sealed)))
 
     async def _holding(self, held: Held) -> Facts:
