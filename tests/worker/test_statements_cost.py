@@ -39,7 +39,7 @@ STRICT_STEP: Final = {
 
 QUEUED_JOB: Final = {
     "sqlite": {"statements": 22, "commits": 3, "pages": 23},
-    "postgres": {"round trips": 6, "commits": 3},
+    "postgres": {"round trips": 5, "commits": 3},
 }
 """Submitted by one process, driven and ended by its worker, its result read."""
 
@@ -151,8 +151,10 @@ async def test_what_a_queued_job_costs(address: tuple[str, str], monkeypatch: py
     store, where = address
     async with counted(where, monkeypatch) as (job, tally):
         cost = await least(job, tally, 0)
-    assert cost.pop("pages", 0) <= QUEUED_JOB[store].get("pages", 0)
-    assert cost == {name: figure for name, figure in QUEUED_JOB[store].items() if name != "pages"}
+    most = dict(QUEUED_JOB[store])
+    for name in ("pages", "round trips"):  # who looks at a job that has ended meanwhile looks once
+        assert cost.pop(name, 0) <= most.pop(name, 0)
+    assert cost == most
 
 
 async def test_what_reading_a_result_costs(address: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
