@@ -14,7 +14,9 @@ from contextlib import asynccontextmanager
 import apsw
 import pytest
 
+from holdfast.client.embedded import EmbeddedClient
 from holdfast.engine.recover import sweep
+from holdfast.model.ids import RandomIds
 from holdfast.model.jobs import JobDraft
 from holdfast.store.contract import Store
 from holdfast.store.ports.leases import ClaimAsk
@@ -35,6 +37,9 @@ CLAIM = {"sqlite": 7, "postgres": 1}
 
 CLAIM_OF_NOTHING = {"sqlite": 4, "postgres": 2}
 """Who is granted nothing may have been granted it before: that is looked up."""
+
+CLAIM_OF_AN_AGENT = {"sqlite": 9, "postgres": 2}
+"""By one that lives elsewhere: what it is registered as, and a claim that counts what it holds."""
 
 BESIDE = ("pg_notify", "typeinfo", "'jit'")
 """Hints, which nobody waits for, and what the driver asks once on each connection."""
@@ -99,3 +104,14 @@ async def test_a_claim(backend: Backend) -> None:
         async with counted(shop.store) as said:
             assert await shop.store.leases.claim(_ask("too late", 1)) == []
         assert len(said) == CLAIM_OF_NOTHING[backend.name], "\n".join(said)
+
+
+async def test_a_claim_of_an_agent_that_lives_elsewhere(backend: Backend) -> None:
+    async with opened(backend) as shop:
+        client = EmbeddedClient(shop.store, shop.clock, RandomIds())
+        client.chance = lambda: 0.5
+        agent = await client.register_agent("ant", "bench", capabilities=["dig"])
+        await client.submit_work("a hole", "dig")
+        async with counted(shop.store) as said:
+            assert len(await client.claim_work(agent.guid)) == 1
+        assert len(said) <= CLAIM_OF_AN_AGENT[backend.name], "\n".join(said)

@@ -110,6 +110,7 @@ def _claim_at_once(ready: str) -> Call:
     mine = {
         "token": "new",
         "worker": "worker",
+        "most": 5,
         "ttl_us": 30_000_000,
         "lost_body": b"{}",
         "lost_digest": _HASH,
@@ -118,6 +119,7 @@ def _claim_at_once(ready: str) -> Call:
         ready,
         "heads_due(wake_at)",
         "heads_leased()",
+        "heads_leased(lease_owner)",
         "heads_leased(lease_owner, lease_token)",
         "job_heads(job_id)",
         "events(job_id, seq)",

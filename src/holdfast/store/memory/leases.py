@@ -30,7 +30,11 @@ class MemoryLeases:
             if held:  # the reply to the same question was lost
                 return [_grant(row, row.head, _was_takeover(row)) for row in _in_order(held, ask)]
             ready = [row for row in rows if _is_asked_for(row.head, ask) and _is_claimable(row.head, work)]
-            return [_take(work, row, ask) for row in _in_order(ready, ask)[: max(ask.limit, 0)]]
+            left = ask.limit
+            if ask.most is not None:
+                own = [row.head for row in rows if row.head.lease_owner == ask.worker]
+                left = min(left, ask.most - sum(is_driven(head, work.tick, work.boot) for head in own))
+            return [_take(work, row, ask) for row in _in_order(ready, ask)[: max(left, 0)]]
 
     async def renew(self, held: Sequence[Held], ttl_us: int = LEASE_TTL_US) -> set[str]:
         kept = set()

@@ -24,6 +24,9 @@ class ClaimAsk(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str | None = None
     """Only jobs of this one. Workers drive those of all."""
 
+    most: int | None = None
+    """What the worker may hold in all, by leases that are not over: it is granted no more than that leaves."""
+
 
 def check_ask(ask: ClaimAsk) -> ClaimAsk:
     """The question, or an error that says what to change."""

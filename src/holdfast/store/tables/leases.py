@@ -84,11 +84,7 @@ class SqlLeases:
         return await self._executor.write(work)
 
     async def count(self, worker: str) -> int:
-        async def work(tx: Transaction) -> int:
-            row = await tx.row("count_held", worker=worker)
-            return 0 if row is None else int(row[0])
-
-        return await self._executor.read(work, brief=True)
+        return await self._executor.read(functools.partial(count_in, worker=worker), brief=True)
 
     async def owners(self) -> list[str]:
         async def work(tx: Transaction) -> list[str]:
@@ -112,9 +108,17 @@ async def granted_before(tx: Transaction, ask: ClaimAsk) -> list[Grant]:
     return [_grant(head, head.lease_expires_at, new, takeover=last[head.job_id]) for head in ordered]
 
 
+async def count_in(tx: Transaction, worker: str) -> int:
+    row = await tx.row("count_held", worker=worker)
+    return 0 if row is None else int(row[0])
+
+
 async def claim_in(tx: Transaction, ask: ClaimAsk) -> list[Grant]:
     """The chosen jobs are granted within this transaction."""
-    chosen = await tx.rows("choose_by_age" if ask.by_age else "choose_by_priority", **_wanted(ask))
+    wanted = _wanted(ask)
+    if ask.most is not None:
+        wanted["limit"] = max(0, min(ask.limit, ask.most - await count_in(tx, ask.worker)))
+    chosen = await tx.rows("choose_by_age" if ask.by_age else "choose_by_priority", **wanted)
     if not chosen:
         return []
     heads = [head_of(row) for row in chosen]
@@ -144,6 +148,7 @@ def _claimed(ask: ClaimAsk) -> dict[str, Value]:
     return {
         "token": ask.token,
         "worker": ask.worker,
+        "most": ask.most,
         "ttl_us": ask.ttl_us,
         "type": JobClaimed.type,
         "version": JobClaimed.version,

@@ -9,6 +9,12 @@
 -- token was granted some before (`heads_of_token`).
 WITH known AS MATERIALIZED (
     SELECT 1 FROM job_heads WHERE lease_token = :token AND status = 'running' AND lease_owner = :worker
+), room AS MATERIALIZED (
+    SELECT CASE WHEN CAST(:most AS bigint) IS NULL THEN CAST(:limit AS bigint)
+                ELSE greatest(0, least(:limit, :most - (
+                    SELECT count(*) FROM job_heads
+                    WHERE status = 'running' AND lease_owner = :worker AND lease_expires_at > {tick} AND lease_boot = {boot}
+                ))) END AS left_over
 ), ready AS MATERIALIZED (
     SELECT job_id, priority, ready_at, 0 AS takeover FROM job_heads
     WHERE status = 'pending' AND NOT ready_at > {now}
@@ -16,7 +22,7 @@ WITH known AS MATERIALIZED (
       AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
       AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace)
       AND NOT EXISTS (SELECT 1 FROM known)
-    ORDER BY priority DESC, ready_at, job_id LIMIT :limit {skip_locked}
+    ORDER BY priority DESC, ready_at, job_id LIMIT (SELECT left_over FROM room) {skip_locked}
 ), due AS MATERIALIZED (
     SELECT job_id, priority, ready_at, 0 AS takeover FROM job_heads
     WHERE status = 'waiting' AND wake_at IS NOT NULL AND wake_at <= {now}
@@ -25,17 +31,17 @@ WITH known AS MATERIALIZED (
       AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
       AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace)
       AND NOT EXISTS (SELECT 1 FROM known)
-    ORDER BY priority DESC, ready_at, job_id LIMIT :limit {skip_locked}
+    ORDER BY priority DESC, ready_at, job_id LIMIT (SELECT left_over FROM room) {skip_locked}
 ), lost AS MATERIALIZED (
     SELECT job_id, priority, ready_at, 1 AS takeover FROM job_heads
     WHERE status = 'running' AND (lease_expires_at <= {tick} OR lease_boot <> {boot})
       AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
       AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace)
       AND NOT EXISTS (SELECT 1 FROM known)
-    ORDER BY priority DESC, ready_at, job_id LIMIT :limit {skip_locked}
+    ORDER BY priority DESC, ready_at, job_id LIMIT (SELECT left_over FROM room) {skip_locked}
 ), chosen AS MATERIALIZED (
     SELECT * FROM (SELECT * FROM ready UNION ALL SELECT * FROM due UNION ALL SELECT * FROM lost) AS claimable
-    ORDER BY priority DESC, ready_at, job_id LIMIT :limit
+    ORDER BY priority DESC, ready_at, job_id LIMIT (SELECT left_over FROM room)
 ), granted AS (
     UPDATE job_heads h
     SET head_seq = h.head_seq + 1, fence = h.fence + 1,
@@ -72,6 +78,12 @@ FROM granted g LEFT JOIN LATERAL (
 -- The same with the oldest first.
 WITH known AS MATERIALIZED (
     SELECT 1 FROM job_heads WHERE lease_token = :token AND status = 'running' AND lease_owner = :worker
+), room AS MATERIALIZED (
+    SELECT CASE WHEN CAST(:most AS bigint) IS NULL THEN CAST(:limit AS bigint)
+                ELSE greatest(0, least(:limit, :most - (
+                    SELECT count(*) FROM job_heads
+                    WHERE status = 'running' AND lease_owner = :worker AND lease_expires_at > {tick} AND lease_boot = {boot}
+                ))) END AS left_over
 ), ready AS MATERIALIZED (
     SELECT job_id, priority, ready_at, 0 AS takeover FROM job_heads
     WHERE status = 'pending' AND ready_at <= {now}
@@ -79,7 +91,7 @@ WITH known AS MATERIALIZED (
       AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
       AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace)
       AND NOT EXISTS (SELECT 1 FROM known)
-    ORDER BY ready_at, job_id LIMIT :limit {skip_locked}
+    ORDER BY ready_at, job_id LIMIT (SELECT left_over FROM room) {skip_locked}
 ), due AS MATERIALIZED (
     SELECT job_id, priority, ready_at, 0 AS takeover FROM job_heads
     WHERE status = 'waiting' AND wake_at IS NOT NULL AND wake_at <= {now}
@@ -88,17 +100,17 @@ WITH known AS MATERIALIZED (
       AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
       AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace)
       AND NOT EXISTS (SELECT 1 FROM known)
-    ORDER BY ready_at, job_id LIMIT :limit {skip_locked}
+    ORDER BY ready_at, job_id LIMIT (SELECT left_over FROM room) {skip_locked}
 ), lost AS MATERIALIZED (
     SELECT job_id, priority, ready_at, 1 AS takeover FROM job_heads
     WHERE status = 'running' AND (lease_expires_at <= {tick} OR lease_boot <> {boot})
       AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
       AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace)
       AND NOT EXISTS (SELECT 1 FROM known)
-    ORDER BY ready_at, job_id LIMIT :limit {skip_locked}
+    ORDER BY ready_at, job_id LIMIT (SELECT left_over FROM room) {skip_locked}
 ), chosen AS MATERIALIZED (
     SELECT * FROM (SELECT * FROM ready UNION ALL SELECT * FROM due UNION ALL SELECT * FROM lost) AS claimable
-    ORDER BY ready_at, job_id LIMIT :limit
+    ORDER BY ready_at, job_id LIMIT (SELECT left_over FROM room)
 ), granted AS (
     UPDATE job_heads h
     SET head_seq = h.head_seq + 1, fence = h.fence + 1,
