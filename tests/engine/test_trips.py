@@ -14,10 +14,12 @@ from contextlib import asynccontextmanager
 import apsw
 import pytest
 
+from holdfast.client.embedded import EmbeddedClient
 from holdfast.engine.recover import sweep
 from holdfast.model.append import Holder, append_of
 from holdfast.model.chain import Head
 from holdfast.model.events import CheckpointSaved, StepFinished
+from holdfast.model.ids import RandomIds
 from holdfast.model.jobs import JobDraft
 from holdfast.store.contract import Store
 from holdfast.store.ports.leases import ClaimAsk
@@ -35,12 +37,17 @@ JOBS = 1000
 SWEEP_OF_1000 = {"sqlite": 5, "postgres": 4}
 """The transaction, the heads, and what is written: on SQLite heads and events, for all jobs of one worker."""
 
-CLAIM = {"sqlite": 6, "postgres": 1}
+CLAIM = {"sqlite": 7, "postgres": 1}
+"""With the journals of new jobs, which nobody has to read afterwards."""
+
 CLAIM_OF_NOTHING = {"sqlite": 4, "postgres": 2}
 """Who is granted nothing may have been granted it before: that is looked up."""
 
 RESUME_FROM_A_CHECKPOINT = 1
 """Its beginning and its end, at once: where the checkpoint is, and what follows it."""
+
+CLAIM_OF_AN_AGENT = {"sqlite": 9, "postgres": 2}
+"""By one that lives elsewhere: what it is registered as, and a claim that counts what it holds."""
 
 BESIDE = ("pg_notify", "typeinfo", "'jit'")
 """Hints, which nobody waits for, and what the driver asks once on each connection."""
@@ -146,3 +153,14 @@ async def _held(store: Store) -> tuple[str, Holder]:
     (grant,) = await store.leases.claim(_ask(f"of {submitted.job_id}", 1))
     head = Head(grant.head_seq, grant.head_hash)
     return grant.job_id, Holder(grant.job_id, grant.namespace, grant.fence, grant.lease_token, head)
+
+
+async def test_a_claim_of_an_agent_that_lives_elsewhere(backend: Backend) -> None:
+    async with opened(backend) as shop:
+        client = EmbeddedClient(shop.store, shop.clock, RandomIds())
+        client.chance = lambda: 0.5
+        agent = await client.register_agent("ant", "bench", capabilities=["dig"])
+        await client.submit_work("a hole", "dig")
+        async with counted(shop.store) as said:
+            assert len(await client.claim_work(agent.guid)) == 1
+        assert len(said) <= CLAIM_OF_AN_AGENT[backend.name], "\n".join(said)

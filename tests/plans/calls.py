@@ -121,6 +121,7 @@ def _claim_at_once(ready: str) -> Call:
     mine = {
         "token": "new",
         "worker": "worker",
+        "most": 5,
         "ttl_us": 30_000_000,
         "lost_body": b"{}",
         "lost_digest": _HASH,
@@ -129,8 +130,11 @@ def _claim_at_once(ready: str) -> Call:
         ready,
         "heads_due(wake_at)",
         "heads_leased()",
+        "heads_leased(lease_owner)",
         "heads_leased(lease_owner, lease_token)",
         "job_heads(job_id)",
+        "events(job_id, seq)",
+        "blobs(namespace, digest)",
     }
     return Call(_CLAIM | _EVENT | mine, ways, frozenset({"due", "lost", "chosen"}))
 
@@ -159,6 +163,10 @@ HOT: Final = {
     ),
     "read_ends": Call(
         {"job_id": _JOB, "last": 16},
+        {"events(job_id, seq)", "job_heads(job_id)", "blobs(namespace, digest)"},
+    ),
+    "look_at_job": Call(
+        {"job_id": _JOB, "events": 16},
         {"events(job_id, seq)", "job_heads(job_id)", "blobs(namespace, digest)"},
     ),
     "last_commit": Call({"job_id": _JOB}, {"events(job_id)"}),
@@ -257,6 +265,7 @@ POINTS: Final = (
     "heads_of_token",
     "read_events",
     "read_ends",
+    "look_at_job",
     "call_by_key",
     "find_budgets",
     "charge_budget",

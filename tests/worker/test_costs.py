@@ -35,11 +35,10 @@ STRICT_STEP = {"journal.append_many": 1}
 JOBS = 32
 JOBS_TOGETHER = {
     "leases.claim": 1,
-    "journal.read_many": 1,
     "appends": JOBS,
     "events": JOBS * 6,
 }
-"""32 queued jobs of five reads each: one claim, one read, one append of each job with its five steps and its end."""
+"""32 queued jobs of five reads each: one claim, one append of each job with its five steps and its end."""
 TRIPS_MAX = 3
 """Commits that take those 32 appends to the disk."""
 

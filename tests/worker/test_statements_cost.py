@@ -38,16 +38,16 @@ STRICT_STEP: Final = {
 """On SQLite: BEGIN, the head, the event, COMMIT. On Postgres one statement that is its own transaction."""
 
 QUEUED_JOB: Final = {
-    "sqlite": {"statements": 23, "commits": 3, "pages": 23},
-    "postgres": {"round trips": 8, "commits": 3},
+    "sqlite": {"statements": 22, "commits": 3, "pages": 23},
+    "postgres": {"round trips": 5, "commits": 3},
 }
 """Submitted by one process, driven and ended by its worker, its result read."""
 
 RESULT_READ: Final = {
-    "sqlite": {"statements": 2, "commits": 0, "pages": 0},
-    "postgres": {"round trips": 2, "commits": 0},
+    "sqlite": {"statements": 1, "commits": 0, "pages": 0},
+    "postgres": {"round trips": 1, "commits": 0},
 }
-"""By a client, once the job is over: the head, and the journal that it names."""
+"""By a client, once the job is over: the head, and the journal beside it."""
 
 
 class Tally:
@@ -151,8 +151,10 @@ async def test_what_a_queued_job_costs(address: tuple[str, str], monkeypatch: py
     store, where = address
     async with counted(where, monkeypatch) as (job, tally):
         cost = await least(job, tally, 0)
-    assert cost.pop("pages", 0) <= QUEUED_JOB[store].get("pages", 0)
-    assert cost == {name: figure for name, figure in QUEUED_JOB[store].items() if name != "pages"}
+    most = dict(QUEUED_JOB[store])
+    for name in ("pages", "round trips"):  # who looks at a job that has ended meanwhile looks once
+        assert cost.pop(name, 0) <= most.pop(name, 0)
+    assert cost == most
 
 
 async def test_what_reading_a_result_costs(address: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,6 +179,7 @@ async def test_what_a_strict_step_costs(address: tuple[str, str], monkeypatch: p
     store, where = address
     async with counted(where, monkeypatch) as (job, tally):
         short, long = await least(job, tally, 1), await least(job, tally, 1 + STEPS)
-    cost = {name: (long[name] - short[name]) / STEPS for name in long}
+    # Rounded: who waits for the result of either looks once, or once more.
+    cost = {name: round((long[name] - short[name]) / STEPS) for name in long}
     assert cost.pop("pages", 0) <= STRICT_STEP[store].get("pages", 0)
     assert cost == {name: figure for name, figure in STRICT_STEP[store].items() if name != "pages"}

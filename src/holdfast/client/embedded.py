@@ -8,7 +8,7 @@ Either way the id is looked for before anything is decided, so a repeat is answe
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -23,6 +23,7 @@ from holdfast.engine.shortly import journal_of
 from holdfast.errors import InvalidMove, NotFound, NotOver
 from holdfast.model.append import Move
 from holdfast.model.budget import Budget
+from holdfast.model.chain import SealedEvent
 from holdfast.model.events import CancelRequested, JobCancelled
 from holdfast.model.ids import check_name
 from holdfast.model.jobs import (
@@ -100,13 +101,17 @@ class EmbeddedClient(EmbeddedWorking):
         loop = asyncio.get_running_loop()
         deadline = None if timeout_s is None else loop.time() + timeout_s
         topics = frozenset({f"job:{job_id}"})
-        while (head := await self._head(job_id)).status not in TERMINAL:
+        head, sealed = await self._look(job_id)
+        while head.status not in TERMINAL:
             left = POLL_S if deadline is None else min(POLL_S, deadline - loop.time())
             if left <= 0:
                 msg = f"job {job_id} is {words.state(head)}"
                 raise NotOver(msg)
-            await self._store.wakeups.wait(topics, left)
-        return view_of(await self._load_behind(head))
+            if await self._store.wakeups.wait(topics, left):
+                head, sealed = await self._look(job_id)
+            else:
+                head, sealed = await self._head(job_id), ()
+        return view_of(await self._load_behind(head, sealed))
 
     # ── words to a job ────────────────────────────────────────────────────────────────────────────
 
@@ -328,11 +333,10 @@ class EmbeddedClient(EmbeddedWorking):
     # ── reading and sending ───────────────────────────────────────────────────────────────────────
 
     async def _load(self, job_id: str) -> Loaded:
-        """Head first: whatever it says, the journal that is read afterwards tells as well."""
-        return await self._load_behind(await self._head(job_id))
+        return await self._load_behind(*await self._look(job_id))
 
-    async def _load_behind(self, head: JobHead) -> Loaded:
-        sealed = await journal_of(self._store, head)
+    async def _load_behind(self, head: JobHead, sealed: Sequence[SealedEvent]) -> Loaded:
+        sealed = await journal_of(self._store, head, sealed)
         letters = await self._store.post.read(head.job_id) if head.mail_seq else ()
         job = loaded(head, sealed, letters)
         accounts = await self._store.budgets.find(job.budgets) if job.budgets else ()

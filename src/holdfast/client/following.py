@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Final
 
 from holdfast.client import reading
@@ -13,7 +13,9 @@ from holdfast.client.operating import EmbeddedOperating
 from holdfast.client.records import Checked, JobView, Reply, Trace, Walk
 from holdfast.client.trace import trace_of
 from holdfast.client.walking import walk_of
+from holdfast.engine.shortly import SHORT
 from holdfast.errors import InvalidMove, NotFound, NotOver
+from holdfast.model.chain import SealedEvent
 from holdfast.model.ids import check_name
 from holdfast.model.jobs import JobHead, Submitted
 from holdfast.model.states import HELD, Status
@@ -30,11 +32,19 @@ class EmbeddedFollowing(EmbeddedOperating, ABC):
 
     async def _head(self, job_id: str) -> JobHead:
         check_name(job_id, "job id")
-        head = await self._store.jobs.head(job_id)
+        return self._ours(await self._store.jobs.head(job_id))
+
+    def _ours(self, head: JobHead) -> JobHead:
         if head.namespace != self._namespace:
-            msg = f"there is no job {job_id!r}"
+            msg = f"there is no job {head.job_id!r}"
             raise NotFound(msg)
         return head
+
+    async def _look(self, job_id: str) -> tuple[JobHead, Sequence[SealedEvent]]:
+        """The head, and the journal if it is short; else as much of it as is read at once."""
+        check_name(job_id, "job id")
+        head, sealed = await self._store.jobs.look(job_id, events=SHORT)
+        return self._ours(head), sealed
 
     async def stream(
         self, job_id: str, *, after: str | None = None, stream: str | None = None

@@ -180,14 +180,13 @@ class EmbeddedWorking(EmbeddedRegistering, ABC):
     ) -> list[tuple[Grant, Facts]]:
         """What is for this agent; if there is nothing, what others were preferred for and did not want. Now and then
         that is looked at as well, so that it does not wait for ever behind what never ends."""
-        room = tasks_max - await self._store.leases.count(ask.worker)
         # Also without room: a question that was answered before finds the same work.
-        ask = msgspec.structs.replace(ask, limit=max(0, min(ask.limit, room)))
-        if room > 0 and self.chance() * UNWANTED_EVERY < 1:
+        ask = msgspec.structs.replace(ask, most=tasks_max)
+        if self.chance() * UNWANTED_EVERY < 1:
             unwanted = tuple(await self._store.work.unpreferred(capabilities, grace_us=PREFERENCE_US))
             ask = msgspec.structs.replace(ask, kinds=(*ask.kinds, *unwanted))
         granted = await self._outwork.claim(ask)
-        if granted or room <= 0:
+        if granted or await self._store.leases.count(ask.worker) >= tasks_max:
             return granted
         unwanted = tuple(await self._store.work.unpreferred(capabilities, grace_us=PREFERENCE_US))
         return await self._outwork.claim(msgspec.structs.replace(ask, kinds=unwanted)) if unwanted else []

@@ -46,7 +46,7 @@ from holdfast.engine.items import (
     granted as granted_item,
 )
 from holdfast.engine.letters import Letterbox
-from holdfast.engine.shortly import journal_of
+from holdfast.engine.shortly import look
 from holdfast.errors import Broken, Fenced, InvalidPayload, MailWaiting
 from holdfast.model import lease
 from holdfast.model.append import NOTHING, Holder, Move, append_of
@@ -103,8 +103,12 @@ class Outwork:
         granted = await self._store.leases.claim(ask)
         if not granted:
             return []
-        journals = await self._store.journal.read_many([grant.job_id for grant in granted])
-        items = [(grant, granted_item(grant, ask.worker, journals[grant.job_id])) for grant in granted]
+        unread = [grant.job_id for grant in granted if not grant.journal]
+        journals = await self._store.journal.read_many(unread) if unread else {}
+        items = [
+            (grant, granted_item(grant, ask.worker, grant.journal or journals[grant.job_id]))
+            for grant in granted
+        ]
         return [(grant, item) for grant, item in items if await self._fits(grant, item)]
 
     async def _fits(self, grant: Grant, item: Facts) -> bool:
@@ -230,9 +234,7 @@ class Outwork:
     # ── one word ──────────────────────────────────────────────────────────────────────────────────
 
     async def load(self, job_id: str) -> Facts:
-        """Head first: whatever it says, the journal that is read afterwards tells as well."""
-        head = await self._store.jobs.head(job_id)
-        sealed = await journal_of(self._store, head)
+        head, sealed = await look(self._store, job_id)
         return Facts(head, tuple(unsealed(job_id, sealed)))
 
     async def _holding(self, held: Held) -> Facts:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from typing import Any, Final
 
+from holdfast.engine.shortly import SHORT
 from holdfast.errors import JobCancelled, JobFailed, JobHeld
 from holdfast.model import events
-from holdfast.model.chain import unseal
+from holdfast.model.chain import SealedEvent, unseal
 from holdfast.model.jobs import JobHead
 from holdfast.model.states import TERMINAL, Status, WaitReason
 from holdfast.store.contract import Store
@@ -35,9 +36,9 @@ async def result(store: Store, job_id: str) -> Any:
     topics = frozenset({f"job:{job_id}"})
     told: WaitReason | None = None
     while True:
-        head = await store.jobs.head(job_id)
+        head, sealed = await store.jobs.look(job_id, events=SHORT)
         if head.status in TERMINAL:
-            return await _ended(store, head)
+            return _ended(head, sealed[-1] if len(sealed) == head.head_seq else await _last(store, head))
         if head.wait_reason in _HELD:
             what, command = _HELD[head.wait_reason]
             hint = f"Look at it and decide: {command.format(job=job_id)}"
@@ -49,8 +50,12 @@ async def result(store: Store, job_id: str) -> Any:
         await store.wakeups.wait(topics, POLL_S)
 
 
-async def _ended(store: Store, head: JobHead) -> Any:
+async def _last(store: Store, head: JobHead) -> SealedEvent:
     (last,) = await store.journal.read(head.job_id, after=head.head_seq - 1, limit=1)
+    return last
+
+
+def _ended(head: JobHead, last: SealedEvent) -> Any:
     event = unseal(last)
     if isinstance(event, events.JobCompleted):
         return event.output
@@ -62,8 +67,7 @@ async def _ended(store: Store, head: JobHead) -> Any:
 
 async def _why(store: Store, head: JobHead) -> str:
     """What the last fact of a held job says."""
-    (last,) = await store.journal.read(head.job_id, after=head.head_seq - 1, limit=1)
-    match unseal(last):
+    match unseal(await _last(store, head)):
         case events.JobDeadLettered(causes=causes) if causes:
             error = causes[-1].get("error") or {}
             return f": {error.get('type', '')} {error.get('message', causes[-1].get('why', ''))}".rstrip()

@@ -17,7 +17,7 @@ How a run can end, and what is written for it:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar
 
 from holdfast.engine import budgets, failures, opening
@@ -84,8 +84,8 @@ class JobRun:
         covers: Callable[[str], bool] = lambda _job_id: True,
         asked_at: int | None = None,
     ) -> None:
-        self.journal: list[SealedEvent] | None = None
-        """What somebody has read for this run already, since the claim."""
+        self.journal: Sequence[SealedEvent] | None = grant.journal or None
+        """What came with the claim, or somebody has read for this run since."""
         self.desk = desk
         self.grant = grant
         self.held = Held(grant.job_id, grant.fence, grant.lease_token)

@@ -1,7 +1,8 @@
-"""A journal whose head was read before, without a change of thread if it is short: most are."""
+"""A job's head and its journal, in one question if the journal is short: most are."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from holdfast.model.chain import SealedEvent
@@ -12,10 +13,12 @@ SHORT: Final = 16
 """As many events as a store reads without leaving the event loop."""
 
 
-async def journal_of(store: Store, head: JobHead) -> list[SealedEvent]:
-    """All its events; what was written since the head was read is there as well."""
-    if head.head_seq < SHORT:
-        sealed = await store.journal.read(head.job_id, limit=SHORT)
-        if len(sealed) < SHORT:
-            return sealed
-    return await store.journal.read(head.job_id)
+async def look(store: Store, job_id: str) -> tuple[JobHead, Sequence[SealedEvent]]:
+    """The head, and all its events; or NotFound."""
+    head, sealed = await store.jobs.look(job_id, events=SHORT)
+    return head, await journal_of(store, head, sealed)
+
+
+async def journal_of(store: Store, head: JobHead, sealed: Sequence[SealedEvent]) -> Sequence[SealedEvent]:
+    """All its events, of which these are the first; what was written since the head was read may be there as well."""
+    return sealed if len(sealed) >= head.head_seq else await store.journal.read(head.job_id)

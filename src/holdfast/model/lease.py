@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from holdfast.model.chain import SealedEvent
 from holdfast.model.instants import SECOND
 from holdfast.model.states import Status
 
@@ -46,6 +47,8 @@ class Grant(msgspec.Struct, frozen=True):
     takeovers: int
     takeover: bool
     lease_expires_at: int
+    journal: tuple[SealedEvent, ...] = ()
+    """Of a job that nobody had before: it was created, and it is claimed. Any other journal has to be read."""
 
 
 def floor(epoch: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 KEPT_MAX: Final = 4096
@@ -15,7 +16,7 @@ class HintBoard:
 
     def __init__(self) -> None:
         self._kept: dict[str, None] = {}
-        self._waiters: dict[asyncio.Future[None], frozenset[str]] = {}
+        self._waiters: dict[asyncio.Future[None], AbstractSet[str]] = {}
 
     def deliver(self, topics: Iterable[str]) -> None:
         """The hints are on the board and their waiters are awake. Call it on the waiters' loop."""
@@ -27,7 +28,7 @@ class HintBoard:
             if not waiter.done() and not wanted.isdisjoint(new):
                 waiter.set_result(None)
 
-    async def wait(self, topics: frozenset[str], timeout_s: float) -> frozenset[str]:
+    async def wait(self, topics: AbstractSet[str], timeout_s: float) -> frozenset[str]:
         """The hints for these topics since the last call; none when the time is over."""
         found = self._take(topics)
         if found or timeout_s <= 0:
@@ -43,8 +44,8 @@ class HintBoard:
             del self._waiters[waiter]
         return self._take(topics)
 
-    def _take(self, topics: frozenset[str]) -> frozenset[str]:
-        found = topics & self._kept.keys()
+    def _take(self, topics: AbstractSet[str]) -> frozenset[str]:
+        found = frozenset(topics & self._kept.keys())
         for topic in found:
             del self._kept[topic]
         return found

@@ -216,7 +216,7 @@ def _places(statement: str, values: dict[str, Any]) -> list[tuple[str, str]]:
     match statement:
         case "append_batch":
             seqs = [seq + 1 for seq in _listed(values, "seen_seq")]
-        case "submit_batch":
+        case "submit_batch" | "submit_at_once":
             seqs = [1] * len(_listed(values, "job_id"))
         case "grant_leases":
             jobs: Any = values["job_ids"]
@@ -253,6 +253,8 @@ def _expected(statement: str, values: dict[str, Any], row: Row) -> tuple[str, ..
             return (f"event/{values['job_id']}/{row[0]}", f"blob/{bytes(row[6]).hex()}")
         case "read_events_of_many":
             return (f"event/{row[0]}/{row[1]}", f"blob/{bytes(row[7]).hex()}")
+        case "look_at_job":
+            return (f"event/{row[0]}/{row[21]}", f"blob/{bytes(row[27]).hex()}")
         case "get_blob":
             digest: Any = values["digest"]
             return (f"blob/{digest.hex()}",)

@@ -70,6 +70,8 @@ class Worker:
         self._watchdog = watchdog
         self._also = also
         self._runs: dict[str, JobRun] = {}
+        """By the topic of hints about its mail."""
+        self._hearing: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._claims = 0
         self._token: str | None = None
@@ -77,7 +79,6 @@ class Worker:
         self._draining = asyncio.Event()
         self._hurry = asyncio.Event()
         self._look = asyncio.Event()
-        self._changed = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
 
@@ -86,6 +87,7 @@ class Worker:
         stopped = asyncio.Event()
         keeping = asyncio.create_task(self._keeper.keep_on(stopped), name="holdfast-keep")
         listening = asyncio.create_task(self._listen(), name="holdfast-listen")
+        hearing = self._hearing = asyncio.create_task(self._hear(), name="holdfast-hear")
         looking = asyncio.create_task(self._look_around(), name="holdfast-look-around")
         if self._watchdog is not None:
             self._watchdog.start(asyncio.get_running_loop(), self._keeper.ttl_us)
@@ -96,9 +98,10 @@ class Worker:
             await self._finish()
         finally:
             listening.cancel()
+            hearing.cancel()
             looking.cancel()
             stopped.set()
-            await asyncio.wait([keeping, listening, looking])
+            await asyncio.wait([keeping, listening, hearing, looking])
             await self._desk.committer.close()
             if self._watchdog is not None:
                 self._watchdog.stop()
@@ -155,16 +158,24 @@ class Worker:
             self._keeper.keep(run, self._asked_at)
         await self._read_for(runs)
         for run in runs:
-            self._runs[run.grant.job_id] = run
+            self._runs[_topic(run)] = run
             task = asyncio.create_task(self._drive(run), name=f"holdfast-job-{run.grant.job_id}")
             self._tasks.add(task)
             task.add_done_callback(self._over)
-            self._changed.set()
+        if runs:
+            await self._catch_up(runs)
         return len(grants) == free
 
+    async def _catch_up(self, runs: Sequence[JobRun]) -> None:
+        """Hints about mail that came after the claim, before anybody listened, are heard once the runs have begun."""
+        missed = await self._desk.store.wakeups.wait(frozenset(map(_topic, runs)), 0)
+        if missed:
+            asyncio.get_running_loop().call_later(SOON_S, self._poke, missed)
+
     async def _read_for(self, runs: Sequence[JobRun]) -> None:
-        """Short journals are read together; whoever has none by then reads it himself."""
-        short = {run.grant.job_id: run for run in runs if run.grant.head_seq <= SHORT}
+        """Short journals that did not come with the claim are read together; whoever has none by then reads it
+        himself."""
+        short = {run.grant.job_id: run for run in runs if run.journal is None and run.grant.head_seq <= SHORT}
         if len(short) < 2:
             return
         try:
@@ -193,8 +204,8 @@ class Worker:
         finally:
             timed.over(how, run.why_lost)
             self._keeper.let_go(run)
-            if self._runs.get(run.grant.job_id) is run:  # a job that slept a moment may be ours again already
-                del self._runs[run.grant.job_id]
+            if self._runs.get(_topic(run)) is run:  # a job that slept a moment may be ours again already
+                del self._runs[_topic(run)]
 
     def _remember(self, run: JobRun) -> None:
         """A job that sleeps for a moment is looked at on time; one that sleeps for long is found by asking."""
@@ -212,34 +223,32 @@ class Worker:
         if not self._room.is_set():
             await self._room.wait()
             return
+        if self._hearing is not None and self._hearing.done():
+            self._hearing.result()  # nobody would ask any more: whatever ended it ends this worker
+        await self._look.wait()
+        self._look.clear()
+
+    async def _hear(self) -> None:
+        """The queue is worth a look whenever there was a hint, and now and then without one. One task for all pauses: a
+        worker that is woken has nothing to set up or to take down."""
         topics = frozenset(f"queue:{queue}" for queue in self._queues)
-        waiting = asyncio.ensure_future(self._desk.store.wakeups.wait(topics, POLL_S))
-        looking = asyncio.ensure_future(self._look.wait())
         try:
-            await asyncio.wait([waiting, looking], return_when=asyncio.FIRST_COMPLETED)
+            while True:
+                await self._desk.store.wakeups.wait(topics, POLL_S)
+                self._look.set()
         finally:
-            waiting.cancel()
-            looking.cancel()
-            self._look.clear()
+            self._look.set()
 
     async def _listen(self) -> None:
         """Letters to jobs that run here are read soon: when there is a hint, and now and then without one."""
         while True:
-            self._changed.clear()
-            topics = frozenset(f"job:{job_id}" for job_id in self._runs)
-            changed = asyncio.ensure_future(self._changed.wait())
-            hinted = asyncio.ensure_future(self._desk.store.wakeups.wait(topics, MAIL_POLL_S))
-            try:
-                await asyncio.wait([changed, hinted], return_when=asyncio.FIRST_COMPLETED)
-                if hinted.done():
-                    self._poke(hinted.result() or topics)
-            finally:
-                changed.cancel()
-                hinted.cancel()
+            self._poke(
+                await self._desk.store.wakeups.wait(self._runs.keys(), MAIL_POLL_S) or list(self._runs)
+            )
 
     def _poke(self, topics: Iterable[str]) -> None:
         for topic in topics:
-            run = self._runs.get(topic.removeprefix("job:"))
+            run = self._runs.get(topic)
             if run is not None:
                 run.poke()
 
@@ -268,3 +277,7 @@ class Worker:
     async def _all_over(self) -> None:
         while self._tasks:
             await asyncio.wait(self._tasks)
+
+
+def _topic(run: JobRun) -> str:
+    return f"job:{run.grant.job_id}"

@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast.errors import InvalidMove, KeyReused
 from holdfast.model import lease
-from holdfast.model.chain import EMPTY, seal
+from holdfast.model.chain import EMPTY, SealedEvent, seal
 from holdfast.model.jobs import (
     JobDraft,
     JobFilter,
@@ -58,6 +58,10 @@ class MemoryJobs:
 
     async def head(self, job_id: str) -> JobHead:
         return self._state.job(job_id).head
+
+    async def look(self, job_id: str, *, events: int) -> tuple[JobHead, list[SealedEvent]]:
+        row = self._state.job(job_id)
+        return row.head, list(row.events[:events])
 
     async def counts(self, namespace: str | None = None) -> dict[Status, int]:
         heads = [row.head for row in self._state.tables.jobs.values()]

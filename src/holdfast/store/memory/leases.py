@@ -28,9 +28,13 @@ class MemoryLeases:
                 row for row in rows if _is_held(row.head, ask.token) and row.head.lease_owner == ask.worker
             ]
             if held:  # the reply to the same question was lost
-                return [_grant(row.head, _was_takeover(row)) for row in _in_order(held, ask)]
+                return [_grant(row, row.head, _was_takeover(row)) for row in _in_order(held, ask)]
             ready = [row for row in rows if _is_asked_for(row.head, ask) and _is_claimable(row.head, work)]
-            return [_take(work, row, ask) for row in _in_order(ready, ask)[: max(ask.limit, 0)]]
+            left = ask.limit
+            if ask.most is not None:
+                own = [row.head for row in rows if row.head.lease_owner == ask.worker]
+                left = min(left, ask.most - sum(is_driven(head, work.tick, work.boot) for head in own))
+            return [_take(work, row, ask) for row in _in_order(ready, ask)[: max(left, 0)]]
 
     async def renew(self, held: Sequence[Held], ttl_us: int = LEASE_TTL_US) -> set[str]:
         kept = set()
@@ -135,7 +139,7 @@ def _take(work: Work, row: JobRow, ask: ClaimAsk) -> Grant:
         lease_expires_at=work.tick + ask.ttl_us,
         takeovers=old.takeovers + 1 if takeover else old.takeovers,
     )
-    return _grant(head, takeover)
+    return _grant(row, head, takeover)
 
 
 def _put(work: Work, row: JobRow, **changes: object) -> JobHead:
@@ -152,7 +156,7 @@ def _was_takeover(row: JobRow) -> bool:
     return newest.takeover
 
 
-def _grant(head: JobHead, takeover: bool) -> Grant:
+def _grant(row: JobRow, head: JobHead, takeover: bool) -> Grant:
     return Grant(
         job_id=head.job_id,
         namespace=head.namespace,
@@ -168,4 +172,5 @@ def _grant(head: JobHead, takeover: bool) -> Grant:
         takeovers=head.takeovers,
         takeover=takeover,
         lease_expires_at=head.lease_expires_at,
+        journal=row.events if head.head_seq == 2 else (),
     )

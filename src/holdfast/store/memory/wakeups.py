@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 HINTS_KEPT_MAX: Final = 10_000
@@ -11,7 +12,7 @@ go first."""
 
 
 class _Waiter:
-    def __init__(self, topics: frozenset[str]) -> None:
+    def __init__(self, topics: AbstractSet[str]) -> None:
         self.topics = topics
         self.found: set[str] = set()
         self.woken = asyncio.Event()
@@ -22,8 +23,8 @@ class MemoryWakeups:
         self._kept: dict[str, None] = {}  # used as a set that remembers its order
         self._waiters: list[_Waiter] = []
 
-    async def wait(self, topics: frozenset[str], timeout_s: float) -> frozenset[str]:
-        kept = topics.intersection(self._kept)
+    async def wait(self, topics: AbstractSet[str], timeout_s: float) -> frozenset[str]:
+        kept = frozenset(topics & self._kept.keys())
         if kept:
             for topic in kept:
                 del self._kept[topic]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from holdfast.model.chain import SealedEvent
 from holdfast.model.jobs import JobDraft, JobFilter, JobHead, JobNames, JobRecord, Submitted
 from holdfast.model.page import Page
 from holdfast.model.states import Status, WaitReason
@@ -39,6 +40,10 @@ class Jobs(Protocol):
 
     async def head(self, job_id: str) -> JobHead:
         """Head, lease and mail counters as they are now, or NotFound."""
+        ...
+
+    async def look(self, job_id: str, *, events: int) -> tuple[JobHead, list[SealedEvent]]:
+        """The head, and at most so many of the first events, both of one instant; or NotFound."""
         ...
 
     async def counts(self, namespace: str | None = None) -> dict[Status, int]:

@@ -24,6 +24,9 @@ class ClaimAsk(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str | None = None
     """Only jobs of this one. Workers drive those of all."""
 
+    most: int | None = None
+    """What the worker may hold in all, by leases that are not over: it is granted no more than that leaves."""
+
 
 def check_ask(ask: ClaimAsk) -> ClaimAsk:
     """The question, or an error that says what to change."""
@@ -49,7 +52,8 @@ class Leases(Protocol):
         then older `ready_at`, then id; with `by_age` priority does not count. Grants are in that order.
 
         Each grant has `job_claimed` as its newest event. It is a takeover when the last lease was not given back; then
-        `takeovers` is one more than before. No job is granted twice, whatever the number of claimers.
+        `takeovers` is one more than before. No job is granted twice, whatever the number of claimers. A job whose
+        first claim this is comes with its journal.
         """
         ...
 

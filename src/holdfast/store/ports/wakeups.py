@@ -6,15 +6,17 @@ millisecond and asks the database once a second.
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from typing import Protocol
 
 
 class Wakeups(Protocol):
-    async def wait(self, topics: frozenset[str], timeout_s: float) -> frozenset[str]:
+    async def wait(self, topics: AbstractSet[str], timeout_s: float) -> frozenset[str]:
         """Topics that were hinted at since the last call, as soon as there is one; none when the time is over.
 
         Topics are `queue:NAME`, `job:ID`, `session:ID` and `stream:ID` (of a job). Hints that arrived while nobody
-        waited are kept, so a hint between two calls is not missed.
+        waited are kept, so a hint between two calls is not missed. The set may change while somebody waits: what
+        counts is what is in it when a hint comes.
         """
         ...
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 import asyncpg
@@ -48,7 +49,7 @@ class PostgresWakeups:
         self._listening: asyncio.Task[None] | None = None
         self._ready: asyncio.Event | None = None
 
-    async def wait(self, topics: frozenset[str], timeout_s: float) -> frozenset[str]:
+    async def wait(self, topics: AbstractSet[str], timeout_s: float) -> frozenset[str]:
         if self._listening is None:
             self._ready = asyncio.Event()
             self._listening = asyncio.create_task(self._listen(self._ready), name="holdfast-listen")

@@ -17,6 +17,7 @@ import contextlib
 import os
 import socket
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Final
 
@@ -71,7 +72,7 @@ class FileWakeups:
             os.close(self._held)
             self._held = None
 
-    async def wait(self, topics: frozenset[str], timeout_s: float) -> frozenset[str]:
+    async def wait(self, topics: AbstractSet[str], timeout_s: float) -> frozenset[str]:
         self._listen_on(asyncio.get_running_loop())
         return await self._board.wait(topics, timeout_s)
 
@@ -83,14 +84,15 @@ class FileWakeups:
         told = tuple(dict.fromkeys(topics))
         if not told:
             return
-        if self._loop is None:
-            # Nobody waits yet, so nobody else looks at the board: the hints are kept for whoever will.
+        if self._socket is not None:
+            self._send("\n".join(told).encode()[:DATAGRAM_BYTES])
+        if self._loop is None or self._loop is _here():
+            # Nobody waits yet, so nobody else looks at the board, and the hints are kept for whoever will; or whoever
+            # waits does so on this thread.
             self._board.deliver(told)
         elif not self._loop.is_closed():
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._board.deliver, told)
-        if self._socket is not None:
-            self._send("\n".join(told).encode()[:DATAGRAM_BYTES])
 
     def _send(self, message: bytes) -> None:
         assert self._socket is not None
@@ -147,6 +149,14 @@ class FileWakeups:
                 (self._folder / self._name).unlink()
             with contextlib.suppress(OSError):
                 self._folder.rmdir()
+
+
+def _here() -> asyncio.AbstractEventLoop | None:
+    """The event loop that runs on this thread."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 def _datagrams() -> socket.socket | None:

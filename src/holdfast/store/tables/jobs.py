@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
 from holdfast.errors import KeyReused, NotFound
 from holdfast.model import lease
-from holdfast.model.chain import EMPTY, seal
+from holdfast.model.chain import EMPTY, SealedEvent, seal
 from holdfast.model.ids import IdSource
 from holdfast.model.jobs import (
     JobDraft,
@@ -31,6 +32,11 @@ from holdfast.store.tables.listing import list_in, names_in, tally_in
 from holdfast.store.tables.queues import admit_in
 from holdfast.store.tables.submits import submit_at_once, submit_plain_in
 from holdfast.store.tables.work import insert_work_in
+
+BRIEF: Final = 16
+"""Events that are read without leaving the event loop."""
+
+_HEAD: Final = len(JobHead.__struct_fields__)
 
 
 class SqlJobs:
@@ -90,6 +96,15 @@ class SqlJobs:
             return await tx.row("job_head", job_id=job_id)
 
         return head_of(_found(await self._executor.read(work, brief=True), job_id))
+
+    async def look(self, job_id: str, *, events: int) -> tuple[JobHead, list[SealedEvent]]:
+        async def work(tx: Transaction) -> Sequence[Row]:
+            return await tx.rows("look_at_job", job_id=job_id, events=events)
+
+        rows = await self._executor.read(work, brief=events <= BRIEF)
+        head = head_of(_found(rows[0] if rows else None, job_id)[:_HEAD])
+        sealed = [SealedEvent(*row[_HEAD:]) for row in rows if row[_HEAD] is not None]
+        return head, sorted(sealed, key=lambda event: event.seq)
 
     async def counts(self, namespace: str | None = None) -> dict[Status, int]:
         async def work(tx: Transaction) -> dict[Status, int]:

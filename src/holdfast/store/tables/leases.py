@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from holdfast.model.chain import SealedEvent, body_of, seal
 from holdfast.model.events import JobClaimed
@@ -34,13 +35,15 @@ class SqlLeases:
 
     async def _claim_at_once(self, ask: ClaimAsk) -> list[Grant]:
         """The same in one statement, which grants nothing under a token that was granted something before."""
+        claimed = _claimed(ask)
         rows = await self._executor.once(
-            "claim_by_age" if ask.by_age else "claim_by_priority", **_wanted(ask), **_claimed(ask)
+            "claim_by_age" if ask.by_age else "claim_by_priority", **_wanted(ask), **claimed
         )
         if not rows:
             return await self._executor.read(functools.partial(granted_before, ask=ask), brief=True)
         place = _by_age if ask.by_age else _by_priority
-        return [_grant_in(row) for row in sorted(rows, key=lambda row: place(row[-2], row[-1], row[0]))]
+        ordered = sorted(rows, key=lambda row: place(row[_PRIORITY], row[_PRIORITY + 1], row[0]))
+        return [_grant_in(row, claimed) for row in ordered]
 
     async def renew(self, held: Sequence[Held], ttl_us: int = LEASE_TTL_US) -> set[str]:
         # In id order, like every statement that locks several heads.
@@ -81,11 +84,7 @@ class SqlLeases:
         return await self._executor.write(work)
 
     async def count(self, worker: str) -> int:
-        async def work(tx: Transaction) -> int:
-            row = await tx.row("count_held", worker=worker)
-            return 0 if row is None else int(row[0])
-
-        return await self._executor.read(work, brief=True)
+        return await self._executor.read(functools.partial(count_in, worker=worker), brief=True)
 
     async def owners(self) -> list[str]:
         async def work(tx: Transaction) -> list[str]:
@@ -104,20 +103,30 @@ async def granted_before(tx: Transaction, ask: ClaimAsk) -> list[Grant]:
     """What was granted under this token: the reply may have been lost."""
     known = [head_of(row) for row in await tx.rows("heads_of_token", token=ask.token, worker=ask.worker)]
     last = {head.job_id: await _newest(tx, head) for head in known}
+    new = await _journals(tx, known)
     ordered = sorted(known, key=lambda head: _order(head, by_age=ask.by_age))
-    return [_grant(head, head.lease_expires_at, takeover=last[head.job_id]) for head in ordered]
+    return [_grant(head, head.lease_expires_at, new, takeover=last[head.job_id]) for head in ordered]
+
+
+async def count_in(tx: Transaction, worker: str) -> int:
+    row = await tx.row("count_held", worker=worker)
+    return 0 if row is None else int(row[0])
 
 
 async def claim_in(tx: Transaction, ask: ClaimAsk) -> list[Grant]:
     """The chosen jobs are granted within this transaction."""
-    chosen = await tx.rows("choose_by_age" if ask.by_age else "choose_by_priority", **_wanted(ask))
+    wanted = _wanted(ask)
+    if ask.most is not None:
+        wanted["limit"] = max(0, min(ask.limit, ask.most - await count_in(tx, ask.worker)))
+    chosen = await tx.rows("choose_by_age" if ask.by_age else "choose_by_priority", **wanted)
     if not chosen:
         return []
     heads = [head_of(row) for row in chosen]
     granted = [_granted(head, ask, row[-1]) for head, row in zip(heads, chosen, strict=True)]
     expiries = await (_grant_batch if tx.batches else _grant_each)(tx, granted, ask)
+    new = await _journals(tx, [after for after, _ in granted])
     return [
-        _grant(after, expiries[after.job_id], takeover=before.status is Status.RUNNING)
+        _grant(after, expiries[after.job_id], new, takeover=before.status is Status.RUNNING)
         for before, (after, _) in zip(heads, granted, strict=True)
     ]
 
@@ -139,6 +148,7 @@ def _claimed(ask: ClaimAsk) -> dict[str, Value]:
     return {
         "token": ask.token,
         "worker": ask.worker,
+        "most": ask.most,
         "ttl_us": ask.ttl_us,
         "type": JobClaimed.type,
         "version": JobClaimed.version,
@@ -157,15 +167,32 @@ def _by_age(_priority: int, ready_at: int, job_id: str) -> tuple[int, int, str]:
     return (0, ready_at, job_id)
 
 
-def _grant_in(row: Row) -> Grant:
-    """The row as a grant: its columns come first, in the order of the fields."""
-    values = list(row[:_COLUMNS])
-    values[_TAKEOVER] = bool(row[_TAKEOVER])
+def _grant_in(row: Row, claimed: Mapping[str, Any]) -> Grant:
+    """The row as a grant: its columns come first, in the order of the fields. After them what it is ordered by, when it
+    was claimed, and the event before that, if there is just one."""
+    values = list(row[:_PRIORITY])
+    takeover = values[_TAKEOVER] = bool(row[_TAKEOVER])
+    at, first = row[_PRIORITY + 2], row[_PRIORITY + 3 :]
+    if first[0] is not None:
+        body, digest = ("lost_body", "lost_digest") if takeover else ("body", "body_digest")
+        said = (claimed[body], claimed[digest], values[_HASH])
+        second = SealedEvent(2, claimed["type"], claimed["version"], values[_FENCE], at, *said)
+        values.append((SealedEvent(1, *first), second))
     return Grant(*values)
 
 
-_COLUMNS = len(Grant.__struct_fields__)
-_TAKEOVER = Grant.__struct_fields__.index("takeover")
+_PRIORITY, _TAKEOVER, _FENCE, _HASH = map(
+    Grant.__struct_fields__.index, ("journal", "takeover", "fence", "head_hash")
+)
+
+
+async def _journals(tx: Transaction, heads: Sequence[JobHead]) -> dict[str, list[SealedEvent]]:
+    """Those of jobs that nobody had before, as they are after the claim."""
+    journals: dict[str, list[SealedEvent]] = {head.job_id: [] for head in heads if head.head_seq == 2}
+    if journals:
+        for job_id, *event in await tx.rows("read_events_of_many", job_ids=list(journals)):
+            journals[job_id].append(SealedEvent(*event))
+    return journals
 
 
 def _order(head: JobHead, *, by_age: bool) -> tuple[int, int, str]:
@@ -253,7 +280,9 @@ async def _newest(tx: Transaction, head: JobHead) -> bool:
     return row is not None and b'"takeover":true' in row[0]
 
 
-def _grant(head: JobHead, expires_at: int, *, takeover: bool) -> Grant:
+def _grant(
+    head: JobHead, expires_at: int, new: Mapping[str, Sequence[SealedEvent]], *, takeover: bool
+) -> Grant:
     return Grant(
         head.job_id,
         head.namespace,
@@ -269,4 +298,5 @@ def _grant(head: JobHead, expires_at: int, *, takeover: bool) -> Grant:
         head.takeovers,
         takeover,
         expires_at,
+        tuple(new.get(head.job_id, ())),
     )

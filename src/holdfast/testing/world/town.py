@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 from holdfast.engine.committer import Committer
@@ -68,7 +69,7 @@ class RarePolls:
         self._deaf = deaf
         self.hint = wakeups.hint
 
-    async def wait(self, topics: frozenset[str], timeout_s: float) -> frozenset[str]:
+    async def wait(self, topics: AbstractSet[str], timeout_s: float) -> frozenset[str]:
         if self._deaf and not any(topic.startswith("queue:") for topic in topics):
             topics = frozenset()
         return await self._wakeups.wait(topics, timeout_s * self._rarer)

@@ -231,7 +231,7 @@ class Witness:
             if place not in self._held:
                 self.counts["claims"] += 1
                 self.counts["takeovers"] += grant.takeover
-                self._held_until[grant.job_id] = now + ask.ttl_us / 1_000_000
+                self._held_until[grant.job_id] = self._from_now(ask.ttl_us)
             self._held[place] = None
             self._fence[grant.job_id] = grant.fence
 
@@ -239,9 +239,13 @@ class Witness:
         for one in held:
             if one.job_id not in kept:
                 continue
-            self._held_until[one.job_id] = self._loop.time() + LEASE_TTL_US / 1_000_000
+            self._held_until[one.job_id] = self._from_now(LEASE_TTL_US)
             if self._fence.get(one.job_id) != one.fence:
                 self.wrong.append(f"I2: a lease of {one.job_id} that was lost was renewed")
+
+    def _from_now(self, ttl_us: int) -> float:
+        """When a lease of this length is over, which begins with a whole microsecond as the store counts them."""
+        return (int(self._loop.time() * 1_000_000) + ttl_us) / 1_000_000
 
     def _post_send(self, letter: MailDraft, sent: Sent) -> None:
         if letter.kind is MailKind.CANCEL and sent.accepted:

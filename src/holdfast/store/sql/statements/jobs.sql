@@ -157,6 +157,19 @@ SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, r
        head_seq, head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers
 FROM job_heads WHERE job_id = :job_id;
 
+-- name: look_at_job
+-- The head with each of its first events beside it, in any order: both of one instant, since it is one statement.
+SELECT h.job_id, h.namespace, h.queue, h.kind, h.priority, h.status, h.wait_reason, h.wake_at, h.ready_at, h.session_id,
+       h.session_slot, h.head_seq, h.head_hash, h.fence, h.lease_token, h.lease_owner, h.lease_boot, h.lease_expires_at,
+       h.mail_seq, h.attempts, h.takeovers,
+       e.seq, e.type, e.version, e.fence, e.at,
+       CASE WHEN length(e.body) > 0 THEN e.body
+            WHEN e.body IS NULL
+            THEN (SELECT b.body FROM blobs b WHERE b.namespace = h.namespace AND b.digest = e.body_digest) END,
+       e.body_digest, e.hash
+FROM job_heads h LEFT JOIN events e ON e.job_id = h.job_id AND e.seq <= :events
+WHERE h.job_id = :job_id;
+
 -- name: lock_head
 -- The head, held against every other writer until the transaction ends.
 SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot,

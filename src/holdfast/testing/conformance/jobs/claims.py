@@ -40,6 +40,22 @@ async def a_grant_is_the_newest_event(bench: Bench) -> None:
     assert events[-1].fence == grant.fence, "written under the new fence"
 
 
+async def a_first_claim_brings_the_journal_along(bench: Bench) -> None:
+    new = [await bench.submit(input="small"), await bench.submit(input="x" * 20_000)]
+    token = bench.fresh("token")
+    for grants in [await bench.grants(limit=2, token=token) for _ in ("asked", "asked after a lost reply")]:
+        assert [grant.job_id for grant in grants] == new
+        for grant in grants:
+            assert list(grant.journal) == await bench.store.journal.read(grant.job_id)
+
+
+async def a_later_claim_leaves_the_journal_to_be_read(bench: Bench) -> None:
+    job_id = await bench.submit()
+    await bench.grants("worker-1", ttl_us=0)
+    [grant] = await bench.grants("worker-2")
+    assert (grant.job_id, grant.takeover, grant.journal) == (job_id, True, ())
+
+
 async def a_running_job_is_granted_to_nobody_else(bench: Bench) -> None:
     job_id = await bench.submit()
     assert await bench.claimable() == [job_id]

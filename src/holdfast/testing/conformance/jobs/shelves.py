@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 
 from holdfast.errors import InvalidName, NotFound, TooLarge
@@ -115,6 +116,15 @@ async def a_hint_between_two_waits_is_not_missed(bench: Bench) -> None:
     wakeups.hint("queue:a")
     assert await wakeups.wait(frozenset({"queue:a"}), HINT_TIMEOUT_S) == frozenset({"queue:a"})
     assert await wakeups.wait(frozenset({"queue:b", "queue:c"}), HINT_TIMEOUT_S) == frozenset({"queue:b"})
+
+
+async def who_waits_hears_of_topics_that_came_meanwhile(bench: Bench) -> None:
+    wanted = {"queue:a": None}
+    waiting = asyncio.ensure_future(bench.store.wakeups.wait(wanted.keys(), HINT_TIMEOUT_S))
+    await bench.store.wakeups.wait(frozenset({"queue:a"}), 0.0)  # and so the other one waits by now
+    wanted["queue:b"] = None
+    bench.store.wakeups.hint("queue:b")
+    assert await waiting == {"queue:b"}
 
 
 async def whoever_waits_for_work_is_told(bench: Bench) -> None:

@@ -132,6 +132,26 @@ async def what_somebody_holds_is_counted(bench: Bench) -> None:
     assert await store.leases.count("agent:a1") == 0
 
 
+async def nobody_is_granted_more_than_it_may_hold(bench: Bench) -> None:
+    """In all, by leases that are not over; and who asks again finds what it was granted, with or without room."""
+    store = bench.store
+    for nth in range(6):
+        await store.jobs.submit(_draft(f"job-{nth}"))
+
+    async def granted(token: str, worker: str = "agent:a1", *, most: int) -> list[str]:
+        ask = ClaimAsk(worker=worker, token=token, queues=("work",), limit=2, ttl_us=10 * SECOND, most=most)
+        return [grant.job_id for grant in await store.leases.claim(ask)]
+
+    assert await granted("t1", most=3) == ["job-0", "job-1"]
+    assert await granted("t2", most=3) == ["job-2"], "one is left of three"
+    assert await granted("t3", most=3) == []
+    assert await granted("t2", most=3) == ["job-2"], "a lost reply"
+    assert await granted("t4", most=1) == []
+    assert await granted("t5", worker="agent:b1", most=1) == ["job-3"], "what others hold does not count"
+    bench.clock.advance(10 * SECOND)
+    assert await granted("t6", most=1) == ["job-0"], "nor what it held before"
+
+
 async def dead_work_is_told_apart(bench: Bench) -> None:
     store = bench.store
     for job_id in ("job-1", "job-2"):

@@ -1,13 +1,20 @@
 -- why: a claim is the one write that every worker and agent makes before it does anything, and with BEGIN, a look for the
 -- token, a choice, a grant and COMMIT it waited five times for the server. Here it waits once, and holds its rows only so
--- long. What that takes is the hash of the claim's event, made by the server as `model.chain` makes it: the contract of
--- claims reads every chain, on every store.
+-- long. A job that nobody had before comes with its first event, and can be driven without another question: there is no
+-- other event that this statement might not see yet. What it takes is the hash of the claim's event, made by the server as
+-- `model.chain` makes it: the contract of claims reads every chain, on every store.
 
 -- name: claim_by_priority
 -- The jobs that are granted now, chosen as `choose_by_priority` says, each with its event. None: there are none, or this
 -- token was granted some before (`heads_of_token`).
 WITH known AS MATERIALIZED (
     SELECT 1 FROM job_heads WHERE lease_token = :token AND status = 'running' AND lease_owner = :worker
+), room AS MATERIALIZED (
+    SELECT CASE WHEN CAST(:most AS bigint) IS NULL THEN CAST(:limit AS bigint)
+                ELSE greatest(0, least(:limit, :most - (
+                    SELECT count(*) FROM job_heads
+                    WHERE status = 'running' AND lease_owner = :worker AND lease_expires_at > {tick} AND lease_boot = {boot}
+                ))) END AS left_over
 ), ready AS MATERIALIZED (
     SELECT job_id, priority, ready_at, 0 AS takeover FROM job_heads
     WHERE status = 'pending' AND NOT ready_at > {now}
@@ -15,7 +22,7 @@ WITH known AS MATERIALIZED (
       AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
       AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace)
       AND NOT EXISTS (SELECT 1 FROM known)
-    ORDER BY priority DESC, ready_at, job_id LIMIT :limit {skip_locked}
+    ORDER BY priority DESC, ready_at, job_id LIMIT (SELECT left_over FROM room) {skip_locked}
 ), due AS MATERIALIZED (
     SELECT job_id, priority, ready_at, 0 AS takeover FROM job_heads
     WHERE status = 'waiting' AND wake_at IS NOT NULL AND wake_at <= {now}
@@ -24,17 +31,17 @@ WITH known AS MATERIALIZED (
       AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
       AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace)
       AND NOT EXISTS (SELECT 1 FROM known)
-    ORDER BY priority DESC, ready_at, job_id LIMIT :limit {skip_locked}
+    ORDER BY priority DESC, ready_at, job_id LIMIT (SELECT left_over FROM room) {skip_locked}
 ), lost AS MATERIALIZED (
     SELECT job_id, priority, ready_at, 1 AS takeover FROM job_heads
     WHERE status = 'running' AND (lease_expires_at <= {tick} OR lease_boot <> {boot})
       AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
       AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace)
       AND NOT EXISTS (SELECT 1 FROM known)
-    ORDER BY priority DESC, ready_at, job_id LIMIT :limit {skip_locked}
+    ORDER BY priority DESC, ready_at, job_id LIMIT (SELECT left_over FROM room) {skip_locked}
 ), chosen AS MATERIALIZED (
     SELECT * FROM (SELECT * FROM ready UNION ALL SELECT * FROM due UNION ALL SELECT * FROM lost) AS claimable
-    ORDER BY priority DESC, ready_at, job_id LIMIT :limit
+    ORDER BY priority DESC, ready_at, job_id LIMIT (SELECT left_over FROM room)
 ), granted AS (
     UPDATE job_heads h
     SET head_seq = h.head_seq + 1, fence = h.fence + 1,
@@ -58,12 +65,25 @@ WITH known AS MATERIALIZED (
            CASE takeover WHEN 1 THEN CAST(:lost_digest AS bytea) ELSE CAST(:body_digest AS bytea) END, head_hash
     FROM granted
 )
-SELECT * FROM granted;
+SELECT g.*, {now}, e.*
+FROM granted g LEFT JOIN LATERAL (
+    SELECT c.type, c.version, c.fence, c.at,
+           CASE WHEN length(c.body) > 0 THEN c.body
+                WHEN c.body IS NULL THEN (SELECT b.body FROM blobs b WHERE b.namespace = g.namespace AND b.digest = c.body_digest)
+           END, c.body_digest, c.hash
+    FROM events c WHERE c.job_id = g.job_id AND c.seq = 1 AND g.head_seq = 2 LIMIT 1
+) AS e ON TRUE;
 
 -- name: claim_by_age
 -- The same with the oldest first.
 WITH known AS MATERIALIZED (
     SELECT 1 FROM job_heads WHERE lease_token = :token AND status = 'running' AND lease_owner = :worker
+), room AS MATERIALIZED (
+    SELECT CASE WHEN CAST(:most AS bigint) IS NULL THEN CAST(:limit AS bigint)
+                ELSE greatest(0, least(:limit, :most - (
+                    SELECT count(*) FROM job_heads
+                    WHERE status = 'running' AND lease_owner = :worker AND lease_expires_at > {tick} AND lease_boot = {boot}
+                ))) END AS left_over
 ), ready AS MATERIALIZED (
     SELECT job_id, priority, ready_at, 0 AS takeover FROM job_heads
     WHERE status = 'pending' AND ready_at <= {now}
@@ -71,7 +91,7 @@ WITH known AS MATERIALIZED (
       AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
       AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace)
       AND NOT EXISTS (SELECT 1 FROM known)
-    ORDER BY ready_at, job_id LIMIT :limit {skip_locked}
+    ORDER BY ready_at, job_id LIMIT (SELECT left_over FROM room) {skip_locked}
 ), due AS MATERIALIZED (
     SELECT job_id, priority, ready_at, 0 AS takeover FROM job_heads
     WHERE status = 'waiting' AND wake_at IS NOT NULL AND wake_at <= {now}
@@ -80,17 +100,17 @@ WITH known AS MATERIALIZED (
       AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
       AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace)
       AND NOT EXISTS (SELECT 1 FROM known)
-    ORDER BY ready_at, job_id LIMIT :limit {skip_locked}
+    ORDER BY ready_at, job_id LIMIT (SELECT left_over FROM room) {skip_locked}
 ), lost AS MATERIALIZED (
     SELECT job_id, priority, ready_at, 1 AS takeover FROM job_heads
     WHERE status = 'running' AND (lease_expires_at <= {tick} OR lease_boot <> {boot})
       AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
       AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace)
       AND NOT EXISTS (SELECT 1 FROM known)
-    ORDER BY ready_at, job_id LIMIT :limit {skip_locked}
+    ORDER BY ready_at, job_id LIMIT (SELECT left_over FROM room) {skip_locked}
 ), chosen AS MATERIALIZED (
     SELECT * FROM (SELECT * FROM ready UNION ALL SELECT * FROM due UNION ALL SELECT * FROM lost) AS claimable
-    ORDER BY ready_at, job_id LIMIT :limit
+    ORDER BY ready_at, job_id LIMIT (SELECT left_over FROM room)
 ), granted AS (
     UPDATE job_heads h
     SET head_seq = h.head_seq + 1, fence = h.fence + 1,
@@ -114,4 +134,11 @@ WITH known AS MATERIALIZED (
            CASE takeover WHEN 1 THEN CAST(:lost_digest AS bytea) ELSE CAST(:body_digest AS bytea) END, head_hash
     FROM granted
 )
-SELECT * FROM granted;
+SELECT g.*, {now}, e.*
+FROM granted g LEFT JOIN LATERAL (
+    SELECT c.type, c.version, c.fence, c.at,
+           CASE WHEN length(c.body) > 0 THEN c.body
+                WHEN c.body IS NULL THEN (SELECT b.body FROM blobs b WHERE b.namespace = g.namespace AND b.digest = c.body_digest)
+           END, c.body_digest, c.hash
+    FROM events c WHERE c.job_id = g.job_id AND c.seq = 1 AND g.head_seq = 2 LIMIT 1
+) AS e ON TRUE;
