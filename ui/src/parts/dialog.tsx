@@ -26,6 +26,8 @@ export interface Question {
   why?: "required" | "optional";
   /** Whether the journal keeps who said it. */
   signed?: boolean;
+  /** What keeps both, if it is not the journal. */
+  kept?: string;
 }
 
 export type Given = Record<string, string>;
@@ -62,14 +64,15 @@ function keptName(): string {
 
 function allFields(question: Question): Field[] {
   const fields = [...(question.fields ?? [])];
+  const kept = question.kept ?? "journal";
   if (question.why) {
     fields.push({
       name: "why",
       label: "Why",
       kind: "line",
       required: question.why === "required",
-      hint: "The journal keeps this.",
-      placeholder: "the receiver's log has it",
+      hint: `The ${kept} keeps this.`,
+      placeholder: question.kept ? "the machine is needed" : "the receiver's log has it",
     });
   }
   if (question.signed) {
@@ -79,7 +82,7 @@ function allFields(question: Question): Field[] {
       kind: "line",
       required: true,
       value: keptName(),
-      hint: "The journal keeps who said it; an API key adds its own name.",
+      hint: `The ${kept} keeps who said it; an API key adds its own name.`,
     });
   }
   return fields;
