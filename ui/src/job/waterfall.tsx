@@ -23,7 +23,7 @@ interface WaterfallProps {
 }
 
 const ALL: Window = { from: 0, to: 1 };
-const SHOWN_MAX = 24;
+const SHOWN_MAX = 30;
 const CLOSER = 0.6;
 const PAGE = 15;
 

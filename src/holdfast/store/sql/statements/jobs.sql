@@ -54,7 +54,7 @@ SELECT j.job_id, j.namespace, j.kind, j.queue, j.priority, j.request_key, j.pare
        h.takeovers
 FROM jobs j JOIN job_heads h ON h.job_id = j.job_id
 WHERE (CAST(:namespace AS TEXT) IS NULL OR j.namespace = :namespace)
-  AND (:any_status = 1 OR h.status {any:statuses})
+  AND (CAST(:any_status AS {int}) = 1 OR h.status {any:statuses})
   AND (CAST(:wait_reason AS TEXT) IS NULL OR h.wait_reason = :wait_reason)
   AND (CAST(:kind AS TEXT) IS NULL OR j.kind = :kind)
   AND (CAST(:queue AS TEXT) IS NULL OR j.queue = :queue)
@@ -78,7 +78,7 @@ SELECT j.job_id, j.namespace, j.kind, j.queue, j.priority, j.request_key, j.pare
 FROM jobs j JOIN job_heads h ON h.job_id = j.job_id
 WHERE j.job_id {any:job_ids}
   AND (CAST(:namespace AS TEXT) IS NULL OR j.namespace = :namespace)
-  AND (:any_status = 1 OR h.status {any:statuses})
+  AND (CAST(:any_status AS {int}) = 1 OR h.status {any:statuses})
   AND (CAST(:wait_reason AS TEXT) IS NULL OR h.wait_reason = :wait_reason)
   AND (CAST(:kind AS TEXT) IS NULL OR j.kind = :kind)
   AND (CAST(:queue AS TEXT) IS NULL OR j.queue = :queue)
@@ -115,7 +115,7 @@ SELECT job_id FROM jobs WHERE parent_job_id = :parent_job_id LIMIT :limit;
 SELECT h.status, h.wait_reason, CAST(count(*) AS {int})
 FROM jobs j JOIN job_heads h ON h.job_id = j.job_id
 WHERE (CAST(:namespace AS TEXT) IS NULL OR j.namespace = :namespace)
-  AND (:any_status = 1 OR h.status {any:statuses})
+  AND (CAST(:any_status AS {int}) = 1 OR h.status {any:statuses})
   AND (CAST(:wait_reason AS TEXT) IS NULL OR h.wait_reason = :wait_reason)
   AND (CAST(:kind AS TEXT) IS NULL OR j.kind = :kind)
   AND (CAST(:queue AS TEXT) IS NULL OR j.queue = :queue)
@@ -132,7 +132,7 @@ GROUP BY h.status, h.wait_reason;
 SELECT h.status, h.wait_reason, CAST(count(*) AS {int})
 FROM job_heads h
 WHERE (CAST(:namespace AS TEXT) IS NULL OR h.namespace = :namespace)
-  AND (:any_status = 1 OR h.status {any:statuses})
+  AND (CAST(:any_status AS {int}) = 1 OR h.status {any:statuses})
   AND (CAST(:wait_reason AS TEXT) IS NULL OR h.wait_reason = :wait_reason)
   AND (CAST(:kind AS TEXT) IS NULL OR h.kind = :kind)
   AND (CAST(:queue AS TEXT) IS NULL OR h.queue = :queue)
