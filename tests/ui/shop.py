@@ -11,9 +11,10 @@ from __future__ import annotations
 import asyncio
 import os
 import smtplib
+from collections.abc import Mapping
 from email.message import EmailMessage
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import holdfast as hf
 
@@ -135,6 +136,25 @@ async def builder() -> str:
 @app.agent
 async def listener() -> str:
     return f"heard {await hf.wait('paid')}"
+
+
+planner = hf.llm(
+    [
+        {"after": "mail", "text": "Done: {result}"},
+        {"calls": [{"tool": "mail", "args": {"to": "ada", "text": "Dear friend"}}]},
+    ]
+)
+
+
+@app.agent
+async def secretary() -> str:
+    """Sends the letter that a model wants."""
+    messages: list[Mapping[str, Any]] = [hf.user("write to somebody")]
+    while True:
+        reply = await planner.ask(messages, tools=[mail])
+        if not reply.calls:
+            return reply.text
+        messages += [reply.message, await hf.run_tools(reply.message, [mail])]
 
 
 @app.agent

@@ -117,3 +117,30 @@ def test_a_fork_from_a_step_with_another_input(town: Town, page: Any) -> None:
     assert town.mails() == ["ada: Dear friend", "bob: Dear friend"]
     tidied = [one for one in town.get(f"/api/jobs/{fork}/events")["items"] if one["type"] == "step_finished"]
     assert len(tidied) == 2, "they were taken over and not made again"
+
+
+@pytest.mark.parametrize("store", STORES, indirect=True)
+def test_a_fork_with_other_arguments_of_a_tool(town: Town, page: Any) -> None:
+    """They are in the model's answer, and are changed there: the letter goes to somebody else, the model is not asked
+    again for what it said, and the fork says whose words these are."""
+    town.worker()
+    job_id = town.submit("secretary")
+    town.until(job_id, lambda one: one["status"] == "completed")
+    page.goto(town.link)
+    see(page, "sign out")
+    page.goto(f"{town.url}/jobs/{job_id}")
+    row(page, "scripted").click()
+    page.get_by_role("button", name="Fork with another answer").click()
+    answer = page.locator("#field-result").input_value()
+    assert '"ada"' in answer
+    speak(page, result=answer.replace('"ada"', '"bob"'), why="what if it was Bob")
+    page.wait_for_url(lambda url: job_id not in url)
+    fork = page.url.rpartition("/")[2]
+    done = town.until(fork, lambda one: one["status"] == "completed")
+    assert "sent to bob" in done["output"]
+    assert town.mails() == ["ada: Dear friend", "bob: Dear friend"]
+    see(page, re.compile(f"forked from {job_id}"))
+    row(page, "scripted").click()
+    see(page.get_by_label("The chosen step"), re.compile("written by Ada for this fork.*what if it was Bob"))
+    created = town.get(f"/api/jobs/{fork}/events")["items"][0]["body"]
+    assert created["edited"]["by"] == "Ada"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Final
 
 from holdfast.client import reading
@@ -111,6 +111,9 @@ class EmbeddedFollowing(EmbeddedOperating, ABC):
         input: Any = SAME,  # noqa: A002 -- the word for it everywhere else
         fork_id: str | None = None,
         request_key: str | None = None,
+        edits: Mapping[str, Any] | None = None,
+        by: str = "",
+        why: str = "",
     ) -> Submitted:
         from holdfast.engine import fork
 
@@ -123,6 +126,9 @@ class EmbeddedFollowing(EmbeddedOperating, ABC):
             given=fork.SAME if input is SAME else input,
             fork_id=None if fork_id is None else check_name(fork_id, "job id"),
             request_key=request_key,
+            edits=edits,
+            by=by,
+            why=why,
         )
 
 
