@@ -106,7 +106,7 @@ def test_a_fork_from_a_step_with_another_input(town: Town, page: Any) -> None:
     row(page, "mail").click()
     page.get_by_role("button", name="Fork from here").click()
     dialog = page.get_by_role("dialog")
-    see(dialog, re.compile("2 recorded results are reused"))
+    see(dialog, re.compile("2 recorded results are reused, without a call"))
     see(dialog, re.compile("1 call that this job made"))
     see(dialog, re.compile("1 effect among them"))
     speak(page, input='{"to": "bob"}')

@@ -69,7 +69,7 @@ export function WorkerRow({
         ))}
       </div>
       <p class="small dim">
-        <Names title="kinds" names={[...worker.kinds, ...worker.sessions.map((one) => one.name)]} />
+        <Names title="kinds" names={[...new Set([...worker.kinds, ...worker.sessions.map((one) => one.name)])]} />
         <Names title="queues" names={worker.queues} />
         <Names title="capabilities" names={worker.capabilities} />
       </p>
@@ -85,6 +85,7 @@ async function drain(worker: Worker, again: () => void): Promise<void> {
     } back between two calls, and ends. What keeps it running may start another in its place.`,
     confirm: "Drain",
     why: "required",
+    whyLike: "the machine is needed",
     kept: "audit log",
     signed: true,
   });

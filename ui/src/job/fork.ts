@@ -30,19 +30,10 @@ export async function forkFrom(job: Job, point: ForkPoint): Promise<void> {
   const before = pretty(job.input).trim();
   const given = await askPerson({
     title: edit ? `Fork with another ${edit.what} of ${point.name}` : `Fork from ${point.name}`,
-    body: h(ForkPreview, { preview, from: point.name }),
+    body: h(ForkPreview, { preview, from: point.name, edited: edit?.what ?? "" }),
     confirm: "Fork",
-    ...(edit ? { why: "optional", signed: true } : {}),
-    fields: [
-      ...(edit ? [resultField(edit)] : []),
-      {
-        name: "input",
-        label: "Input",
-        kind: "json",
-        value: before,
-        hint: "With another input, reads with other arguments are made again, and an effect with other arguments parks the fork.",
-      },
-    ],
+    ...(edit ? { why: "optional", whyLike: "what if it had asked for another order", signed: true } : {}),
+    fields: [edit ? resultField(edit) : inputField(before)],
   });
   if (given === null) return;
   const from = JSON.stringify("step" in point ? point.step : point.seq);
@@ -65,6 +56,14 @@ export async function forkFrom(job: Job, point: ForkPoint): Promise<void> {
     sayProblem(problemIn(error));
   }
 }
+
+const inputField = (value: string): Field => ({
+  name: "input",
+  label: "Input",
+  kind: "json",
+  value,
+  hint: "With another input, reads with other arguments are made again, and an effect with other arguments parks the fork.",
+});
 
 function resultField({ what, result }: { what: string; result: unknown }): Field {
   return {

@@ -24,6 +24,8 @@ export interface Question {
   fields?: readonly Field[];
   /** Whether the journal keeps a reason, and then whether it must be given. */
   why?: "required" | "optional";
+  /** Such a reason, as an example. */
+  whyLike?: string;
   /** Whether the journal keeps who said it. */
   signed?: boolean;
   /** What keeps both, if it is not the journal. */
@@ -72,7 +74,7 @@ function allFields(question: Question): Field[] {
       kind: "line",
       required: question.why === "required",
       hint: `The ${kept} keeps this.`,
-      placeholder: question.kept ? "the machine is needed" : "the receiver's log has it",
+      ...(question.whyLike ? { placeholder: question.whyLike } : {}),
     });
   }
   if (question.signed) {
@@ -161,6 +163,9 @@ function Asking({ asked }: { asked: Open }): JSX.Element {
   );
 }
 
+/** So many lines as there are, within reason. */
+const rowsFor = (text: string): number => Math.min(Math.max(text.split("\n").length, 4), 16);
+
 function Input({
   field,
   value,
@@ -198,7 +203,7 @@ function Input({
       ) : field.kind === "text" || field.kind === "json" ? (
         <textarea
           {...common}
-          rows={field.kind === "json" ? 6 : 4}
+          rows={field.kind === "json" ? rowsFor(value) : 4}
           class={field.kind === "json" ? "mono" : ""}
           spellcheck={false}
           onInput={typed}
@@ -234,7 +239,12 @@ export function Modal({
     const before = document.activeElement;
     const element = dialog.current;
     element?.showModal();
-    element?.querySelector<HTMLElement>("[autofocus]")?.focus();
+    const first = element?.querySelector<HTMLElement>("[autofocus]");
+    first?.focus();
+    if (first instanceof HTMLTextAreaElement) {
+      first.setSelectionRange(0, 0); // long text is read from its beginning
+      first.scrollTop = 0;
+    }
     return () => {
       element?.close();
       if (before instanceof HTMLElement && before.isConnected) before.focus();
