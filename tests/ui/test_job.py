@@ -32,9 +32,16 @@ def test_views_and_the_past(town: Town, page: Any) -> None:
     assert "step=" in page.url
     page.get_by_role("treeitem", name=re.compile("looking")).get_by_role("button", name="Fold").first.click()
     page.get_by_role("treeitem").filter(has_text="tidy").first.wait_for(state="detached")
+    page.wait_for_url(re.compile("folded="))
+    page.reload()
+    row(page, "mail").wait_for()
+    assert not page.get_by_role("treeitem").filter(has_text="tidy").count(), "the address says what is folded"
     page.keyboard.press("f")
     row(page, "tidy").wait_for()
     page.keyboard.press("+")
+    page.get_by_role("button", name="Earlier").wait_for()
+    page.wait_for_url(re.compile("zoom="))
+    page.reload()
     page.get_by_role("button", name="Earlier").wait_for()
     page.keyboard.press("0")
     page.get_by_role("button", name="Earlier").wait_for(state="detached")
