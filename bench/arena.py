@@ -40,6 +40,7 @@ class Scale(msgspec.Struct, frozen=True):
     """Writers at once, and how often each of them writes."""
     waiting: int
     turns: int
+    listed: int
 
 
 FULL = Scale(
@@ -52,6 +53,7 @@ FULL = Scale(
     storms=((20, 20), (100, 5)),
     waiting=10_000,
     turns=TURNS,
+    listed=100_000,
 )
 QUICK = Scale(
     rounds=3,
@@ -63,6 +65,7 @@ QUICK = Scale(
     storms=((20, 20),),
     waiting=1_000,
     turns=40,
+    listed=2_000,
 )
 
 

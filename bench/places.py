@@ -35,6 +35,10 @@ class Place(Protocol):
         """What was removed is room for what comes, as the database sees to by itself in time."""
         ...
 
+    async def counted(self) -> None:
+        """The database knows how much there is, as it finds out by itself within a minute."""
+        ...
+
     async def size(self) -> int:
         """Bytes on disk: tables and indexes, with no log left to replay."""
         ...
@@ -54,6 +58,8 @@ class File:
         return store
 
     async def tidied(self) -> None: ...
+
+    async def counted(self) -> None: ...
 
     async def size(self) -> int:
         db = connect(self.path)
@@ -82,6 +88,13 @@ class Database:
         connection = await asyncpg.connect(self.url)
         try:
             await connection.execute("VACUUM")
+        finally:
+            await connection.close()
+
+    async def counted(self) -> None:
+        connection = await asyncpg.connect(self.url)
+        try:
+            await connection.execute("ANALYZE")
         finally:
             await connection.close()
 

@@ -13,6 +13,7 @@ from bench.suites import (
     chat,
     footprint,
     growth,
+    listing,
     pickup,
     queue,
     resume,
@@ -41,6 +42,7 @@ SUITES: Final[Mapping[str, Suite]] = {
     "sweep": sweep.run,
     "writers": writers.run,
     "growth": growth.run,
+    "listing": listing.run,
     "footprint": footprint.run,
     "slow": slow.run,
 }

@@ -119,6 +119,12 @@ def test_agents_workers_and_a_chat_through_a_server(afar: Afar) -> None:
     assert "go on with it: holdfast chat helper --session ada" in talk.stderr
     code = afar.type("chat", "clerk", said="hi\n")
     assert (code.returncode, code.stdout) == (0, "I am code.\n")
+    assert afar.type("workers", "drain", "nobody", "--why", "enough").returncode == 3
+    assert afar.type("workers", "drain", worker["label"]).returncode == 2, "a reason is needed"
+    assert afar.type("workers", "--json", "drain", worker["label"], "--why", "enough").returncode == 2
+    asked = afar.json("workers", "drain", worker["label"], "--why", "enough", "--by", "ada")
+    assert (asked["worker"], asked["draining"]) == (worker["worker"], False)
+    assert asked["drain_asked_at"] is not None
     nobody = afar.type("chat", "nobody", said="hi\n")
     assert (nobody.returncode, nobody.stdout) == (3, "")
     assert not list(afar.folder.glob("*.db")), "nothing was made here"

@@ -103,6 +103,12 @@ def test_a_job_runs_replays_and_forks(folder: Path) -> None:
     assert out.strip() == "job_fork"
     out, _ = done(folder, "run", "--resume", "--run-id", "job_fork", "--app", "app.py")
     assert out.splitlines() == ["looked at end", '["KELP","END"]'], "nothing of the past is called again"
+    edit = ("--edit", "0/look#1", '"another"', "--why", "what if", "--by", "ada")
+    out, _ = done(folder, "fork", job, "--at", "0/look#2", "--id", "job_other", *edit)
+    assert out.strip() == "job_other"
+    assert "written by ada for this fork: what if" in done(folder, "trace", "job_other")[0]
+    out, _ = done(folder, "run", "--resume", "--run-id", "job_other", "--app", "app.py")
+    assert out.splitlines() == ["looked at end", '["another","END"]']
 
 
 @pytest.mark.store("sqlite")

@@ -9,7 +9,8 @@ import pytest
 from holdfast.agents.catalogue import Catalogue
 from holdfast.agents.jobs import Host
 from holdfast.agents.sessions import Turn
-from holdfast.errors import Conflict, InvalidName, InvalidPayload, KeyReused, NotFound
+from holdfast.errors import Conflict, InvalidMove, InvalidName, InvalidPayload, KeyReused, NotFound
+from holdfast.model.audit import read_act
 from holdfast.model.identity import Identity, worker_name
 from holdfast.model.inbox import Delivery, SlotPolicy
 from holdfast.model.jobs import JobDraft
@@ -269,3 +270,24 @@ async def test_a_worker_is_listed_as_it_said(backend: Backend) -> None:
         assert [one.worker for one in (*first, *second)] == ["ant", CLERK.worker]
         one.clock.advance(LOST_US)
         assert {worker.state for worker in await one.client.list_workers()} == {WorkerState.LOST}
+
+
+async def test_a_worker_is_asked_to_drain_with_a_reason_that_is_kept(backend: Backend) -> None:
+    async with lives(backend) as one:
+        drains = Presence(worker="ant", identity="i", offer=Offer(drains=True))
+        await one.store.presences.beat(drains)
+        with pytest.raises(InvalidPayload, match="reason"):
+            await one.client.drain_worker("ant", why=" ", by="ada")
+        with pytest.raises(NotFound):
+            await one.client.drain_worker("bee", why="enough", by="ada")
+        asked = await one.client.drain_worker("ant", why="enough", by="ada", operation_id="op-1")
+        assert (asked.drains, asked.draining, asked.drain_asked_at) == (True, False, one.clock.wall_us())
+        assert await one.client.drain_worker("ant", why="again", by="eve") == asked, "the first word stands"
+        assert (await one.store.presences.beat(drains)).drain
+        lines = [read_act(line) for line in await one.store.audit.read()]
+        (line,) = [line for line in lines if line.what == "worker.drain"]
+        assert (line.object, line.reason) == ("ant", "enough")
+        assert "ada" in f"{line.who} {line.detail}"
+        await one.store.presences.beat(Presence(worker="deaf", identity="j"))
+        with pytest.raises(InvalidMove):
+            await one.client.drain_worker("deaf", why="enough", by="ada")

@@ -166,6 +166,12 @@ async def test_a_fork_shares_the_past_and_is_made_once(backend: Backend) -> None
         created = (await one.events("other"))[0]
         assert isinstance(created, JobCreated)
         assert (created.forked_from, created.input) == (job_id, "B-2")
+        read = next(step.step_key for step in (await one.client.walk(job_id)).steps if step.name == "look")
+        told = {"edits": {read: "another"}, "by": "ada", "why": "what if"}
+        edited = await one.client.fork(job_id, at="0/send_report#1", **told)  # type: ignore[arg-type]
+        begun = (await one.events(edited.job_id))[0]
+        assert isinstance(begun, JobCreated)
+        assert (begun.edited["by"].partition(" ")[0], list(begun.edited["steps"])) == ("ada", [read])
         keyed = await one.client.fork(job_id, at=3, request_key="k")
         assert not (await one.client.fork(job_id, at=3, request_key="k")).created
         same = (await one.events(keyed.job_id))[0]

@@ -17,13 +17,14 @@ from holdfast.engine.fork import SAME, fork
 from holdfast.engine.replayed import replay
 from holdfast.engine.retention import prune
 from holdfast.engine.timers import sleep
-from holdfast.errors import InvalidMove, InvalidPayload, KeyReused, NotFound
+from holdfast.errors import InvalidMove, InvalidName, InvalidPayload, KeyReused, NotFound
 from holdfast.model.append import Extras, Move
+from holdfast.model.chain import unseal
 from holdfast.model.effects import CallStatus, Effect
 from holdfast.model.events import JobCreated, JobParked, JobReleased
 from holdfast.model.ids import SequentialIds
 from holdfast.model.instants import DAY, HOUR, SECOND
-from holdfast.model.jobs import JobDraft
+from holdfast.model.jobs import JobDraft, JobFilter
 from holdfast.model.ledger import CallRow, idempotency_key
 from holdfast.model.mail import MailDraft
 from holdfast.model.retention import Policy
@@ -377,3 +378,64 @@ async def test_a_running_job_can_be_forked(backend: Backend) -> None:
         assert (await shop.job(original)).output == ["in", "FIRST", "late"]
         assert (await shop.job(job_id)).output == ["in", "FIRST", "now"]
         assert shop.done == {"first": 1, "second": 2}
+
+
+# ── with another past ─────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_fork_begins_with_another_result_of_a_read(backend: Backend) -> None:
+    """Goal: what the code does after it, it does with the result that a person wrote; the journal says whose it is, and
+    the original is as it was. Method: a read whose result is what is sent."""
+    async with opened(backend) as shop:
+        office = Office()
+
+        async def errand(drive: Drive, given: Any) -> Any:
+            return await office.send(drive, str(await shop.look(drive, "first")))
+
+        original = await shop.submit(errand, "in")
+        assert await end(shop) == "completed"
+        said = office.sent[0][0]
+        told: dict[str, Any] = {"edits": {"0/look#1": "another"}, "by": "ada", "why": "what if"}
+        named = await forked(shop, original, "0/send#1", fork_id="the fork", **told)
+        assert await end(shop) == "completed"
+        assert [what for what, _ in office.sent] == [said, "another"]
+        assert office.sent[0][1] != office.sent[1][1], "under a key of its own"
+        created = unseal((await shop.store.journal.read(named))[0])
+        assert isinstance(created, JobCreated)
+        assert (created.edited["by"], created.edited["why"]) == ("ada", "what if")
+        assert list(created.edited["steps"]) == ["0/look#1"]
+        again = await fork(shop.store, original, at="0/send#1", ids=IDS, fork_id="the fork", **told)
+        assert (again.job_id, again.created) == (named, False)
+        with pytest.raises(KeyReused):
+            await fork(
+                shop.store,
+                original,
+                at="0/send#1",
+                ids=IDS,
+                fork_id="the fork",
+                **(told | {"edits": {"0/look#1": "x"}}),
+            )
+        assert (await replay(shop.store, named, errand, clock=backend.clock)).same
+
+
+async def test_what_the_outside_said_is_not_changed(backend: Backend) -> None:
+    """Nor what is not taken over; and somebody has to stand for a change by name. Nothing is written."""
+    async with opened(backend) as shop:
+        office = Office()
+
+        async def errand(drive: Drive, given: Any) -> Any:
+            await office.send(drive, "hello")
+            return await shop.look(drive, "last")
+
+        original = await shop.submit(errand, "in")
+        assert await end(shop) == "completed"
+        for edits, by, error in (
+            ({"0/send#1": "x"}, "ada", InvalidMove),
+            ({"0/nothing#1": "x"}, "ada", NotFound),
+            ({"0/look#1": "x"}, "", InvalidName),
+        ):
+            with pytest.raises(error):
+                await fork(shop.store, original, at=6, ids=IDS, edits=edits, by=by)
+        with pytest.raises(NotFound):
+            await fork(shop.store, original, at="0/look#1", ids=IDS, edits={"0/look#1": "x"}, by="ada")
+        assert len((await shop.store.jobs.list(JobFilter())).items) == 1

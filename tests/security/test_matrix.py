@@ -88,9 +88,9 @@ async def key(web: Town) -> Sample:
 
 async def present(web: Town) -> Sample:
     await web.one.store.presences.beat(
-        Presence(worker=SECRET, identity="i", host="h", pid=1, offer=Offer(kinds=("k",), concurrency=1))
+        Presence(worker=SECRET, identity="i", host="h", pid=1, offer=Offer(kinds=("k",), drains=True))
     )
-    return Sample({"worker": SECRET})
+    return Sample({"id": SECRET}, WORD)
 
 
 async def hosted(web: Town) -> Sample:
@@ -211,6 +211,7 @@ SAMPLES: dict[str, Callable[[Town], Awaitable[Sample]]] = {
     "make_key": new({"name": "new", "roles": ["viewer"], "why": "for a test"}),
     "revoke": key,
     "list_workers": present,
+    "drain_worker": present,
     "metrics": new(None, "holdfast_store_up"),
     "create_agent": new({"name": "new"}),
     "list_agents": hosted,
@@ -401,4 +402,5 @@ async def seen(web: Town) -> Any:
         [await store.post.read(job_id) for job_id in jobs],
         await store.inbox.list(SESSION),
         [(one.key_id, one.revoked_at) for one in await store.keys.list(namespace=HERE)],
+        await store.presences.list(),
     )

@@ -23,16 +23,20 @@ class Town:
     def __init__(self, where: str, folder: Path) -> None:
         self.where, self.folder = where, folder
         self._running: list[subprocess.Popen[str]] = []
-        serve = self._start("serve", "--port", "0")
-        self.url = self._hear(serve, r"listening on (http://127\.0\.0\.1:\d+);")
-        self.link = self._hear(serve, r"(http://127\.0\.0\.1:\d+/#token=\S+)")
-        token = self.link.partition("#token=")[2]
-        said = {"authorization": f"Bearer {token}"}
-        self.http = httpx2.Client(base_url=self.url, headers=said, trust_env=False, timeout=PATIENCE_S)
+        self.http = httpx2.Client(trust_env=False, timeout=PATIENCE_S)
+        self.serve("0")
 
-    def worker(self, app: Path = SHOP) -> subprocess.Popen[str]:
+    def serve(self, port: str) -> None:
+        """The API, at this port."""
+        self.server = self._start("serve", "--port", port)
+        self.url = self._hear(self.server, r"listening on (http://127\.0\.0\.1:\d+);")
+        self.link = self._hear(self.server, r"(http://127\.0\.0\.1:\d+/#token=\S+)")
+        self.http.base_url = self.url
+        self.http.headers["authorization"] = f"Bearer {self.link.partition('#token=')[2]}"
+
+    def worker(self, *words: str, app: Path = SHOP, **environment: str) -> subprocess.Popen[str]:
         """A worker, at work."""
-        started = self._start("worker", str(app))
+        started = self._start("worker", str(app), *words, **environment)
         self._hear(started, r"working on (.*);")
         return started
 
@@ -79,13 +83,13 @@ class Town:
 
     # ── processes ─────────────────────────────────────────────────────────────────────────────────
 
-    def _start(self, *arguments: str) -> subprocess.Popen[str]:
+    def _start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "holdfast", *arguments, "--store", self.where]
         known = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
         process = subprocess.Popen(
             command,
             cwd=self.folder,
-            env=known | {"HOLDFAST_UI_FOLDER": str(self.folder)},
+            env=known | {"HOLDFAST_UI_FOLDER": str(self.folder)} | environment,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,

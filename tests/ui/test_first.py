@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from tests.ui.accessible import assert_accessible
 from tests.ui.conftest import STORES
 from tests.ui.processes import Town
+from tests.ui.speaking import see, speak
 from tests.ui.watching import Watched
 
 PAGES = {
@@ -19,24 +19,6 @@ PAGES = {
     "/agents": "Agents",
     "/numbers": "Numbers",
 }
-
-
-def see(page: Any, text: str | re.Pattern[str]) -> Any:
-    """What shows this text, once it does."""
-    found = page.get_by_text(text).first
-    found.wait_for()
-    return found
-
-
-def speak(page: Any, **given: str) -> None:
-    """The dialog that is open is answered with a reason and a name, and confirmed."""
-    dialog = page.get_by_role("dialog")
-    dialog.get_by_label("Why").fill(given["why"])
-    name = dialog.get_by_label("Your name")
-    if name.count():
-        name.fill("Ada")
-    dialog.locator("button[type=submit]").click()
-    dialog.wait_for(state="detached")
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -93,32 +75,3 @@ def test_without_the_token_one_looks_and_does_not_write(town: Town, watched: Wat
     see(page, "read only")
     see(page, "pending")
     assert town.get(f"/api/jobs/{job_id}")["status"] == "pending"
-
-
-@pytest.mark.parametrize("store", STORES, indirect=True)
-def test_a_letter_that_nobody_knows_about_is_settled_from_the_page(town: Town, page: Any) -> None:
-    """The worker is killed with the letter out and its answer not in. The page asks, the journal names who, why and
-    when, the trace shows the seam, and the letter was sent once."""
-    (town.folder / "hold").touch()
-    job_id = town.submit("clerk", input={"to": "ada"})
-    first = town.worker()
-    page.goto(town.link)
-    town.until(job_id, lambda _: town.mails() == ["ada: Dear friend"])
-    town.kill(first)
-    (town.folder / "hold").unlink()
-    town.worker()
-    town.until(job_id, lambda one: one["wait_reason"] == "reconcile")
-    see(page, "Dear friend")
-    assert_accessible(page)
-    page.get_by_role("button", name="It happened").first.click()
-    speak(page, why="the postbox was empty")
-    job = town.until(job_id, lambda one: one["status"] == "completed")
-    see(page, "Nothing waits for you")
-    assert town.mails() == ["ada: Dear friend"], "and nothing was done twice"
-    events = town.get(f"/api/jobs/{job_id}/events")["items"]
-    (word,) = [one for one in events if one["type"] == "tool_reconciled"]
-    assert (word["body"]["by"], word["body"]["why"]) == ("Ada", "the postbox was empty")
-    assert job["claims"] >= 2
-    page.goto(f"{town.url}/jobs/{job_id}")
-    see(page, re.compile("took over"))
-    see(page, re.compile("the postbox was empty"))

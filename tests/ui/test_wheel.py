@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import re
 import subprocess
@@ -65,6 +66,8 @@ def test_the_wheel_has_the_built_files_and_none_of_their_sources(wheel: Path) ->
     static = [name for name in names if name.startswith("holdfast/service/page/static/")]
     built = ROOT / "src" / "holdfast" / "service" / "page" / "static"
     assert sorted(Path(name).name for name in static) == sorted(path.name for path in built.iterdir())
+    sizes = [len(gzip.compress(path.read_bytes())) for path in built.iterdir()]
+    assert sum(sizes) <= 150 * 1024, "it is small, over any wire"
     assert not [name for name in names if "node_modules" in name or name.endswith((".ts", ".tsx"))]
 
 

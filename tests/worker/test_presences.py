@@ -11,15 +11,19 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from holdfast.client.draining import ask_to_drain
 from holdfast.engine.recover import Rules
-from holdfast.errors import StoreUnavailable
+from holdfast.errors import InvalidMove, StoreUnavailable
+from holdfast.model.audit import ActDraft
 from holdfast.model.instants import SECOND
 from holdfast.model.jobs import JobDraft
-from holdfast.model.presence import BEAT_US, Presence, SeenWorker, WorkerState
+from holdfast.model.presence import BEAT_US, Offer, Presence, SeenWorker, WorkerState
 from holdfast.model.states import Status
 from holdfast.runtime import open_store
+from holdfast.runtime.app import App
 from holdfast.runtime.herald import Herald
 from holdfast.runtime.rounds import Neighbours, Rounds
 from holdfast.store.contract import Store
@@ -92,6 +96,31 @@ async def test_a_store_that_is_away_hears_of_it_at_the_next_round(backend: Backe
         assert seen.state is WorkerState.DRAINING
         await herald.leave()
         assert not (await shop.store.presences.list()).items
+
+
+@pytest.mark.parametrize("backend", STORES, indirect=True)
+async def test_who_is_asked_to_drain_is_told_at_each_beat_until_it_does(backend: Backend) -> None:
+    """Not before the next beat, and not any more once it drains: to be told twice is to be told to hurry."""
+    async with opened(backend) as shop:
+        told: list[str] = []
+        ant = msgspec.structs.replace(ANT, offer=Offer(drains=True))
+        herald = Herald(shop.store, shop.clock, ant, lambda _identity: False)
+        herald.asked_to_drain = lambda: told.append("drain")
+        await herald.beat()
+        line = ActDraft(act_id="a", what="worker.drain", who="ada", object="ant", reason="enough")
+        await shop.store.presences.ask_to_drain("ant", line)
+        await herald.beat()
+        assert not told
+        for times in (1, 2):
+            shop.clock.advance(BEAT_US)
+            await herald.beat()
+            assert len(told) == times
+        await herald.drain()
+        shop.clock.advance(BEAT_US)
+        await herald.beat()
+        assert len(told) == 2
+        (seen,) = await shop.store.presences.list()
+        assert seen.state is WorkerState.DRAINING
 
 
 # ── real processes ────────────────────────────────────────────────────────────────────────────────
@@ -188,6 +217,32 @@ async def test_a_worker_is_listed_while_it_works(url: str, tmp_path: Path) -> No
         assert await process.wait() == 0
         assert not (await one.store.presences.list()).items
         assert (await one.store.jobs.head(job_id)).status is Status.PENDING
+
+
+async def test_a_worker_that_is_asked_drains_as_on_a_signal(url: str, tmp_path: Path) -> None:
+    """Somebody who has nothing but the store asks. The worker takes nothing more, is listed as draining while its call
+    goes on, and ends with status 0 with its job given back; its neighbour stays."""
+    async with crew(tmp_path, url) as one:
+        process = await one.start("--name", "ant")
+        await one.until(lambda seen: len(seen) == 1)
+        job_id = (await one.store.jobs.submit(JobDraft(kind="stuck", input={}))).job_id
+        await one.until(lambda _seen: (tmp_path / "waiting").exists())
+        await one.start("--name", "bee", "--queue", "mail")
+        await one.until(lambda seen: [who.presence.worker for who in seen] == ["ant", "bee"])
+        await ask_to_drain(one.store, "ant", who="ada", why="the machine is needed", operation_id="op-1")
+        await one.until(lambda seen: seen[0].state is WorkerState.DRAINING)
+        process.send_signal(signal.SIGTERM)  # and now in a hurry: the call would never end
+        assert await process.wait() == 0
+        assert [who.presence.worker for who in await one.store.presences.list()] == ["bee"]
+        assert (await one.store.jobs.head(job_id)).status is Status.PENDING
+
+
+async def test_an_application_that_works_by_itself_is_not_asked(tmp_path: Path) -> None:
+    """Drained, its own calls would wait for ever for somebody to drive them."""
+    app = App(f"sqlite:///{tmp_path / 'holdfast.db'}")
+    async with app.running() as process:
+        with pytest.raises(InvalidMove):
+            await ask_to_drain(process.store, process.name, who="ada", why="enough", operation_id="op-1")
 
 
 async def test_a_killed_worker_is_taken_off_the_list_by_its_neighbour(url: str, tmp_path: Path) -> None:

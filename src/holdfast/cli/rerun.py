@@ -10,7 +10,7 @@ import click
 
 from holdfast.cli.decide import given
 from holdfast.cli.opened import client_at, existing, server
-from holdfast.cli.options import json_option, store_option
+from holdfast.cli.options import by_option, json_option, store_option
 from holdfast.cli.run import code_of
 from holdfast.cli.screens import short
 from holdfast.cli.talk import plain, table, to_json, wait_for
@@ -141,10 +141,29 @@ def _show(difference: Difference) -> None:
 @click.option("--at", required=True, help="The step that is done anew (or the number of an event).")
 @click.option("--input", "changed", metavar="JSON|@FILE", help="Another input than the original's.")
 @click.option("--id", "fork_id", help="The new job's id: the same id twice is one fork.")
+@click.option(
+    "--edit",
+    "edits",
+    nargs=2,
+    multiple=True,
+    metavar="STEP JSON|@FILE",
+    help="Another result of a read, or another answer of a model, before that point; as often as needed.",
+)
+@click.option("--why", default="", help="Why it is changed; for the journal.")
+@by_option
 @store_option
 @json_option
 def fork(
-    job_id: str, at: str, changed: str | None, fork_id: str | None, where: str, *, as_json: bool
+    job_id: str,
+    at: str,
+    changed: str | None,
+    fork_id: str | None,
+    edits: tuple[tuple[str, str], ...],
+    where: str,
+    *,
+    why: str,
+    by: str,
+    as_json: bool,
 ) -> None:
     """A new job with everything that this one had recorded before a step, which does the rest itself.
 
@@ -152,16 +171,19 @@ def fork(
 
     Example: holdfast fork job_06h57w4p2ksb3f1cqn8xv0zt6e --at 0/write#2
     """
-    forked = wait_for(_fork(job_id, at, changed, fork_id, where))
+    other: Any = SAME if changed is None else given(changed)
+    results = {step_key: given(result) for step_key, result in edits}
+
+    async def work() -> Submitted:
+        async with client_at(where) as client:
+            point = int(at) if at.isdecimal() else at
+            return await client.fork(
+                job_id, at=point, input=other, fork_id=fork_id, edits=results, by=by, why=why
+            )
+
+    forked = wait_for(work())
     if as_json:
         click.echo(to_json(forked))
         return
     click.echo(forked.job_id)
     click.echo(f"  holdfast job {plain(forked.job_id)}", err=True)
-
-
-async def _fork(job_id: str, at: str, changed: str | None, fork_id: str | None, where: str) -> Submitted:
-    other: Any = SAME if changed is None else given(changed)
-    async with client_at(where) as client:
-        point = int(at) if at.isdecimal() else at
-        return await client.fork(job_id, at=point, input=other, fork_id=fork_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import signal
 import sys
 import tempfile
@@ -78,3 +79,6 @@ def _greet(url: str, where: str, token: str) -> None:
     click.echo(f"In another terminal, after `export HOLDFAST_API_URL={url}`:", err=True)
     for line in ("holdfast agent create helper", "holdfast chat helper", "holdfast jobs --watch"):
         click.echo(f"  {line}", err=True)
+    if address.parse(where).kind == "sqlite":  # another address may have a password in it
+        click.echo("An agent whose worker is killed three times, to be seen on the page:", err=True)
+        click.echo(f"  holdfast demo --store {shlex.quote(where)}", err=True)

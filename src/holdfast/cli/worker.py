@@ -90,7 +90,7 @@ def worker(
     """Drive the jobs of an application: app.py, a module, or either with :NAME. Without one, of configured agents.
 
     SIGTERM or Ctrl-C: it claims nothing more, lets the calls that run come to their end for a while, and gives its jobs
-    back between two calls. Twice: it gives everything back at once.
+    back between two calls. Twice: it gives everything back at once. `holdfast workers drain` says it from elsewhere.
 
     Example: holdfast worker app.py --queue mail --queue default --concurrency 32
     """
@@ -103,6 +103,7 @@ def worker(
         capabilities=tuple(dict.fromkeys(capabilities)),
         concurrency=concurrency,
     )
+    offer = msgspec.structs.replace(offer, drains=True)
     with logging_as(log_format, log_level) as log:
         wait_for(_work(app, offer, name, where, port, log.named))
 
@@ -126,6 +127,7 @@ async def _work(
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, _stop, process, door)
+        process.heed(lambda: _asked(process, door))
         kinds = (
             ", ".join(sorted({*app.agents, *app.sessions}))
             or "configured agents; it declares none of its own"
@@ -153,6 +155,11 @@ async def _open_door(stack: contextlib.AsyncExitStack, process: Process, meter: 
     url, service = await stack.enter_async_context(door)
     click.echo(f"how it is: {url}/health, {url}/metrics", err=True)
     return service
+
+
+def _asked(process: Process, door: Service | None) -> None:
+    click.echo("asked to drain, as `holdfast workers` shows", err=True)
+    _stop(process, door)
 
 
 def _stop(process: Process, door: Service | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Final
 
 from holdfast.client import reading
@@ -121,6 +121,9 @@ class EmbeddedFollowing(EmbeddedOperating, ABC):
         input: Any = SAME,  # noqa: A002 -- the word for it everywhere else
         fork_id: str | None = None,
         request_key: str | None = None,
+        edits: Mapping[str, Any] | None = None,
+        by: str = "",
+        why: str = "",
     ) -> Submitted:
         from holdfast.engine import fork
 
@@ -133,6 +136,9 @@ class EmbeddedFollowing(EmbeddedOperating, ABC):
             given=fork.SAME if input is SAME else input,
             fork_id=None if fork_id is None else check_name(fork_id, "job id"),
             request_key=request_key,
+            edits=edits,
+            by=by,
+            why=why,
         )
 
 

@@ -3,7 +3,7 @@ contract."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -44,10 +44,15 @@ class Following(Protocol):
         input: Any = SAME,  # noqa: A002 -- the word for it everywhere else
         fork_id: str | None = None,
         request_key: str | None = None,
+        edits: Mapping[str, Any] | None = None,
+        by: str = "",
+        why: str = "",
     ) -> Submitted:
         """A new job exists that has everything this one had recorded before `at`, and will do the rest itself.
 
-        `at` is a step key (that step is done anew) or the number of the first event that is not taken over.
+        `at` is a step key (that step is done anew) or the number of the first event that is not taken over. `edits`:
+        other results, by step key, for reads and answers of models that are taken over; the journal keeps `by` and
+        `why`.
 
         Raises:
             NotFound: No such job, step or event.

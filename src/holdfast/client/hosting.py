@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from holdfast.client.draining import ask_to_drain
 from holdfast.client.records import AgentView, Posted, WorkerView
 from holdfast.errors import NotFound
 from holdfast.model import canonical
@@ -210,7 +211,16 @@ class EmbeddedHosting:
         self, *, limit: int = ROWS_PER_PAGE_DEFAULT, cursor: str | None = None
     ) -> Page[WorkerView]:
         page = await self._store.presences.list(limit=limit, cursor=cursor)
-        return Page(tuple(map(_worker, page)), page.next)
+        return Page(tuple(map(worker_view, page)), page.next)
+
+    async def drain_worker(
+        self, worker: str, *, why: str, by: str, operation_id: str | None = None
+    ) -> WorkerView:
+        operation_id = self._ids.new("op") if operation_id is None else operation_id
+        check_name(by, "by")
+        return worker_view(
+            await ask_to_drain(self._store, worker, who=by, why=why, operation_id=operation_id)
+        )
 
     async def _workers(self) -> list[SeenWorker]:
         found: list[SeenWorker] = []
@@ -244,7 +254,7 @@ def _declared(name: str) -> AgentView:
     return AgentView(agent_id=name, name=name, kind=name, session_id=f"agent:{name}", declared=True)
 
 
-def _worker(seen: SeenWorker) -> WorkerView:
+def worker_view(seen: SeenWorker) -> WorkerView:
     presence, offer = seen.presence, seen.presence.offer
     return WorkerView(
         worker=presence.worker,
@@ -262,4 +272,6 @@ def _worker(seen: SeenWorker) -> WorkerView:
         draining=presence.draining,
         started_at=seen.started_at,
         seen_at=seen.seen_at,
+        drains=offer.drains,
+        drain_asked_at=seen.drain_asked_at,
     )

@@ -77,3 +77,10 @@ class Hosting(Protocol):
     ) -> Page[WorkerView]:
         """Workers by name: what they can do, what they hold, when they were last heard."""
         ...
+
+    async def drain_worker(
+        self, worker: str, *, why: str, by: str, operation_id: str | None = None
+    ) -> WorkerView:
+        """The worker, by its name in journals, hears within seconds that it shall drain, as on SIGTERM; the audit log
+        keeps who wants it and why. InvalidMove for one that would not heed it."""
+        ...

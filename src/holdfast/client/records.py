@@ -274,7 +274,8 @@ class Posted(msgspec.Struct, frozen=True, kw_only=True):
 
 class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     """A worker as it last said. `worker` is its name in journals, `label` the same for people; `holds` counts the jobs
-    that are in its name now."""
+    that are in its name now. `drain_asked_at`: since when somebody wants it to drain, which it hears within seconds if
+    it `drains` at all."""
 
     worker: str
     label: str
@@ -291,6 +292,8 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     draining: bool
     started_at: int
     seen_at: int
+    drains: bool = False
+    drain_asked_at: int | None = None
 
 
 class Stats(msgspec.Struct, frozen=True, kw_only=True, rename={"by_project": "byProject"}):

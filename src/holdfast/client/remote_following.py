@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from typing import Any, Final
 
@@ -76,11 +76,16 @@ class RemoteFollowing(RemoteOperating):
         input: Any = SAME,  # noqa: A002 -- the word for it everywhere else
         fork_id: str | None = None,
         request_key: str | None = None,
+        edits: Mapping[str, Any] | None = None,
+        by: str = "",
+        why: str = "",
     ) -> Submitted:
         named = self._ids.new("job") if (fork_id, request_key) == (None, None) else fork_id
         body: dict[str, Any] = {"at": at, "id": named, "request_key": request_key}
         if input is not SAME:
             body["input"] = input
+        if edits:
+            body |= {"edits": dict(edits), "by": by, "why": why}
         return await self._post(path("api", "jobs", job_id, "fork"), body, Submitted)
 
 

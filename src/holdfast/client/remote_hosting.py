@@ -77,3 +77,9 @@ class RemoteHosting(RemoteWire):
         self, *, limit: int = ROWS_PER_PAGE_DEFAULT, cursor: str | None = None
     ) -> Page[WorkerView]:
         return await self._get("/api/workers", Page[WorkerView], limit=limit, cursor=cursor)
+
+    async def drain_worker(
+        self, worker: str, *, why: str, by: str, operation_id: str | None = None
+    ) -> WorkerView:
+        body = {"why": why, "by": by, "operation_id": operation_id or self._ids.new("op")}
+        return await self._post(path("api", "workers", worker, "drain"), body, WorkerView)

@@ -65,6 +65,7 @@ class _Reader:
         self._ended_at: dict[tuple[str, ...], int] = {}
         self._intents: dict[tuple[str, ...], int] = {}
         self._said: dict[str, str] = {}
+        self._edited: dict[str, Any] = {}
         self._results = 0
         self._lost = False
 
@@ -103,6 +104,12 @@ class _Reader:
         if place in self.spans:
             span = self.spans[place]
             self.spans[place] = msgspec.structs.replace(span, notes=(*span.notes, text))
+
+    def _say_edited(self, at: SealedEvent, place: tuple[str, ...]) -> None:
+        """What a person wrote instead of it, when this fork was made, is named as theirs."""
+        if place[1] in self._edited.get("steps", {}):
+            by, why = self._edited.get("by") or "somebody", str(self._edited.get("why", ""))
+            self._note(at, f"its result was written by {by} for this fork{_because(why)}.", place)
 
     # ── calls ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -151,6 +158,7 @@ class _Reader:
         )
         place = (SpanKind.READ, event.step_key, str(event.generation))
         self._close(at, place, event.outcome, result=event.result, error=event.error)
+        self._say_edited(at, place)
         if event.generation:
             self._note(
                 at,
@@ -259,7 +267,10 @@ class _Reader:
     def _state(self, at: SealedEvent, event: e.Event) -> None:
         match event:
             case e.JobCreated():
-                self.seam(at, SeamKind.CREATED, f"{event.kind} was submitted")
+                self._edited = event.edited if isinstance(event.edited, dict) else {}
+                forked = f"forked from {event.forked_from} before its event {event.forked_at_seq}"
+                how = "submitted" if event.forked_from is None else forked
+                self.seam(at, SeamKind.CREATED, f"{event.kind} was {how}")
             case e.JobRequeued() if event.takeover:  # a sweep found it; whoever claims it next takes over
                 self._lost = True
                 self.seam(
@@ -300,6 +311,7 @@ class _Reader:
                 answer = {"result": event.response, "error": event.error, "usage": event.usage}
                 place = (SpanKind.MODEL, event.step_key, "0")
                 self._close(at, place, "failed" if event.error else "succeeded", **answer)
+                self._say_edited(at, place)
             case e.ApprovalRequested():
                 self._open(at, SpanKind.APPROVAL, event.step_key)
                 self._said[event.approval_id] = event.step_key

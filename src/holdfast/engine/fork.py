@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from holdfast.errors import Broken, InvalidMove, NotFound
 from holdfast.model import budget as money
+from holdfast.model import canonical
 from holdfast.model.append import Extras, Move
 from holdfast.model.chain import first_break, unseal
 from holdfast.model.events import JobCreated
 from holdfast.model.forking import Fact, fork_point, taken_over
-from holdfast.model.ids import IdSource
+from holdfast.model.ids import IdSource, check_name
 from holdfast.model.jobs import JobDraft, Submitted
 from holdfast.model.states import Status
 from holdfast.store.contract import Store
@@ -31,6 +33,9 @@ async def fork(
     request_key: str | None = None,
     queue: str | None = None,
     priority: int | None = None,
+    edits: Mapping[str, Any] | None = None,
+    by: str = "",
+    why: str = "",
 ) -> Submitted:
     """A new job exists that has everything `job_id` had recorded before `at`, and will do the rest itself.
 
@@ -38,11 +43,15 @@ async def fork(
     may be in any state and is not touched. With another input (`given`) the rules of drift apply: reads with other
     arguments are made again, effects with other arguments park the fork.
 
+    With `edits`, reads and models before `at` are taken over as if they had said something else: results by step key.
+    Its journal begins with who changed them (`by`) and why.
+
     With a `request_key` (or a `fork_id` of its own) it can be asked for any number of times and makes one fork.
 
     Raises:
         NotFound: No such job, step or event.
-        InvalidMove: An effect was under way or uncertain at that point, or a child was; or it is a turn of a session.
+        InvalidMove: An effect was under way or uncertain at that point, or a child was; or it is a turn of a session;
+            or what an effect said was to be changed.
         InvalidPayload: The journal was erased.
     """
     sealed = await store.journal.read(job_id)
@@ -74,9 +83,16 @@ async def fork(
         budget=None if created.budget is None else money.read(created.budget),
         forked_from=job_id,
         forked_at_seq=before,
+        edited=None if not edits else _edited(edits, by, why),
     )
-    taken = taken_over(facts, before, job_id=named, namespace=namespace)
+    taken = taken_over(facts, before, job_id=named, namespace=namespace, edits=edits)
     given_back = Move(status=Status.PENDING)
     *attempts, last = taken.holds
     rulings = [Ruling(hold, given_back) for hold in attempts]
     return await store.journal.begin(draft, [*rulings, Ruling(last, given_back, Extras(calls=taken.rows))])
+
+
+def _edited(edits: Mapping[str, Any], by: str, why: str) -> dict[str, Any]:
+    """What the journal keeps of it: the results themselves are where results are."""
+    digests = {step_key: canonical.digest_of(result).hex() for step_key, result in sorted(edits.items())}
+    return {"by": check_name(by, "by"), "why": why, "steps": digests}

@@ -5,7 +5,7 @@ has a SHA-256 of it, keyed with the store and the id: a row that is read gives n
 another store or under another id opens nothing there.
 
     viewer     looks
-    operator   looks; submits, stops, signals, resumes, requeues, discards
+    operator   looks; submits, stops, signals, resumes, requeues, discards, drains
     approver   looks; approves, denies, answers, reconciles, raises budgets
     worker     claims work and writes under its own leases; reads no other job
     agent      its own session and what is said to it

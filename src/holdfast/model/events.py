@@ -19,6 +19,8 @@ from holdfast.model.kit_events import CheckpointVerified as CheckpointVerified
 
 
 class JobCreated(Event, frozen=True):
+    """The job exists. `edited`: whose word it is, in a fork, what some of the reads and models before it had said."""
+
     type = "job_created"
     kind: str
     input: Json = None
@@ -35,6 +37,7 @@ class JobCreated(Event, frozen=True):
     budget: Json = None
     budgets: tuple[str, ...] = ()
     depth: int = 0
+    edited: Json = None
 
 
 class JobClaimed(Event, frozen=True):

@@ -16,14 +16,18 @@ under keys of the fork that no receiver has ever seen; the receipts stay where t
 What it takes over was paid for by the original. For what it does itself it has a budget of its own, with the limits
 that the original declared.
 
+A person may have it begin with another result of a read, or another answer of a model, than the original had: a model's
+answer has the arguments of the tools in it. Then `job_created` names the steps, who changed them and why; what the
+model really said is in the original's journal. The result of an effect is what the outside said, and cannot be changed.
+
 What is not settled at the point cannot be shared. A read or a sleep that was going on is simply done again. An effect
 that was under way is refused: nobody could say to which of the two jobs its outcome belongs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
 
@@ -92,8 +96,11 @@ def fork_point(facts: Sequence[Fact], at: str | int) -> int:
     raise NotFound(msg, hint="Name a step key that the trace shows, or the number of an event.")
 
 
-def taken_over(facts: Sequence[Fact], before: int, *, job_id: str, namespace: str) -> Taken:
-    """What a fork named `job_id` takes over from the facts before this event. Raises InvalidMove for what cannot be."""
+def taken_over(
+    facts: Sequence[Fact], before: int, *, job_id: str, namespace: str, edits: Mapping[str, Any] | None = None
+) -> Taken:
+    """What a fork named `job_id` takes over from the facts before this event, with other results for the steps that
+    `edits` names. Raises InvalidMove for what cannot be."""
     prefix = _Prefix()
     for fact in facts:
         if fact.seq < before:
@@ -104,7 +111,34 @@ def taken_over(facts: Sequence[Fact], before: int, *, job_id: str, namespace: st
         if isinstance(fact.event, e.JobRequeued):
             past.append((e.JobClaimed(HOLDER), 0))
     past.append((e.JobReleased(why="forked"), 0))
+    for step_key, result in (edits or {}).items():
+        _edit(past, step_key, result)
     return Taken(_holds([event for event, _ in past]), tuple(_rows(past, job_id)))
+
+
+def _edit(past: list[tuple[e.Event, int]], step_key: str, result: Any) -> None:
+    """The step has come out like this, as far as the fork knows."""
+    for nth in reversed(range(len(past))):
+        event, at = past[nth]
+        if getattr(event, "step_key", None) != step_key:
+            continue
+        match event:
+            case e.StepFinished():
+                past[nth] = (_replaced(event, outcome="succeeded", result=result, error=None), at)
+                return
+            case e.LlmResponded():
+                past[nth] = (_replaced(event, response=result, error=None), at)
+                return
+            case _:
+                msg = f"{step_key} is neither a read nor an answer of a model that the code has seen"
+                hint = "What an effect, a child or a person said is a fact. Fork before it and let it be done anew."
+                raise InvalidMove(msg, hint=hint)
+    msg = f"the fork takes over no result of step {step_key!r}"
+    raise NotFound(msg, hint="Name a step that ended before the point of the fork.")
+
+
+def _replaced(event: e.Event, **changes: object) -> e.Event:
+    return msgspec.structs.replace(event, **changes)
 
 
 def _holds(past: Sequence[e.Event]) -> tuple[tuple[e.Event, ...], ...]:

@@ -59,6 +59,7 @@ class JobDraft(msgspec.Struct, frozen=True, kw_only=True):
     budgets: tuple[str, ...] = ()
     depth: int = 0
     work: WorkItem | None = None
+    edited: Any = None
 
 
 class Submitted(msgspec.Struct, frozen=True):
@@ -182,6 +183,8 @@ def request_digest(draft: JobDraft) -> bytes:
     forked = [draft.forked_from, draft.forked_at_seq]
     if forked != [None, None]:  # left out of all others, whose digests stores already hold
         asked += forked
+    if draft.edited is not None:
+        asked.append(draft.edited)
     return canonical.digest(canonical.encode(asked))
 
 
@@ -203,4 +206,5 @@ def created_event(draft: JobDraft) -> JobCreated:
         budget=None if draft.budget is None else money.told(draft.budget),
         budgets=draft.budgets,
         depth=draft.depth,
+        edited=draft.edited,
     )

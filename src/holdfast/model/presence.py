@@ -5,7 +5,8 @@
     lost        three beats were missed; its jobs are others' as soon as their leases end
     (forgotten) a day of silence, a clean end, or the proof that its process is gone
 
-A presence decides nothing about jobs. Leases and fences do.
+A presence decides nothing about jobs. Leases and fences do. A word to a worker, that it shall drain, is kept with its
+presence, and heard with its next beat: by this process alone, not by the next one of its name.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.errors import InvalidPayload
+from holdfast.errors import InvalidMove, InvalidPayload
 from holdfast.model.ids import check_integer, check_name
 from holdfast.model.instants import DAY, SECOND
 from holdfast.model.jobs import DEFAULT_QUEUE
@@ -41,13 +42,15 @@ class SessionKind(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class Offer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker can do: the kinds it has code for, the queues it takes from, and how many jobs at a time."""
+    """What a worker can do: the kinds it has code for, the queues it takes from, how many jobs at a time, and whether
+    it drains when somebody asks: an application that works in its own process does not, and neither do old workers."""
 
     kinds: tuple[str, ...] = ()
     sessions: tuple[SessionKind, ...] = ()
     queues: tuple[str, ...] = (DEFAULT_QUEUE,)
     capabilities: tuple[str, ...] = ()
     concurrency: int = 1
+    drains: bool = False
 
 
 class Presence(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,13 +66,23 @@ class Presence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SeenWorker(msgspec.Struct, frozen=True, kw_only=True):
-    """A presence as the store has it: since when, when it was last heard, and how many jobs are in its name."""
+    """A presence as the store has it: since when, when it was last heard, how many jobs are in its name, and since when
+    somebody wants it to drain."""
 
     presence: Presence
     state: WorkerState
     started_at: int
     seen_at: int
     holds: int
+    drain_asked_at: int | None = None
+
+
+class Heard(msgspec.Struct, frozen=True, kw_only=True):
+    """What a beat is answered: everybody who is listed, with the identity of each, and whether this worker shall
+    drain."""
+
+    listed: dict[str, str]
+    drain: bool = False
 
 
 def state_of(*, draining: bool, seen_at: int, now: int) -> WorkerState:
@@ -77,6 +90,15 @@ def state_of(*, draining: bool, seen_at: int, now: int) -> WorkerState:
     if now - seen_at >= LOST_US:
         return WorkerState.LOST
     return WorkerState.DRAINING if draining else WorkerState.HERE
+
+
+def check_drains(presence: Presence) -> None:
+    """The worker would hear it; or InvalidMove."""
+    if not presence.offer.drains:
+        msg = f"worker {presence.worker!r} does not drain when it is asked"
+        raise InvalidMove(
+            msg, hint="It works inside an application, or is of an older version: end its process."
+        )
 
 
 def check_presence(presence: Presence) -> Presence:

@@ -28,6 +28,8 @@ class Herald:
         self._presence = presence
         self._is_dead = is_dead
         self._due_at = clock.tick_us()
+        self.asked_to_drain: Callable[[], None] = _unheard
+        """Called at each beat while somebody wants this worker to drain and it does not yet."""
         self._speaking = asyncio.Lock()  # of two words on their way, the older could arrive last and stand
 
     async def beat(self) -> None:
@@ -35,9 +37,12 @@ class Herald:
         async with self._speaking:
             if self._clock.tick_us() < self._due_at:
                 return
-            listed = await self._store.presences.beat(self._presence)
+            heard = await self._store.presences.beat(self._presence)
             self._due_at = self._clock.tick_us() + BEAT_US
-        for worker, identity in listed.items():
+            is_news = heard.drain and not self._presence.draining
+        if is_news:
+            self.asked_to_drain()
+        for worker, identity in heard.listed.items():
             if self._is_dead(identity):
                 log.info("worker %s is dead; it is not listed any more", worker)
                 await self._store.presences.remove(worker, identity)
@@ -58,3 +63,7 @@ class Herald:
             await self._store.presences.remove(self._presence.worker, self._presence.identity)
         except HoldfastError as error:
             log.warning("this worker stays listed for a while: %s", error)
+
+
+def _unheard() -> None:
+    """Nobody here drains because somebody asks."""

@@ -6,7 +6,7 @@ import asyncio
 import os
 import random
 import socket
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +102,11 @@ class Process:
         self, job_id: str, after: str | None, stream: str | None
     ) -> AsyncGenerator[Chunk | AttemptSuperseded, None]:
         return watch(self.store, job_id, after=after, stream=stream, scribe=self._scribe)
+
+    def heed(self, drain: Callable[[], None]) -> None:
+        """`drain` is called once if somebody asks this worker to drain, unless it drains already."""
+        if self._herald is not None:
+            self._herald.asked_to_drain = lambda: drain() if self._telling is None else None
 
     def drain(self) -> None:
         """No more claims; what runs is finished or given back. Said twice: given back at once."""

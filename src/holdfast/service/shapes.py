@@ -173,10 +173,14 @@ class Raising(Asks, frozen=True, kw_only=True):
 
 
 class Forking(Asks, frozen=True, kw_only=True):
-    """`at` is the step that is done anew, or the number of an event. Without `input` it is the original's."""
+    """`at` is the step that is done anew, or the number of an event. Without `input` it is the original's. `edits` are
+    other results, by step key, of reads and models before it."""
 
     at: str | int
     input: Any = msgspec.UNSET
+    edits: dict[str, Any] = {}
+    by: str = ""
+    why: str = ""
     id: Name | None = None
     request_key: Name | None = None
     queue: Name | None = None

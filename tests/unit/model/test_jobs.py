@@ -48,6 +48,7 @@ COUNTS: dict[str, list[Any]] = {
     "session_id": [None, "other"],
     "forked_from": ["job", "other"],
     "forked_at_seq": [3, 4],
+    "edited": [{"steps": {"0/look#1": "aa"}}, {"steps": {"0/look#1": "bb"}}],
 }
 DOES_NOT_COUNT: dict[str, Any] = {
     "namespace": "other",

@@ -48,7 +48,7 @@ export function AgentsPage(): JSX.Element {
         )}
         <div class="workers">
           {here.map((worker) => (
-            <WorkerRow key={worker.worker} worker={worker} jobs={held.get(worker.worker) ?? []} />
+            <WorkerRow key={worker.worker} worker={worker} jobs={held.get(worker.worker) ?? []} again={workers.again} />
           ))}
         </div>
       </Section>

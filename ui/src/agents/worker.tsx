@@ -1,17 +1,30 @@
 // One worker: what it can do, what it does, and whether it is still heard.
 
 import type { JSX } from "preact";
+import { at, post } from "../core/api";
+import { problemIn } from "../core/looking";
 import type { JobRecord, Worker } from "../core/shapes";
 import { Copy, JobLink, Pill } from "../parts/bits";
+import { askPerson } from "../parts/dialog";
 import { Foreign } from "../parts/text";
 import { Ago } from "../parts/time";
+import { say, sayProblem } from "../parts/toasts";
 import type { Tone } from "../text/words";
 import { Beats } from "./beats";
 
 const BEAT_US = 10 * 1_000_000;
 const TONES: Record<string, Tone> = { here: "good", lost: "bad", gone: "quiet" };
 
-export function WorkerRow({ worker, jobs }: { worker: Worker; jobs: readonly JobRecord[] }): JSX.Element {
+export function WorkerRow({
+  worker,
+  jobs,
+  again,
+}: {
+  worker: Worker;
+  jobs: readonly JobRecord[];
+  again(): void;
+}): JSX.Element {
+  const asked = worker.drain_asked_at !== null && !worker.draining;
   const full = Math.min(worker.holds / Math.max(worker.concurrency, 1), 1);
   return (
     <article class="worker sheet">
@@ -26,6 +39,16 @@ export function WorkerRow({ worker, jobs }: { worker: Worker; jobs: readonly Job
         <span class="dim small">
           up since <Ago at={worker.started_at} />, heard <Ago at={worker.seen_at} />
         </span>
+        {asked && (
+          <span class="small warned">
+            asked to drain <Ago at={worker.drain_asked_at ?? 0} />; it hears of it with its next beat
+          </span>
+        )}
+        {worker.drains && !asked && !worker.draining && (
+          <button type="button" class="end" onClick={() => void drain(worker, again)}>
+            Drain
+          </button>
+        )}
       </header>
       <Beats who={worker.worker} every_us={BEAT_US} since={worker.seen_at} />
       <div class="row load">
@@ -46,12 +69,34 @@ export function WorkerRow({ worker, jobs }: { worker: Worker; jobs: readonly Job
         ))}
       </div>
       <p class="small dim">
-        <Names title="kinds" names={[...worker.kinds, ...worker.sessions.map((one) => one.name)]} />
+        <Names title="kinds" names={[...new Set([...worker.kinds, ...worker.sessions.map((one) => one.name)])]} />
         <Names title="queues" names={worker.queues} />
         <Names title="capabilities" names={worker.capabilities} />
       </p>
     </article>
   );
+}
+
+async function drain(worker: Worker, again: () => void): Promise<void> {
+  const given = await askPerson({
+    title: `Drain ${worker.label}?`,
+    body: `It claims nothing more, lets the calls that run come to their end, gives ${
+      worker.holds === 1 ? "its job" : "its jobs"
+    } back between two calls, and ends. What keeps it running may start another in its place.`,
+    confirm: "Drain",
+    why: "required",
+    whyLike: "the machine is needed",
+    kept: "audit log",
+    signed: true,
+  });
+  if (given === null) return;
+  try {
+    await post<Worker>(at`/api/workers/${worker.worker}/drain`, { why: given.why ?? "", by: given.by ?? "" });
+    say("Asked. It drains as soon as it hears of it.");
+    again();
+  } catch (error) {
+    sayProblem(problemIn(error));
+  }
 }
 
 function Names({ title, names }: { title: string; names: readonly string[] }): JSX.Element | null {

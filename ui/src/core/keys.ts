@@ -46,21 +46,25 @@ export function listenForKeys(): void {
     }
     const chord = first && Date.now() - firstAt < CHORD_MS ? `${first} ${key}` : "";
     first = "";
-    for (const layer of [...layers.get()].reverse()) {
-      const found = layer.find((one) => one.keys === chord) ?? layer.find((one) => one.keys === key);
-      if (found) {
-        event.preventDefault();
-        found.do();
-        return;
-      }
-      if (!chord && layer.some((one) => one.keys.startsWith(`${key} `))) {
-        first = key;
-        firstAt = Date.now();
-        event.preventDefault();
-        return;
-      }
-    }
+    const found = meant(layers.get(), chord, key);
+    if (found) found.do();
+    else if (!chord && layers.get().some((layer) => layer.some((one) => one.keys.startsWith(`${key} `)))) {
+      first = key;
+      firstAt = Date.now();
+    } else return;
+    event.preventDefault();
   });
+}
+
+/** What the keys mean: two that were pressed one after the other first, whichever part they belong to, since the second of
+ * them may mean something by itself on the page that is shown. */
+export function meant(
+  given: readonly (readonly Shortcut[])[],
+  chord: string,
+  key: string,
+): Shortcut | undefined {
+  const all = [...given].reverse().flat();
+  return (chord ? all.find((one) => one.keys === chord) : undefined) ?? all.find((one) => one.keys === key);
 }
 
 /** These keys hold as long as the part is shown; later parts come first. */

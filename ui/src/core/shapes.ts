@@ -208,6 +208,8 @@ export interface Worker {
   draining: boolean;
   started_at: number;
   seen_at: number;
+  drains: boolean;
+  drain_asked_at: number | null;
 }
 
 export interface AgentEntry {

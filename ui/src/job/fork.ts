@@ -5,13 +5,16 @@ import { Raw, at, get, post } from "../core/api";
 import { problemIn } from "../core/looking";
 import { go, href } from "../core/router";
 import type { Job, Submitted } from "../core/shapes";
-import { askPerson } from "../parts/dialog";
+import { type Field, askPerson } from "../parts/dialog";
 import { say, sayProblem } from "../parts/toasts";
 import { pretty } from "../text/exact";
 import { type Preview, ForkPreview } from "./fork_preview";
 
-/** Where it forks: at a step, which is done anew, or at an event, the first that is not taken over. */
-export type ForkPoint = { step: string; name: string } | { seq: number; name: string };
+/** Where it forks: at a step, which is done anew, or at an event, the first that is not taken over; with another result of
+ * the step before it, if somebody is to write one. */
+export type ForkPoint =
+  | { step: string; name: string }
+  | { seq: number; name: string; edit?: { step: string; what: string; result: unknown } };
 
 /** Asks how, shows what would be reused, and goes to the fork. */
 export async function forkFrom(job: Job, point: ForkPoint): Promise<void> {
@@ -23,33 +26,55 @@ export async function forkFrom(job: Job, point: ForkPoint): Promise<void> {
     return sayProblem(problemIn(error));
   }
   if (preview.refused) return say(preview.refused, "bad", preview.hint ?? "");
+  const edit = "edit" in point ? point.edit : undefined;
   const before = pretty(job.input).trim();
   const given = await askPerson({
-    title: `Fork from ${point.name}`,
-    body: h(ForkPreview, { preview, from: point.name }),
+    title: edit ? `Fork with another ${edit.what} of ${point.name}` : `Fork from ${point.name}`,
+    body: h(ForkPreview, { preview, from: point.name, edited: edit?.what ?? "" }),
     confirm: "Fork",
-    fields: [
-      {
-        name: "input",
-        label: "Input",
-        kind: "json",
-        value: before,
-        hint: "With another input, reads with other arguments are made again, and an effect with other arguments parks the fork.",
-      },
-    ],
+    ...(edit ? { why: "optional", whyLike: "what if it had asked for another order", signed: true } : {}),
+    fields: [edit ? resultField(edit) : inputField(before)],
   });
   if (given === null) return;
   const from = JSON.stringify("step" in point ? point.step : point.seq);
   const typed = given.input?.trim() ?? "";
   const changed = typed !== "" && typed !== before;
+  const body = [`"at":${from}`, ...(changed ? [`"input":${typed}`] : [])];
+  if (edit) {
+    const { why, by } = given;
+    body.push(`"edits":{${JSON.stringify(edit.step)}:${given.result ?? "null"}}`);
+    body.push(JSON.stringify({ why: why ?? "", by: by ?? "" }).slice(1, -1));
+  }
   try {
     const made = await post<Submitted>(
       at`/api/jobs/${job.job_id}/fork`,
-      new Raw(changed ? `{"at":${from},"input":${typed}}` : `{"at":${from}}`),
+      new Raw(`{${body.join(",")}}`),
     );
     say("The fork is accepted.");
     go(href(["jobs", made.job_id]));
   } catch (error) {
     sayProblem(problemIn(error));
   }
+}
+
+const inputField = (value: string): Field => ({
+  name: "input",
+  label: "Input",
+  kind: "json",
+  value,
+  hint: "With another input, reads with other arguments are made again, and an effect with other arguments parks the fork.",
+});
+
+function resultField({ what, result }: { what: string; result: unknown }): Field {
+  return {
+    name: "result",
+    label: `Its ${what}`,
+    kind: "json",
+    required: true,
+    value: pretty(result).trim(),
+    hint:
+      what === "answer"
+        ? "The code goes on with exactly this. The arguments of the tools that the model wants are in it."
+        : "The code goes on with exactly this.",
+  };
 }

@@ -22,14 +22,31 @@ export interface Preview {
 
 const SHOWN_MAX = 12;
 
-export function ForkPreview({ preview, from }: { preview: Preview; from: string }): JSX.Element {
+export function ForkPreview({
+  preview,
+  from,
+  edited = "",
+}: {
+  preview: Preview;
+  from: string;
+  /** What of it is written by whoever forks, if something is. */
+  edited?: string;
+}): JSX.Element {
   const effects = preview.anew.filter((one) => one.effect && one.effect !== "read_only").length;
   return (
     <>
       <p>
-        A new job takes over everything that was recorded before <Foreign text={from} most={60} />.{" "}
-        {plural(preview.taken.length, "recorded result is", "recorded results are")} reused and nothing of them is
-        called again; {plural(preview.anew.length, "call")} that this job made would be made anew
+        {edited ? (
+          <>
+            A new job takes over everything up to <Foreign text={from} most={60} />, and goes on with the {edited} that
+            you write.{" "}
+          </>
+        ) : (
+          <>
+            A new job takes over everything that was recorded before <Foreign text={from} most={60} />.{" "}
+          </>
+        )}
+        {plural(preview.taken.length, "recorded result is", "recorded results are")} reused, without a call; {plural(preview.anew.length, "call")} that this job made would be made anew
         {effects > 0 && <b>, {plural(effects, "effect")} among them, under keys of their own</b>}. This job is not
         touched.
       </p>

@@ -107,7 +107,13 @@ function Life({ job, trace }: { job: Job | null; trace: Trace }): JSX.Element {
             {view === "table" ? (
               <StepTable trace={shown} chosen={chosen} choose={choose} />
             ) : (
-              <Waterfall trace={shown} chosen={chosen} choose={choose} live={!past && !trace.over} />
+              <Waterfall
+                key={trace.job_id}
+                trace={shown}
+                chosen={chosen}
+                choose={choose}
+                live={!past && !trace.over}
+              />
             )}
             {shown.plans.map((plan) => (
               <PlanView

@@ -23,7 +23,7 @@ export function PlanView({ plan, choose }: { plan: Plan; choose(node: string): v
             width={width}
             height={height}
             viewBox={`0 0 ${width} ${height}`}
-            role="img"
+            role="group"
             aria-label={`A plan of ${plan.nodes.length} nodes, ${done} done`}
           >
             {[...placed.values()].flatMap(({ node, x, y }) =>
@@ -48,9 +48,8 @@ export function PlanView({ plan, choose }: { plan: Plan; choose(node: string): v
                 key={node.name}
                 class={`node ${toneOf(node.state)}`}
                 transform={`translate(${x} ${y})`}
-                tabIndex={0}
+                tabindex={0} // as SVG spells it
                 role="button"
-                aria-label={visible(`${node.name}, ${node.tool}: ${node.state}`)}
                 onClick={() => choose(node.name)}
                 onKeyDown={(event) => event.key === "Enter" && choose(node.name)}
               >

@@ -8,7 +8,7 @@ import { Copy, Facts, JobLink, Pill, Who } from "../parts/bits";
 import { Foreign, Named } from "../parts/text";
 import { clock, exact, iso, span as lengthOf } from "../text/times";
 import { EFFECTS, outcomeTone, spaced } from "../text/words";
-import { forkFrom } from "./fork";
+import { type ForkPoint, forkFrom } from "./fork";
 import { Ledger, type LedgerRow } from "./ledger";
 import { Messages, type Request } from "./messages";
 import { fenceOf } from "./painter";
@@ -153,11 +153,26 @@ function Step({ jobId, job, span, past }: { jobId: string; job: Job | null; span
           <button type="button" onClick={() => void forkFrom(job, { step: span.step_key, name: span.name })}>
             Fork from here
           </button>
+          {(span.kind === "read" || span.kind === "model") && span.end_seq !== null && whole.value && !past && (
+            <button
+              type="button"
+              title="A new job that goes on behind this step as if it had said something else"
+              onClick={() => void forkFrom(job, withAnother(span, told.result))}
+            >
+              Fork with another {span.kind === "model" ? "answer" : "result"}
+            </button>
+          )}
         </div>
       )}
     </>
   );
 }
+
+const withAnother = (span: Span, result: unknown): ForkPoint => ({
+  seq: (span.end_seq ?? span.seq) + 1,
+  name: span.name,
+  edit: { step: span.step_key, what: span.kind === "model" ? "answer" : "result", result },
+});
 
 function Moment({ job, seam }: { job: Job | null; seam: Seam }): JSX.Element {
   return (

@@ -1,13 +1,14 @@
 // The waterfall: every call and every change of hands, against time.
 
 import type { JSX } from "preact";
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef } from "preact/hooks";
 import { useKeys } from "../core/keys";
 import type { Trace } from "../core/shapes";
 import { useNow } from "../parts/time";
 import { Axis } from "./axis";
 import { Lines } from "./lines";
-import type { Window } from "./painter";
+import { useLooked } from "./looked";
+import { ALL } from "./looking_text";
 import { useBox, usePainting } from "./painting";
 import { type Row, rowsOf, scopesOf, stretchesOf } from "./rows";
 import { Toolbar } from "./toolbar";
@@ -22,16 +23,13 @@ interface WaterfallProps {
   live: boolean;
 }
 
-const ALL: Window = { from: 0, to: 1 };
-const SHOWN_MAX = 24;
+const SHOWN_MAX = 30;
 const CLOSER = 0.6;
 const PAGE = 15;
 
 export function Waterfall({ trace, chosen, choose, live }: WaterfallProps): JSX.Element {
-  const [toScale, setToScale] = useState(false);
-  const [window, setWindow] = useState<Window>(ALL);
   const scopes = useMemo(() => scopesOf(trace), [trace]);
-  const { folded, fold, foldAll } = useFolds(scopes);
+  const { window, setWindow, toScale, setToScale, folded, fold, foldAll } = useLooked(scopes);
   const body = useRef<HTMLDivElement>(null);
   const bars = useRef<HTMLCanvasElement>(null);
   const head = useRef<HTMLCanvasElement>(null);
@@ -130,30 +128,6 @@ export function Waterfall({ trace, chosen, choose, live }: WaterfallProps): JSX.
       </div>
     </div>
   );
-}
-
-interface Folds {
-  folded: ReadonlySet<string>;
-  /** Folds or unfolds the scope of this row; without a word the other way round than it is. */
-  fold(row: string, on?: boolean): void;
-  foldAll(on: boolean): void;
-}
-
-function useFolds(scopes: readonly string[]): Folds {
-  const [folded, setFolded] = useState<ReadonlySet<string>>(new Set());
-  return {
-    folded,
-    fold(row, on) {
-      const scope = row.replace(/^scope:/, "");
-      setFolded((before) => {
-        const next = new Set(before);
-        if (on ?? !next.has(scope)) next.add(scope);
-        else next.delete(scope);
-        return next;
-      });
-    },
-    foldAll: (on) => setFolded(new Set(on ? scopes : [])),
-  };
 }
 
 function reveal(scroller: HTMLElement, nth: number): void {

@@ -78,6 +78,13 @@ export function Speeds({ samples }: { samples: readonly Sample[] }): JSX.Element
     [samples],
   );
   if (samples.length === 0) return null;
+  if (samples.length === 1) {
+    return (
+      <Section title="How fast">
+        <p class="dim">What happens between two looks at this server's process. The second one comes in a moment.</p>
+      </Section>
+    );
+  }
   return (
     <Section
       title="How fast"

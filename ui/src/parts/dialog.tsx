@@ -24,8 +24,12 @@ export interface Question {
   fields?: readonly Field[];
   /** Whether the journal keeps a reason, and then whether it must be given. */
   why?: "required" | "optional";
+  /** Such a reason, as an example. */
+  whyLike?: string;
   /** Whether the journal keeps who said it. */
   signed?: boolean;
+  /** What keeps both, if it is not the journal. */
+  kept?: string;
 }
 
 export type Given = Record<string, string>;
@@ -62,14 +66,15 @@ function keptName(): string {
 
 function allFields(question: Question): Field[] {
   const fields = [...(question.fields ?? [])];
+  const kept = question.kept ?? "journal";
   if (question.why) {
     fields.push({
       name: "why",
       label: "Why",
       kind: "line",
       required: question.why === "required",
-      hint: "The journal keeps this.",
-      placeholder: "the receiver's log has it",
+      hint: `The ${kept} keeps this.`,
+      ...(question.whyLike ? { placeholder: question.whyLike } : {}),
     });
   }
   if (question.signed) {
@@ -79,7 +84,7 @@ function allFields(question: Question): Field[] {
       kind: "line",
       required: true,
       value: keptName(),
-      hint: "The journal keeps who said it; an API key adds its own name.",
+      hint: `The ${kept} keeps who said it; an API key adds its own name.`,
     });
   }
   return fields;
@@ -158,6 +163,9 @@ function Asking({ asked }: { asked: Open }): JSX.Element {
   );
 }
 
+/** So many lines as there are, within reason. */
+const rowsFor = (text: string): number => Math.min(Math.max(text.split("\n").length, 4), 16);
+
 function Input({
   field,
   value,
@@ -195,7 +203,7 @@ function Input({
       ) : field.kind === "text" || field.kind === "json" ? (
         <textarea
           {...common}
-          rows={field.kind === "json" ? 6 : 4}
+          rows={field.kind === "json" ? rowsFor(value) : 4}
           class={field.kind === "json" ? "mono" : ""}
           spellcheck={false}
           onInput={typed}
@@ -231,7 +239,12 @@ export function Modal({
     const before = document.activeElement;
     const element = dialog.current;
     element?.showModal();
-    element?.querySelector<HTMLElement>("[autofocus]")?.focus();
+    const first = element?.querySelector<HTMLElement>("[autofocus]");
+    first?.focus();
+    if (first instanceof HTMLTextAreaElement) {
+      first.setSelectionRange(0, 0); // long text is read from its beginning
+      first.scrollTop = 0;
+    }
     return () => {
       element?.close();
       if (before instanceof HTMLElement && before.isConnected) before.focus();

@@ -96,6 +96,9 @@ async def fork_job(asked: Asked) -> Answer:
         request_key=asked.key(how.request_key, named="request_key"),
         queue=how.queue,
         priority=how.priority,
+        edits=how.edits,
+        by=asked.by(how.by),
+        why=how.why,
     )
     return _made(submitted)
 

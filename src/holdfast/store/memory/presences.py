@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
+from holdfast.errors import InvalidMove, NotFound
+from holdfast.model.audit import ActDraft, check_act
 from holdfast.model.page import Page, decode_cursor, encode_cursor
 from holdfast.model.presence import (
     BEAT_US,
     FORGOTTEN_US,
+    Heard,
     Presence,
     SeenWorker,
     WorkerState,
     check_presence,
 )
 from holdfast.model.states import Status
+from holdfast.store.memory.audit import add_line
 from holdfast.store.memory.state import PresenceRow, State
 
 _CURSOR: Final = "workers"
@@ -23,17 +28,20 @@ class MemoryPresences:
     def __init__(self, state: State) -> None:
         self._state = state
 
-    async def beat(self, presence: Presence) -> dict[str, str]:
+    async def beat(self, presence: Presence) -> Heard:
         check_presence(presence)
         with self._state.transaction() as work:
             heard = work.tables.presences
             known = heard.get(presence.worker)
-            is_same = known is not None and known.presence.identity == presence.identity
-            since = known.started_at if known is not None and is_same else work.wall
-            heard[presence.worker] = PresenceRow(presence, since, work.wall)
+            if known is None or known.presence.identity != presence.identity:
+                known = PresenceRow(presence, work.wall, work.wall)
+            heard[presence.worker] = replace(known, presence=presence, seen_at=work.wall)
             for name in [name for name, row in heard.items() if work.wall - row.seen_at >= FORGOTTEN_US]:
                 del heard[name]
-            return {name: row.presence.identity for name, row in heard.items()}
+            return Heard(
+                listed={name: row.presence.identity for name, row in heard.items()},
+                drain=known.drain_asked_at is not None,
+            )
 
     async def list(self, *, limit: int = 100, cursor: str | None = None) -> Page[SeenWorker]:
         now = self._state.clock.wall_us()
@@ -45,6 +53,19 @@ class MemoryPresences:
         page = tuple(found[:limit])
         more = encode_cursor(_CURSOR, page[-1].presence.worker) if page and len(found) > limit else None
         return Page(page, more)
+
+    async def ask_to_drain(self, worker: str, act: ActDraft) -> SeenWorker:
+        line = check_act(act)
+        with self._state.transaction() as work:
+            row = work.tables.presences.get(worker)
+            if row is None or work.wall - row.seen_at >= FORGOTTEN_US:
+                raise NotFound(f"there is no worker {worker!r}", hint="List the workers.")
+            if not row.presence.offer.drains:
+                raise InvalidMove(f"worker {worker!r} would not heed it", hint="End its process.")
+            if row.drain_asked_at is None:
+                row = work.tables.presences[worker] = replace(row, drain_asked_at=work.wall)
+                add_line(work, line)
+            return self._seen(row, work.wall)
 
     async def remove(self, worker: str, identity: str) -> bool:
         with self._state.transaction() as work:
@@ -66,4 +87,5 @@ class MemoryPresences:
             started_at=row.started_at,
             seen_at=row.seen_at,
             holds=sum(head.status is Status.RUNNING and head.lease_owner == name for head in heads),
+            drain_asked_at=row.drain_asked_at,
         )

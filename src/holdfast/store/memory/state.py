@@ -134,6 +134,7 @@ class PresenceRow:
     presence: Presence
     started_at: int
     seen_at: int
+    drain_asked_at: int | None = None
 
 
 @dataclass

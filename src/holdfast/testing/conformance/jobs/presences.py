@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.errors import InvalidName, InvalidPayload
+from holdfast.errors import InvalidMove, InvalidName, InvalidPayload, NotFound
+from holdfast.model.audit import ActDraft, read_act
 from holdfast.model.instants import SECOND
 from holdfast.model.jobs import JobDraft
 from holdfast.model.presence import (
     BEAT_US,
     FORGOTTEN_US,
     LOST_US,
+    Heard,
     Offer,
     Presence,
     SessionKind,
@@ -30,6 +32,7 @@ ANT = Presence(
         queues=("default", "talk"),
         capabilities=("gpu",),
         concurrency=4,
+        drains=True,
     ),
 )
 BEE = Presence(worker="bee", identity="boot/1/18/5")
@@ -60,11 +63,11 @@ async def a_silent_worker_is_lost_and_then_forgotten(bench: Bench) -> None:
         bench.clock.advance(after_us)
         assert [seen.state for seen in await presences.list()] == [state]
     bench.clock.advance(FORGOTTEN_US - LOST_US - 1)
-    assert await presences.beat(BEE) == {"ant": ANT.identity, "bee": BEE.identity}
+    assert await presences.beat(BEE) == Heard(listed={"ant": ANT.identity, "bee": BEE.identity})
     assert [seen.presence.worker for seen in await presences.list()] == ["ant", "bee"]
     bench.clock.advance(1)
     assert [seen.presence.worker for seen in await presences.list()] == ["bee"]
-    assert await presences.beat(BEE) == {"bee": BEE.identity}
+    assert await presences.beat(BEE) == Heard(listed={"bee": BEE.identity})
     assert not await presences.remove("ant", ANT.identity), "it is not there any more"
 
 
@@ -89,6 +92,53 @@ async def another_process_of_the_same_name_takes_its_place(bench: Bench) -> None
     assert await presences.remove("ant", heir.identity)
     assert not await presences.remove("ant", heir.identity)
     assert list(await presences.list()) == []
+
+
+async def a_worker_hears_that_it_shall_drain(bench: Bench) -> None:
+    """With each beat from then on, also after a restart of the store. The first word stands, with its line; the next
+    process of the name is asked nothing."""
+    presences = bench.store.presences
+    await presences.beat(BEE)
+    assert not (await presences.beat(ANT)).drain
+    bench.clock.advance(SECOND)
+    asked_at = bench.clock.wall_us()
+    seen = await presences.ask_to_drain("ant", _line("first"))
+    assert (seen.presence, seen.state, seen.drain_asked_at) == (ANT, WorkerState.HERE, asked_at)
+    bench.clock.advance(SECOND)
+    assert await presences.ask_to_drain("ant", _line("second")) == seen
+    await bench.reopen()
+    presences = bench.store.presences
+    assert (await presences.beat(ANT)).drain
+    assert not (await presences.beat(BEE)).drain
+    assert [one.drain_asked_at for one in await presences.list()] == [asked_at, None]
+    lines = [read_act(line) for line in await bench.store.audit.read()]
+    assert [(line.act_id, line.who, line.reason) for line in lines] == [
+        ("first", "ada", "the machine is needed")
+    ]
+    heir = msgspec.structs.replace(ANT, identity="boot/1/99/6")
+    assert not (await presences.beat(heir)).drain
+    assert [one.drain_asked_at for one in await presences.list()] == [None, None]
+
+
+async def who_would_not_drain_is_not_asked(bench: Bench) -> None:
+    """One that is not listed any more, and one that would not heed it. No line says that it was."""
+    presences = bench.store.presences
+    async with bench.refuses(NotFound):
+        await presences.ask_to_drain("ant", _line("nobody"))
+    await presences.beat(BEE)
+    async with bench.refuses(InvalidMove):
+        await presences.ask_to_drain("bee", _line("deaf"))
+    await presences.beat(ANT)
+    bench.clock.advance(FORGOTTEN_US)
+    async with bench.refuses(NotFound):
+        await presences.ask_to_drain("ant", _line("forgotten"))
+    assert list(await bench.store.audit.read()) == []
+
+
+def _line(act_id: str) -> ActDraft:
+    return ActDraft(
+        act_id=act_id, what="worker.drain", who="ada", object="ant", reason="the machine is needed"
+    )
 
 
 async def workers_are_listed_by_name_in_pages(bench: Bench) -> None:
