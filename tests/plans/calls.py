@@ -45,6 +45,11 @@ def _each(value: object) -> list[object]:
     return [value for _ in HELD]
 
 
+def _ones(value: int | None) -> str:
+    """A column of integers, or of nothing, as its literal."""
+    return "{" + ",".join("NULL" if value is None else str(value) for _ in HELD) + "}"
+
+
 _EVENT: Final = {
     "job_id": _JOB,
     "seq": 4,
@@ -66,16 +71,22 @@ _STAYS: Final = {
     "over": 0,
 }
 _INTEGERS: Final = ("fence", "seen_seq", "mail_seen", "progress", "version", "at")
-_BATCH: Final = (
-    {f"each_{name}": _each(value) for name, value in (_APPEND | _STAYS | _EVENT).items()}
-    | {f"event_{name}": _each(value) for name, value in _EVENT.items()}
-    | {"each_job_id": _HOLDS["job_ids"], "event_job_id": _HOLDS["job_ids"]}
-    | {"each_lease_token": _HOLDS["lease_tokens"]}
-)
+_NAMES: Final = {
+    "each_job_id": _HOLDS["job_ids"],
+    "each_lease_token": _HOLDS["lease_tokens"],
+    "each_type": _each("step_finished"),
+}
 _STEPS: Final = (
-    {name: _BATCH[name] for name in ("each_job_id", "each_lease_token", "each_type")}
-    | {f"each_{name}": "{" + ",".join("1" for _ in HELD) + "}" for name in _INTEGERS}
+    _NAMES
+    | {f"each_{name}": _ones(1) for name in _INTEGERS}
     | {"each_body": _each(b"{}"), "hashes": _HASH * 3 * len(HELD)}
+)
+_BATCH: Final = (
+    _STEPS
+    | {f"each_{name}": _ones(value) for name, value in ({"head_seq": 4} | _STAYS).items()}
+    | {f"event_{name}": _ones(1) for name in ("whose", "seq", "version")}
+    | {"event_type": _NAMES["each_type"], "event_body": _each(b"{}")}
+    | {"hashes": _HASH * 2 * len(HELD), "event_hashes": _HASH * 2 * len(HELD)}
 )
 _SWEPT: Final = {
     "hashes": _HASH * len(HELD),

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import attrgetter
+from typing import Final
 
-from holdfast.model.append import NOTHING, Append
+from holdfast.model.append import NOTHING, Append, Move
 from holdfast.model.chain import SealedEvent
 from holdfast.model.limits import PAYLOAD_INLINE_BYTES
+from holdfast.model.states import Status
 from holdfast.store.executor import Executor, Row, Transaction, Value
 from holdfast.store.tables.heads import move_values
 
@@ -110,11 +112,7 @@ async def append_at_once(executor: Executor, appends: Sequence[Append]) -> Seque
         (append,) = appends
         values = event_values(append.job_id, append.events[0]) | conditions(append)
         return await executor.once("append_one", **values)
-    heads = [conditions(append) | _move_values(append) for append in appends]
-    events = [event_values(append.job_id, event) for append in appends for event in append.events]
-    return await executor.once(
-        "append_batch_of_moves", **_columns("each", heads), **_columns("event", events)
-    )
+    return await executor.once("append_batch_of_moves", **_columns_of_moves(appends))
 
 
 def _columns_of_steps(appends: Sequence[Append]) -> dict[str, Value]:
@@ -156,29 +154,42 @@ _BETWEEN = "\x1f"
 """No name contains it."""
 
 
-def _columns(prefix: str, rows: Sequence[dict[str, Value]]) -> dict[str, Value]:
-    """Equal rows as columns."""
-    return {f"{prefix}_{name}": [row[name] for row in rows] for name in rows[0]}
+def words(values: Sequence[str | None]) -> str:
+    """The same for words of our own, of which some are missing."""
+    return "{" + ",".join([value or "NULL" for value in values]) + "}"
 
 
-def _move_values(append: Append) -> dict[str, Value]:
-    move = append.move
-    if move is None:
-        return {
-            "status": None,
-            "wait_reason": None,
-            "wake_at": None,
-            "ready_at": None,
-            "failed": 0,
-            "anew": 0,
-            "over": 0,
-        }
+def _columns_of_moves(appends: Sequence[Append]) -> dict[str, Value]:
+    """The appends and their facts, written out. The facts of one append have its fence, and one time."""
+    moves = [_STAYS if append.move is None else append.move for append in appends]
+    events = [(nth, event) for nth, append in enumerate(appends, 1) for event in append.events]
+    hashes = [one for append in appends for one in (append.seen.hash, append.head.hash)]
+    event_hashes = [one for _, event in events for one in (event.body_digest, event.hash)]
     return {
-        "status": move.status,
-        "wait_reason": move.reason,
-        "wake_at": move.wake_at,
-        "ready_at": move.ready_at or None,
-        "failed": int(move.failed),
-        "anew": int(move.anew),
-        "over": int(move.over),
+        "each_job_id": texts([append.job_id for append in appends]),
+        "each_fence": integers([append.fence for append in appends]),
+        "each_lease_token": texts([append.lease_token for append in appends]),
+        "each_seen_seq": integers([append.seen.seq for append in appends]),
+        "each_head_seq": integers([append.head.seq for append in appends]),
+        "each_at": integers([append.events[0].at for append in appends]),
+        "each_mail_seen": integers([append.mail_seen for append in appends]),
+        "each_progress": integers([int(append.progress) for append in appends]),
+        "each_status": words([None if move is _STAYS else move.status for move in moves]),
+        "each_wait_reason": words([move.reason for move in moves]),
+        "each_wake_at": integers([move.wake_at for move in moves]),
+        "each_ready_at": integers([move.ready_at or None for move in moves]),
+        "each_failed": integers([int(move.failed) for move in moves]),
+        "each_anew": integers([int(move.anew) for move in moves]),
+        "each_over": integers([int(move.over) for move in moves]),
+        "hashes": b"".join(hashes),
+        "event_whose": integers([nth for nth, _ in events]),
+        "event_seq": integers([event.seq for _, event in events]),
+        "event_type": texts([event.type for _, event in events]),
+        "event_version": integers([event.version for _, event in events]),
+        "event_body": [event.body for _, event in events],
+        "event_hashes": b"".join(event_hashes),
     }
+
+
+_STAYS: Final = Move(status=Status.RUNNING)
+"""Of an append that leaves its job where it is."""

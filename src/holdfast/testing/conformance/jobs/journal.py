@@ -7,7 +7,7 @@ import msgspec
 from holdfast.errors import Broken, Fenced, KeyReused, MailWaiting, NotFound
 from holdfast.model.append import Append, Extras, Move, Timer
 from holdfast.model.chain import Head, first_break, unseal
-from holdfast.model.events import CheckpointSaved, JobCompleted
+from holdfast.model.events import CheckpointSaved, JobCompleted, JobRequeued, JobWaiting
 from holdfast.model.mail import MailDraft
 from holdfast.model.states import MailKind, Status, WaitReason
 from holdfast.testing.conformance.bench import Bench
@@ -212,6 +212,35 @@ async def append_many_gives_each_its_own_outcome(bench: Bench) -> None:
             "nothing of it was written"
         )
     assert await bench.store.journal.append_many([]) == []
+
+
+async def a_batch_writes_every_fact_and_every_move(bench: Bench) -> None:
+    """Several facts each, some with a place to go: what is read is what the append holds, and nothing of others."""
+    waiting, again, done, running, fenced = [await bench.driving() for _ in range(5)]
+    await fenced.release()
+    facts = [step("one", {"text": 'of "its" own, \\ {too}'}), step("two"), step("three", [None, 1.5])]
+    asleep = Move(status=Status.WAITING, reason=WaitReason.TIMER, wake_at=2**60)
+    appends = [
+        waiting.build(*facts[:2], JobWaiting(WaitReason.TIMER, 2**60), move=asleep, progress=True),
+        fenced.build(step("never"), JobCompleted(), move=Move(status=Status.COMPLETED)),
+        again.build(JobRequeued(why="asked"), move=Move(status=Status.PENDING, ready_at=2**59)),
+        running.build(*facts, progress=True),
+        done.build(facts[2], JobCompleted({"n": 1}), move=Move(status=Status.COMPLETED)),
+    ]
+    outcomes = await bench.store.journal.append_many(appends)
+    assert isinstance(outcomes.pop(1), Fenced)
+    del appends[1]
+    assert outcomes == [append.head for append in appends]
+    heads = [await bench.store.jobs.head(append.job_id) for append in appends]
+    assert [head.head for head in heads] == outcomes
+    assert [head.status for head in heads] == ["waiting", "pending", "running", "completed"]
+    assert [head.wait_reason for head in heads] == [WaitReason.TIMER, None, None, None]
+    assert (heads[0].wake_at, heads[1].ready_at) == (2**60, 2**59)
+    for append in appends:
+        events = await bench.store.journal.read(append.job_id)
+        assert tuple(events[-len(append.events) :]) == append.events
+        assert first_break(append.job_id, events) is None
+    assert (await bench.store.jobs.head(fenced.job_id)).head == fenced.holder.head
 
 
 async def one_broken_rule_in_a_batch_harms_no_neighbour(bench: Bench) -> None:

@@ -49,17 +49,23 @@ FROM moved
 RETURNING job_id;
 
 -- name: append_batch_of_moves
--- Any number of facts each, and some leave `running`: the jobs that moved on, and where to. A session's job that ends is left to the single append, which moves the line up.
+-- Any number of facts each, and some leave `running`: the jobs that moved on, and where to. A session's job that ends is
+-- left to the single append, which moves the line up. Columns are literals here, too, and two hashes of every head (that
+-- it had, that it has) and of every fact (its body's, its own) lie in a string. A fact says whose it is by a number.
 WITH locked AS MATERIALIZED (
-    SELECT i.* FROM unnest(
-        CAST(:each_job_id AS text[]), CAST(:each_fence AS bigint[]), CAST(:each_lease_token AS text[]),
-        CAST(:each_seen_seq AS bigint[]), CAST(:each_seen_hash AS bytea[]), CAST(:each_head_seq AS bigint[]),
-        CAST(:each_head_hash AS bytea[]), CAST(:each_mail_seen AS bigint[]), CAST(:each_progress AS bigint[]),
-        CAST(:each_status AS text[]), CAST(:each_wait_reason AS text[]), CAST(:each_wake_at AS bigint[]),
-        CAST(:each_ready_at AS bigint[]), CAST(:each_failed AS bigint[]), CAST(:each_anew AS bigint[]),
-        CAST(:each_over AS bigint[])
-    ) AS i (job_id, fence, lease_token, seen_seq, seen_hash, head_seq, head_hash, mail_seen, progress, status,
-            wait_reason, wake_at, ready_at, failed, anew, over)
+    SELECT i.*, substr(CAST(:hashes AS bytea), CAST(64 * i.nth - 63 AS int), 32) AS seen_hash,
+           substr(CAST(:hashes AS bytea), CAST(64 * i.nth - 31 AS int), 32) AS head_hash
+    FROM unnest(
+        CAST(CAST(:each_job_id AS text) AS text[]), CAST(CAST(:each_fence AS text) AS bigint[]),
+        CAST(CAST(:each_lease_token AS text) AS text[]), CAST(CAST(:each_seen_seq AS text) AS bigint[]),
+        CAST(CAST(:each_head_seq AS text) AS bigint[]), CAST(CAST(:each_at AS text) AS bigint[]),
+        CAST(CAST(:each_mail_seen AS text) AS bigint[]), CAST(CAST(:each_progress AS text) AS bigint[]),
+        CAST(CAST(:each_status AS text) AS text[]), CAST(CAST(:each_wait_reason AS text) AS text[]),
+        CAST(CAST(:each_wake_at AS text) AS bigint[]), CAST(CAST(:each_ready_at AS text) AS bigint[]),
+        CAST(CAST(:each_failed AS text) AS bigint[]), CAST(CAST(:each_anew AS text) AS bigint[]),
+        CAST(CAST(:each_over AS text) AS bigint[])
+    ) WITH ORDINALITY AS i (job_id, fence, lease_token, seen_seq, head_seq, at, mail_seen, progress, status,
+                            wait_reason, wake_at, ready_at, failed, anew, over, nth)
     JOIN job_heads h ON h.job_id = i.job_id ORDER BY h.job_id FOR NO KEY UPDATE OF h
 ), moved AS (
     UPDATE job_heads h
@@ -76,16 +82,18 @@ WITH locked AS MATERIALIZED (
       AND h.head_seq = i.seen_seq AND h.head_hash = i.seen_hash
       AND (i.mail_seen IS NULL OR h.mail_seq = i.mail_seen)
       AND (i.over = 0 OR h.session_slot IS NULL)
-    RETURNING h.job_id, h.queue, i.status, i.over
+    RETURNING h.job_id, h.queue, i.status, i.over, i.fence, i.at, i.nth
 ), written AS (
     INSERT INTO events (job_id, seq, type, version, fence, at, body, body_digest, hash)
-    SELECT e.job_id, e.seq, e.type, e.version, e.fence, e.at, e.body, e.body_digest, e.hash
+    SELECT m.job_id, e.seq, e.type, e.version, m.fence, m.at, e.body,
+           substr(CAST(:event_hashes AS bytea), CAST(64 * e.nth - 63 AS int), 32),
+           substr(CAST(:event_hashes AS bytea), CAST(64 * e.nth - 31 AS int), 32)
     FROM unnest(
-        CAST(:event_job_id AS text[]), CAST(:event_seq AS bigint[]), CAST(:event_type AS text[]), CAST(:event_version AS bigint[]),
-        CAST(:event_fence AS bigint[]), CAST(:event_at AS bigint[]), CAST(:event_body AS bytea[]),
-        CAST(:event_body_digest AS bytea[]), CAST(:event_hash AS bytea[])
-    ) AS e (job_id, seq, type, version, fence, at, body, body_digest, hash)
-    JOIN moved m ON m.job_id = e.job_id
+        CAST(CAST(:event_whose AS text) AS bigint[]), CAST(CAST(:event_seq AS text) AS bigint[]),
+        CAST(CAST(:event_type AS text) AS text[]), CAST(CAST(:event_version AS text) AS bigint[]),
+        CAST(:event_body AS bytea[])
+    ) WITH ORDINALITY AS e (whose, seq, type, version, body, nth)
+    JOIN moved m ON m.nth = e.whose
 ), quiet AS (
     DELETE FROM timers t USING moved m WHERE t.job_id = m.job_id AND m.over = 1
 )
