@@ -222,6 +222,11 @@ def _places(statement: str, values: dict[str, Any]) -> list[tuple[str, str]]:
             jobs: Any = values["job_ids"]
             heads: Any = values["head_seqs"]
             return [(job, f"event/{job}/{seq}") for job, seq in zip(jobs, heads, strict=True)]
+        case "append_batch_of_moves":
+            each = _listed(values, "job_id")
+            jobs = [each[nth - 1] for nth in _as_list(values["event_whose"])]
+            numbers = _as_list(values["event_seq"])
+            return [(job, f"event/{job}/{seq}") for job, seq in zip(jobs, numbers, strict=True)]
         case _ if "event_body" in values:
             jobs, numbers = _as_list(values["event_job_id"]), _as_list(values["event_seq"])
             return [(job, f"event/{job}/{seq}") for job, seq in zip(jobs, numbers, strict=True)]
