@@ -72,7 +72,7 @@ FROM granted g LEFT JOIN LATERAL (
                 WHEN c.body IS NULL THEN (SELECT b.body FROM blobs b WHERE b.namespace = g.namespace AND b.digest = c.body_digest)
            END, c.body_digest, c.hash
     FROM events c WHERE c.job_id = g.job_id AND c.seq = 1 AND g.head_seq = 2 LIMIT 1
-) AS e ON TRUE;
+) AS e ON 1 = 1;
 
 -- name: claim_by_age
 -- The same with the oldest first.
@@ -141,4 +141,4 @@ FROM granted g LEFT JOIN LATERAL (
                 WHEN c.body IS NULL THEN (SELECT b.body FROM blobs b WHERE b.namespace = g.namespace AND b.digest = c.body_digest)
            END, c.body_digest, c.hash
     FROM events c WHERE c.job_id = g.job_id AND c.seq = 1 AND g.head_seq = 2 LIMIT 1
-) AS e ON TRUE;
+) AS e ON 1 = 1;
