@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from holdfast.model.chain import SealedEvent, body_of, seal
 from holdfast.model.events import JobClaimed
@@ -16,6 +16,8 @@ from holdfast.store.executor import Executor, Row, Transaction, Value
 from holdfast.store.ports.leases import ClaimAsk, Held, check_ask
 from holdfast.store.tables.batches import event_values
 from holdfast.store.tables.heads import head_of
+
+WORKERS_KEPT: Final = 256
 
 
 class SqlLeases:
@@ -144,7 +146,6 @@ def _wanted(ask: ClaimAsk) -> dict[str, Value]:
 
 def _claimed(ask: ClaimAsk) -> dict[str, Value]:
     """Whose they are, and the events that say so: of jobs that nobody had, and of those that somebody has lost."""
-    found, lost = (body_of(JobClaimed(worker=ask.worker, takeover=takeover)) for takeover in (False, True))
     return {
         "token": ask.token,
         "worker": ask.worker,
@@ -152,6 +153,15 @@ def _claimed(ask: ClaimAsk) -> dict[str, Value]:
         "ttl_us": ask.ttl_us,
         "type": JobClaimed.type,
         "version": JobClaimed.version,
+        **_said_by(ask.worker),
+    }
+
+
+@functools.lru_cache(WORKERS_KEPT)
+def _said_by(worker: str) -> Mapping[str, bytes]:
+    """The bodies of both events and their digests: whoever claims, claims often."""
+    found, lost = (body_of(JobClaimed(worker=worker, takeover=takeover)) for takeover in (False, True))
+    return {
         "body": found,
         "body_digest": hashlib.sha256(found).digest(),
         "lost_body": lost,
