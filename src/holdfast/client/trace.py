@@ -12,11 +12,10 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.client import words
+from holdfast.client import sentences, words
 from holdfast.client.plans import plans_of
 from holdfast.client.records import Note, Seam, SeamKind, Span, SpanKind, Trace
 from holdfast.errors import HoldfastError
-from holdfast.model import budget as money
 from holdfast.model import events as e
 from holdfast.model.chain import SealedEvent, unseal
 from holdfast.model.effects import Effect
@@ -109,7 +108,7 @@ class _Reader:
         """What a person wrote instead of it, when this fork was made, is named as theirs."""
         if place[1] in self._edited.get("steps", {}):
             by, why = self._edited.get("by") or "somebody", str(self._edited.get("why", ""))
-            self._note(at, f"its result was written by {by} for this fork{_because(why)}.", place)
+            self._note(at, f"its result was written by {by} for this fork{sentences.because(why)}.", place)
 
     # ── calls ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -280,7 +279,7 @@ class _Reader:
                 self.seam(at, SeamKind.REQUEUED, f"{event.by} had it tried again: {event.why}")
                 self._note(at, f"attempts count from nothing, because {event.by} asked for it: {event.why}.")
             case e.JobRequeued():
-                failed = _told(event.error)
+                failed = sentences.told(event.error)
                 self.seam(
                     at, SeamKind.REQUEUED, f"attempt failed: {failed}" if failed else "to be tried again"
                 )
@@ -293,7 +292,7 @@ class _Reader:
             case e.JobCompleted():
                 self.seam(at, SeamKind.ENDED, "completed")
             case e.JobFailed():
-                self.seam(at, SeamKind.ENDED, f"failed: {_told(event.error)}")
+                self.seam(at, SeamKind.ENDED, f"failed: {sentences.told(event.error)}")
             case e.JobCancelled():
                 self.seam(at, SeamKind.ENDED, "cancelled")
 
@@ -318,7 +317,9 @@ class _Reader:
             case e.ApprovalDecided():
                 place = (SpanKind.APPROVAL, self._said.get(event.approval_id, ""), "0")
                 self._close(at, place, event.decision)
-                self._note(at, f"{event.by or 'somebody'} {event.decision} it{_because(event.why)}.", place)
+                self._note(
+                    at, f"{event.by or 'somebody'} {event.decision} it{sentences.because(event.why)}.", place
+                )
             case e.ChildStarted():
                 self._open(at, SpanKind.CHILD, event.step_key, args=event.child_job_id)
             case e.ChildFinished():
@@ -345,10 +346,14 @@ class _Reader:
             case e.PlanGenerated():
                 self.seam(at, SeamKind.OTHER, "a plan was made, once and for all")
             case e.BudgetReached():
-                used = f"{_amount(event.limit, event.spent)} of {_named(event.limit, event.allowed)}"
+                used = f"{sentences.amount(event.limit, event.spent)} of {sentences.named(event.limit, event.allowed)}"
                 self.seam(at, SeamKind.OTHER, f"budget reached: {used}")
             case e.BudgetRaised():
-                self.seam(at, SeamKind.OTHER, f"{event.by} raised the budget{_because(_raised(event))}")
+                self.seam(
+                    at,
+                    SeamKind.OTHER,
+                    f"{event.by} raised the budget{sentences.because(sentences.raised(event))}",
+                )
             case _:
                 self.seam(at, SeamKind.OTHER, words.plainly(event))
 
@@ -379,29 +384,6 @@ def _again(effect: str, *, same_run: bool) -> str:
 
 def _outcomes(number: int) -> str:
     return "1 recorded outcome was" if number == 1 else f"{number} recorded outcomes were"
-
-
-def _because(why: str) -> str:
-    return f": {why}" if why else ""
-
-
-def _raised(event: e.BudgetRaised) -> str:
-    limits = event.limits if isinstance(event.limits, dict) else {}
-    return ", ".join(_named(name, most) for name, most in limits.items()) + _because(event.why)
-
-
-def _named(limit: str, amount: Any) -> str:
-    return f"{_amount(limit, amount)} {money.WORDS.get(limit, limit)}"
-
-
-def _amount(limit: str, amount: Any) -> str:
-    return money.show(limit, amount) if type(amount) is int and amount >= 0 else str(amount)
-
-
-def _told(error: Any) -> str:
-    if not isinstance(error, dict):
-        return "" if error is None else str(error)
-    return f"{error.get('type', 'Error')}: {error.get('message', '')}"
 
 
 def split(step_key: str) -> tuple[tuple[str, ...], str]:

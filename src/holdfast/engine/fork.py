@@ -11,7 +11,7 @@ from holdfast.model import canonical
 from holdfast.model.append import Extras, Move
 from holdfast.model.chain import first_break, unseal
 from holdfast.model.events import JobCreated
-from holdfast.model.forking import Fact, fork_point, taken_over
+from holdfast.model.forking import Fact, Taken, fork_point, taken_over
 from holdfast.model.ids import IdSource, check_name
 from holdfast.model.jobs import JobDraft, Submitted
 from holdfast.model.states import Status
@@ -54,14 +54,7 @@ async def fork(
             or what an effect said was to be changed.
         InvalidPayload: The journal was erased.
     """
-    sealed = await store.journal.read(job_id)
-    if not sealed:
-        msg = f"there is no job {job_id!r}"
-        raise NotFound(msg)
-    if first_break(job_id, sealed) is not None:
-        msg = f"the journal of job {job_id} is damaged"
-        raise Broken(msg)
-    facts = [Fact(one.seq, one.at, unseal(one)) for one in sealed]
+    facts = await _facts(store, job_id)
     created = facts[0].event
     assert isinstance(created, JobCreated), "a journal begins with it"
     if created.session_id is not None:
@@ -86,10 +79,27 @@ async def fork(
         edited=None if not edits else _edited(edits, by, why),
     )
     taken = taken_over(facts, before, job_id=named, namespace=namespace, edits=edits)
+    return await store.journal.begin(draft, _rulings(taken))
+
+
+def _rulings(taken: Taken) -> list[Ruling]:
+    """Hold by hold, each of which gives it back; the ledger comes with the last."""
     given_back = Move(status=Status.PENDING)
     *attempts, last = taken.holds
     rulings = [Ruling(hold, given_back) for hold in attempts]
-    return await store.journal.begin(draft, [*rulings, Ruling(last, given_back, Extras(calls=taken.rows))])
+    return [*rulings, Ruling(last, given_back, Extras(calls=taken.rows))]
+
+
+async def _facts(store: Store, job_id: str) -> list[Fact]:
+    """The journal of the original, whole."""
+    sealed = await store.journal.read(job_id)
+    if not sealed:
+        msg = f"there is no job {job_id!r}"
+        raise NotFound(msg)
+    if first_break(job_id, sealed) is not None:
+        msg = f"the journal of job {job_id} is damaged"
+        raise Broken(msg)
+    return [Fact(one.seq, one.at, unseal(one)) for one in sealed]
 
 
 def _edited(edits: Mapping[str, Any], by: str, why: str) -> dict[str, Any]:
