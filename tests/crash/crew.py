@@ -41,8 +41,6 @@ AT_ONCE: Final = 6
 STORE_POINTS: Final = (
     "leases.claim:before",
     "leases.claim:after",
-    "journal.read:before",
-    "journal.read:after",
     *(f"journal.append_many:{side}#{nth}" for nth in (1, 2, 3, 4) for side in ("before", "after")),
     "before_intent",
     "after_intent_before_call#2",

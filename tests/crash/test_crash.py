@@ -28,7 +28,7 @@ def test_every_point(name: str, way: Way) -> None:
         cases += 1
         assert played.output == calm.output or name == "reading"
     print(f"{name}: {len(points)} points, {cases} cases, {asked} times somebody was asked; {way}")
-    assert cases > len(points) >= 8
+    assert cases > len(points) >= 6
     assert (asked > 0) == (name == "plain"), "some cuts of a plain mail leave nobody who knows"
 
 
