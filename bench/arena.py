@@ -41,6 +41,8 @@ class Scale(msgspec.Struct, frozen=True):
     waiting: int
     turns: int
     listed: int
+    pace: float
+    """How long agents are busy between two claims, as a share of the full form's."""
 
 
 FULL = Scale(
@@ -54,6 +56,7 @@ FULL = Scale(
     waiting=10_000,
     turns=TURNS,
     listed=100_000,
+    pace=1.0,
 )
 QUICK = Scale(
     rounds=3,
@@ -61,11 +64,12 @@ QUICK = Scale(
     groups=10,
     jobs=100,
     histories=(1_000,),
-    idle_s=3.0,
+    idle_s=2.0,
     storms=((20, 20),),
     waiting=1_000,
     turns=40,
     listed=2_000,
+    pace=0.2,
 )
 
 

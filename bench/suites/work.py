@@ -65,7 +65,7 @@ async def _claims(arena: Arena, store: str, findings: Findings) -> None:
         for nth in range(arena.scale.rounds + 1):
             for shape, play in shapes.items():
                 await _submitted(agents[0][0], AGENTS * each)
-                times = await play(agents, each)
+                times = await play(agents, each, arena.scale.pace)
                 if nth:  # the first round is to warm up
                     laps[shape].append(times)
     for shape, its in laps.items():
@@ -152,7 +152,7 @@ async def _submitted(client: RemoteClient, items: int) -> None:
         await client.submit_work(f"item {number}", CAPABILITY)
 
 
-async def _at_once(agents: Agents, each: int) -> list[float]:
+async def _at_once(agents: Agents, each: int, _pace: float) -> list[float]:
     """Everybody asks in the same instant, and again when everybody has been answered and is done."""
     times: list[float] = []
     for _ in range(each):
@@ -163,15 +163,15 @@ async def _at_once(agents: Agents, each: int) -> list[float]:
     return times
 
 
-async def _at_a_pace(agents: Agents, each: int) -> list[float]:
+async def _at_a_pace(agents: Agents, each: int, pace: float) -> list[float]:
     """Everybody asks when it is done with what it had."""
     times: list[float] = []
 
     async def work(client: RemoteClient, guid: str, chance: random.Random) -> None:
-        await asyncio.sleep(chance.uniform(0, BUSY_S[1]))
+        await asyncio.sleep(chance.uniform(0, BUSY_S[1]) * pace)
         for _ in range(each):
             item = await _timed(client, guid, times)
-            await asyncio.sleep(chance.uniform(*BUSY_S))
+            await asyncio.sleep(chance.uniform(*BUSY_S) * pace)
             await _complete(client, item)
 
     await asyncio.gather(*(work(*agent, random.Random(nth)) for nth, agent in enumerate(agents)))
@@ -197,7 +197,7 @@ def _share(times: Sequence[float], percent: int) -> float:
 
 
 async def _pickup(arena: Arena, store: str, findings: Findings) -> None:
-    operations = max(arena.scale.singles // 10, 3)
+    operations = max(arena.scale.singles // 10, 2)
     with NatsServer() as server:
         async with (
             serving(await arena.address(store), HOLDFAST_NATS_URL=server.url) as url,

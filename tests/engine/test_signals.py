@@ -134,3 +134,17 @@ async def test_a_signal_for_a_finished_job_is_not_accepted(backend: Backend) -> 
         assert await shop.drive_all() == ["completed"]
         assert not (await shop.tell(job_id, MailKind.SIGNAL, name="late")).accepted
         assert (await shop.job(job_id)).status is Status.COMPLETED
+
+
+async def test_a_run_that_has_ended_looks_for_no_mail(backend: Backend) -> None:
+    """The hint that a job has ended is for those who wait for it; its own run hears it as well."""
+    async with opened(backend) as shop:
+
+        async def quick(drive: Drive, _: Any) -> Any:
+            return await shop.look(drive, "once")
+
+        await shop.submit(quick)
+        run = await shop.claim()
+        assert await run.go() == "completed"
+        run.poke()
+        assert run._reading is None

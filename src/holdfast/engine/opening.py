@@ -38,14 +38,16 @@ def told(job_id: str, sealed: Sequence[SealedEvent], history: History) -> tuple[
     if not sealed:
         return fold.Job(), None
     first, job, head = sealed[0], fold.Job(), EMPTY
-    ((_, created),) = unsealed(job_id, [first])
     history.origin = first.body_digest.hex()
+    created: Event | None = None
     if not _is_whole(sealed):
+        ((_, created),) = unsealed(job_id, [first])
         job, head = _shortened(job_id, sealed, history)
         sealed = sealed[2:]
     step, take = fold.step, history.take
     try:
         for one, event in unsealed(job_id, sealed, head):
+            created = event if created is None else created
             step(job, one.seq, one.fence, event)
             take(one.seq, event)
     except fold.Ungrammatical as error:

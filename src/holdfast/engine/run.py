@@ -254,8 +254,9 @@ class JobRun:
         return scribe.outlet(self.held, attempts)
 
     def poke(self) -> None:
-        """There may be mail: it is read soon."""
-        if self._drive is not None and self._pen.hold_for_mail():
+        """There may be mail: it is read soon. Not by a run that is ending: its last fact goes past no unread mail, and
+        the hint may be the one that it has ended."""
+        if self._drive is not None and not self._ending and self._pen.hold_for_mail():
             self._mail_waits()
 
     def wind_down(self) -> None:
