@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,9 @@ from tests.service.api import as_owner
 
 __all__ = ["postgres_template"]
 
+
+WAVES = 4
+"""Orders come in as many: each after one kill more, so that there is something to do when the next one comes."""
 
 KILLS_BETWEEN_RESTARTS = 4
 AWAY = frozenset({401, 429, 503})
@@ -64,9 +67,12 @@ def storm(stage: Stage, server: PostgresServer, *, orders: int) -> int:
     for _ in range(3):
         stage.work()
     jobs: dict[str, str] = {}
-    sending = threading.Thread(target=lambda: jobs.update(asyncio.run(send_all(stage, orders))), daemon=True)
+    gates = [threading.Event() for _ in range(WAVES)]
+    sending = threading.Thread(
+        target=lambda: jobs.update(asyncio.run(send_all(stage, orders, gates))), daemon=True
+    )
     sending.start()
-    kills = weather(stage, server, sending, orders)
+    kills = weather(stage, server, sending, orders, gates)
     assert len(set(jobs.values())) == orders, "each order is one job"
     assert finished(stage) == {"completed": orders}
     outside = stage.outside
@@ -79,15 +85,24 @@ def storm(stage: Stage, server: PostgresServer, *, orders: int) -> int:
     return kills
 
 
-def weather(stage: Stage, server: PostgresServer, sending: threading.Thread, orders: int) -> int:
-    """Until all is done: a kill every second. How many workers were killed."""
+def weather(
+    stage: Stage,
+    server: PostgresServer,
+    sending: threading.Thread,
+    orders: int,
+    gates: Sequence[threading.Event],
+) -> int:
+    """Until all is done: a kill every second, and a gate opened by each. How many workers were killed."""
     kills, second, chance = 0, threading.Event(), random.Random(7)
+    gates[0].set()
     while sending.is_alive() or finished(stage).get("completed", 0) < orders:
         second.wait(1.0)  # the pace of the storm
         victim = chance.choice(stage.workers)
         stage.kill(victim)
         stage.workers.remove(victim)
         kills += 1
+        if kills < len(gates):
+            gates[kills].set()
         if kills % KILLS_BETWEEN_RESTARTS == 0:
             server.restart(immediate=True)
         if kills % (KILLS_BETWEEN_RESTARTS + 1) == 0:
@@ -98,8 +113,9 @@ def weather(stage: Stage, server: PostgresServer, sending: threading.Thread, ord
     return kills
 
 
-async def send_all(stage: Stage, orders: int) -> dict[str, str]:
-    """Every order has been answered with 2xx; what was not answered was sent again under its key."""
+async def send_all(stage: Stage, orders: int, gates: Sequence[threading.Event]) -> dict[str, str]:
+    """Every order has been answered with 2xx, an equal part behind each gate; what was not answered was sent again
+    under its key."""
     places = asyncio.Semaphore(8)
 
     async def send(what: str) -> tuple[str, str]:
@@ -116,7 +132,11 @@ async def send_all(stage: Stage, orders: int) -> dict[str, str]:
                     return what, str(answer.json()["job_id"])
                 assert answer.status_code in AWAY, answer.text
 
-    return dict(await asyncio.gather(*(send(str(nth)) for nth in range(orders))))
+    answered: dict[str, str] = {}
+    for wave, gate in enumerate(gates):
+        assert await asyncio.to_thread(gate.wait, 60), "a kill every second opens it"
+        answered |= await asyncio.gather(*(send(str(nth)) for nth in range(wave, orders, len(gates))))
+    return answered
 
 
 def asked(stage: Stage, method: str, path: str, body: Any = None) -> Any:
