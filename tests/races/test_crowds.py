@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from holdfast.model.jobs import JobFilter
+from holdfast.store.sqlite.connection import adopt, connect, make_durable, settings
 from tests.races.processes import Child
 from tests.races.stores import Place, check_journal, opened
 
@@ -40,6 +41,31 @@ async def test_every_process_of_a_crowd_is_served(folder: Path, processes: int, 
     assert [error for report in reports for error in report["errors"]] == []
     await _are_all_there(place, {f"p{who}-{number}" for who in range(processes) for number in range(commits)})
     _took_turns(reports)
+
+
+def test_a_new_file_is_made_while_somebody_else_makes_it(folder: Path) -> None:
+    """SQLite does not wait for another writer when it switches a file to its log. Method: another connection is about
+    to write, and lets go only when it is waited for."""
+    path = folder / "store.db"
+    path.touch()
+    maker, other = connect(path), connect(path)
+    try:
+        other.execute("BEGIN IMMEDIATE")
+        waited = []
+
+        def let_go(times: int) -> bool:
+            waited.append(times)
+            other.execute("COMMIT")
+            return True
+
+        maker.set_busy_handler(let_go)
+        assert adopt(maker, path)
+        make_durable(maker)
+        assert waited == [0]
+        assert settings(maker)["journal_mode"] == "wal"
+    finally:
+        maker.close()
+        other.close()
 
 
 async def _are_all_there(place: Place, expected: set[str]) -> None:

@@ -8,7 +8,7 @@ cannot be had is refused at open, not discovered later.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import apsw
 
@@ -22,6 +22,9 @@ OLDEST_LIBRARY: Final = 3_051_003
 """Older ones can lose acknowledged commits when one process commits while another resets the WAL."""
 
 BUSY_MS: Final = 10_000
+SWITCHES_MAX: Final = 100
+"""How often a new file is asked to keep a log, each time after everybody who was there has left."""
+
 PAGE_BYTES: Final = 8192
 """Two-kilobyte messages waste half of a 4 KiB page; three of them fill one of these."""
 
@@ -99,7 +102,7 @@ def mark(connection: apsw.Connection) -> None:
 
 def make_durable(connection: apsw.Connection, *, relaxed: bool = False) -> None:
     """Commits on this connection survive what the tier says they survive."""
-    mode = _pragma(connection, "journal_mode = WAL")
+    mode = _to_wal(connection)
     if mode != "wal":
         msg = f"the file cannot be switched to WAL, it stays {mode}"
         raise TierNotKept(msg, hint="Keep the file on a local disk.")
@@ -110,6 +113,21 @@ def make_durable(connection: apsw.Connection, *, relaxed: bool = False) -> None:
     _pragma(connection, f"journal_size_limit = {WAL_BYTES_KEPT}")
 
 
+def _to_wal(connection: apsw.Connection) -> object:
+    """The mode of the file afterwards. For the switch SQLite wants the file for itself, and gives up at once if
+    somebody else is about to write, as others are who make the same file in the same moment. So we wait as it waits
+    elsewhere, and ask again; once one of us has switched, there is nothing left to do for the others."""
+    for _ in range(SWITCHES_MAX):
+        try:
+            return connection.execute("PRAGMA journal_mode = WAL").fetchall()[0][0]
+        except apsw.BusyError:
+            _execute(connection, "BEGIN EXCLUSIVE")
+            _execute(connection, "ROLLBACK")
+        except apsw.Error as error:
+            raise translate(error, connection.filename) from error
+    return _pragma(connection, "journal_mode = WAL")
+
+
 def settings(connection: apsw.Connection) -> dict[str, str]:
     """What the database says its settings are: asked, not remembered."""
     names = ("journal_mode", "synchronous", "mmap_size", "foreign_keys", "page_size", "application_id")
@@ -118,8 +136,12 @@ def settings(connection: apsw.Connection) -> dict[str, str]:
 
 
 def _pragma(connection: apsw.Connection, text: str) -> object:
+    rows = _execute(connection, "PRAGMA " + text)
+    return rows[0][0] if rows else None
+
+
+def _execute(connection: apsw.Connection, text: str) -> list[Any]:
     try:
-        rows = connection.execute("PRAGMA " + text).fetchall()
+        return connection.execute(text).fetchall()
     except apsw.Error as error:
         raise translate(error, connection.filename) from error
-    return rows[0][0] if rows else None
