@@ -8,11 +8,11 @@ cannot be had is refused at open, not discovered later.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import apsw
 
-from holdfast.errors import ForeignFile, HoldfastError, StoreReadOnly, TierNotKept
+from holdfast.errors import ForeignFile, HoldfastError, StoreBusy, StoreReadOnly, TierNotKept
 from holdfast.store.sqlite.errors import translate
 
 APPLICATION_ID: Final = 0x484F4C44
@@ -119,13 +119,19 @@ def _to_wal(connection: apsw.Connection) -> object:
     elsewhere, and ask again; once one of us has switched, there is nothing left to do for the others."""
     for _ in range(SWITCHES_MAX):
         try:
-            return connection.execute("PRAGMA journal_mode = WAL").fetchall()[0][0]
-        except apsw.BusyError:
-            _execute(connection, "BEGIN EXCLUSIVE")
-            _execute(connection, "ROLLBACK")
-        except apsw.Error as error:
-            raise translate(error, connection.filename) from error
+            return _pragma(connection, "journal_mode = WAL")
+        except StoreBusy:
+            _wait_for_all(connection)
     return _pragma(connection, "journal_mode = WAL")
+
+
+def _wait_for_all(connection: apsw.Connection) -> None:
+    """Everybody who was at the file has left it for a moment."""
+    try:
+        connection.execute("BEGIN EXCLUSIVE")
+        connection.execute("ROLLBACK")
+    except apsw.Error as error:
+        raise translate(error, connection.filename) from error
 
 
 def settings(connection: apsw.Connection) -> dict[str, str]:
@@ -136,12 +142,8 @@ def settings(connection: apsw.Connection) -> dict[str, str]:
 
 
 def _pragma(connection: apsw.Connection, text: str) -> object:
-    rows = _execute(connection, "PRAGMA " + text)
-    return rows[0][0] if rows else None
-
-
-def _execute(connection: apsw.Connection, text: str) -> list[Any]:
     try:
-        return connection.execute(text).fetchall()
+        rows = connection.execute("PRAGMA " + text).fetchall()
     except apsw.Error as error:
         raise translate(error, connection.filename) from error
+    return rows[0][0] if rows else None
