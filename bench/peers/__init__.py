@@ -3,6 +3,11 @@
 An adapter, `on_NAME.py`, does each piece of work the way its makers mean it to be done, at the durability that the
 contest states, and asserts what it got. After a contest it is asked what its database holds, and that must be what was
 asked for: who skipped a write has not won anything.
+
+Idle workers poll, some of them a hundred times a second, and a dozen of them beside each other take half of a small
+machine from whoever has its turn. So where it is throughput that counts, all processes of a peer are stopped while it
+is somebody else's turn. Where it is latency they are not: a poller that is let go looks at once, or a whole interval
+later, and neither is what its users see.
 """
 
 from __future__ import annotations
@@ -48,7 +53,8 @@ class Lines(Contestant):
     """A program that reads a word, does the work durably, and answers with a line."""
 
     inside = False
-    command: list[str]
+    rests: bool = False
+    """Whether it is stopped while it has nothing to do."""
 
     def __init__(self, place: Place, name: str, work: str, told: dict[str, Any]) -> None:
         super().__init__(place)
@@ -73,9 +79,10 @@ class Lines(Contestant):
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                start_new_session=True,
+                process_group=0,  # of this session: if this process dies, the kernel lets go whom we stopped
             )
         await self._answered("ready")
+        self._rest()
 
     async def begin(self) -> None:
         await self.say("begin")
@@ -94,8 +101,15 @@ class Lines(Contestant):
 
     async def say(self, word: str) -> Any:
         assert self._process.stdin is not None
+        self._signal(signal.SIGCONT)
         self._process.stdin.write(f"{word}\n".encode())
-        return await self._answered("done")
+        answer = await self._answered("done")
+        self._rest()
+        return answer
+
+    def _rest(self) -> None:
+        if self.rests:
+            self._signal(signal.SIGSTOP)
 
     async def _answered(self, word: str) -> Any:
         assert self._process.stdout is not None
@@ -113,12 +127,17 @@ class Lines(Contestant):
         await self._process.wait()
 
     def _end_all(self) -> None:
-        """No worker and no server of it is left: they are all in the session that began with it."""
+        """No worker and no server of it is left."""
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, which: signal.Signals) -> None:
+        """To its workers and servers, too: they are all in the group that began with it."""
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+            os.killpg(self._process.pid, which)
 
     async def close(self) -> None:
         await self.checked()
+        self._signal(signal.SIGCONT)
         assert self._process.stdin is not None
         self._process.stdin.close()
         await self._process.wait()

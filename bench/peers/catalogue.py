@@ -174,4 +174,5 @@ def _contestant(
     workers = ", 2 worker processes" if told.get("workers") == 2 else ""
     made = kind(place, entry.name() + workers, entry.adapter, work, told)
     made.rounds_at_most, made.operations_at_most = ROUNDS_AT_MOST, operations
+    made.rests = work == "queue"
     return made

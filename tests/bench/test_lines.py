@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import select
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bench.contest import Absent
-from bench.peers import Lines
+from bench.peers import ROOT, Lines
 from bench.places import File
 from bench.writers import Writers
 
@@ -98,6 +103,63 @@ async def test_a_program_ends_with_its_input(program: Any) -> None:
         await one._process.wait()
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+async def test_who_rests_is_stopped_between_two_words(program: Any) -> None:
+    """A peer takes nothing from whoever has its turn, and is told to go on by the next word, or by the end."""
+    one = program("work", lost=0)
+    one.rests = True
+    await one.open()
+    assert _is_stopped(one._process.pid)
+    await one.begin()
+    assert [await one.operation(number) for number in range(2)] == [0.5, 0.5]
+    assert _is_stopped(one._process.pid)
+    await one.end()
+    async with asyncio.timeout(20):
+        await one.close()
+
+
+def test_who_was_stopped_does_not_outlive_the_harness(program: Any) -> None:
+    """It cannot see its input end. The kernel wakes the stopped group of a process that died, and hangs it up."""
+    one = program("work", lost=0)
+    harness = (
+        "import asyncio, sys\n"
+        "from bench.peers import Lines\n"
+        "from bench.places import File\n"
+        "from pathlib import Path\n"
+        "Lines.program = lambda self: [sys.executable, sys.argv[1]]\n"
+        "one = Lines(File(Path('some.db')), 'some peer', 'work', {'lost': 0})\n"
+        "one.rests = True\n"
+        "async def go():\n"
+        "    await one.open()\n"
+        "    print(one._process.pid, flush=True)\n"
+        "    await asyncio.Event().wait()\n"
+        "asyncio.run(go())\n"
+    )
+    command = [sys.executable, "-c", harness, str(one.file)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as started:
+        assert started.stdout is not None
+        peer = int(started.stdout.readline())
+        ended = os.pidfd_open(peer)
+        try:
+            assert _is_stopped(peer)
+            started.kill()
+            assert select.select([ended], [], [], 20)[0], "the peer is still there"
+        finally:
+            started.kill()
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(ended, signal.SIGKILL)
+            os.close(ended)
+
+
+def _is_stopped(pid: int) -> bool:
+    """The stop was sent before we look, and takes effect when the process next runs."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T":
+            return True
+        os.sched_yield()
+    return False
 
 
 @pytest.mark.store("sqlite")
