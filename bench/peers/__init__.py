@@ -31,6 +31,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 VENV: Final = ROOT / "build" / "peers"
 LOG: Final = ROOT / "build" / "peers.log"
 PATIENCE_S: Final = 600.0
+FAREWELL_S: Final = 30.0
 
 
 @functools.cache
@@ -140,8 +141,10 @@ class Lines(Contestant):
         self._signal(signal.SIGCONT)
         assert self._process.stdin is not None
         self._process.stdin.close()
-        await self._process.wait()
-        self._end_all()
+        with contextlib.suppress(TimeoutError):  # what it was asked for is there, and was counted
+            async with asyncio.timeout(FAREWELL_S):
+                await self._process.wait()
+        await self.kill()
 
     async def abandon(self) -> None:
         await self.kill()

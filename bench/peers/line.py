@@ -59,8 +59,6 @@ def main(works: Mapping[str, Callable[[Told], Work]]) -> None:
         asyncio.run(_serve_async(work))
     else:
         _serve(work)
-    sys.stdout.flush()
-    os._exit(0)  # pools and pollers of peers may have threads that never end
 
 
 def _serve(work: Work) -> None:
@@ -74,6 +72,7 @@ def _serve(work: Work) -> None:
         number += word == "operation"
         say("done", answer)
     work.close()
+    _leave()
 
 
 async def _serve_async(work: Work) -> None:
@@ -88,6 +87,13 @@ async def _serve_async(work: Work) -> None:
         number += word == "operation"
         say("done", await _settled(answer))
     await _settled(work.close())
+    _leave()
+
+
+def _leave() -> None:
+    """At once: pools and pollers of peers may have threads, and tasks, that never end."""
+    sys.stdout.flush()
+    os._exit(0)
 
 
 async def _settled(answer: Any) -> Any:

@@ -21,7 +21,7 @@ from bench.places import File
 from bench.writers import Writers
 
 PROGRAM = """
-import os, sys
+import asyncio, os, sys
 sys.path.insert(0, {folder!r})
 import line
 
@@ -36,10 +36,24 @@ class Work(line.Work):
     def count(self):
         return {{"jobs": self.done - self.told.lost}}
 
+class Stubborn(line.Work):
+    async def open(self):
+        self.done, self.task = 0, asyncio.create_task(self.stay())
+    async def stay(self):
+        while True:
+            try:
+                await asyncio.sleep(3600)
+            except asyncio.CancelledError:
+                pass
+    async def operation(self, number):
+        self.done += 1
+    async def count(self):
+        return {{"jobs": self.done}}
+
 def silent(told):
     raise SystemExit("no such work")
 
-line.main({{"work": Work, "silent": silent}})
+line.main({{"work": Work, "stubborn": Stubborn, "silent": silent}})
 """
 
 
@@ -91,6 +105,17 @@ async def test_who_lost_a_write_has_not_won(program: Any) -> None:
 async def test_a_program_that_does_not_start_is_absent(program: Any) -> None:
     with pytest.raises(Absent, match="in place of ready"):
         await program("silent").open()
+
+
+async def test_a_program_does_not_wait_for_tasks_that_never_end(program: Any) -> None:
+    """What a peer leaves running when its server is gone keeps nobody waiting."""
+    one = program("stubborn")
+    await one.open()
+    await one.begin()
+    await one.operation(0)
+    async with asyncio.timeout(20):
+        await one.close()
+    assert one._process.returncode == 0, "it left by itself"
 
 
 async def test_a_program_ends_with_its_input(program: Any) -> None:

@@ -179,7 +179,7 @@ def test_a_timeline_fits_its_terminal(desk: CommandDesk, width: int) -> None:
         "research#1",
         "ant took the job",
         "bee took over from ant",
-        "because the lease of ant had run out; 2 recorded outcomes were used instead of calling again.",
+        "because the lease of ant was over; 2 recorded outcomes were used instead of calling again.",
         "send_report was sent again under the same key: it is idempotent",
         "waits: timer",
     ):

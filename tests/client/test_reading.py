@@ -201,7 +201,7 @@ async def test_the_life_of_a_job_that_was_taken_over(backend: Backend) -> None:
         assert trace.seams[3].until == trace.seams[4].at, "the wait ends with the next claim"
         assert notes(trace) == [
             (
-                "bee took over because the lease of ant had run out; "
+                "bee took over because the lease of ant was over; "
                 "2 recorded outcomes were used instead of calling again."
             ),
             "send_report was sent again under the same key: it is idempotent, and its outcome was not recorded.",

@@ -247,7 +247,7 @@ class _Reader:
                 said = f"{short(event.worker)} took over from {short(before)}"
                 self.seam(at, SeamKind.TAKEOVER, said, event.worker)
                 used = f"{_outcomes(self._results)} used instead of calling again"
-                why = f"{short(event.worker)} took over because the lease of {short(before)} had run out"
+                why = f"{short(event.worker)} took over because the lease of {short(before)} was over"
                 self._note(at, f"{why}; {used}." if self._results else f"{why}; nothing had been recorded.")
             case e.JobReleased():
                 self.seam(at, SeamKind.RELEASED, f"given back ({event.why})")
