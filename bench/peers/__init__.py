@@ -124,12 +124,8 @@ class Lines(Contestant):
 
     async def kill(self) -> None:
         """As kill -9 does, and without a farewell."""
-        self._end_all()
-        await self._process.wait()
-
-    def _end_all(self) -> None:
-        """No worker and no server of it is left."""
         self._signal(signal.SIGKILL)
+        await self._process.wait()
 
     def _signal(self, which: signal.Signals) -> None:
         """To its workers and servers, too: they are all in the group that began with it."""

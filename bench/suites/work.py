@@ -235,16 +235,15 @@ async def _pickup(arena: Arena, store: str, findings: Findings) -> None:
                 "NATS hint, then a claim": hint,
                 "polling each second": polling,
             }
-            chance = random.Random(6)
             laps: dict[str, list[float]] = {way: [] for way in ways}
             for _ in range(arena.scale.rounds):
                 for way, wait in ways.items():
                     times = []
-                    for _ in range(operations):
+                    for nth in range(operations):
                         while heard.pending_msgs:
                             await heard.next_msg()  # of others
-                        # Work comes when it comes; only to a poller does it matter when.
-                        late_s = chance.uniform(0, POLL_S) if wait is polling else 0.0
+                        # Only to a poller does it matter when work comes: it comes all over the interval.
+                        late_s = POLL_S * (nth + 0.5) / operations if wait is polling else 0.0
                         times.append(await _picked_up(client, wait, 0.1 + late_s))
                     laps[way].append(median(times) * 1000)
     found = {way: figure(medians) for way, medians in laps.items()}
