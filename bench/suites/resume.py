@@ -4,6 +4,7 @@ The journal is written by a worker whose lease is over at once. Then a new worke
 checks the journal, replays it, and comes to the first step that is not recorded. The clock runs from start to there.
 
 Beside it the same job with a checkpoint behind its last step: of that journal only the end is read, however long it is.
+And a short job that slept before each of its steps (`asyncio.sleep`): no sleep that is recorded is slept again.
 """
 
 from __future__ import annotations
@@ -39,6 +40,10 @@ from holdfast.worker.worker import Worker
 
 AT_MOST_MS: Final = {1_000: 20.0, 10_000: 150.0}
 FROM_CHECKPOINT_MS: Final = 5.0
+AFTER_SLEEPS_MS: Final = 50.0
+
+SLEEPS: Final = 20
+SLEEP_S: Final = 0.1
 
 
 class Resume(Holdfast):
@@ -67,6 +72,7 @@ class Resume(Holdfast):
             return steps
 
         self.long = long
+        self.fetch = fetch
 
     async def begin(self) -> None:
         """A job with so many recorded steps, and nobody who drives it."""
@@ -78,13 +84,18 @@ class Resume(Holdfast):
         holder = Holder(grant.job_id, grant.namespace, grant.fence, grant.lease_token, head)
         facts = [_fact(number) for number in range(self.steps)]
         for first in range(0, self.steps, EVENTS_PER_APPEND_MAX):
-            append = append_of(holder, facts[first : first + EVENTS_PER_APPEND_MAX], at=AT)
+            part = facts[first : first + EVENTS_PER_APPEND_MAX]
+            append = append_of(holder, part, at=[self.at(first + nth) for nth in range(len(part))])
             await self.store.journal.append(append)
             holder = after(holder, append)
         await self.commit(holder)
         desk = Desk(self.store, Committer(self.store.journal), self.clock, self.app.programs())
         self.worker = Worker(desk, "bench", lambda: self.ids.new("claim"))
         self.new = asyncio.Event()
+
+    def at(self, number: int) -> int:
+        """When this step was recorded."""
+        return AT
 
     async def commit(self, holder: Holder) -> None:
         """The journal ends as it should before its worker dies: here, with its last step."""
@@ -111,6 +122,32 @@ class ResumeFromCheckpoint(Resume):
         await self.store.journal.append(append_of(holder, [saved], at=AT))
 
 
+class ResumeAfterSleeps(Resume):
+    name = "holdfast, after recorded sleeps"
+
+    def __init__(self, place: Place) -> None:
+        super().__init__(place, SLEEPS)
+        fetch = self.fetch
+
+        @self.app.agent
+        async def sleepy() -> int:
+            for number in range(SLEEPS + 1):
+                if number < SLEEPS:
+                    await asyncio.sleep(SLEEP_S)
+                await fetch(number)
+            return SLEEPS
+
+        self.long = sleepy
+
+    async def begin(self) -> None:
+        self.began = self.clock.wall_us()
+        await super().begin()
+        await asyncio.sleep(SLEEPS * SLEEP_S)  # until the times in the journal are over
+
+    def at(self, number: int) -> int:
+        return self.began + round((number + 1) * SLEEP_S * 1_000_000)
+
+
 def _fact(number: int) -> StepFinished:
     digest = canonical.hex_digest(canonical.encode({"number": number}))
     return StepFinished(step_key=f"0/fetch#{number + 1}", args_digest=digest, result=RESULT)
@@ -120,6 +157,7 @@ async def run(arena: Arena, findings: Findings) -> None:
     for store in arena.stores:
         for steps in arena.scale.histories:
             await _resumes(arena, store, steps, findings)
+        await _resumes_after_sleeps(arena, store, findings)
 
 
 async def _resumes(arena: Arena, store: str, steps: int, findings: Findings) -> None:
@@ -157,3 +195,16 @@ async def _resumes(arena: Arena, store: str, steps: int, findings: Findings) -> 
     ]
     if peers:
         findings.beside("resume", store, LEFT_OUT["resume"], absent)
+
+
+async def _resumes_after_sleeps(arena: Arena, store: str, findings: Findings) -> None:
+    contestant = ResumeAfterSleeps(await arena.place(store))
+    async with opened([contestant], []):
+        (result,) = await play([contestant], rounds=arena.scale.rounds, operations=1)
+    contest = Contest("resume", f"after {SLEEPS} sleeps of {SLEEP_S} s", store)
+    findings.rows += contest.table([result], "to the first new step", middle, None)
+    took_ms = result.each(middle).value * 1000
+    findings.goals += [
+        goal(f"resume sleeps {store}", took_ms, "at most", AFTER_SLEEPS_MS, "ms to the first new step"),
+        goal(f"resume sleeps {store} again", contestant.again, "at most", 0, "steps run twice"),
+    ]

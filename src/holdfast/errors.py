@@ -98,7 +98,7 @@ class NotFound(Misuse):
 
 class InvalidPayload(Misuse):
     code = "invalid_payload"
-    default_hint = "Send plain JSON: no NaN or Infinity, no duplicate keys, at most 64 levels deep."
+    default_hint = "Send plain JSON: no NaN or Infinity, no duplicate keys, no cycles, at most 62 levels."
 
 
 class TooLarge(InvalidPayload):

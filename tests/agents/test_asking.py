@@ -16,7 +16,7 @@ from holdfast.engine.replayed import replay
 from holdfast.errors import Conflict, InvalidMove, InvalidPayload, InvalidSetting, NotFound
 from holdfast.model.events import JobClaimed, JobWaiting, QuestionAsked
 from holdfast.model.ids import SequentialIds
-from holdfast.model.instants import DAY, HOUR
+from holdfast.model.instants import DAY, HOUR, SECOND
 from holdfast.model.states import MailKind, WaitReason
 from holdfast.testing import survives_crashes
 from holdfast.testing.conformance.bench import Backend
@@ -259,6 +259,7 @@ async def test_questions_side_by_side_are_named(backend: Backend, app: hf.App) -
 async def test_a_question_that_is_given_up_is_not_open(backend: Backend, app: hf.App) -> None:
     @app.tool(effect="read_only")
     async def endless() -> None:
+        shop.clock.advance(SECOND)
         await asyncio.Event().wait()
 
     @app.agent

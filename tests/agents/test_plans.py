@@ -17,7 +17,7 @@ from holdfast.engine.replayed import replay
 from holdfast.errors import Fenced, InvalidPlan, InvalidSetting
 from holdfast.model.events import ChildStarted, JobRequeued, NodeFinished, NodeStarted, PlanGenerated
 from holdfast.model.ids import SequentialIds
-from holdfast.model.instants import MINUTE
+from holdfast.model.instants import MINUTE, SECOND
 from holdfast.testing import survives_crashes
 from holdfast.testing.conformance.bench import Backend
 from tests.engine.shop import Shop, opened
@@ -588,6 +588,7 @@ async def test_a_plan_that_takes_too_long_is_given_up_the_same_way_again(
 
     async with opened(backend) as shop:
         job_id = await submitted(shop, program)
+        asyncio.get_running_loop().call_later(0.02, shop.clock.advance, SECOND)
         assert await (await shop.claim()).go() == "completed"
         assert (await shop.job(job_id)).output == "too long"
         assert (await node_facts(shop, job_id))[-1] == "slow cancelled"

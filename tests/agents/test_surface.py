@@ -425,7 +425,7 @@ async def test_arguments_are_checked_before_there_is_a_job(app: hf.App) -> None:
         for wrong in ({"count": "many"}, {}, {"number": 1}):
             with pytest.raises(InvalidPayload):
                 await program.start(**wrong)
-        with pytest.raises(InvalidPayload, match="cannot be kept in a journal"):
+        with pytest.raises(InvalidPayload, match="cannot be stored"):
             await program.start(object())  # type: ignore[call-overload]
         assert await process.store.jobs.counts() == {}
 

@@ -6,17 +6,20 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
+from unittest import mock
 
 import msgspec
 
 from holdfast.client.embedded import EmbeddedClient
 from holdfast.client.protocol import Client
 from holdfast.client.remote import RemoteClient
+from holdfast.engine import stall_detector
 from holdfast.engine.asked import Asked, Terms
 from holdfast.engine.children import spawn
 from holdfast.engine.desk import Desk
 from holdfast.engine.drive import Drive
 from holdfast.engine.points import Point
+from holdfast.engine.questions import Question, ask
 from holdfast.engine.run import JobRun
 from holdfast.engine.timers import sleep
 from holdfast.errors import Fenced
@@ -41,6 +44,7 @@ OVER_HTTP = "http"
 CLIENTS = (*STORES, OVER_HTTP)
 """Every way to speak to jobs: the same tests for each."""
 
+_ASKS = {"uncertain": "tool_uncertain", "approval": "approval_requested", "question": "question_asked"}
 KEYED = Terms(effect=Effect.IDEMPOTENT, key_lifetime_us=24 * HOUR)
 
 
@@ -91,6 +95,24 @@ class Lives(Shop):
 
     async def slow(self, drive: Drive, _: Any) -> Any:
         return await self.look(drive, "slow", lambda: asyncio.get_running_loop().create_future())
+
+    async def forgetful(self, drive: Drive, _: Any) -> Any:
+        """A look, and a future that nothing ever sets."""
+        await self.look(drive, "order")
+        return await asyncio.get_running_loop().create_future()
+
+    async def busy(self, drive: Drive, order: Any) -> Any:
+        """A look that takes long; beside it a payment, a payment that needs a yes, and a question."""
+        asks = Terms(approve=lambda _args: True)
+        question = Question("Which order?", {"type": "string"})
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.slow(drive, order))
+            if order["kind"] == "uncertain":
+                group.create_task(self._mail(drive, "pay", Terms(), self.plain, order))
+            elif order["kind"] == "approval":
+                group.create_task(self._mail(drive, "pay", asks, self.plain, order))
+            else:
+                group.create_task(ask(drive, question, lambda said: isinstance(said, str)))
 
     async def thrifty(self, drive: Drive, given: Any) -> Any:
         """Some pages, and children with a page each."""
@@ -170,6 +192,35 @@ class Lives(Shop):
         job_id = (await self.store.jobs.submit(draft)).job_id
         assert set(await self.go_on(worker="ant", rounds=2, step_us=SECOND)) == {"waiting"}
         return job_id
+
+    async def stalled(self) -> str:
+        """A job whose code waits for what never comes, until it is held; it takes no ten minutes here."""
+        job_id = await self.submit(self.forgetful)
+        quickly: dict[str, Any] = {"LOOK_EVERY_S": 0.01, "REPORT_AFTER_S": 0.01, "HOLD_AFTER_S": 0.02}
+        with mock.patch.multiple(stall_detector, **quickly):
+            assert await (await self.claim(worker="ant")).go() == "waiting"
+        return job_id
+
+    @asynccontextmanager
+    async def needing(self, kind: str) -> AsyncIterator[tuple[str, JobRun]]:
+        """A job that runs, and needs a person for something beside: its uncertain call, its approval, its question."""
+        if kind == "uncertain":
+            job_id = await self.killed(self.busy, "pay", Point.AFTER_SUCCESS, {"kind": kind})
+        else:
+            job_id = await self.submit(self.busy, {"kind": kind})
+        run = await self.claim(worker="bee")
+        going = asyncio.create_task(run.go())
+        try:
+            await self.until_recorded(job_id, _ASKS[kind])
+            yield job_id, run
+        finally:
+            going.cancel()
+            await asyncio.wait([going])
+
+    async def until_recorded(self, job_id: str, event_type: str) -> None:
+        """The journal of the job has an event of this type."""
+        while event_type not in {event.type for event in await self.events(job_id)}:
+            await self.store.wakeups.wait(frozenset({f"job:{job_id}"}), 0.05)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[tuple[str, JobRun]]:

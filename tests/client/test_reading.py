@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any
 
 import pytest
 
 from holdfast.client.records import SeamKind, Span, SpanKind, Trace
+from holdfast.engine.asked import Asked, Terms
+from holdfast.engine.drive import Drive
 from holdfast.engine.points import Point
-from holdfast.errors import InvalidPayload, KeyReused, NotOver
+from holdfast.engine.results import result
+from holdfast.errors import InvalidPayload, JobHeld, KeyReused, NotOver
+from holdfast.model.events import CallMoved, StepFinished
 from holdfast.model.instants import HOUR, MINUTE, SECOND
 from holdfast.model.jobs import JobFilter
 from holdfast.model.states import Status, WaitReason
 from holdfast.testing.conformance.bench import Backend
+from holdfast.testing.conformance.driver import Driver
 from tests.client.lives import CLIENTS, lives
 
 pytestmark = pytest.mark.parametrize("backend", CLIENTS, indirect=True)
@@ -154,6 +160,99 @@ async def test_everything_that_waits_for_a_person_is_in_one_list(backend: Backen
         assert [need.job_id for need in await one.client.dead_letters()] == [dead]
 
 
+async def test_a_stalled_job_waits_for_a_person(backend: Backend) -> None:
+    """Goal: whoever looks sees where the code stands and what to type. Method: a future that never comes."""
+    async with lives(backend) as one:
+        job_id = await one.stalled()
+        job = await one.client.get(job_id)
+        assert (job.status, job.wait_reason) == (Status.WAITING, WaitReason.STALLED)
+        (need,) = await one.client.waiting_for_person()
+        assert job.needs == (need,)
+        assert (need.reason, need.job_status, need.person) == (WaitReason.STALLED, Status.WAITING, True)
+        assert need.what == (
+            "no progress: its code waits for something that is not durable, and that has not come"
+        )
+        (task,) = need.evidence["tasks"]
+        assert "tests/client/lives.py:" in task["at"]
+        assert task["at"].endswith(" in forgetful")
+        assert need.commands == (f"holdfast resume {job_id} --why '…'", f"holdfast cancel {job_id}")
+        with pytest.raises(JobHeld, match=r"makes no progress.*lives\.py:\d+ in forgetful"):
+            await result(one.store, job_id)
+
+
+async def test_a_stalled_job_goes_on_or_ends_by_a_persons_word(backend: Backend) -> None:
+    """Goal: resume runs it again, cancel ends it, nothing else moves it. Method: both, and a stray signal."""
+    async with lives(backend) as one:
+        resumed, cancelled = await one.stalled(), await one.stalled()
+        await one.client.signal(resumed, "stray")
+        assert await one.go_on(rounds=1) == [], "it is held"
+        await one.client.resume(resumed, why="the code is repaired", by="ada")
+        one.programs["forgetful"] = one.refund
+        assert await one.go_on(rounds=2) == ["pending", "completed"], "heard, then driven"
+        assert one.done["order"] == 2, "one look for each job: a resumed job uses what is recorded"
+        assert (await one.client.cancel(cancelled, why="no use")).at_once
+        assert (await one.client.get(cancelled)).status is Status.CANCELLED
+        assert await one.client.waiting_for_person() == ()
+        assert (await one.client.verify(resumed)).violations == ()
+
+
+@pytest.mark.parametrize(
+    "kind, reason, heard",
+    [
+        ("uncertain", WaitReason.RECONCILE, "tool_reconciled"),
+        ("approval", WaitReason.APPROVAL, "approval_decided"),
+        ("question", WaitReason.APPROVAL, "signal_taken"),
+    ],
+)
+async def test_a_running_job_that_needs_a_person_is_in_the_list(
+    backend: Backend, kind: str, reason: WaitReason, heard: str
+) -> None:
+    """Goal: nothing is left undecided because other work of the job goes on. Method: a long look beside it."""
+    async with lives(backend) as one, one.needing(kind) as (job_id, run):
+        job = await one.client.get(job_id)
+        (need,) = await one.client.waiting_for_person()
+        assert (job.status, job.needs) == (Status.RUNNING, (need,))
+        assert (need.job_id, need.reason, need.job_status) == (job_id, reason, Status.RUNNING)
+        if kind == "uncertain":
+            await one.client.reconcile(job_id, need.step_key or "", "skip", why="seen", by="ada")
+        elif kind == "approval":
+            await one.client.deny(need.approval_id or "", why="no", by="ada")
+        else:
+            await one.client.answer(job_id, "the last one", by="ada")
+        assert await one.client.waiting_for_person() == (), "as soon as the answer is durable"
+        run.poke()
+        await one.until_recorded(job_id, heard)
+        assert await one.client.waiting_for_person() == ()
+
+
+async def test_an_approval_that_the_code_gave_up_is_not_listed(backend: Backend) -> None:
+    """Goal: a person is asked only for what the code waits for. Method: cancel the call that asks."""
+    async with lives(backend) as one:
+
+        async def impatient(drive: Drive, _: Any) -> Any:
+            asked = Asked("pay", [], _nothing, Terms(approve=lambda _args: True))
+            asking = asyncio.create_task(drive.call(asked))
+            await one.look(drive, "order")
+            asking.cancel()
+            await asyncio.wait([asking])
+            await one.slow(drive, None)
+
+        job_id = await one.submit(impatient)
+        run = await one.claim(worker="ant")
+        going = asyncio.create_task(run.go())
+        try:
+            await one.until_recorded(job_id, "call_cancelled")
+            assert await one.store.jobs.list_needing_person() == [job_id], "it has asked"
+            assert await one.client.waiting_for_person() == (), "and waits for no answer"
+        finally:
+            going.cancel()
+            await asyncio.wait([going])
+
+
+async def _nothing(_key: str) -> None:
+    pass
+
+
 async def test_what_does_not_need_a_person_is_said_too(backend: Backend) -> None:
     async with lives(backend) as one:
         job_id = await one.sleeping()
@@ -263,6 +362,30 @@ async def test_the_trace_of_a_dead_letter_and_of_a_parked_job(backend: Backend) 
         parked = await one.client.trace(await one.parked())
         assert "parked before anything was sent" in notes(parked)[-1]
         assert not parked.over
+
+
+async def test_the_trace_of_a_stalled_job(backend: Backend) -> None:
+    async with lives(backend) as one:
+        trace = await one.client.trace(await one.stalled())
+        seam = trace.seams[-1]
+        assert seam.kind is SeamKind.STALLED
+        assert seam.text == (
+            "Stalled: its code waits for something that is not durable, and that has not come"
+        )
+        assert re.fullmatch(r".*forgetful stood at .*lives\.py:\d+ in forgetful\.", notes(trace)[-1])
+
+
+async def test_the_trace_of_a_call_that_adopted_a_record(backend: Backend) -> None:
+    """Goal: a person sees that renamed code used the record. Method: a journal in which a call has moved."""
+    async with lives(backend) as one:
+        job_id = await one.submit(one.refund)
+        run = await one.claim(worker="ant")
+        read, moved = StepFinished("0/look#1", "d"), CallMoved("0/again#1/look#1", "0/look#1", "d")
+        await Driver(one.store, one.clock, run.grant).write(read, moved)
+        trace = await one.client.trace(job_id)
+        text = "Adopted the record of 0/look#1 for 0/again#1/look#1 (renamed or reordered code)."
+        assert notes(trace)[-1] == text
+        assert span(trace, "0/look#1").notes == (text,)
 
 
 async def test_every_journal_can_be_traced(backend: Backend) -> None:

@@ -20,7 +20,7 @@ from holdfast.store.clock import VirtualClock
 JOB = "job-live"
 RESULT = {"summary": "a few words about what was found", "status": 200, "ok": True}
 
-CALLS_TO_DO = 41
+CALLS_TO_DO = 44
 """Functions of ours that run for each read that the code asks for: bound, placed, digested, performed, recorded."""
 
 CALLS_TO_SEAL = 0

@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+import zipfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -25,8 +26,8 @@ from tests.migration.grounds import BOTH, Ground, PostgresGround, SqliteGround
 from tests.tidy.source import ROOT
 
 HERE = Path(__file__).parent
-YESTERDAY = HERE / "previous" / "schema_10.zip"
-OLD = 10
+YESTERDAY = HERE / "previous" / "schema_19.zip"
+OLD = 19
 
 pytestmark = pytest.mark.parametrize("ground", BOTH, indirect=True)
 
@@ -71,9 +72,18 @@ class Member:
         self.process.communicate()
 
 
+def unpack(folder: Path) -> Path:
+    """Yesterday's code as files: it reads its SQL from beside itself."""
+    unpacked = folder / "yesterday"
+    if not unpacked.exists():
+        with zipfile.ZipFile(YESTERDAY) as packed:
+            packed.extractall(unpacked)
+    return unpacked
+
+
 def started(ground: Ground, folder: Path, *, old: bool) -> subprocess.Popen[str]:
     where = f"sqlite:///{ground.address}" if isinstance(ground, SqliteGround) else ground.address
-    path = str(YESTERDAY) if old else str(ROOT / "src")
+    path = str(unpack(folder) if old else ROOT / "src")
     return subprocess.Popen(
         [sys.executable, str(HERE / "member.py"), where, str(folder)],
         env=os.environ | {"PYTHONPATH": path, "PYTHONSAFEPATH": "1"},
@@ -90,7 +100,7 @@ async def member(ground: Ground, folder: Path, *, old: bool) -> AsyncIterator[Me
     try:
         said = await one.hear()
         assert said["schema"] == (OLD if old else SCHEMA_VERSION)
-        assert (str(YESTERDAY) in said["from"]) is old, "it is the code that we mean"
+        assert (str(unpack(folder)) in said["from"]) is old, "it is the code that we mean"
         yield one
     finally:
         one.kill()
@@ -155,16 +165,17 @@ async def test_old_and_new_work_on_one_database(ground: Ground, tmp_path: Path) 
 
 
 async def test_old_code_is_refused_where_it_may_not_read(ground: Ground, tmp_path: Path) -> None:
-    """Goal: what cannot run together does not. Method: say that the store wants today's code, and start yesterday's."""
+    """Goal: what cannot run together does not. Method: say that the store wants newer code, and start yesterday's."""
     await (await ground.open()).close()
-    await ground.run(f"UPDATE store_state SET min_reader = {SCHEMA_VERSION}")
+    await ground.run(f"UPDATE schema_migrations SET number = {OLD + 1} WHERE number = {SCHEMA_VERSION}")
+    await ground.run(f"UPDATE store_state SET min_reader = {OLD + 1}")
     process = started(ground, tmp_path, old=True)
     out, err = await asyncio.to_thread(process.communicate, "")
     assert (process.returncode != 0, out) == (True, "")
-    assert f"wants code for {SCHEMA_VERSION}; this Holdfast knows {OLD}" in err
+    assert f"wants code for {OLD + 1}; this Holdfast knows {OLD}" in err
 
 
 async def test_the_code_that_we_keep_is_one_that_may_still_read(ground: Ground) -> None:
     await (await ground.open()).close()
-    assert MIN_READER <= OLD < SCHEMA_VERSION, "else record a newer one in previous/"
+    assert MIN_READER <= OLD <= SCHEMA_VERSION, "else record a newer one in previous/"
     assert (await ground.ask("SELECT min_reader FROM store_state"))[0][0] == MIN_READER

@@ -112,6 +112,7 @@ SAID: dict[str, tuple[str, float, str | None]] = {
     "HoldfastManyLeasesExpire": ("critical", 0.3, "5m"),
     "HoldfastLockTimeouts": ("critical", 1, None),
     "HoldfastCacheUseless": ("info", 0.3, "1h"),
+    "HoldfastJobsStalled": ("warning", 0, "5m"),
     "HoldfastUncertain": ("warning", 0, "5m"),
     "HoldfastUncertainForLong": ("critical", 0, "60m"),
     "HoldfastFencedWrites": ("warning", 1, "5m"),

@@ -84,7 +84,7 @@ _STEPS: Final = (
 _BATCH: Final = (
     _STEPS
     | {f"each_{name}": _ones(value) for name, value in ({"head_seq": 4} | _STAYS).items()}
-    | {f"event_{name}": _ones(1) for name in ("whose", "seq", "version")}
+    | {f"event_{name}": _ones(1) for name in ("whose", "seq", "version", "at")}
     | {"event_type": _NAMES["each_type"], "event_body": _each(b"{}")}
     | {"hashes": _HASH * 2 * len(HELD), "event_hashes": _HASH * 2 * len(HELD)}
 )
@@ -137,6 +137,15 @@ def _claim_at_once(ready: str) -> Call:
         "blobs(namespace, digest)",
     }
     return Call(_CLAIM | _EVENT | mine, ways, frozenset({"due", "lost", "chosen"}))
+
+
+def _needing_person(calls: str, asking: str) -> Call:
+    """The list of what needs a person: the jobs that are over are never walked along, nor what they once asked."""
+    return Call(
+        {"namespace": crowd.NAMESPACE, "reasons": ["approval", "drift"], "after": "", "limit": 1_000},
+        {"heads_held(wait_reason, job_id)", calls, "job_heads(job_id)", "heads_leased()", asking},
+        frozenset({""}),
+    )
 
 
 HOT: Final = {
@@ -212,6 +221,7 @@ HOT: Final = {
         {"pending": 1, "running": 1, "reasons": ["timer", "approval"], "limit": 2_001},
         {"heads_by_age()", "heads_leased()", "heads_held(wait_reason)"},
     ),
+    "jobs_needing_person": _needing_person("calls_open(status, job_id)", "events_asking(job_id, type)"),
     "session_job_ids": Call(_SESSION | {"limit": 2_001}, {"jobs_by_session(namespace, session_id)"}),
     "child_job_ids": Call({"parent_job_id": _JOB, "limit": 2_001}, {"jobs_by_parent(parent_job_id)"}),
     "lines_of_jobs": Call({}, {"heads_by_age()", "heads_leased()", "heads_held()"}, frozenset({""})),
@@ -233,6 +243,8 @@ HOT_ON_POSTGRES: Final = HOT | {
         {"heads_leased()", "heads_held(wait_reason)"},
         may=frozenset({"every row of job_heads", "heads_by_age()", "heads_by_priority()"}),
     ),
+    # What is rare is looked up by its first column, and the few rows are filtered.
+    "jobs_needing_person": _needing_person("calls_open(status)", "events_asking(job_id)"),
     "vital_numbers": Call(
         {},
         {"heads_by_age(ready_at)", "heads_leased()", "calls_open(status)"},

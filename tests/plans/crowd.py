@@ -127,7 +127,8 @@ def _head(n: int) -> Row:
 
 
 def _event(n: int, seq: int) -> Row:
-    return (job_id(n), seq, "step_finished", 1, 2**32 + 1, NOW, b"{}", _digest("{}"), _digest(n, seq))
+    kind = "question_asked" if seq == 2 and n % 30 == 0 else "step_finished"
+    return (job_id(n), seq, kind, 1, 2**32 + 1, NOW, b"{}", _digest("{}"), _digest(n, seq))
 
 
 def _passage(n: int, last: int) -> Row:
@@ -135,7 +136,7 @@ def _passage(n: int, last: int) -> Row:
 
 
 def _call(n: int) -> Row:
-    status = "prepared" if n % 50 == 0 else "succeeded"
+    status = {0: "prepared", 25: "uncertain"}.get(n % 50, "succeeded")
     told = (
         "send",
         "send",

@@ -43,7 +43,9 @@ class Stage:
         chance = random.Random(seed)
 
         async def run(drive: Drive, _given: Any) -> Any:
-            world = World(drive, Tape([]), lambda _: chance.choice([0, 0, 0.1, 0.5, 1, 2]))
+            world = World(
+                drive, Tape([], self.clock.wall_us), lambda _: chance.choice([0, 0, 0.1, 0.5, 1, 2])
+            )
             world.live, world.trace = self.live, self.trace
             return await body(world)
 

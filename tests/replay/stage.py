@@ -9,22 +9,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from holdfast.engine import conductor
+from holdfast.engine import replay_scheduler
 from holdfast.engine.asked import Asked, Terms
 from holdfast.engine.drive import Drive
 from holdfast.engine.effects import Owner
+from holdfast.engine.recorder import Stamp
 from holdfast.model.effects import Effect
-from holdfast.model.events import Event
+from holdfast.model.events import Event, JobClaimed
 from holdfast.model.history import history_of
 from holdfast.testing.simloop import Deadlock, LoopClock, SimLoop
 
-Journal = list[Event]
+Journal = list[tuple[Event, int]]
+"""Facts and their times."""
 
 
 class Killed(SystemExit):
@@ -36,17 +38,19 @@ class Tape:
     """A journal that is written in order, and a plug that can be pulled after so many facts."""
 
     events: Journal
+    now_us: Callable[[], int]
     kill_after: int | None = None
     dead: bool = False
 
-    def record(self, event: Event, **_beside: Any) -> int:
+    def record(self, event: Event, at: int | None = None, **_beside: Any) -> Stamp:
+        at = max(self.now_us() if at is None else at, self.events[-1][1] if self.events else 0)
         if self.dead:
-            return len(self.events)  # what a dead process still says, nobody hears
+            return Stamp(len(self.events), at)  # what a dead process still says is not written
         if self.kill_after is not None and len(self.events) >= self.kill_after:
             self.dead = True
             raise Killed
-        self.events.append(event)
-        return len(self.events)
+        self.events.append((event, at))
+        return Stamp(len(self.events), at)
 
     async def durable(self) -> None:
         await asyncio.sleep(0)
@@ -102,17 +106,20 @@ def play(
     program: Program,
     *,
     seed: int,
-    journal: Sequence[Event] = (),
+    journal: Journal | tuple[()] = (),
     kill_after: int | None = None,
     hidden: bool = False,
 ) -> Played:
     """The program on top of what the journal says, with delays that the seed decides."""
     chance = random.Random(seed)
-    tape = Tape(list(journal), kill_after)
     with SimLoop() as loop, _queue_hidden(hidden):
-        drive = Drive(
-            history_of(enumerate(tape.events, 1)), tape, LoopClock(loop), Owner("default", "job_1", 1)
-        )
+        clock = LoopClock(loop)
+        loop._virtual.now = journal[-1][1] / 1e6 - clock.wall_us() / 1e6 if journal else 0.0
+        tape = Tape(list(journal), clock.wall_us, kill_after)
+        if not journal:
+            tape.events.append((JobClaimed("worker"), clock.wall_us()))
+        facts = [(seq, event, at) for seq, (event, at) in enumerate(tape.events, 1)]
+        drive = Drive(history_of(facts), tape, clock, Owner("default", "job_1", 1))
         world = World(drive, tape, lambda _: chance.choice([0, 0, 0.1, 0.5, 1, 2]))
 
         async def run() -> Any:
@@ -131,7 +138,7 @@ def _queue_hidden(hidden: bool) -> Iterator[None]:
     """The loop's ready queue cannot be looked into, as on loops that are not asyncio's own."""
     with pytest.MonkeyPatch.context() as patch:
         if hidden:
-            patch.setattr(conductor, "READY", "_no_such_queue")
+            patch.setattr(replay_scheduler, "READY", "_no_such_queue")
         yield
 
 

@@ -14,10 +14,9 @@ from llmock.testing import LLMockServer
 from holdfast.engine.asked import READS, Asked
 from holdfast.engine.drive import Drive
 from holdfast.engine.effects import Owner
-from holdfast.model.events import Event
 from holdfast.model.history import history_of
 from holdfast.store.clock import SystemClock
-from tests.replay.stage import Tape
+from tests.replay.stage import Journal, Tape
 
 MESSAGES: Any = [{"role": "user", "content": "Name a root that holds fast."}]
 
@@ -51,12 +50,12 @@ def test_both_clients_in_parallel_replay_without_a_request(models: LLMockServer,
 
         return await asyncio.gather(ask("claude", 1), ask("gpt", 2), ask("claude", 3), ask("gpt", 4))
 
-    def play(journal: list[Event], anthropic_url: str, openai_url: str) -> tuple[Any, list[Event]]:
+    def play(journal: Journal, anthropic_url: str, openai_url: str) -> tuple[Any, Journal]:
         async def run() -> Any:
-            tape = Tape(list(journal))
-            drive = Drive(
-                history_of(enumerate(tape.events, 1)), tape, SystemClock(), Owner("default", "job_1", 1)
-            )
+            clock = SystemClock()
+            tape = Tape(list(journal), clock.wall_us)
+            facts = [(seq, event, at) for seq, (event, at) in enumerate(tape.events, 1)]
+            drive = Drive(history_of(facts), tape, clock, Owner("default", "job_1", 1))
             async with (
                 anthropic.AsyncAnthropic(base_url=anthropic_url, api_key="test", max_retries=0) as claude,
                 openai.AsyncOpenAI(base_url=openai_url, api_key="test", max_retries=0) as gpt,

@@ -221,5 +221,5 @@ def test_records_beside_a_new_call_are_handed_back(stage: Stage) -> None:
     way = list(stage.trace)
     difference = stage.replay(job_id, longer).difference
     assert difference is not None
-    assert _key(difference.attempted) == "0/branch#1/look#3"
+    assert (_key(difference.attempted) or "").endswith("/look#3")
     assert (stage.trace, stage.live) == (way, [])

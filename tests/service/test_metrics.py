@@ -12,10 +12,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import holdfast as hf
+from holdfast.engine import stall_detector
 from holdfast.engine.backups import LastBackup, remember_backup
 from holdfast.engine.meter import NOTHING, SILENT, Meter
 from holdfast.engine.recover import SweepStats
-from holdfast.errors import Fenced
+from holdfast.errors import Fenced, JobHeld
 from holdfast.model.admission import QueueLimits
 from holdfast.model.instants import HOUR, MINUTE, SECOND
 from holdfast.model.jobs import JobDraft
@@ -147,6 +148,37 @@ async def test_replays_failures_and_models_are_counted(volatile_folder: Path) ->
     assert read("holdfast_attempts_total", outcome="pending") == 1
 
 
+async def test_a_job_that_is_held_because_it_stands_still_is_counted(
+    volatile_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: a stalled job raises a counter once it is held. Method: an agent that awaits a future; short bounds."""
+    for name in ("LOOK_EVERY_S", "REPORT_AFTER_S", "HOLD_AFTER_S"):
+        monkeypatch.setattr(stall_detector, name, 0.02)
+    app, metrics = hf.App(), Metrics()
+
+    @app.agent
+    async def forgetful() -> None:
+        await asyncio.get_running_loop().create_future()
+
+    process = await opened(app.programs(), f"sqlite:///{volatile_folder / 'h.db'}", meter=metrics)
+    try:
+        with pytest.raises(JobHeld, match="in forgetful"):
+            await process.result(await process.start(JobDraft(kind="forgetful", input={})))
+    finally:
+        await process.close()
+    read = Read(metrics.text().decode())
+    assert read("holdfast_jobs_stalled_total") == read("holdfast_events_total", type="job_stalled") == 1
+    assert read("holdfast_attempts_total", outcome="waiting") == 1
+
+
+async def test_jobs_that_stand_still_are_a_gauge(backend: Backend) -> None:
+    async with api(backend) as web:
+        await web.one.stalled()
+        read = await scraped(web)
+        assert read("holdfast_stalled_jobs") == 1
+        assert read("holdfast_jobs", status="waiting", reason="stalled") == 1
+
+
 def test_what_the_engine_says_is_counted_as_what_it_is() -> None:
     metrics = Metrics()
     metrics.swept(SweepStats(expired_found=5, recovered=3, failed=2, errors=1, scan_duration_ms=40))
@@ -196,6 +228,7 @@ def test_nobody_who_watches_costs_nothing_but_a_call() -> None:
         "refused": (None,),
         "replayed": (),
         "unproven": (),
+        "stalled": (),
         "swept": (None,),
     }
     hooks = {name for name in vars(Meter) if not name.startswith("_")}

@@ -32,6 +32,7 @@ WORDS: dict[str, tuple[Any, str, dict[str, Any], bool]] = {
     "signal": (Lives.sleeping, "/api/jobs/{}/signal", {"name": "paid:42", "body": {"cents": 1}}, False),
     "answer": (questioning, "/api/jobs/{}/answer", {"answer": True, "by": "ada"}, False),
     "resume": (Lives.parked, "/api/jobs/{}/resume", {"choice": "accept", "by": "ada"}, False),
+    "resume stalled": (Lives.stalled, "/api/jobs/{}/resume", {"by": "ada", "why": "repaired"}, False),
     "raise": (Lives.stopped, "/api/jobs/{}/raise", {"limits": {"tool_calls": 9}, "by": "ada"}, False),
     "reconcile": (
         Lives.uncertain,
@@ -108,19 +109,30 @@ async def test_two_ids_for_one_word_are_refused(backend: Backend) -> None:
 async def test_what_waits_for_a_person_is_listed_in_pages(backend: Backend) -> None:
     async with api(backend) as web:
         one = web.one
-        jobs = [await one.asking(), await one.dead(), await one.parked()]
+        jobs = [await one.asking(), await one.dead(), await one.parked(), await one.stalled()]
         assert {need["job_id"] for need in (await web.get("/api/needs"))["items"]} == set(jobs)
-        first = await web.get("/api/needs?limit=2")
-        rest = await web.get(f"/api/needs?limit=2&cursor={first['next']}")
-        assert [len(first["items"]), len(rest["items"]), rest["next"]] == [2, 1, None]
+        first = await web.get("/api/needs?limit=3")
+        rest = await web.get(f"/api/needs?limit=3&cursor={first['next']}")
+        assert [len(first["items"]), len(rest["items"]), rest["next"]] == [3, 1, None]
         assert {need["job_id"] for need in first["items"] + rest["items"]} == set(jobs)
         (approval,) = (await web.get("/api/approvals"))["items"]
         assert (approval["approval_id"], approval["job_id"]) == ("apr_1", jobs[0])
         (dead,) = (await web.get("/api/dead-letters"))["items"]
         assert (dead["reason"], dead["job_id"]) == (WaitReason.DEAD_LETTER, jobs[1])
+        (stalled,) = [need for need in first["items"] + rest["items"] if need["reason"] == "stalled"]
+        assert (stalled["job_id"], stalled["job_status"]) == (jobs[3], "waiting")
+        assert stalled["evidence"]["tasks"][0]["at"].endswith(" in forgetful")
         await web.post("/api/approvals/apr_1/approve", {"by": "ada"})
         await web.refused(409, "conflict", "POST", "/api/approvals/apr_1/deny", {"by": "bob", "why": "no"})
         await web.refused(422, "invalid_payload", "GET", f"/api/approvals?cursor={first['next']}")
+
+
+async def test_a_running_job_that_needs_a_person_is_listed(backend: Backend) -> None:
+    """What the page shows: an open approval of a job that still reads something."""
+    async with api(backend) as web, web.one.needing("approval") as (job_id, _):
+        (need,) = (await web.get("/api/needs"))["items"]
+        assert (need["job_id"], need["job_status"], need["tool"]) == (job_id, "running", "pay")
+        assert (await web.get("/api/approvals"))["items"] == [need]
 
 
 @pytest.mark.parametrize("word, decision", [("approve", "approved"), ("deny", "denied")])

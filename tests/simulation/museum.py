@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.engine import conductor, drive, effects, pen, run, storetime
+from holdfast.engine import drive, effects, pen, replay_scheduler, run, storetime
 from holdfast.engine.committer import Committer
 from holdfast.errors import Unavailable
 from holdfast.model import history, lease
@@ -130,7 +130,7 @@ def progress_is_not_noted(patch: pytest.MonkeyPatch) -> None:
     """Takeovers are counted for ever."""
     record = pen.Pen.record
 
-    def recorded(self: pen.Pen, event: Any, **beside: Any) -> int:
+    def recorded(self: pen.Pen, event: Any, **beside: Any) -> Any:
         return record(self, event, **(beside | {"progress": False}))
 
     patch.setattr(pen.Pen, "record", recorded)
@@ -234,15 +234,15 @@ def a_call_declared_failed_is_made_again(patch: pytest.MonkeyPatch) -> None:
 
 @bug
 def results_come_in_any_order(patch: pytest.MonkeyPatch) -> None:
-    async def turn(self: Any, seq: int) -> None:
+    async def turn(self: Any, seq: int, at: int) -> None:
         return None
 
-    patch.setattr(conductor.Conductor, "turn", turn)
+    patch.setattr(replay_scheduler.ReplayScheduler, "turn", turn)
 
 
 @bug
 def a_result_on_its_way_to_the_disk_is_passed(patch: pytest.MonkeyPatch) -> None:
-    async def on_disk(self: Any, seq: int) -> None:
+    async def on_disk(self: Any, stamp: Any) -> None:
         await self.recorder.durable()
 
     patch.setattr(drive.Drive, "on_disk", on_disk)
@@ -253,7 +253,7 @@ def a_timeout_is_heard_out_of_turn(patch: pytest.MonkeyPatch) -> None:
     async def given_up(self: Any, key: str, digest: str, generation: int, extras: Any = NOTHING) -> None:
         if not self.stopping:
             self.recorder.record(CallCancelled(key, digest, generation=generation), extras=extras)
-            self._conductor.look()
+            self.look()
 
     patch.setattr(drive.Drive, "given_up", given_up)
 
@@ -272,7 +272,7 @@ def a_finished_read_is_made_again(patch: pytest.MonkeyPatch) -> None:
 
 @bug
 def changed_code_is_not_noticed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(history.History, "has_unclaimed", property(lambda _: False))
+    patch.setattr(history.History, "has_unclaimed_effects", property(lambda _: False))
 
 
 @bug

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.engine import timeouts
+from holdfast.engine import replay_scheduler
 from holdfast.model import effects as rules
 from holdfast.testing.crash import CameOutWrong, Way, cuts, play
 from holdfast.testing.world.run import run
@@ -66,7 +66,7 @@ def test_a_key_that_is_trusted_for_ever_is_noticed(monkeypatch: pytest.MonkeyPat
 
 def test_timers_that_go_by_the_clock_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A world meets it once in thousands; a replay that is quicker than the first run meets it every time."""
-    monkeypatch.setattr(timeouts, "watch", lambda _: None)
+    monkeypatch.setattr(replay_scheduler, "install", lambda _: None)
     first = play_program(two_timers, seed=1)
     again = play_program(two_timers, seed=2, journal=first.journal)
     assert again.trace != first.trace

@@ -132,7 +132,7 @@ def _meant(text: str) -> Any:
 
 async def _needed(store: Store, payloads: Sequence[str]) -> None:
     """Jobs that wait for a person: for a yes, a word on a call, an answer, a look at the code, another try."""
-    ways = [_asks_leave, _uncertain, _asks, _parks, _dies]
+    ways = [_asks_leave, _uncertain, _asks, _parks, _stalls, _dies]
     chosen = list(enumerate(payloads))[::4]
     drafts = [JobDraft(kind=named(text, nth), queue="needs", job_id=f"need {nth:03}") for nth, text in chosen]
     await store.jobs.submit_many(drafts)
@@ -171,6 +171,13 @@ async def _parks(driver: Driver, nth: int, text: str) -> None:
     }
     await driver.write(
         e.JobParked(report), move=Move(status=Status.WAITING, reason=WaitReason.DRIFT), mail_seen=0
+    )
+
+
+async def _stalls(driver: Driver, nth: int, text: str) -> None:
+    report = {"why": text, "tasks": [{"task": text[:100], "stack": [text, f"{text[:80]}:7 in {text[:80]}"]}]}
+    await driver.write(
+        e.JobStalled(report), move=Move(status=Status.WAITING, reason=WaitReason.STALLED), mail_seen=0
     )
 
 

@@ -4,6 +4,7 @@ mail(...)       unsafe: one line in `mails` for each that went out; while `hold`
 post(...)       unsafe: over SMTP, to whoever listens there
 tidy(...)       read-only, and quick
 changeling()    is other code while `changed` is there
+forgetful()     waits for a reply that comes when `reply` is there; it is held after a second instead of ten minutes
 """
 
 from __future__ import annotations
@@ -17,6 +18,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import holdfast as hf
+from holdfast.engine import stall_detector
+
+stall_detector.LOOK_EVERY_S = stall_detector.REPORT_AFTER_S = 0.2  # type: ignore[misc]
+stall_detector.HOLD_AFTER_S = 1.0  # type: ignore[misc]
 
 FOLDER = Path(os.environ["HOLDFAST_UI_FOLDER"])
 
@@ -101,6 +106,33 @@ async def changeling() -> str:
     said = await mail(to, "from the changeling")
     await hf.wait("go")
     return said
+
+
+async def wait_for_reply() -> None:
+    if not (FOLDER / "reply").exists():
+        await asyncio.get_running_loop().create_future()
+
+
+@app.agent
+async def forgetful() -> str:
+    said = await tidy("the desk")
+    await wait_for_reply()
+    return said
+
+
+@app.tool(effect="read_only")
+async def browse() -> str:
+    """Takes until `done` is there."""
+    while not (FOLDER / "done").exists():  # noqa: ASYNC110 - a file
+        await asyncio.sleep(0.05)
+    return "browsed"
+
+
+@app.agent
+async def busy() -> str:
+    """Reads for long, and asks meanwhile."""
+    read, colour = await asyncio.gather(browse(), hf.ask("Which colour?", schema=Literal["red", "blue"]))
+    return f"{read}, {colour}"
 
 
 @app.agent(budget=hf.Budget(tool_calls=1))

@@ -99,6 +99,36 @@ def test_parked_jobs(town: Town, page: Any) -> None:
     assert town.mails().count("eve: from the changeling") == 1, "by the one whose drift was accepted"
 
 
+def test_stalled_jobs(town: Town, page: Any) -> None:
+    """Code that waits for a reply that never comes: shown with its line, gone on with when it is there, given up."""
+    town.worker()
+    resumed, cancelled = town.submit("forgetful"), town.submit("forgetful")
+    page.goto(town.link)
+    for job_id in (resumed, cancelled):
+        town.until(job_id, lambda one: one["wait_reason"] == "stalled")
+        see(need(page, job_id), "in wait_for_reply")
+    assert_accessible(page)
+    press(page, cancelled, "Cancel the job")
+    town.until(cancelled, lambda one: one["status"] == "cancelled")
+    (town.folder / "reply").touch()
+    press(page, resumed, "Go on")
+    assert town.until(resumed, lambda one: one["status"] == "completed")["output"] == "the desk is tidy"
+    see(page, "Nothing waits for you")
+
+
+def test_a_job_that_asks_while_it_runs(town: Town, page: Any) -> None:
+    """A question beside a long read is on the page, and is answered there."""
+    town.worker()
+    job_id = town.submit("busy")
+    page.goto(town.link)
+    see(need(page, job_id), "job is running")
+    need(page, job_id).get_by_role("button", name="Answer").click()
+    speak(page, answer='"blue"')
+    see(page, "Nothing waits for you")
+    (town.folder / "done").touch()
+    assert town.until(job_id, lambda one: one["status"] == "completed")["output"] == "browsed, blue"
+
+
 def test_a_budget_is_raised(town: Town, page: Any) -> None:
     town.worker()
     parent = town.submit("employer")

@@ -17,14 +17,14 @@ import pytest
 
 import holdfast as hf
 from holdfast.engine.asked import Asked
-from holdfast.engine.conductor import Conductor
 from holdfast.engine.desk import Program
 from holdfast.engine.drive import Drive
 from holdfast.engine.effects import Acts
 from holdfast.engine.pen import Pen
-from holdfast.engine.places import Place
+from holdfast.engine.replay_scheduler import ReplayScheduler
 from holdfast.engine.run import JobRun
 from holdfast.engine.signals import wait
+from holdfast.engine.task_scopes import TaskScope
 from holdfast.model.history import History
 from holdfast.model.jobs import JobDraft
 from holdfast.model.naming import Scope
@@ -38,7 +38,7 @@ from tests.fixtures.stores import STORES
 pytestmark = pytest.mark.parametrize("backend", STORES, indirect=True)
 
 JOBS_OF_EACH = 60
-OF_RUNS = (asyncio.Task, JobRun, Drive, Place, Scope, Pen, History, Conductor, Acts)
+OF_RUNS = (asyncio.Task, JobRun, Drive, TaskScope, Scope, Pen, History, ReplayScheduler, Acts)
 OWN_TASKS = 10
 """The worker's own, however many jobs there are."""
 

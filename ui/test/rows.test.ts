@@ -101,6 +101,20 @@ test("who drove it when, and when nobody did", () => {
   );
 });
 
+test("nobody drives a job that is held because its code stands still", () => {
+  const life = trace([], [seam("created", 1), seam("claimed", 2), seam("stalled", 3), seam("claimed", 5)]);
+  assert.deepEqual(
+    stretchesOf(life).map((one) => [one.kind, one.from, one.to]),
+    [
+      ["waits", 10, 20],
+      ["driven", 20, 30],
+      ["waits", 30, 50],
+      ["driven", 50, null],
+    ],
+  );
+  assert.equal(asOf(life, 4).status, "waiting");
+});
+
 test("as of an event, later outcomes are not known", () => {
   const effect = span(3, { kind: "effect", end_seq: 6, end_at: 60, sent_at: [30, 55], attempt: 2 });
   const life = trace([span(2), effect, span(7)], [seam("created", 1), seam("claimed", 2), seam("ended", 8)]);

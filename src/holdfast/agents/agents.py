@@ -22,6 +22,7 @@ from holdfast.agents.context import Context
 from holdfast.agents.jobs import Host, Job
 from holdfast.agents.signatures import Signature, plain
 from holdfast.engine import children
+from holdfast.engine.asked import encode_result
 from holdfast.engine.drive import Drive
 from holdfast.errors import InvalidSetting
 from holdfast.model.budget import Budget
@@ -135,7 +136,9 @@ class Agent(Generic[P, R]):
         """What a worker runs for a job of this kind."""
         context.enter(drive, Context(drive.owner.job_id, drive.owner.namespace, self.name))
         bound = self.signature.call_with(given or {})
-        return plain(await self.function(*bound.args, **bound.kwargs), f"the result of {self.name}")
+        output = plain(await self.function(*bound.args, **bound.kwargs), f"the result of {self.name}")
+        encode_result(output)  # a parent must be able to hear it, too
+        return output
 
     async def take_work(self, drive: Drive, given: Any) -> Any:
         """What a worker runs for work that this agent has the capability for."""

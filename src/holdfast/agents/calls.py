@@ -23,6 +23,8 @@ from holdfast.agents import context
 from holdfast.agents.schemas import Callee, by_wire_name, wire_name
 from holdfast.agents.texts import shortened, text_of
 from holdfast.agents.tools import Tool
+from holdfast.engine.asked import encode_result
+from holdfast.engine.task_scopes import place_by_name
 from holdfast.errors import (
     CallFailed,
     Denied,
@@ -148,8 +150,8 @@ async def _answered(calls: list[Call], known: Mapping[str, Callee], answer_max: 
 
 
 def _placed(answer: Any, nth: int) -> Coroutine[Any, Any, Answer]:
-    """The task that runs this is found again by the index of its call: tasks are scoped by their coroutine's name."""
-    answer.__qualname__ = f"call-{nth}"
+    """The task that runs this is found again by the index of its call."""
+    place_by_name(answer, f"call-{nth}")
     placed: Coroutine[Any, Any, Answer] = answer
     return placed
 
@@ -210,9 +212,9 @@ def _checked(callee: Callee, arguments: Any) -> dict[str, Any]:
     if not isinstance(named, Mapping):
         msg = f"the arguments of {callee.name} are no JSON object"
         raise InvalidPayload(msg, hint='Send an object with the arguments by name: {"name": value}.')
-    canonical.encode(dict(named), bytes_max=RESULT_BYTES_MAX)
+    encode_result(dict(named))
     given = callee.given(named)
-    canonical.encode(given, bytes_max=RESULT_BYTES_MAX)  # defaults come on top
+    encode_result(given)  # defaults come on top
     return given
 
 

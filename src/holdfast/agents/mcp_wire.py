@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.agents.secrets import Secret, revealed
-from holdfast.engine import places
+from holdfast.engine import task_scopes
 from holdfast.errors import InvalidSetting, Refused
 
 CONNECT_S: Final = 30.0
@@ -67,7 +67,7 @@ class Connection:
         self._ready: asyncio.Future[Any] = loop.create_future()
         self._lost = asyncio.Event()
         self._let_go = asyncio.Event()
-        self._task = places.apart(loop, self._hold(), f"holdfast-mcp-{target.name}")
+        self._task = task_scopes.create_detached_task(loop, self._hold(), f"holdfast-mcp-{target.name}")
 
     @property
     def is_over(self) -> bool:

@@ -12,7 +12,7 @@ import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from typing import Any, Final, NamedTuple, NewType
+from typing import Any, Final, Literal, NamedTuple, NewType
 
 import msgspec
 
@@ -216,12 +216,19 @@ def plain(value: Any, what: str) -> Any:
     if type(value) in SCALARS:
         return value
     try:
-        return msgspec.to_builtins(value, enc_hook=_write_model, str_keys=True)
-    except (TypeError, ValueError) as error:
-        msg = f"{what} cannot be kept in a journal: {error}"
-        raise InvalidPayload(
-            msg, hint="Use JSON, dataclasses, msgspec structs, pydantic models, enums or dates."
-        ) from None
+        written = msgspec.to_builtins(value, enc_hook=_write_object, str_keys=True)
+        if value == written:  # almost always; `payloads` says what else there is
+            return written
+    except Exception:  # noqa: S110 - whatever it is, also of somebody's own class that was compared
+        pass
+    # Imported here: few values come this way, and every process would load it.
+    from holdfast.agents.payloads import to_json
+
+    return to_json(value, what, _write)
+
+
+def _write(value: Any, order: Literal["deterministic"] | None) -> Any:
+    return msgspec.to_builtins(value, enc_hook=_write_object, str_keys=True, order=order)
 
 
 def typed(value: Any, kind: Any, what: str) -> Any:
@@ -257,14 +264,19 @@ def _hint(name: str, written: Any, names: dict[str, Any]) -> list[Any]:
         return []
 
 
-def _write_model(value: Any) -> Any:
+def _write_object(value: Any) -> Any:
     if isinstance(value, secrets.Secret):
         return str(value)
     dump = getattr(value, "model_dump", None)
-    if dump is None:
-        msg = f"{type(value).__qualname__} is none of the types it knows"
+    if dump is not None:
+        return dump(mode="json")
+    from holdfast.agents.payloads import to_base
+
+    base = to_base(value)
+    if base is value:
+        msg = f"{type(value).__qualname__} is no type that JSON can be made of"
         raise TypeError(msg)
-    return dump(mode="json")
+    return base
 
 
 def _read_model(kind: type, value: Any) -> Any:
@@ -273,6 +285,9 @@ def _read_model(kind: type, value: Any) -> Any:
     validate = getattr(kind, "model_validate", None)
     if validate is not None:
         return validate(value)
+    from holdfast.agents.payloads import from_base
+
+    value = from_base(kind, value)
     if isinstance(value, kind):
         return value
     msg = f"{kind.__qualname__} cannot be read back from JSON"

@@ -22,8 +22,8 @@ import msgspec
 from holdfast.agents import context
 from holdfast.agents.signatures import Signature, plain
 from holdfast.agents.threads import in_thread
-from holdfast.engine.asked import Asked, Probed, Terms
-from holdfast.errors import InvalidSetting
+from holdfast.engine.asked import Asked, Probed, Terms, Unstorable
+from holdfast.errors import InvalidPayload, InvalidSetting
 from holdfast.model.effects import Answer, Effect, parse_effect
 from holdfast.model.ids import check_name
 from holdfast.model.instants import MINUTE, Duration, parse_duration
@@ -105,7 +105,7 @@ class Tool(Generic[P, R]):
     def outcome(self, given: dict[str, Any]) -> Awaitable[Any]:
         """The result of the call with these arguments, as JSON: from the record, or from doing it."""
         drive, asked = context.find_drive(), self._asked(given)
-        return asked.run("") if drive is None else drive.call(asked)
+        return _here(asked) if drive is None else drive.call(asked)
 
     def _asked(self, given: dict[str, Any]) -> Asked:
         async def run(key: str) -> Any:
@@ -114,7 +114,10 @@ class Tool(Generic[P, R]):
                 value = await self.function(*bound.args, **bound.kwargs)
             else:
                 value = await in_thread(functools.partial(self.function, *bound.args, **bound.kwargs))
-            return plain(value, self._said_result)
+            try:
+                return plain(value, self._said_result)
+            except InvalidPayload as error:
+                return Unstorable(error)
 
         same = self._same(given) if self.terms.relaunch else msgspec.UNSET
         return Asked(self.name, given, run, self.terms, self.raises, same)
@@ -142,6 +145,14 @@ class Tool(Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__.lower()} {self.name} {self.terms.effect}>"
+
+
+async def _here(asked: Asked) -> Any:
+    """The result of a call outside a job, as JSON."""
+    value = await asked.run("")
+    if isinstance(value, Unstorable):
+        raise value.error
+    return value
 
 
 def terms_of(

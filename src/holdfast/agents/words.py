@@ -93,4 +93,4 @@ def emit(said: Any, *, stream: str = DEFAULT_STREAM) -> Room:
             hint="Say it inside a tool or step; the agent's own code runs again whenever the job is resumed.",
         )
     check_name(stream, "stream")
-    return voice.say(said if isinstance(said, str) else plain(said, "what is said"), stream)
+    return voice.say(plain(said, "what is said"), stream)

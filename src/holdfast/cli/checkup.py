@@ -52,6 +52,7 @@ def _clock(vitals: Vitals, earliest: int, latest: int) -> Finding:
 def _jobs(vitals: Vitals) -> list[Finding]:
     dead = sum(line.jobs for line in vitals.lines if line.wait_reason is WaitReason.DEAD_LETTER)
     parked = sum(line.jobs for line in vitals.lines if line.wait_reason is WaitReason.DRIFT)
+    stalled = sum(line.jobs for line in vitals.lines if line.wait_reason is WaitReason.STALLED)
     late = vitals.oldest_ready_us >= READY_WARNING_US
     waited = f"the oldest job that could run has waited {vitals.oldest_ready_us / SECOND:.0f} s"
     return [
@@ -61,6 +62,7 @@ def _jobs(vitals: Vitals) -> list[Finding]:
         ),
         _none(dead, "dead letters", "jobs that used up their attempts: holdfast dead list"),
         _none(parked, "parked jobs", "jobs whose code does not fit: holdfast jobs --person"),
+        _none(stalled, "stalled jobs", "jobs whose code makes no progress: holdfast jobs --reason stalled"),
         Finding("warning" if late else "ok", "queues", waited + ("; are there workers?" if late else "")),
     ]
 

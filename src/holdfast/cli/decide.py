@@ -94,7 +94,7 @@ def cancel(job_id: str, where: str, *, why: str, by: str, operation_id: str | No
 def resume(
     job_id: str, where: str, *, accept: bool, why: str, by: str, operation_id: str | None, as_json: bool
 ) -> None:
-    """Let a job go on that is held for a person: parked, restored, or a dead letter.
+    """Let a job go on that is held for a person: parked, stalled, restored, or a dead letter.
 
     Example: holdfast resume job_06h57w4p2ksb3f1cqn8xv0zt6e --why 'the old code is back'
     """

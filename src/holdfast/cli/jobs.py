@@ -37,7 +37,7 @@ NODES_NAMED: Final = 8
 @click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000), help="At most so many.")
 @click.option("--cursor", help="Go on where the last page ended.")
 @click.option("--watch", is_flag=True, help="Look again every second, until Ctrl-C.")
-@click.option("--person", is_flag=True, help="Everything that waits for a person, with the command to type.")
+@click.option("--person", is_flag=True, help="Everything that needs a person, with the command to type.")
 @store_option
 @json_option
 def jobs(
@@ -139,7 +139,7 @@ def _show_needs(needs: tuple[Need, ...], *, as_json: bool) -> None:
     for need in needs:
         waited = screens.text(f"for {screens.span(now - need.since)}", "dim")
         console.print(
-            screens.joined(screens.state("waiting", need.reason), waited, need.job_kind), soft_wrap=True
+            screens.joined(screens.state(need.job_status, need.reason), waited, need.job_kind), soft_wrap=True
         )
         console.print(screens.indented(screens.text(need.what)), soft_wrap=True)
         console.print(screens.indented(screens.text(f"holdfast job {need.job_id}", "cyan")), soft_wrap=True)
@@ -266,6 +266,8 @@ def _show_need(console: Console, need: Need) -> None:
     """What it waits for: the evidence, then the exact words to go on."""
     now = _now()
     head = "It waits for a person" if need.person else "It waits for"
+    if need.job_status is Status.RUNNING:
+        head = "It runs, and needs a person"
     since = f" (for {screens.span(now - need.since)})"
     join = ": " if need.person else " "
     console.print(screens.text(f"{head}{join}{need.what}{since}", "bold yellow" if need.person else ""))
@@ -328,9 +330,23 @@ def _evidence(need: Need) -> list[tuple[str, object]]:
         rows: list[tuple[str, object]] = [("why", found.get("why", ""))]
         rows += [("recorded", _call(one)) for one in found.get("recorded", ())]
         return [*rows, ("attempted", _call(found.get("attempted")))]
+    if need.reason is WaitReason.STALLED and isinstance(found, dict):
+        return [line for task in found.get("tasks", ()) for line in _task(task)]
     if isinstance(found, list):
         return [("cause", screens.text(_cause(one), "red")) for one in found]
     return []
+
+
+def _task(task: Any) -> list[tuple[str, object]]:
+    """A task of a stalled job: the author's line where it stands, then the frames that lead there."""
+    if not isinstance(task, dict):
+        return []
+    frames = [line for line in task.get("stack", ()) if line != task.get("at")]
+    return [
+        ("task", task.get("task", "")),
+        ("stands at", screens.text(task.get("at", ""), "bold")),
+        *(("", screens.text(line, "dim")) for line in frames),
+    ]
 
 
 def _call(one: Any) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.cli.talk import one_line, to_json
 from holdfast.model.instants import DAY, HOUR, MILLISECOND, MINUTE, SECOND
+from holdfast.model.states import FOR_A_PERSON
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,7 +22,6 @@ STYLES: Final = {
     "failed": "red",
     "cancelled": "dim",
 }
-URGENT: Final = frozenset({"reconcile", "approval", "drift", "dead_letter", "restore_review", "budget"})
 
 
 def console() -> Console:
@@ -52,10 +52,10 @@ def indented(part: Text, by: int = 2) -> Text:
 
 
 def state(status: str, reason: str | None) -> Text:
-    """A status, and what it waits for; red if that is a person."""
+    """A status, and what it waits for; red if a person is asked to end that."""
     if reason is None:
         return text(status, STYLES.get(status, ""))
-    return text(f"{status}: {reason.replace('_', ' ')}", "bold red" if reason in URGENT else "yellow")
+    return text(f"{status}: {reason.replace('_', ' ')}", "bold red" if reason in FOR_A_PERSON else "yellow")
 
 
 def instant(us: int) -> str:

@@ -48,6 +48,7 @@ SEAMS: Final = {
     SeamKind.TAKEOVER: "bold yellow",
     SeamKind.DEAD_LETTER: "bold red",
     SeamKind.PARKED: "bold red",
+    SeamKind.STALLED: "bold red",
     SeamKind.REQUEUED: "yellow",
     SeamKind.CANCEL_REQUESTED: "yellow",
     SeamKind.ENDED: "bold",

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.client import raising, reading, words
+from holdfast.client import needs, raising, reading, words
 from holdfast.client.holds import needs_its_worker, unless_moved
 from holdfast.client.questions import answered, check_answer
-from holdfast.client.reading import Loaded, loaded, needs_of, view_of
+from holdfast.client.reading import Loaded, loaded, view_of
 from holdfast.client.records import Accepted, EventView, JobView, Need
 from holdfast.client.working import EmbeddedWorking
 from holdfast.engine.shortly import journal_of
@@ -192,9 +192,9 @@ class EmbeddedClient(EmbeddedWorking):
         if (earlier := words.repeated(job, letter)) is not None:
             return earlier
         words.check_reconcile(job, word, now=self._clock.wall_us())
-        need = reading.uncertain_need(job, step_key, generation)
+        need = needs.uncertain_need(job, step_key, generation)
         accepted = await self._send(job, letter, "reconcile")
-        words.must_be_first(reading.word_on(await self._load(job_id), need), letter)
+        words.must_be_first(needs.word_on(await self._load(job_id), need), letter)
         return accepted
 
     async def approve(
@@ -234,7 +234,7 @@ class EmbeddedClient(EmbeddedWorking):
             return earlier
         words.check_approval(job, approval_id, now=self._clock.wall_us())
         accepted = await self._send(job, letter, decision)
-        words.must_be_first(reading.answer_to(await self._load(job.head.job_id), approval_id), letter)
+        words.must_be_first(needs.answer_to(await self._load(job.head.job_id), approval_id), letter)
         return accepted
 
     async def resume(
@@ -290,11 +290,7 @@ class EmbeddedClient(EmbeddedWorking):
     # ── what needs a person ───────────────────────────────────────────────────────────────────────
 
     async def waiting_for_person(self) -> tuple[Need, ...]:
-        needs: list[Need] = []
-        for reason in reading.FOR_A_PERSON:
-            async for record in self._all(JobFilter(wait_reason=reason)):
-                needs += [need for need in needs_of(await self._load(record.job_id)) if need.person]
-        return tuple(sorted(needs, key=lambda need: (need.since, need.job_id, need.step_key or "")))
+        return await needs.list_needs(self._store.jobs, self._namespace, self._load)
 
     async def dead_letters(
         self, *, limit: int = ROWS_PER_PAGE_DEFAULT, cursor: str | None = None
@@ -302,7 +298,9 @@ class EmbeddedClient(EmbeddedWorking):
         page = await self.list(JobFilter(wait_reason=WaitReason.DEAD_LETTER), limit=limit, cursor=cursor)
         jobs = [await self._load(record.job_id) for record in page]
         dead = (WaitReason.DEAD_LETTER,)
-        return Page(tuple(need for job in jobs for need in needs_of(job) if need.reason in dead), page.next)
+        return Page(
+            tuple(need for job in jobs for need in needs.needs_of(job) if need.reason in dead), page.next
+        )
 
     async def requeue(
         self, job_id: str, *, why: str = "", by: str = "", operation_id: str | None = None
@@ -358,7 +356,7 @@ class EmbeddedClient(EmbeddedWorking):
         for which in (JobFilter(wait_reason=WaitReason.APPROVAL), *(JobFilter(status=one) for one in _OPEN)):
             async for record in self._all(which):
                 job = await self._load(record.job_id)
-                if approval_id in reading.approvals_of(job):
+                if approval_id in needs.approvals_of(job):
                     return job
         for status in TERMINAL if operation_id is not None else ():
             for record in await self.list(JobFilter(status=status), limit=JUST_ENDED):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from holdfast.client import reading
+from holdfast.client.needs import open_children
 from holdfast.client.reading import Loaded
 from holdfast.store.ports.journal import Decide, Ruling
 
 
 def needs_its_worker(job: Loaded) -> bool:
     """Others hear of its end, a parent or children: whoever drives it knows how to tell them."""
-    return job.created.parent_job_id is not None or bool(reading.open_children(job))
+    return job.created.parent_job_id is not None or bool(open_children(job))
 
 
 def unless_moved(job: Loaded, ruling: Ruling) -> Decide:

@@ -22,8 +22,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
 
-import msgspec
-
+from holdfast.agents.signatures import plain
 from holdfast.agents.threads import in_thread
 from holdfast.client.patience import Patience
 from holdfast.client.work_protocol import Working
@@ -186,10 +185,10 @@ class Holding:
     async def _completed(self, result: Any) -> str:
         """Told until it is answered. The lease is kept meanwhile; the server knows a completion that it has."""
         try:
-            plain = msgspec.to_builtins(result)
+            stored = plain(result, "the result of this work")
             return await self._tell(
                 "completed",
-                functools.partial(self._client.complete_work, self._item.id, **self._right(), result=plain),
+                functools.partial(self._client.complete_work, self._item.id, **self._right(), result=stored),
             )
         except (InvalidPayload, TypeError) as error:  # what the function returned cannot be kept
             return await self._failed(error)

@@ -172,7 +172,8 @@ class Client(Hosting, Operating, Following, Working, Protocol):
         by: str = "",
         operation_id: str | None = None,
     ) -> Accepted:
-        """A job that is held for a person (parked, restored, dead) may go on, with attempts and takeovers from nothing.
+        """A job that is held for a person (parked, stalled, restored, dead) may go on, with attempts and takeovers from
+        nothing.
 
         `continue` goes on from the last commit of state with the code as it is; `accept` lets recorded calls that the
         code does not ask for any more rest. InvalidMove if the job is not held.
@@ -204,7 +205,8 @@ class Client(Hosting, Operating, Following, Working, Protocol):
     # ── what needs a person ───────────────────────────────────────────────────────────────────────
 
     async def waiting_for_person(self) -> tuple[Need, ...]:
-        """Everything that goes on only when somebody has spoken, longest waiting first."""
+        """Everything that a person is asked to decide, longest waiting first: of jobs that wait for it, and of running
+        jobs that have an uncertain call, an approval or a question open beside other work."""
         ...
 
     async def dead_letters(

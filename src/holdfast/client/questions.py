@@ -103,6 +103,7 @@ def question_needs(job: Loaded) -> Iterator[Need]:
         yield Need(
             job_id=job.head.job_id,
             job_kind=job.head.kind,
+            job_status=job.head.status,
             reason=WaitReason.APPROVAL,
             since=put.at,
             what=f"{asked.to or 'somebody'} is asked: {asked.question}",

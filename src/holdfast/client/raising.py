@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shlex
 
-from holdfast.client.reading import Loaded, stopped_by
+from holdfast.client.needs import stopped_by
+from holdfast.client.reading import Loaded
 from holdfast.client.words import over
 from holdfast.errors import InvalidMove, InvalidPayload, NotFound
 from holdfast.model import budget as money

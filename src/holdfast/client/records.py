@@ -42,13 +42,15 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that a job waits for, and what to type to go on.
 
     For an uncertain call and for an approval, `args` are the canonical arguments and `key` is what the receiver saw;
-    `evidence` is why nobody knows. For a parked job `evidence` is the report, for a dead letter its causes, for a
-    question the JSON schema of an answer.
+    `evidence` is why nobody knows. For a parked or stalled job `evidence` is the report, for a dead letter its causes,
+    for a question the JSON schema of an answer. In the report of a stalled job `at` is the line of the author's code
+    where a task stands. `job_status` says whether the job waits, or still runs something else.
     `allowed_at`: before this instant nobody may say that the call did not happen.
     """
 
     job_id: str
     job_kind: str
+    job_status: Status = Status.WAITING
     reason: WaitReason
     since: int
     what: str
@@ -193,6 +195,7 @@ class SeamKind(StrEnum):
     RELEASED = "released"
     WAITING = "waiting"
     PARKED = "parked"
+    STALLED = "stalled"
     DEAD_LETTER = "dead_letter"
     REQUEUED = "requeued"
     CANCEL_REQUESTED = "cancel_requested"

@@ -18,9 +18,9 @@ from holdfast.client.records import Note, Seam, SeamKind, Span, SpanKind, Trace
 from holdfast.errors import HoldfastError
 from holdfast.model import events as e
 from holdfast.model.chain import SealedEvent, unseal
-from holdfast.model.effects import Effect
 from holdfast.model.identity import short
 from holdfast.model.jobs import JobHead
+from holdfast.model.stall_report import arrange_report
 from holdfast.model.states import TERMINAL
 
 OPEN: Final = "open"
@@ -78,8 +78,17 @@ class _Reader:
                 self._outcome(at, event)
             case e.CallCancelled():
                 self._give_up(at, event)
-            case e.JobClaimed() | e.JobReleased() | e.JobWaiting() | e.JobParked() | e.JobDeadLettered():
+            case (
+                e.JobClaimed()
+                | e.JobReleased()
+                | e.JobWaiting()
+                | e.JobParked()
+                | e.JobStalled()
+                | e.JobDeadLettered()
+            ):
                 self._hands(at, event)
+            case e.CallMoved():
+                self._move(at, event)
             case (
                 e.JobCreated()
                 | e.JobRequeued()
@@ -188,7 +197,7 @@ class _Reader:
             again = {"attempt": event.attempt, "outcome": OPEN, "end_at": None, "end_seq": None}
             self.spans[place] = msgspec.structs.replace(before, sent_at=(*before.sent_at, at.at), **again)
             same_run = self._intents[place] == at.fence
-            self._note(at, f"{event.tool} {_again(event.effect, same_run=same_run)}.", place)
+            self._note(at, f"{event.tool} {sentences.tell_resend(event.effect, same_run=same_run)}.", place)
         self._intents[place] = at.fence
 
     def _outcome(
@@ -208,7 +217,7 @@ class _Reader:
                 self._close(at, place, "uncertain")
                 self._note(at, f"{tool} was held for a person: {event.why}.", place)
             case e.ToolReconciled():
-                by, said = event.by or "somebody", _DECISIONS.get(event.decision, event.decision)
+                by, said = event.by or "somebody", sentences.DECISIONS.get(event.decision, event.decision)
                 self._said[event.step_key] = f"{by} said that {said}"
                 self._close(at, place, event.decision, result=event.result)
                 self._note(at, f"{by} said about {tool} that {said}: {event.why}.", place)
@@ -232,6 +241,14 @@ class _Reader:
         )
         self._close(at, (SpanKind.READ, event.step_key, str(event.generation)), "given up")
 
+    def _move(self, at: SealedEvent, event: e.CallMoved) -> None:
+        text = f"Adopted the record of {event.recorded_key} for {event.step_key} (renamed or reordered code)."
+        keys = [(kind, event.recorded_key, str(event.generation)) for kind in SpanKind]
+        place = next(filter(self.spans.__contains__, keys), None)
+        self._note(at, text, place)
+        if place is None:
+            self.seam(at, SeamKind.OTHER, text)
+
     # ── hands and states ──────────────────────────────────────────────────────────────────────────
 
     def _hands(self, at: SealedEvent, event: e.Event) -> None:
@@ -246,7 +263,7 @@ class _Reader:
                     return
                 said = f"{short(event.worker)} took over from {short(before)}"
                 self.seam(at, SeamKind.TAKEOVER, said, event.worker)
-                used = f"{_outcomes(self._results)} used instead of calling again"
+                used = f"{sentences.count_outcomes(self._results)} used instead of calling again"
                 why = f"{short(event.worker)} took over because the lease of {short(before)} was over"
                 self._note(at, f"{why}; {used}." if self._results else f"{why}; nothing had been recorded.")
             case e.JobReleased():
@@ -257,6 +274,10 @@ class _Reader:
                 why = event.report.get("why", "") if isinstance(event.report, dict) else ""
                 self.seam(at, SeamKind.PARKED, "parked: the code does not fit the journal")
                 self._note(at, f"the job was parked before anything was sent: {why}.")
+            case e.JobStalled():
+                self.seam(at, SeamKind.STALLED, f"Stalled: {arrange_report(event.report)['why']}")
+                for line in sentences.tell_stall(event):
+                    self._note(at, line)
             case e.JobDeadLettered():
                 cause = event.causes[0] if event.causes and isinstance(event.causes[0], dict) else {}
                 why = cause.get("why") or "its tries were used up"
@@ -359,31 +380,15 @@ class _Reader:
 
 
 _WAITS: Final = frozenset(
-    {SeamKind.WAITING, SeamKind.PARKED, SeamKind.DEAD_LETTER, SeamKind.RELEASED, SeamKind.REQUEUED}
+    {
+        SeamKind.WAITING,
+        SeamKind.PARKED,
+        SeamKind.STALLED,
+        SeamKind.DEAD_LETTER,
+        SeamKind.RELEASED,
+        SeamKind.REQUEUED,
+    }
 )
-
-_DECISIONS: Final = {
-    "happened": "it had happened",
-    "not_happened": "it had not happened",
-    "skip": "it is to be skipped",
-    "fail": "it is to count as failed",
-    "relaunch": "it is to be launched again",
-}
-
-
-def _again(effect: str, *, same_run: bool) -> str:
-    """Why a call has a second intent under one key."""
-    if effect == Effect.VERIFIABLE:
-        return "was sent again under the same key: its receiver was asked, and had not got it"
-    if same_run:
-        return "got a new intent: the first had become too old, and nothing had left yet"
-    if effect == Effect.IDEMPOTENT:
-        return "was sent again under the same key: it is idempotent, and its outcome was not recorded"
-    return "was sent again under the same key"
-
-
-def _outcomes(number: int) -> str:
-    return "1 recorded outcome was" if number == 1 else f"{number} recorded outcomes were"
 
 
 def split(step_key: str) -> tuple[tuple[str, ...], str]:

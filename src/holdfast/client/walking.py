@@ -34,7 +34,7 @@ def walk_of(head: JobHead, sealed: Sequence[SealedEvent], *, now: int) -> Walk:
     ends: dict[str, Any] = {"input": None, "output": None, "error": None}
     for one in sealed:
         event = unseal(one)
-        past.take(one.seq, event)
+        past.take(one.seq, event, one.at)
         match event:
             case e.JobCreated():
                 ends["input"] = event.input

@@ -6,7 +6,8 @@ import re
 import shlex
 from typing import Any, Final
 
-from holdfast.client.reading import Loaded, answer_to, approvals_of, uncertain_need, word_on
+from holdfast.client.needs import answer_to, approvals_of, uncertain_need, word_on
+from holdfast.client.reading import Loaded
 from holdfast.client.records import Accepted
 from holdfast.errors import Conflict, InvalidMove, InvalidPayload, KeyReused, NotFound
 from holdfast.model import canonical

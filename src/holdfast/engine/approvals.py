@@ -37,9 +37,10 @@ async def agreed(drive: Drive, asked: Asked, step_key: str, digest: str, generat
         while approval.decision is None:
             in_time = await drive.waits.look_again(WaitReason.APPROVAL, approval_id, approval.expires_at)
             if not in_time and approval.decision is None:
-                _decide(drive, ApprovalDecided(approval_id, EXPIRED, by="", why="nobody answered in time"))
+                decided = ApprovalDecided(approval_id, EXPIRED, by="", why="nobody answered in time")
+                drive.note(decided, at=drive.job_time(approval.expires_at))
         assert approval.seq is not None
-        await drive.turn(approval.seq)
+        await drive.turn(approval.seq, approval.at)
         if approval.decision != APPROVED:
             raise Denied(_said(asked.name, approval), by=approval.by)
         if lasts(drive, approval_id):
@@ -64,12 +65,8 @@ def _ask(
         tool=asked.name,
         args=asked.args,
     )
-    drive.history.take(drive.recorder.record(question), question)
+    drive.note(question)
     return drive.history.approvals[approval_id]
-
-
-def _decide(drive: Drive, event: ApprovalDecided) -> None:
-    drive.history.take(drive.recorder.record(event), event)
 
 
 def _id(drive: Drive, step_key: str, digest: str, generation: int, nth: int) -> str:

@@ -12,7 +12,7 @@ from holdfast.errors import HoldfastError
 from holdfast.model import canonical
 from holdfast.model.effects import QUIET_MARGIN_US, START_WITHIN_US, Answer, Effect
 from holdfast.model.instants import DAY, MINUTE
-from holdfast.model.limits import RESULT_BYTES_MAX
+from holdfast.model.limits import RESULT_BYTES_MAX, RESULT_DEPTH_MAX
 
 
 class Probed(msgspec.Struct, frozen=True):
@@ -65,7 +65,19 @@ class Asked(msgspec.Struct, frozen=True):
 
 def digest_of(identity: Any) -> str:
     """What tells a call from another under the same key; TooLarge, if its fact would fit no journal."""
-    return sha256(canonical.encode(identity, bytes_max=RESULT_BYTES_MAX)).hexdigest()
+    data = canonical.encode(identity, bytes_max=RESULT_BYTES_MAX, depth_max=RESULT_DEPTH_MAX)
+    return sha256(data).hexdigest()
+
+
+def encode_result(value: Any) -> bytes:
+    """The canonical bytes of arguments or of a result; an error, if they would not fit into an event."""
+    return canonical.encode(value, bytes_max=RESULT_BYTES_MAX, depth_max=RESULT_DEPTH_MAX)
+
+
+class Unstorable(msgspec.Struct, frozen=True):
+    """What a call returns whose result cannot be stored. The call has happened all the same."""
+
+    error: HoldfastError
 
 
 def kept(value: Any) -> tuple[Any, Exception | None]:
@@ -76,8 +88,10 @@ def kept(value: Any) -> tuple[Any, Exception | None]:
 
 def written(value: Any) -> tuple[Any, bytes | None, Exception | None]:
     """The same, and the bytes that a replay will read it from."""
+    if type(value) is Unstorable:
+        return None, None, value.error
     try:
-        data = canonical.encode(value, bytes_max=RESULT_BYTES_MAX)
+        data = canonical.encode(value, bytes_max=RESULT_BYTES_MAX, depth_max=RESULT_DEPTH_MAX)
         return canonical.decode_stored(data), data, None
     except HoldfastError as error:
         return None, None, error

@@ -36,8 +36,8 @@ from holdfast.model.states import WaitReason
 if TYPE_CHECKING:
     from holdfast.engine.asked import Asked
     from holdfast.engine.drive import Drive
-    from holdfast.engine.places import Place
-    from holdfast.engine.recorder import Recorder
+    from holdfast.engine.recorder import Recorder, Stamp
+    from holdfast.engine.task_scopes import TaskScope
     from holdfast.store.ports.budgets import Budgets
 
 AGAIN_S: Final = 0.2
@@ -79,7 +79,8 @@ class Purse:
         guarded: bool = False,
         progress: bool = False,
         body: bytes | None = None,
-    ) -> int:
+        at: int | None = None,
+    ) -> Stamp:
         event = self._ended(event)
         price = NOTHING if isinstance(event, ToolCalled) and self._is_sent_again(event) else cost(event)
         if price != NOTHING:
@@ -88,7 +89,7 @@ class Purse:
             spend = tuple(Charge(budget_id, **amounts) for budget_id in self._chain)
             extras = msgspec.structs.replace(extras, spend=spend)
         return self._recorder.record(
-            event, row=row, extras=extras, guarded=guarded, progress=progress, body=body
+            event, row=row, extras=extras, guarded=guarded, progress=progress, body=body, at=at
         )
 
     def _ended(self, event: Event) -> Event:
@@ -112,7 +113,7 @@ class Purse:
         await self._recorder.durable()
         self._settled = max(self._settled, charged, key=msgspec.structs.astuple)
 
-    async def perform(self, asked: Asked, place: Place, step_key: str) -> tuple[Any, Exception | None]:
+    async def perform(self, asked: Asked, place: TaskScope, step_key: str) -> tuple[Any, Exception | None]:
         """The read is made as soon as it can be afforded. Its price is certain from then on."""
         await self.afford(place, step_key, ONE_CALL)
         self._reading.add(step_key)
@@ -120,7 +121,7 @@ class Purse:
 
     # ── asking ────────────────────────────────────────────────────────────────────────────────────
 
-    async def afford(self, place: Place, step_key: str, ahead: Spent) -> None:
+    async def afford(self, place: TaskScope, step_key: str, ahead: Spent) -> None:
         """No limit stands against it. Until then the code waits, and if all of it does, the job sleeps."""
         while (reached := await self._reached(place, step_key, ahead)) is not None:
             self._say(reached)
@@ -129,7 +130,7 @@ class Purse:
             due_at = drive.clock.wall_us() + pause_us
             await drive.waits.look_again(WaitReason.BUDGET, topic(reached.budget_id), due_at)
 
-    async def _reached(self, place: Place, step_key: str, ahead: Spent) -> Reached | None:
+    async def _reached(self, place: TaskScope, step_key: str, ahead: Spent) -> Reached | None:
         """The limit that it would break. Nobody is stopped by what may have been counted twice, or by a limit that was
         raised by a letter of which the fact is still on its way to the disk."""
         is_sure = False
@@ -178,7 +179,8 @@ class Purse:
             event = BudgetReached(
                 reached.limit, reached.spent, allowed=reached.allowed, budget_id=reached.budget_id
             )
-            history.take(self._recorder.record(event), event)
+            stamp = self._recorder.record(event)
+            history.note(stamp.seq, event, stamp.at)
 
 
 ONE_CHILD: Final = Spent(depth=1, fan_out=1)

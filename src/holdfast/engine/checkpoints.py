@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast.engine.asked import READS, Asked
+from holdfast.engine.asked import READS, Asked, encode_result
 from holdfast.engine.meter import SILENT, Meter
 from holdfast.errors import InvalidMove, InvalidSetting, Unproven
 from holdfast.model import canonical
@@ -37,7 +37,7 @@ Inspector = Callable[[EvidencePack], Awaitable[Sequence[Result]]]
 async def checkpoint(drive: Drive, state: Any, pack: EvidencePack | None = None) -> int:
     """The state is durable, and the job resumes from it; the number of this commit."""
     place = drive.place()
-    if not drive.alone or place.scope.path != str(drive.history.ordinal):
+    if not drive.is_single_task or place.scope.path != str(drive.history.ordinal):
         msg = "a checkpoint inside a scope, or beside other tasks of the job"
         raise InvalidMove(msg, hint="Make it in the agent's own function, when what it started has ended.")
     evidence = None if pack is None or not pack.evidence else pack_to_json(pack)
@@ -56,10 +56,14 @@ async def checkpoint(drive: Drive, state: Any, pack: EvidencePack | None = None)
         raise AssertionError("a checkpoint is an append, not a call")
 
     # An effect that the code has not asked for yet would be forgotten by the commit, and could then fire again.
-    kept = canonical.decode_stored(canonical.encode(state))
+    kept = canonical.decode_stored(encode_result(state))
     await drive.clear(Asked("checkpoint", state, commit, READS), f"{place.scope.path}/checkpoint")
+    if drive.history.children:
+        # A cancel may withdraw the start of a child, which must not be carried then.
+        await drive.recorder.durable()
     event = CheckpointSaved(drive.history.ordinal + 1, kept, evidence, packed(carried_by(drive.history)))
-    drive.history.take(drive.recorder.record(event, progress=True), event)
+    stamp = drive.note(event, progress=True)
+    drive.scheduler.advance(stamp.at)
     # Before the wait: code that gives it up goes on behind the commit, too.
     place.scope = Scope(str(event.ordinal))
     await drive.recorder.durable()

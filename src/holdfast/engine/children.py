@@ -35,21 +35,23 @@ async def spawn(drive: Drive, draft: JobDraft) -> Any:
     args = [draft.kind, draft.input]
     digest = canonical.hex_digest(canonical.encode(args))
     asked = Asked(draft.kind, args, _never, Terms(effect=Effect.IDEMPOTENT))
-    recorded = await drive.known(asked, key, digest)
+    recorded = drive.history.find(key, digest) or await drive.adopt(key, digest)
     if recorded is None:
         async with drive.noting_cancel(key, digest, drive.history.next_generation(key)):
             await drive.clear(asked, key)
             if drive.purse is not None:
                 await drive.purse.afford(place, key, ONE_CHILD)
         recorded = _started(drive, draft, key, digest)
-    if not recorded.settled:
-        assert recorded.child_job_id is not None
-        given_up = Extras(letters=cancels(drive.owner.job_id, [recorded.child_job_id]))
-        async with drive.noting_cancel(key, digest, recorded.generation, given_up):
-            while recorded.seq is None:
-                await drive.waits.look_again(WaitReason.CHILD, key)
-            return await drive.again(recorded, asked)
-    return await drive.again(recorded, asked)
+    key = recorded.step_key
+    if recorded.settled and await drive.past(recorded):
+        return drive.recall(recorded, asked)
+    assert recorded.child_job_id is not None
+    given_up = Extras(letters=cancels(drive.owner.job_id, [recorded.child_job_id]))
+    async with drive.noting_cancel(key, digest, recorded.generation, given_up):
+        while recorded.seq is None:
+            await drive.waits.look_again(WaitReason.CHILD, key)
+        await drive.past(recorded)
+        return drive.recall(recorded, asked)
 
 
 def _started(drive: Drive, draft: JobDraft, key: str, digest: str) -> Recorded:
@@ -65,8 +67,7 @@ def _started(drive: Drive, draft: JobDraft, key: str, digest: str) -> Recorded:
         depth=drive.owner.depth + 1,
     )
     event = ChildStarted(key, child_job_id, digest, draft.kind, generation)
-    order = drive.recorder.record(event, extras=Extras(children=(child,)), guarded=True, progress=True)
-    drive.history.take(order, event)
+    drive.note(event, extras=Extras(children=(child,)), guarded=True, progress=True)
     recorded = drive.history.find(key, digest)
     assert recorded is not None
     return recorded

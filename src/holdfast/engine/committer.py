@@ -19,7 +19,7 @@ import asyncio
 import contextvars
 from typing import Final
 
-from holdfast.engine import places
+from holdfast.engine import task_scopes
 from holdfast.engine.meter import SILENT, Meter
 from holdfast.engine.pen import Pen
 from holdfast.errors import Broken, HoldfastError, Unavailable
@@ -115,7 +115,9 @@ class Committer:
     def _start(self) -> None:
         if self._going is None and self._ready:
             # Whoever records may be a job's code, and a task of that would be the job's own.
-            self._going = places.apart(asyncio.get_running_loop(), self._go(), "holdfast-commit")
+            self._going = task_scopes.create_detached_task(
+                asyncio.get_running_loop(), self._go(), "holdfast-commit"
+            )
 
     async def _go(self) -> None:
         """Trips until nobody has anything to send."""
@@ -125,11 +127,17 @@ class Committer:
                 sent = [(pen, append) for pen in pens if (append := _taken(pen)) is not None]
                 if not sent:
                     continue
-                outcomes = await self._trip([append for _, append in sent])
+                try:
+                    outcomes = await self._trip([append for _, append in sent])
+                except asyncio.CancelledError:
+                    # The loop ends. Whether it was written is not known: the same bytes go once more, if there is time.
+                    self._ready = {**dict.fromkeys(pens), **self._ready}
+                    raise
                 for (pen, _), outcome in zip(sent, outcomes, strict=True):
                     self._told(pen, outcome)
         finally:
             self._going = None
+            self._start()
 
     async def _trip(self, appends: list[Append]) -> list[Head | HoldfastError]:
         timed, how = self._meter.commit(appends), "committed"
@@ -158,7 +166,7 @@ class Committer:
         # to refuse.
         nth = self._failures[pen] = self._failures.get(pen, 0) + 1
         wait_s = AGAIN_S[min(nth, len(AGAIN_S)) - 1]
-        asyncio.get_running_loop().call_later(wait_s, self.wake, pen)
+        asyncio.get_running_loop().call_later(wait_s, self.wake, pen, context=contextvars.Context())
 
     async def close(self) -> None:
         """What was on its way has arrived."""

@@ -1,9 +1,9 @@
 """One run of one job: its function from the top, with everything that is recorded handed back instead of done again.
 
     asked for, recorded           the record, in its turn
-    asked for, not recorded       done now; the fact is recorded, and handed over in its turn
-    recorded with other arguments a read runs again; an effect parks the job
-    recorded, not asked for       an effect: nothing new may fire; if the code comes to rest like that, the job parks
+    asked for, not recorded       adopted, if the same call is recorded under another key and its own code does not ask
+                                  for it; otherwise done now, recorded, and delivered in its turn
+    recorded, not asked for       an effect: nothing new may fire; if the journal ends like that, the job parks
 
 So changed code is noticed before it acts, and a renamed function cannot send a second mail.
 """
@@ -11,29 +11,40 @@ So changed code is noticed before it acts, and a renamed function cannot send a 
 from __future__ import annotations
 
 import asyncio
-import contextvars
+import itertools
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeGuard
 
-from holdfast.engine import failures, places, timeouts
+from holdfast.engine import failures, replay_scheduler, stall_detector, task_scopes
 from holdfast.engine.asked import Asked, digest_of, written
-from holdfast.engine.conductor import JOB, Conductor, Timer
 from holdfast.engine.effects import Acts, Owner
-from holdfast.engine.endings import Failed, Stopped, Uncovered, output_of, parked
+from holdfast.engine.endings import (
+    Asleep,
+    Failed,
+    Interrupted,
+    Stopped,
+    Uncovered,
+    output_of,
+    parked,
+)
 from holdfast.engine.meter import SILENT, Meter
 from holdfast.engine.performing import performed
-from holdfast.engine.places import Place
 from holdfast.engine.points import Points, nothing
-from holdfast.engine.recorder import Recorder
+from holdfast.engine.recorder import Recorder, Stamp
+from holdfast.engine.replay_scheduler import LONG_TIMER_US, InsideCall, ReplayScheduler
+from holdfast.engine.task_scopes import TaskScope
 from holdfast.engine.waits import Waits
 from holdfast.model.append import NOTHING, Extras
 from holdfast.model.chain import body_of_step
 from holdfast.model.effects import CallStatus, Effect
-from holdfast.model.events import CallCancelled, Event, StepFinished
+from holdfast.model.events import CallCancelled, CallMoved, Event, StepFinished
 from holdfast.model.history import History, Recorded
-from holdfast.model.naming import Scope
+from holdfast.model.naming import Scope, call_name
+from holdfast.model.states import WaitReason
 from holdfast.store.clock import Clock
+from holdfast.store.wrapped import Call as StoreCall
+from holdfast.store.wrapped import WrappedStore as InterceptedStore
 
 if TYPE_CHECKING:
     from holdfast.engine.budgets import Purse
@@ -42,11 +53,15 @@ if TYPE_CHECKING:
     from holdfast.store.contract import Store
 
 CANCEL_AGAIN_S: Final = 1.0
-Met: TypeAlias = tuple[Place, str, str, Recorded | None]
+_RUNS: Final = itertools.count()
+FOREIGN_WORK_GRACE_S: Final = 60.0
+"""So long a job is not suspended because its code waits for something that is not durable, beside a durable wait."""
+
+Met: TypeAlias = tuple[TaskScope, str, str, Recorded | None]
 
 
 class Drive:
-    """The run. Its tasks are found again by `places`; the order of results is the conductor's."""
+    """The run. `task_scopes` finds its tasks again; the order of results is the scheduler's."""
 
     def __init__(
         self,
@@ -78,44 +93,71 @@ class Drive:
         self.acts = Acts(self, points)
         self._strict = strict
         self._covered = covered
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self.tasks: set[asyncio.Task[Any]] = set()
+        self.run_number = next(_RUNS) & 0x1FFFFFFF
         self.running = 0
         self._held: dict[asyncio.Future[None], tuple[Asked, str]] = {}
         self._ending: Exception | None = None
         self._winding_down: Exception | None = None
         self.stopping = False
         self._recovering: set[str] = set()
+        self._stalls = stall_detector.StallDetector(owner.job_id)
+        self._foreign_since: tuple[int, float] | None = None
         self.waits = Waits(clock, self.look)
         self._raised: list[tuple[Exception, str]] = []
-        self.store: Store | None = None
+        self._store: Store | None = None
+        self._asked_store: Store | None = None
         self.meter: Meter = SILENT
         self.ends_with: tuple[Event, Extras] | None = None  # what goes with `job_completed`: a turn
         self.purse: Purse | None = None
 
+    @property
+    def store(self) -> Store | None:
+        """The store as job code may ask it: to the code that takes no time."""
+        if self._store is not None and self._asked_store is None:
+            self._asked_store = InterceptedStore(self._store, self._ask_store)
+        return self._asked_store
+
+    @store.setter
+    def store(self, store: Store | None) -> None:
+        self._store, self._asked_store = store, None
+
+    async def _ask_store(
+        self, name: str, call: StoreCall, args: tuple[Any, ...], options: dict[str, Any]
+    ) -> Any:
+        task_scope = task_scopes.find_task_scope()
+        if task_scope is None or task_scope.inside is not None:
+            return await call(*args, **options)
+        with self.scheduler.pause(), task_scope.within(name):
+            return await call(*args, **options)
+
     async def run(self, body: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         """What the job's function returned; or Failed, Parked, Asleep, or whatever `stop` was called with."""
         loop = asyncio.get_running_loop()
-        timeouts.watch(loop)
-        places.watch(loop)
-        self._conductor = Conductor(loop, self, self._at_rest)
-        context = contextvars.copy_context()
-        context.run(JOB.set, self)
-        root = loop.create_task(body(), context=context)
-        places.put(root, Place(self, Scope(str(self.history.ordinal))))
+        replay_scheduler.install(loop)
+        task_scopes.install(loop)
+        self.scheduler = ReplayScheduler(loop, self.clock, self.history, self._at_rest)
+        self.scheduler.look_every(stall_detector.LOOK_EVERY_S)
+        ordinal = str(self.history.ordinal)
+        self.callback_scope = TaskScope(self, Scope(f"{ordinal}/<callback>"))
+        root = self._root = task_scopes.start_root(loop, body(), self, Scope(ordinal))
         try:
-            # Not awaited itself: whoever cancels this run ends the code, and that is not a decision of the code.
-            await places.over(loop, root)
+            # Not awaited itself: whatever cancels this run ends the code, and that is not a decision of the code.
+            await task_scopes.wait_until_done(loop, root)
         except asyncio.CancelledError:
             await self._all_ended()
             raise
+        finally:
+            self.scheduler.stop()
         await self._all_ended()
+        self.scheduler.forget_run()
         return output_of(root, self._ending, self._raised)
 
     async def _all_ended(self) -> None:
         """None of the code runs any more. What caught its end and went on is ended again."""
         self._end_tasks()
-        while self._tasks:
-            await asyncio.wait(self._tasks, timeout=CANCEL_AGAIN_S)
+        while self.tasks:
+            await asyncio.wait(self.tasks, timeout=CANCEL_AGAIN_S)
             self._end_tasks()
 
     def stop(self, ending: Exception) -> None:
@@ -130,8 +172,17 @@ class Drive:
 
     def _end_tasks(self) -> None:
         self.stopping = True
-        for task in list(self._tasks):
+        for task in list(self.tasks):
             task.cancel()
+
+    def note_cancel(self, caller: ReplayScheduler | InsideCall | None) -> None:
+        """A task of the job is cancelled. If that is not a decision of its own code, the run ends: what the code leaves
+        undone now is not recorded, and the job is given back."""
+        if self.stopping:
+            return
+        scheduler = caller.scheduler if isinstance(caller, InsideCall) else caller
+        if scheduler is not self.scheduler:
+            self.stop(Interrupted("a task of the job was cancelled from outside"))
 
     def must_go_on(self) -> None:
         """The run is not being ended; or Stopped. Asked right before a first byte, because ending takes a moment."""
@@ -145,44 +196,39 @@ class Drive:
             self.stop(Uncovered("the lease is about to end, and could not be renewed"))
             raise Stopped
 
-    def joined(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    def timer(self, timer: Timer) -> Callable[[], None]:
-        return self._conductor.timer(timer)
-
     def look(self) -> None:
         """Something has changed: once the code has come to rest, it is seen what comes next."""
-        self._conductor.look()
+        self.scheduler.look()
 
     @property
-    def alone(self) -> bool:
+    def is_single_task(self) -> bool:
         """Whether one task is all there is of the job's code."""
-        return len(self._tasks) == 1
+        return len(self.tasks) == 1
 
     # ── calls ─────────────────────────────────────────────────────────────────────────────────────
 
-    def place(self) -> Place:
+    def place(self) -> TaskScope:
         """Where the job's code stands that asks for something now; or Stopped, or the error that says it may not."""
         if self.stopping:
             raise Stopped
-        return places.outside_calls()
+        return task_scopes.get_task_scope()
 
     def meet(self, name: str, identity: Any) -> Met:
         """The next call of this name: where it is made, its key, its digest, and what is recorded of it."""
         if self.stopping:
             raise Stopped
-        place = places.outside_calls()
+        place = task_scopes.get_task_scope()
         key = place.scope.key(name)
         digest = digest_of(identity)
         return place, key, digest, self.history.find(key, digest)
 
     def recalls(self, recorded: Recorded | None) -> TypeGuard[Recorded]:
         """Whether the code simply gets this result: a long replay is made of these."""
-        if recorded is None or recorded.seq is None or recorded.error is not None or len(self._tasks) != 1:
+        if recorded is None or recorded.seq is None or recorded.error is not None:
             return False
-        if recorded.cancelled_seq is not None:
+        if recorded.cancelled_seq is not None or len(self.tasks) != 1:
+            return False
+        if not self.scheduler.deliver_at_once(recorded.seq, recorded.at):
             return False
         self.meter.replayed()
         return True
@@ -190,12 +236,14 @@ class Drive:
     async def call(self, asked: Asked, met: Met | None = None) -> Any:
         """The outcome of the call, from the record or from doing it. `met` is what `meet` has said of it already."""
         place, key, digest, recorded = self.meet(asked.name, asked.identity) if met is None else met
-        if recorded is None and self.history.drifted(key, digest) is not None:
-            recorded = await self.known(asked, key, digest)
+        if recorded is None and self.history.has_unclaimed:
+            recorded = await self.adopt(key, digest)
         if self.recalls(recorded):
             return recorded.result
         if recorded is not None and recorded.settled:
-            return await self.again(recorded, asked)
+            if await self.past(recorded):
+                return self.recall(recorded, asked)
+            recorded = None if recorded.effect is Effect.READ_ONLY else recorded
         if self._winding_down is not None:
             await self.unless_winding_down()
         if asked.terms.effect is Effect.READ_ONLY and recorded is None:
@@ -208,26 +256,39 @@ class Drive:
             self.look()
             await asyncio.get_running_loop().create_future()
 
-    async def known(self, asked: Asked, key: str, digest: str) -> Recorded | None:
-        """What is recorded of this very call. If it is recorded as an effect with other arguments, the job parks."""
-        recorded = self.history.find(key, digest)
-        drifted = self.history.drifted(key, digest) if recorded is None else None
-        if drifted is not None and drifted.effect is not Effect.READ_ONLY:
-            self._park("a recorded call was made with other arguments", [drifted], asked, key)
-            await asyncio.get_running_loop().create_future()
-        return recorded
+    async def adopt(self, key: str, digest: str) -> Recorded | None:
+        """The record that this call takes over, though it was made under another key; None, if there is none. It is
+        decided when the record's turn comes: by then a call that has it as its own has claimed it."""
+        while (recorded := self.history.find_adoptable(call_name(key), digest)) is not None:
+            await self.scheduler.turn_to_adopt(recorded.begun_seq, recorded.begun_at)
+            if self.history.is_unclaimed(recorded):
+                return self._move(key, digest, recorded)
+        return None
 
-    async def past(self, recorded: Recorded) -> None:
-        """What the code waited for the first time has come, in its turn; or has not, if the code gave it up."""
+    def _move(self, key: str, digest: str, recorded: Recorded) -> Recorded | None:
+        """The record is the call's that the code makes under this key, from here on and in every replay."""
+        self.note(CallMoved(key, recorded.step_key, digest, recorded.generation))
+        return self.history.find(key, digest)
+
+    def note(self, event: Event, **options: Any) -> Stamp:
+        """The fact is recorded, and known to the run itself."""
+        stamp = self.recorder.record(event, **options)
+        self.history.note(stamp.seq, event, stamp.at)
+        return stamp
+
+    async def past(self, recorded: Recorded) -> bool:
+        """What the code waited for the first time has come, in its turn. False: the code gave it up then and does not
+        now, so the call is still open."""
         if recorded.cancelled_seq is not None:
-            await self._conductor.never(recorded.cancelled_seq, recorded.cancelled_by)
-        assert recorded.seq is not None
-        await self.turn(recorded.seq)
+            await self.scheduler.until_cancelled(recorded.cancelled_seq, recorded.cancelled_at)
+            recorded.cancelled_seq, recorded.was_cancelled = None, True
+        if recorded.seq is None:
+            return False
+        await self.turn(recorded.seq, recorded.at)
+        return True
 
-    async def again(self, recorded: Recorded, asked: Asked) -> Any:
+    def recall(self, recorded: Recorded, asked: Asked) -> Any:
         """What the code saw the first time."""
-        if recorded.cancelled_seq is not None or len(self._tasks) > 1:
-            await self.past(recorded)
         self.meter.replayed()
         if recorded.error is None:
             return recorded.result
@@ -236,7 +297,7 @@ class Drive:
             raise error  # to make the call again would be a second effect, or against a person's word
         raise self.noted(error, recorded.step_key)
 
-    async def _read(self, asked: Asked, place: Place, key: str, digest: str, generation: int) -> Any:
+    async def _read(self, asked: Asked, place: TaskScope, key: str, digest: str, generation: int) -> Any:
         try:
             value, error = await (self.purse or self).perform(asked, place, key)
             data = None
@@ -245,16 +306,16 @@ class Drive:
             outcome, told = ("succeeded", None) if error is None else ("failed", failures.told(error))
             step = StepFinished(key, digest, outcome, value, told, generation)
             body = None if data is None else body_of_step(step, data)
-            seq = self.recorder.record(step, body=body, progress=True)
-            if self._strict or len(self._tasks) > 1:
-                await self.handed_over(seq)
+            stamp = self.recorder.record(step, body=body, progress=True)
+            if self._strict or len(self.tasks) != 1 or not self.scheduler.deliver_at_once(*stamp):
+                await self.handed_over(stamp)
         except asyncio.CancelledError:
             await self.given_up(key, digest, generation)
             raise
         return value if error is None else self.delivered(value, error, asked, key)
 
     def perform(
-        self, asked: Asked, place: Place, step_key: str, key: str = "", longest_us: int | None = None
+        self, asked: Asked, place: TaskScope, step_key: str, key: str = "", longest_us: int | None = None
     ) -> Coroutine[Any, Any, tuple[Any, Exception | None]]:
         """The call's own code has run, or was ended because it took too long."""
         return performed(self, asked, place, step_key, key, longest_us)
@@ -292,41 +353,45 @@ class Drive:
     async def given_up(self, key: str, digest: str, generation: int, extras: Extras = NOTHING) -> None:
         """The code hears of it in its turn: results that were there before come first, now and in replay."""
         if not self.stopping:
-            event = CallCancelled(key, digest, generation=generation, by=self._conductor.struck)
-            seq = self.recorder.record(event, extras=extras)
+            event = CallCancelled(key, digest, generation=generation)
+            stamp = self.recorder.record(event, extras=extras)
             self.look()
-            await self.turn(seq)
+            await self.turn(*stamp)
 
-    async def handed_over(self, seq: int) -> None:
+    async def handed_over(self, stamp: Stamp) -> None:
         if self._strict:
-            await self.on_disk(seq)
-        await self.turn(seq)
+            await self.on_disk(stamp)
+        await self.turn(*stamp)
 
-    async def on_disk(self, seq: int) -> None:
-        """The result is durable, and no later one has been handed over meanwhile."""
-        if self.alone:
+    async def on_disk(self, stamp: Stamp) -> None:
+        """The result is durable, and no later one has been delivered meanwhile."""
+        if len(self.tasks) == 1 and not self.scheduler.timers:
             self.running += 1
             try:
                 await self.recorder.durable()
             finally:
                 self.running -= 1
             return
-        with self._conductor.expecting(seq):
+        with self.scheduler.expecting(*stamp):
             await self.recorder.durable()
 
-    async def turn(self, seq: int) -> None:
-        if len(self._tasks) > 1:  # a lone task is always next: nothing else of its job could run before it
-            await self._conductor.turn(seq)
+    async def turn(self, seq: int, at: int) -> None:
+        if len(self.tasks) != 1 or not self.scheduler.deliver_at_once(seq, at):
+            await self.scheduler.turn(seq, at)
 
     @contextmanager
     def scope(self, name: str) -> Iterator[None]:
         """Calls and tasks in the block are counted by themselves: what is added before it shifts none of their keys."""
-        place = places.outside_calls()
+        place = task_scopes.get_task_scope()
         outer, place.scope = place.scope, place.scope.inner(name)
         try:
             yield
         finally:
             place.scope = outer
+
+    def job_time(self, due_at: int) -> int:
+        """Job time of a fact that was due then: not before what the code has got already."""
+        return max(due_at, self.scheduler.now_us)
 
     def latest_us(self) -> int:
         """The time is not later than this: what may not be over too early is counted from here."""
@@ -362,7 +427,7 @@ class Drive:
     async def clear(self, asked: Asked, key: str) -> None:
         """Nothing recorded is left that the code might mean by this call under another name, and every call that was
         cut off is settled: nothing new fires beside a recovery."""
-        if not self.history.has_unclaimed and not self._recovering:
+        if not self._recovering and not self.history.has_unclaimed_effects:
             return
         cleared = asyncio.get_running_loop().create_future()
         self._held[cleared] = (asked, key)
@@ -372,27 +437,69 @@ class Drive:
         finally:
             self._held.pop(cleared, None)  # the code may have given it up
 
-    def _at_rest(self) -> None:
-        """Every task waits, and nothing can be handed over."""
-        if self.running:
-            return
+    def _at_rest(self, is_polling: bool) -> bool:
+        """Every task waits, and nothing that is recorded can be delivered."""
+        if self._root.done():
+            return False
+        if self._held and not self._recovering and not self.history.has_unclaimed_effects:
+            self._release_held()
+            return True
+        if self.running or self.scheduler.externals:
+            return False
         if self._winding_down is not None:
             self.stop(self._winding_down)
-            return
-        if not self._held or self._recovering:
-            asleep = self.waits.asleep()
-            if asleep is not None:
-                self.stop(asleep)
-            return
+        elif self._held and not self._recovering:
+            self._park_held()
+        else:
+            ending: Exception | None = self._suspension() if not is_polling else None
+            if ending is None and not self.waits.is_open and self.scheduler.next_timer_us is None:
+                ending = self._stalls.look(self.scheduler, self.tasks, is_polling=is_polling)
+            if ending is not None:
+                self.stop(ending)
+        return False
+
+    def _release_held(self) -> None:
+        """The code has asked for every recorded effect: new ones fire."""
         held, self._held = self._held, {}
-        if self.history.has_unclaimed:
-            asked, key = next(iter(held.values()))
-            why = "a recorded effect is not asked for any more, and another is about to fire"
-            self._park(why, self.history.unclaimed(), asked, key)
-            return
         for cleared in held:
             if not cleared.done():
                 cleared.set_result(None)
+
+    def _park_held(self) -> None:
+        """A new effect is about to fire, and the code does not ask for a recorded one any more: it has changed."""
+        asked, key = next(iter(self._held.values()))
+        why = "a recorded effect is not asked for any more, and another is about to fire"
+        if self.history.drifted(key, digest_of(asked.identity)) is not None:
+            why = "a recorded call was made with other arguments"
+        self._park(why, self.history.unclaimed_effects(), asked, key)
+
+    def _suspension(self) -> Asleep | None:
+        """How the run ends if nothing is left but to wait for long; None, if it goes on."""
+        timer_us = self.scheduler.next_timer_us
+        asleep = self.waits.asleep()
+        if self.waits.is_open and asleep is None:
+            return None  # one of them is over
+        if timer_us is not None:
+            if timer_us - self.clock.wall_us() < LONG_TIMER_US:
+                return None
+            if asleep is None:
+                asleep = Asleep(WaitReason.TIMER, timer_us)
+            else:
+                asleep = Asleep(
+                    asleep.reason, timer_us if asleep.wake_at is None else min(timer_us, asleep.wake_at)
+                )
+        if any(map(stall_detector.waits_for_foreign, self.tasks)):
+            return None if timer_us is not None else self._after_grace(asleep)
+        return asleep
+
+    def _after_grace(self, asleep: Asleep | None) -> Asleep | None:
+        """The suspension, if the code has been waiting beside it for something that is not durable for too long."""
+        now, seen = self.scheduler.loop.time(), self.scheduler.deliveries
+        if self._foreign_since is None or self._foreign_since[0] != seen:
+            self._foreign_since = (seen, now)
+            self.scheduler.look_later(FOREIGN_WORK_GRACE_S)
+            return None
+        return asleep if now - self._foreign_since[1] >= FOREIGN_WORK_GRACE_S else None
 
     def _park(self, why: str, recorded: list[Recorded], asked: Asked, key: str) -> None:
         self.stop(parked(why, recorded, asked.name, key, asked.args))

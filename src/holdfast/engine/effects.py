@@ -37,7 +37,7 @@ from holdfast.model.states import WaitReason
 if TYPE_CHECKING:
     from holdfast.engine.asked import Asked
     from holdfast.engine.drive import Drive
-    from holdfast.engine.places import Place
+    from holdfast.engine.task_scopes import TaskScope
 
 
 class Owner(msgspec.Struct, frozen=True):
@@ -60,8 +60,12 @@ class Acts:
         self.unsafe = 0
         """How many calls are under way that nobody could explain if they were cut off now."""
 
-    async def act(self, asked: Asked, place: Place, key: str, digest: str, recorded: Recorded | None) -> Any:
+    async def act(
+        self, asked: Asked, place: TaskScope, key: str, digest: str, recorded: Recorded | None
+    ) -> Any:
         """The call's outcome, made sure of by its class."""
+        if recorded is not None:
+            key = recorded.step_key  # it may have been made under another one
         call = _Call(self, asked, place, key, digest, recorded)
         try:
             if recorded is None:
@@ -77,7 +81,13 @@ class _Call:
     """One call under one step key, through as many tries as its class allows."""
 
     def __init__(
-        self, acts: Acts, asked: Asked, place: Place, step_key: str, digest: str, recorded: Recorded | None
+        self,
+        acts: Acts,
+        asked: Asked,
+        place: TaskScope,
+        step_key: str,
+        digest: str,
+        recorded: Recorded | None,
     ) -> None:
         self._acts = acts
         self._drive = acts.drive
@@ -122,7 +132,8 @@ class _Call:
                     self.generation += 1
                     return await self._first()
                 case Recovery.USE_RECORD:
-                    return await self._drive.again(self._recorded, self._asked)
+                    await self._drive.past(self._recorded)
+                    return self._drive.recall(self._recorded, self._asked)
                 case _:
                     await self._ask_person()
 
@@ -234,12 +245,12 @@ class _Call:
         return self._drive.delivered(None, error, self._asked, self._step_key)
 
     async def _settle(self, event: ToolReturned | ToolFailed, status: CallStatus) -> None:
-        order = self._drive.recorder.record(event, row=self._row(status), progress=True)
+        stamp = self._drive.recorder.record(event, row=self._row(status), progress=True)
         self._points(Point.BEFORE_LEDGER, self._asked.name)
         if self._points is not nothing:
-            await self._drive.on_disk(order)
+            await self._drive.on_disk(stamp)
             self._points(Point.AFTER_LEDGER, self._asked.name)
-        await self._drive.handed_over(order)
+        await self._drive.handed_over(stamp)
 
     async def _ambiguous(self, error: Exception) -> Any:
         """Nobody knows whether it happened: from here it is as if the worker had died."""
@@ -273,8 +284,7 @@ class _Call:
             why="cut off, and its output is not there",
             generation=self.generation,
         )
-        order = self._drive.recorder.record(event, row=self._row(CallStatus.ABANDONED))
-        self._drive.history.take(order, event)
+        self._drive.note(event, row=self._row(CallStatus.ABANDONED))
         assert recorded.status is CallStatus.ABANDONED
 
     # ── asking ────────────────────────────────────────────────────────────────────────────────────

@@ -36,6 +36,14 @@ class Asleep(Exception):
         self.wake_at = wake_at
 
 
+class Stalled(Exception):
+    """The code waits for something that is not durable and has not come for long. `.report` says where it stands."""
+
+    def __init__(self, report: dict[str, Any]) -> None:
+        super().__init__(report["why"])
+        self.report = report
+
+
 class Failed(Exception):
     """The job's function raised. `.rerun` are the calls whose own failure it was."""
 
@@ -59,6 +67,10 @@ def output_of(
         raise Failed(gave_up, ()) from error
     except Exception as error:
         raise Failed(error, failures.causes(error, raised)) from error
+
+
+class Interrupted(Exception):
+    """The run was cancelled from outside: the loop or the process ends. That is no decision of the job's code."""
 
 
 class Uncovered(Exception):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+import msgspec
+
 from holdfast.errors import Broken, InvalidMove, NotFound
 from holdfast.model import budget as money
 from holdfast.model import canonical
@@ -85,9 +87,12 @@ async def fork(
 def _rulings(taken: Taken) -> list[Ruling]:
     """Hold by hold, each of which gives it back; the ledger comes with the last."""
     given_back = Move(status=Status.PENDING)
-    *attempts, last = taken.holds
-    rulings = [Ruling(hold, given_back) for hold in attempts]
-    return [*rulings, Ruling(last, given_back, Extras(calls=taken.rows))]
+    rulings = [
+        Ruling(tuple(event for event, _ in hold), given_back, times=tuple(at for _, at in hold))
+        for hold in taken.holds
+    ]
+    rulings[-1] = msgspec.structs.replace(rulings[-1], extras=Extras(calls=taken.rows))
+    return rulings
 
 
 async def _facts(store: Store, job_id: str) -> list[Fact]:

@@ -16,9 +16,10 @@ import msgspec
 from holdfast.engine import budgets
 from holdfast.engine.approvals import APPROVED, DENIED
 from holdfast.engine.pen import Entry
+from holdfast.engine.recorder import Stamp
 from holdfast.engine.signals import topic
 from holdfast.model import budget as money
-from holdfast.model.append import Extras
+from holdfast.model.append import NOTHING, Extras
 from holdfast.model.budget import Limit, Raise
 from holdfast.model.effects import DECIDED, CallStatus
 from holdfast.model.events import (
@@ -26,6 +27,7 @@ from holdfast.model.events import (
     BudgetRaised,
     CancelRequested,
     ChildFinished,
+    Event,
     JobRequeued,
     SignalReceived,
     ToolReconciled,
@@ -84,7 +86,7 @@ class Letterbox:
     """The letters of one claimed job. `reserve` gives each fact its place among the job's facts."""
 
     def __init__(
-        self, namespace: str, job_id: str, fence: int, history: History, reserve: Callable[[], int]
+        self, namespace: str, job_id: str, fence: int, history: History, reserve: Callable[[], Stamp]
     ) -> None:
         self._namespace = namespace
         self._job_id = job_id
@@ -113,18 +115,22 @@ class Letterbox:
             except msgspec.ValidationError:
                 continue  # whoever wrote it was told what a letter looks like; the job is not harmed by it
             if entry is not None:
-                self._history.take(entry.order, entry.event)
+                self._history.take(entry.order, entry.event, entry.at)
                 self._history.heard = max(self._history.heard, letter.mail_seq)
                 found.append(entry)
         return found
 
+    def _entry(self, event: Event, row: CallRow | None = None, extras: Extras = NOTHING) -> Entry:
+        stamp = self._reserve()
+        return Entry(stamp.seq, event, row, extras, at=stamp.at)
+
     def _cancel(self, letter: Mail) -> Entry:
         self.cancelled = True
         event = CancelRequested(by=letter.sender, why=letter.name, mail_seq=letter.mail_seq)
-        return Entry(self._reserve(), event)
+        return self._entry(event)
 
     def _signal(self, letter: Mail) -> Entry:
-        return Entry(self._reserve(), SignalReceived(letter.name, letter.mail_seq, letter.body))
+        return self._entry(SignalReceived(letter.name, letter.mail_seq, letter.body))
 
     def _reconcile(self, letter: Mail) -> Entry | None:
         word = msgspec.convert(letter.body, Word)
@@ -140,7 +146,7 @@ class Letterbox:
             result=word.result,
             mail_seq=letter.mail_seq,
         )
-        return Entry(self._reserve(), event, self._row(call, DECIDED[word.decision]))
+        return self._entry(event, self._row(call, DECIDED[word.decision]))
 
     def _approval(self, letter: Mail) -> Entry | None:
         answer = msgspec.convert(letter.body, Answer)
@@ -152,7 +158,7 @@ class Letterbox:
         event = ApprovalDecided(
             answer.approval_id, answer.decision, letter.sender, answer.why, letter.mail_seq
         )
-        return Entry(self._reserve(), event)
+        return self._entry(event)
 
     def _child(self, letter: Mail) -> Entry | None:
         news = msgspec.convert(letter.body, News)
@@ -166,7 +172,7 @@ class Letterbox:
             error=news.error,
             mail_seq=letter.mail_seq,
         )
-        return Entry(self._reserve(), event)
+        return self._entry(event)
 
     def _budget(self, letter: Mail) -> Entry | None:
         """The account grows with the fact that says so. A job raises only what counts for it."""
@@ -175,7 +181,7 @@ class Letterbox:
             return None
         event = BudgetRaised(grown.budget_id, grown.limits, letter.sender, grown.why, letter.mail_seq)
         raises = (Raise(grown.budget_id, money.read(dict(grown.limits.items()))),)
-        return Entry(self._reserve(), event, extras=Extras(raises=raises))
+        return self._entry(event, extras=Extras(raises=raises))
 
     def _resume(self, letter: Mail) -> None:
         """Not a fact among others: the claim ends with it, and the next one starts over."""

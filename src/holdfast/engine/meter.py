@@ -66,6 +66,9 @@ class Meter:
     def unproven(self) -> None:
         """The evidence of a checkpoint does not hold."""
 
+    def stalled(self) -> None:
+        """A job is held because its code made no progress for too long."""
+
     def swept(self, stats: SweepStats) -> None:
         """A sweep is over."""
 

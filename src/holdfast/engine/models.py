@@ -15,11 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from holdfast.engine.asked import READS, Asked
 from holdfast.engine.budgets import ONE_ANSWER
 from holdfast.engine.meter import Timed
 from holdfast.engine.voices import Voice
@@ -32,7 +31,7 @@ from holdfast.model.instants import SECOND
 
 if TYPE_CHECKING:
     from holdfast.engine.drive import Drive
-    from holdfast.engine.places import Place
+    from holdfast.engine.task_scopes import TaskScope
 
 AWAKE_US: Final = 5 * SECOND
 """A rest up to this long is not worth giving a job back for."""
@@ -65,7 +64,13 @@ class Asking:
     """One request at one place in the code. Made by `ask`."""
 
     def __init__(
-        self, drive: Drive, place: Place, request: Request, step_key: str, digest: str, known: Recorded | None
+        self,
+        drive: Drive,
+        place: TaskScope,
+        request: Request,
+        step_key: str,
+        digest: str,
+        known: Recorded | None,
     ) -> None:
         self.step_key = step_key
         self.answer: Answer | None = None
@@ -98,8 +103,7 @@ class Asking:
             generation=self._generation,
             after=after,
         )
-        seq = drive.recorder.record(event, extras=Extras(blobs=blobs))
-        drive.history.take(seq, event)
+        drive.note(event, extras=Extras(blobs=blobs))
         self._voice = None if drive.outlet is None else drive.outlet.voice(self.step_key)
         self._timed = drive.meter.model(drive.owner, self._request.model, self.step_key)
 
@@ -151,10 +155,9 @@ class Asking:
             generation=self._generation,
             error=answer.error,
         )
-        seq = self._drive.recorder.record(event, progress=True)
-        self._drive.history.take(seq, event)
-        await self._drive.on_disk(seq)
-        await self._drive.turn(seq)
+        stamp = self._drive.note(event, progress=True)
+        await self._drive.on_disk(stamp)
+        await self._drive.turn(*stamp)
 
     async def given_up(self) -> None:
         """It is a fact that the code did not wait for the answer, unless it is we who stop the code."""
@@ -195,18 +198,18 @@ async def ask(drive: Drive, request: Request) -> Asking:
     place = drive.place()
     key = place.scope.key(request.name)
     digest = _digest_of(request)
-    asked = Asked(request.name, {"model": request.model}, _never, READS)
-    recorded = drive.history.find(key, digest)
-    if recorded is None and drive.history.drifted(key, digest) is not None:
-        recorded = await drive.known(asked, key, digest)
+    recorded = drive.history.find(key, digest) or await drive.adopt(key, digest)
+    if recorded is not None:
+        key = recorded.step_key
     asking = Asking(drive, place, request, key, digest, recorded)
     if recorded is not None and recorded.settled:
-        if recorded.cancelled_seq is not None or not drive.alone:
-            await drive.past(recorded)
-        failed = recorded.status is CallStatus.FAILED
-        asking.answer = Answer(error=recorded.error) if failed else Answer(recorded.result)
-        drive.meter.replayed()
-        return asking
+        if await drive.past(recorded):
+            failed = recorded.status is CallStatus.FAILED
+            asking.answer = Answer(error=recorded.error) if failed else Answer(recorded.result)
+            drive.meter.replayed()
+            return asking
+        if recorded.intent_seq is None:  # it was given up before it was sent
+            asking = Asking(drive, place, request, key, digest, None)
     await drive.unless_winding_down()
     return asking
 
@@ -215,7 +218,3 @@ def _digest_of(request: Request) -> str:
     parts = [canonical.digest(body) for body in (request.params, *request.messages)]
     named = f"{request.model}/{request.after}".encode("utf-8", "surrogatepass")
     return canonical.hex_digest(b"".join([named, *parts]))
-
-
-async def _never(_key: str) -> NoReturn:
-    raise AssertionError("a request to a model is not made by the engine")

@@ -16,7 +16,9 @@ def now_us(drive: Drive) -> int:
     if recorded is not None and recorded.settled:
         return int(recorded.result)
     instant = drive.clock.wall_us()
-    drive.recorder.record(StepFinished(key, NO_ARGS, result=instant))
+    drive.recorder.record(
+        StepFinished(key, NO_ARGS, result=instant, generation=drive.history.next_generation(key))
+    )
     return instant
 
 

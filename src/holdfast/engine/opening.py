@@ -49,7 +49,7 @@ def told(job_id: str, sealed: Sequence[SealedEvent], history: History) -> tuple[
         for one, event in unsealed(job_id, sealed, head):
             created = event if created is None else created
             step(job, one.seq, one.fence, event)
-            take(one.seq, event)
+            take(one.seq, event, one.at)
     except fold.Ungrammatical as error:
         msg = f"the journal of job {job_id} says what cannot be: {error}"
         raise Broken(msg) from error

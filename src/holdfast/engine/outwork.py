@@ -31,6 +31,7 @@ from typing import Any, Final
 
 import msgspec
 
+from holdfast.engine.asked import encode_result
 from holdfast.engine.children import farewell
 from holdfast.engine.items import (
     HELD_DEAD,
@@ -46,6 +47,7 @@ from holdfast.engine.items import (
     granted as granted_item,
 )
 from holdfast.engine.letters import Letterbox
+from holdfast.engine.recorder import Stamp
 from holdfast.engine.shortly import look
 from holdfast.errors import Broken, Fenced, InvalidPayload, MailWaiting
 from holdfast.model import lease
@@ -162,6 +164,7 @@ class Outwork:
 
     async def complete(self, held: Held, result: Any) -> Facts:
         """It is done, once."""
+        encode_result(result)
         fact = JobCompleted(result)
         done: Said = ((fact,), Move(status=Status.COMPLETED))
         return await self._say(held, lambda _: done, repeats=lambda last: isinstance(last, JobCompleted))
@@ -273,8 +276,9 @@ class Outwork:
             return False
         history = History()
         for sealed, event in item.facts:
-            history.take(sealed.seq, event)
-        box = Letterbox(item.head.namespace, held.job_id, held.fence, history, lambda: item.head.head_seq + 1)
+            history.take(sealed.seq, event, sealed.at)
+        stamp = Stamp(item.head.head_seq + 1, history.last_at)
+        box = Letterbox(item.head.namespace, held.job_id, held.fence, history, lambda: stamp)
         letters = [
             letter
             for letter in await self._store.post.read(held.job_id, after=seen)

@@ -1,8 +1,8 @@
 """One job's journal while it is being written: facts go in at once, appends come out when the committer is ready.
 
-`record` never waits. It puts a fact in its place and returns; whoever must not go on before the fact is on disk waits
-for `durable`. Facts are sealed (numbered, timed, chained) only when the committer takes them, all that are there in one
-append. So a chain of reads costs no waits, and what meets on the way to the disk shares the trip.
+`record` never waits. It gives a fact its place and its job time and returns; whoever must not go on before the fact is
+on disk waits for `durable`. Facts are sealed (numbered, chained) only when the committer takes them, all that are there
+in one append. So a chain of reads costs no waits, and what meets on the way to the disk shares the trip.
 
 An append that was sent is kept until its outcome is known, byte for byte: after a lost reply the same bytes are sent
 again, and the store recognises them. Four outcomes:
@@ -23,6 +23,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from holdfast.engine.recorder import Stamp
 from holdfast.errors import HoldfastError, MailWaiting, TooLarge, Unavailable, Withdrawn
 from holdfast.model.append import NOTHING, Append, Extras, Holder, Move, append_of
 from holdfast.model.chain import Head
@@ -44,6 +45,7 @@ class Entry(msgspec.Struct, frozen=True, eq=False):
     guarded: bool = False
     progress: bool = False
     body: bytes | None = None
+    at: int = 0
 
 
 class Courier(Protocol):
@@ -74,7 +76,9 @@ class Pen:
         self.holder = holder
         self.mail_seen = mail_seen
         self.lost: HoldfastError | None = None
-        self._clock = clock
+        self.clock = clock
+        self.last_at = 0
+        """Job time of the last fact: no later one is before it."""
         self._courier = courier
         self._on_mail = on_mail
         self._on_loss = on_loss
@@ -99,20 +103,24 @@ class Pen:
         guarded: bool = False,
         progress: bool = False,
         body: bytes | None = None,
-    ) -> int:
+        at: int | None = None,
+    ) -> Stamp:
         """The fact's place in the order of all facts of this job; it will be durable after all before it."""
         if self.lost is not None:
             raise self.lost
-        self._order += 1
-        self._entries.append(Entry(self._order, event, row, extras, move, guarded, progress, body))
+        stamp = self.reserve(at)
+        self._entries.append(Entry(stamp.seq, event, row, extras, move, guarded, progress, body, stamp.at))
         if self._sent is None and not self._reading:
             self._courier.wake(self)
-        return self._order
+        return stamp
 
-    def reserve(self) -> int:
-        """A place in the order for a fact that mail will bring."""
+    def reserve(self, at: int | None = None) -> Stamp:
+        """The next place in the order, and its job time: now, unless it is said."""
         self._order += 1
-        return self._order
+        if at is None:
+            at = self.clock.wall_us()
+        self.last_at = max(self.last_at, at)
+        return Stamp(self._order, self.last_at)
 
     async def durable(self) -> None:
         """Everything recorded so far is on disk; or the error that says why it never will be."""
@@ -178,12 +186,15 @@ class Pen:
         return taken
 
     def _sealed(self, entries: Sequence[Entry]) -> Append:
-        at, seq = self._clock.wall_us(), self.holder.head.seq
+        seq, at = self.holder.head.seq, 0
         rows: list[CallRow] = []
         beside: list[Extras] = []
+        times: list[int] = []
         guarded = progress = False
         for entry in entries:
             seq += 1
+            at = max(at, entry.at)  # the last word of a hold may stand behind mail that came after it
+            times.append(at)
             guarded |= entry.guarded
             progress |= entry.progress
             if entry.row is not None:
@@ -194,7 +205,7 @@ class Pen:
             self.holder,
             [entry.event for entry in entries],
             bodies=[entry.body for entry in entries],
-            at=at,
+            at=times,
             mail_seen=self.mail_seen if guarded else None,
             move=entries[-1].move,
             progress=progress,

@@ -11,11 +11,11 @@ from holdfast.errors import Refused
 if TYPE_CHECKING:
     from holdfast.engine.asked import Asked
     from holdfast.engine.drive import Drive
-    from holdfast.engine.places import Place
+    from holdfast.engine.task_scopes import TaskScope
 
 
 async def performed(
-    drive: Drive, asked: Asked, place: Place, step_key: str, key: str, longest_us: int | None
+    drive: Drive, asked: Asked, place: TaskScope, step_key: str, key: str, longest_us: int | None
 ) -> tuple[Any, Exception | None]:
     """What it returned, or what it raised. Every step passes here: what could be a block of its own is written out."""
     timed = drive.meter.call(drive.owner, asked.name, asked.terms.effect, step_key)

@@ -23,17 +23,15 @@ async def made_once(drive: Drive, make: Callable[[], Awaitable[Plan]]) -> Plan:
     scope of its own, which is the planner's."""
     key = drive.place().scope.key("plan")
     recorded = drive.history.find(key, "")
-    if recorded is None or not recorded.settled:
+    if recorded is None or not recorded.settled or not await drive.past(recorded):
         plan = await make()
         event = PlanGenerated(_plan_id(drive, key), plan.to_json(), key)
-        seq = drive.recorder.record(event, progress=True)
-        drive.history.take(seq, event)
+        stamp = drive.note(event, progress=True)
         async with drive.noting_cancel(key, "", 0):
-            await drive.on_disk(seq)
-            await drive.turn(seq)
+            await drive.on_disk(stamp)
+            await drive.turn(*stamp)
         # As a replay gives it, from the first time on.
         return Plan.from_json(event.plan, recorded_as=event.plan_id)
-    await drive.past(recorded)
     return Plan.from_json(recorded.result, recorded_as=recorded.name)
 
 
@@ -65,7 +63,7 @@ def node_finished(drive: Drive, plan_id: str, node: str, outcome: str) -> None:
 
 
 def _record(drive: Drive, event: NodeStarted | NodeFinished) -> None:
-    drive.history.take(drive.recorder.record(event), event)
+    drive.note(event)
 
 
 def _plan_id(drive: Drive, key: str) -> str:

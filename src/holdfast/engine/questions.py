@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from holdfast.engine import signals
+from holdfast.engine.asked import digest_of
 from holdfast.engine.drive import Drive
 from holdfast.model.events import QuestionAsked
 from holdfast.model.states import WaitReason
@@ -31,7 +32,7 @@ class Question(msgspec.Struct, frozen=True):
 async def ask(drive: Drive, question: Question, fits: Callable[[Any], bool]) -> Any:
     """The first answer that fits; TimeoutError, if none came in time since the code first came here."""
     with drive.scope("ask"):
-        question_id, due_at = _asked(drive, question)
+        question_id, due_at = await _put(drive, question)
         try:
             while not fits(answer := await _answer(drive, question_id, due_at)):
                 pass
@@ -41,10 +42,10 @@ async def ask(drive: Drive, question: Question, fits: Callable[[Any], bool]) -> 
         return answer
 
 
-def _asked(drive: Drive, question: Question) -> tuple[str, int | None]:
+async def _put(drive: Drive, question: Question) -> tuple[str, int | None]:
     """The question is a fact: as it was put the first time."""
-    key = drive.place().scope.key("question")
-    recorded = drive.history.find(key, "")
+    key, digest = drive.place().scope.key("question"), digest_of(msgspec.to_builtins(question))
+    recorded = drive.history.find(key, digest) or await drive.adopt(key, digest)
     if recorded is not None:
         return recorded.name, recorded.due_at
     event = QuestionAsked(
@@ -54,19 +55,19 @@ def _asked(drive: Drive, question: Question) -> tuple[str, int | None]:
         question.schema,
         question.to,
         None if question.timeout_us is None else drive.latest_us() + question.timeout_us,
+        digest,
     )
-    drive.history.take(drive.recorder.record(event), event)
+    drive.note(event)
     return event.question_id, event.due_at
 
 
 async def _answer(drive: Drive, question_id: str, due_at: int | None) -> Any:
-    """What somebody answered next."""
-    key = drive.place().scope.key("answer")
-    recorded = drive.history.find(key, "")
-    if recorded is not None and recorded.settled:
-        await drive.past(recorded)
-        return signals.told(drive, key)
-    return await signals.take(drive, key, question_id, WaitReason.APPROVAL, due_at)
+    """The next answer that came."""
+    key, digest = drive.place().scope.key("answer"), digest_of(question_id)
+    recorded = drive.history.find(key, digest) or await drive.adopt(key, digest)
+    if recorded is not None and recorded.settled and await drive.past(recorded):
+        return signals.read_result(recorded)
+    return await signals.take(drive, key, digest, question_id, WaitReason.APPROVAL, due_at)
 
 
 def _question_id(drive: Drive, key: str) -> str:

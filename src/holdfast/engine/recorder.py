@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from holdfast.model.append import NOTHING, Extras
 from holdfast.model.events import Event
 from holdfast.model.ledger import CallRow
+
+
+class Stamp(NamedTuple):
+    """A fact's place in the order of the job's facts, and its job time."""
+
+    seq: int
+    at: int
 
 
 class Recorder(Protocol):
@@ -21,9 +28,10 @@ class Recorder(Protocol):
         guarded: bool = False,
         progress: bool = False,
         body: bytes | None = None,
-    ) -> int:
-        """The event's place in the order of the job's events; it is in the journal or will be, after all before it.
-        `body`: as `chain` writes it, from whoever has it already."""
+        at: int | None = None,
+    ) -> Stamp:
+        """The event is in the journal or will be, after all before it. `body`: as `chain` writes it, where it is known
+        already. `at`: its job time, if that is not now; job time does not go back."""
         ...
 
     async def durable(self) -> None:

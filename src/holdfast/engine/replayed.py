@@ -11,8 +11,7 @@ written, either. So a replay may be run against a live store, by anybody, any nu
 A job that completed must return again what it returned. One that was cancelled, or failed, was ended from outside
 somewhere: its replay must come to the end of the record, and no further is asked of it.
 
-A timeout of the code that is recorded strikes at once. A bare `asyncio.sleep` takes as long as it did before; a loop
-with virtual time makes it pass at once.
+No timer of the code is waited for: one that was due before the journal ends fires at once, a later one never.
 """
 
 from __future__ import annotations
@@ -29,7 +28,8 @@ from holdfast.engine.desk import Program
 from holdfast.engine.drive import Drive
 from holdfast.engine.effects import Owner
 from holdfast.engine.endings import Asleep, Failed
-from holdfast.engine.places import Place
+from holdfast.engine.recorder import Stamp
+from holdfast.engine.task_scopes import TaskScope
 from holdfast.engine.waits import Waits
 from holdfast.errors import Broken, InvalidMove, NotFound
 from holdfast.model import canonical, fold
@@ -121,7 +121,7 @@ class _Record:
         for one in sealed:
             event = unseal(one)
             fold.step(self.job, one.seq, one.fence, event)
-            self.history.take(one.seq, event)
+            self.history.take(one.seq, event, one.at)
             self._take(one.seq, event)
         if self.job.status not in TERMINAL:
             msg = f"job {job_id} is {self.job.status}; only a job that is over can be replayed"
@@ -186,8 +186,9 @@ class _Asking(History):
         self.asked: dict[str, str] = {}
 
     def find(self, step_key: str, args_digest: str) -> Recorded | None:
-        self.asked[step_key] = args_digest
-        return super().find(step_key, args_digest)
+        recorded = super().find(step_key, args_digest)
+        self.asked[step_key if recorded is None else recorded.step_key] = args_digest
+        return recorded
 
 
 # ── a run without hands ───────────────────────────────────────────────────────────────────────────
@@ -201,20 +202,20 @@ class _Replay(Drive):
     """A run that makes no call and writes no fact. The first thing it would have done is kept in `attempted`."""
 
     def __init__(self, told: _Record, clock: Clock, owner: Owner) -> None:
-        super().__init__(told.history, _Refusing(self), clock, owner)
+        super().__init__(told.history, _Refusing(self), _JournalClock(told.history, clock), owner)
         self.attempted: Step | None = None
         self.acts = _NoActs(self)  # type: ignore[assignment]
         self.waits = _NoWaits(self, clock)
 
     async def perform(
-        self, asked: Asked, place: Place, step_key: str, key: str = "", longest_us: int | None = None
+        self, asked: Asked, place: TaskScope, step_key: str, key: str = "", longest_us: int | None = None
     ) -> tuple[Any, Exception | None]:
         await self.beyond(_step(asked, step_key))
 
     async def beyond(self, step: Step) -> NoReturn:
         """The journal does not go this far: nothing comes of the call."""
         self.attempted = self.attempted or step
-        self._conductor.look()
+        self.look()
         await asyncio.get_running_loop().create_future()
         raise AssertionError("nobody resolves it")
 
@@ -228,11 +229,37 @@ class _Replay(Drive):
         self.attempted = self.attempted or _step(asked, key)
         self.stop(_Ended())
 
-    def _at_rest(self) -> None:
-        if self.attempted is not None:
+    def _move(self, key: str, digest: str, recorded: Recorded) -> Recorded | None:
+        """The code makes a recorded call under another name: it is the same call."""
+        return self.history.find(recorded.step_key, digest)
+
+    def _at_rest(self, is_polling: bool) -> bool:
+        if self.attempted is None and super()._at_rest(is_polling):
+            return True
+        if self._root.done():
+            return False
+        timer_us = self.scheduler.next_timer_us
+        is_over = timer_us is None or timer_us > self.clock.wall_us()
+        if self.attempted is not None or (is_over and not self.scheduler.externals and not is_polling):
             self.stop(_Ended())
-        else:
-            super()._at_rest()
+        return False
+
+
+class _JournalClock:
+    """The time at which the journal ends: no timer of the code that was due later has fired."""
+
+    def __init__(self, history: History, clock: Clock) -> None:
+        self._history = history
+        self._clock = clock
+
+    def wall_us(self) -> int:
+        return self._history.last_at
+
+    def tick_us(self) -> int:
+        return self._clock.tick_us()
+
+    def boot(self) -> str:
+        return self._clock.boot()
 
 
 class _NoWaits(Waits):
@@ -253,7 +280,7 @@ class _NoActs:
         self._drive = drive
 
     async def act(
-        self, asked: Asked, place: Place, key: str, digest: str, recorded: Recorded | None
+        self, asked: Asked, place: TaskScope, key: str, digest: str, recorded: Recorded | None
     ) -> NoReturn:
         generation = self._drive.history.next_generation(key)
         await approvals.agreed(self._drive, asked, key, digest, generation)
@@ -270,9 +297,9 @@ class _Refusing:
     def __init__(self, drive: _Replay) -> None:
         self._drive = drive
 
-    def record(self, event: e.Event, **_beside: Any) -> int:
+    def record(self, event: e.Event, **_beside: Any) -> Stamp:
         self._drive.wrote(event)
-        return 2**62
+        return Stamp(2**62, self._drive.history.last_at)
 
     async def durable(self) -> None:
         """Everything that was recorded is on disk: nothing was."""

@@ -10,6 +10,7 @@ from holdfast.errors import JobCancelled, JobFailed, JobHeld
 from holdfast.model import events
 from holdfast.model.chain import SealedEvent, unseal
 from holdfast.model.jobs import JobHead
+from holdfast.model.stall_report import summarize_report
 from holdfast.model.states import TERMINAL, Status, WaitReason
 from holdfast.store.contract import Store
 
@@ -18,6 +19,7 @@ POLL_S: Final = 1.0
 _HELD: Final = {
     WaitReason.DEAD_LETTER: ("it failed too often and is held", "holdfast dead requeue {job}"),
     WaitReason.DRIFT: ("its code no longer fits its journal", "holdfast job {job}"),
+    WaitReason.STALLED: ("its code makes no progress, and it is held", "holdfast job {job}"),
     WaitReason.RESTORE_REVIEW: ("the store was restored, and it is held for review", "holdfast resume {job}"),
 }
 
@@ -73,5 +75,7 @@ async def _why(store: Store, head: JobHead) -> str:
             return f": {error.get('type', '')} {error.get('message', causes[-1].get('why', ''))}".rstrip()
         case events.JobParked(report=report) if report:
             return f": {report.get('why', '')}"
+        case events.JobStalled(report=report):
+            return f": {summarize_report(report)}"
         case _:
             return ""

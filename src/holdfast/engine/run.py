@@ -17,6 +17,7 @@ How a run can end, and what is written for it:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar
 
@@ -25,7 +26,7 @@ from holdfast.engine.checkpoints import unproven
 from holdfast.engine.children import farewell
 from holdfast.engine.desk import Desk
 from holdfast.engine.drive import Drive
-from holdfast.engine.endings import Asleep, Failed, Parked, Uncovered
+from holdfast.engine.endings import Asleep, Failed, Interrupted, Parked, Stalled, Uncovered
 from holdfast.engine.letters import Letterbox, rings
 from holdfast.engine.pen import Entry, Pen
 from holdfast.engine.rest import rest
@@ -45,6 +46,7 @@ from holdfast.model.events import (
     JobParked,
     JobReleased,
     JobRequeued,
+    JobStalled,
     JobWaiting,
 )
 from holdfast.model.history import History
@@ -57,6 +59,9 @@ from holdfast.store.clock import Clock
 from holdfast.store.ports.leases import Held
 
 AGAIN_S: Final = 0.2
+GIVE_BACK_S: Final = 2.0
+"""So long an interpreter that ends is held up for a job to be given back."""
+
 LOST: Final = "lost"
 T = TypeVar("T")
 
@@ -90,8 +95,8 @@ class JobRun:
         self.grant = grant
         self.held = Held(grant.job_id, grant.fence, grant.lease_token)
         self._covers = covers
-        self._pen = self._open()
         self._clock: Clock = desk.clock
+        self._pen = self._open()
         self._granted_tick = desk.clock.tick_us()
         self._asked_tick = self._granted_tick if asked_at is None else asked_at
         self._drive: Drive | None = None
@@ -112,6 +117,9 @@ class JobRun:
         """How it ended: a status, or `lost`. Nothing of the run is left behind."""
         try:
             return await self._go()
+        except asyncio.CancelledError:
+            await self._give_back()
+            raise
         except (Lost, HoldfastError):
             if self._pen.lost is None:
                 raise
@@ -124,9 +132,23 @@ class JobRun:
             if self._outlet is not None:
                 self._outlet.close()
 
+    async def _give_back(self) -> None:
+        """The loop or the process ends: the job goes back at once, if the store can still be reached. If not, another
+        worker takes it over when the lease is over."""
+        if self._drive is None or self._pen.lost is not None:
+            return
+        with contextlib.suppress(Exception):
+            async with asyncio.timeout(GIVE_BACK_S):
+                if self._ending:
+                    await self._pen.durable()
+                else:
+                    await self._end(JobReleased(why="interrupted"), Move(status=Status.PENDING))
+
     async def _unwritable(self, error: Misuse) -> str:
         """What the code said is no JSON that a journal takes: the job is still ours, and the attempt has failed."""
+        last_at = self._pen.last_at
         self._pen = self._open(self._pen.holder, self._pen.mail_seen)
+        self._pen.last_at = last_at
         return await self._failed(Failed(error, ()))
 
     def _open(self, holder: Holder | None = None, mail_seen: int = 0) -> Pen:
@@ -135,7 +157,7 @@ class JobRun:
         return Pen(
             holder or Holder(grant.job_id, grant.namespace, grant.fence, grant.lease_token, head),
             mail_seen=mail_seen,
-            clock=self.desk.clock,
+            clock=self._clock,
             courier=self.desk.committer,
             on_mail=self._mail_waits,
             on_loss=self._lost,
@@ -183,8 +205,9 @@ class JobRun:
         if head != Head(grant.head_seq, grant.head_hash):
             msg = f"the journal of job {grant.job_id} does not lead to its head"
             raise Broken(msg)
-        self._clock = StoreTime(self.desk.clock, sealed[-1].at, self._granted_tick)
+        self._clock = self._pen.clock = StoreTime(self.desk.clock, sealed[-1].at, self._granted_tick)
         job, created = opening.told(grant.job_id, sealed, self._history)
+        self._pen.last_at = self._history.last_at
         if isinstance(created, JobCreated):
             self._created = created
             self._history.budgets = budgets.owner_of(grant, created).budgets
@@ -236,11 +259,15 @@ class JobRun:
         except Parked as parked:
             move = Move(status=Status.WAITING, reason=WaitReason.DRIFT)
             return await self._end(JobParked(parked.report), move)
+        except Stalled as stalled:
+            return await self._hold_stalled(stalled)
         except Uncovered as uncovered:
             self.lose(Fenced(str(uncovered)))
             raise Lost from None
         except Drained:
             return await self._end(JobReleased(), Move(status=Status.PENDING))
+        except Interrupted:
+            return await self._end(JobReleased(why="interrupted"), Move(status=Status.PENDING))
         except Cancelled:
             return await self._end(JobCancelled(), Move(status=Status.CANCELLED))
         return await self._end(JobCompleted(output), Move(status=Status.COMPLETED))
@@ -323,6 +350,13 @@ class JobRun:
         if not move.over:
             return NOTHING
         return farewell(self.grant.job_id, self._created, self._history.children, fact, move.status)
+
+    async def _hold_stalled(self, stalled: Stalled) -> str:
+        move = Move(status=Status.WAITING, reason=WaitReason.STALLED)
+        ended = await self._end(JobStalled(stalled.report), move)
+        if ended == Status.WAITING:  # and not cancelled meanwhile
+            self.desk.meter.stalled()
+        return ended
 
     async def _failed(self, failed: Failed) -> str:
         told = failures.told(failed.error)

@@ -8,46 +8,56 @@ from __future__ import annotations
 
 from typing import Any
 
+from holdfast.engine.asked import digest_of
 from holdfast.engine.drive import Drive
-from holdfast.engine.timers import set_once
+from holdfast.engine.timers import set_timer
 from holdfast.model.append import NOTHING, Extras, Timer
 from holdfast.model.events import SignalTaken
+from holdfast.model.history import Recorded
 from holdfast.model.states import WaitReason
 
 
 async def wait(drive: Drive, name: str, timeout_us: int | None = None) -> Any:
     """The body of the next signal of this name; TimeoutError, if none came in time since the code first came here."""
-    key = drive.place().scope.key(f"wait:{name}")
-    recorded = drive.history.find(key, "")
-    if recorded is not None and recorded.settled:
-        await drive.past(recorded)
-        return told(drive, key)
-    due_at = None if timeout_us is None else set_once(drive, key, timeout_us, recorded)
-    over = NOTHING if due_at is None else Extras(timers=(Timer(key, None),))
-    return await take(drive, key, name, WaitReason.SIGNAL, due_at, over)
+    key, digest = drive.place().scope.key(f"wait:{name}"), digest_of([name, timeout_us])
+    recorded = drive.history.find(key, digest) or await drive.adopt(key, digest)
+    if recorded is not None and recorded.settled and await drive.past(recorded):
+        return read_result(recorded)
+    due_at = None
+    if timeout_us is not None:
+        key, due_at = set_timer(drive, key, digest, timeout_us, recorded)
+    return await take(drive, key, digest, name, WaitReason.SIGNAL, due_at, has_timer=due_at is not None)
 
 
 async def take(
-    drive: Drive, key: str, name: str, reason: WaitReason, due_at: int | None, over: Extras = NOTHING
+    drive: Drive,
+    key: str,
+    digest: str,
+    name: str,
+    reason: WaitReason,
+    due_at: int | None,
+    *,
+    has_timer: bool = False,
 ) -> Any:
-    """The body of the next signal of this name, which nobody else gets; TimeoutError, if it is late."""
-    async with drive.noting_cancel(key, "", 0, over):
+    """The body of the next signal of this name, which no other wait gets; TimeoutError, if it is late."""
+    over = Extras(timers=(Timer(key, None),)) if has_timer else NOTHING
+    async with drive.noting_cancel(key, digest, 0, over):
         signal, in_time = drive.history.next_signal(name), True
         while signal is None and in_time:
             in_time = await drive.waits.look_again(reason, topic(name), due_at)
             signal = drive.history.next_signal(name)
-        taken = SignalTaken(key, name, None if signal is None else signal.mail_seq)
+        taken = SignalTaken(key, name, None if signal is None else signal.mail_seq, digest)
+        at = drive.job_time(due_at) if signal is None and due_at is not None else None
         # Between the look and this line nothing else runs: no two waits take one signal.
-        order = drive.recorder.record(taken, extras=over, progress=True)
-        drive.history.take(order, taken)
-        await drive.handed_over(order)
-    return told(drive, key)
-
-
-def told(drive: Drive, key: str) -> Any:
-    """What came of a wait that is over."""
-    recorded = drive.history.find(key, "")
+        stamp = drive.note(taken, extras=over, progress=True, at=at)
+        await drive.handed_over(stamp)
+    recorded = drive.history.find(key, digest)
     assert recorded is not None
+    return read_result(recorded)
+
+
+def read_result(recorded: Recorded) -> Any:
+    """What came of a wait that is over."""
     if recorded.error is not None:
         raise TimeoutError(recorded.error["message"])
     return recorded.result

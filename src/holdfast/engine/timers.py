@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from holdfast.engine.asked import digest_of
 from holdfast.engine.drive import Drive
 from holdfast.model.append import Extras, Timer
 from holdfast.model.events import TimerFired, TimerSet
@@ -10,22 +11,25 @@ from holdfast.model.history import Recorded
 
 async def sleep(drive: Drive, us: int) -> None:
     """So much time has passed since the code first came here, whatever happened meanwhile."""
-    key = drive.place().scope.key("sleep")
-    recorded = drive.history.find(key, "")
-    if recorded is not None and recorded.settled:
-        await drive.past(recorded)
+    key, digest = drive.place().scope.key("sleep"), digest_of(us)
+    recorded = drive.history.find(key, digest) or await drive.adopt(key, digest)
+    if recorded is not None and recorded.settled and await drive.past(recorded):
         return
-    due_at = set_once(drive, key, us, recorded)
+    key, due_at = set_timer(drive, key, digest, us, recorded)
     over = Extras(timers=(Timer(key, None),))
-    async with drive.noting_cancel(key, "", 0, over):
+    async with drive.noting_cancel(key, digest, 0, over):
         await drive.waits.until(due_at)
-        await drive.handed_over(drive.recorder.record(TimerFired(key), extras=over, progress=True))
+        fired = drive.recorder.record(TimerFired(key), extras=over, progress=True, at=drive.job_time(due_at))
+        await drive.handed_over(fired)
 
 
-def set_once(drive: Drive, key: str, us: int, recorded: Recorded | None) -> int:
-    """When the timer of this key is due: as it was set the first time."""
+def set_timer(drive: Drive, key: str, digest: str, us: int, recorded: Recorded | None) -> tuple[str, int]:
+    """The key of this timer, and when it is due: as it was set the first time."""
     if recorded is not None and recorded.due_at is not None:
-        return recorded.due_at
+        key, due_at = recorded.step_key, recorded.due_at
+        if recorded.was_cancelled:  # that was void, and has removed the timer from the store
+            drive.note(TimerSet(key, due_at, digest), extras=Extras(timers=(Timer(key, due_at),)))
+        return key, due_at
     due_at = drive.latest_us() + us
-    drive.recorder.record(TimerSet(key, due_at), extras=Extras(timers=(Timer(key, due_at),)))
-    return due_at
+    drive.note(TimerSet(key, due_at, digest), extras=Extras(timers=(Timer(key, due_at),)))
+    return key, due_at

@@ -118,6 +118,7 @@ class Turn:
             ttl_us=CLAIM_US,
             max_batches=AT_ONCE,
             token=f"{self.turn_id}.{len(self._claims)}",
+            fence=self._drive.owner.fence,
             namespace=self.namespace,
         )
         return None if claim is None else msgspec.to_builtins(claim.completion())

@@ -16,8 +16,8 @@ from typing import Final
 
 import msgspec
 
-from holdfast.engine.conductor import UNMARKED
 from holdfast.engine.endings import Asleep
+from holdfast.engine.replay_scheduler import UNMARKED
 from holdfast.model.states import WaitReason
 from holdfast.store.clock import Clock
 
@@ -76,6 +76,10 @@ class Waits:
         for wait in self._open:
             if wait.topic == topic:
                 _ring(wait.rung, True)
+
+    @property
+    def is_open(self) -> bool:
+        return bool(self._open)
 
     def asleep(self) -> Asleep | None:
         """How the run ends if nothing but these waits is left; None if one of them is over or there is none."""

@@ -110,7 +110,7 @@ def append_of(
     holder: Holder,
     events: Iterable[Event],
     *,
-    at: int,
+    at: int | Sequence[int],
     mail_seen: int | None = None,
     move: Move | None = None,
     progress: bool = False,
@@ -119,8 +119,8 @@ def append_of(
 ) -> Append:
     """The append that continues the holder's journal with these events; there must be at least one.
 
-    An append without events would not move the head, and a writer could not tell it from one that was lost. `bodies`:
-    of the events that have been written out already.
+    An append without events would not move the head, and a writer could not tell it from one that was lost. `at`: the
+    time of all events, or of each. `bodies`: of the events that have been written out already.
     """
     sealed, head = seal(holder.job_id, holder.head, holder.fence, at, events, bodies)
     if not sealed:

@@ -7,12 +7,14 @@ JSON libraries:
 
     written as  keys sorted by code point, no spaces, UTF-8, shortest floats; 1 stays 1 and 1.0 stays 1.0
     refused     NaN and Infinity, keys that are not text, duplicate keys, integers beyond ±(2**63-1), nesting
-                beyond 64, more than 1 MiB, every type that JSON does not have; the error names the place
+                beyond 64, values that contain themselves, more than 1 MiB, every type that JSON does not have; the
+                error names the place
     kept        lone surrogates, which text from a model does contain: written as \\udXXX, read back the same
 
-Three conversions are deliberate. A tuple is written as an array and comes back as a list. A member of a
-StrEnum or IntEnum is written as the value it equals. A high surrogate directly before a low one is written as
-the character the two stand for, because JSON has no way to keep them apart.
+Four conversions are deliberate. A tuple is written as an array and comes back as a list. A member of a
+StrEnum or IntEnum is written as the value it equals. An instance of any other subclass of str, int, float, list,
+tuple or dict is written as its base class, whatever methods the subclass has. A high surrogate directly before a
+low one is written as the character the two stand for, because JSON has no way to keep them apart.
 
 How it is fast: msgspec writes and reads, and Python only looks for what msgspec lets through (it writes NaN
 as null, bytes as base64, and takes the last of duplicate keys). Reading checks for duplicates by writing
@@ -26,11 +28,10 @@ from __future__ import annotations
 
 from hashlib import sha256
 from math import isfinite
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import msgspec
 
-from holdfast.errors import TooLarge
 from holdfast.model import careful, redaction
 from holdfast.model.limits import INTEGER_MAX, JSON_BYTES_MAX, JSON_DEPTH_MAX
 
@@ -44,26 +45,27 @@ _DIGITS: Final = bytes(0x30 if 0x30 <= byte <= 0x39 else 0x20 for byte in range(
 _LONG_NUMBER: Final = b"0" * len(str(INTEGER_MAX))
 
 
-def encode(value: object, *, bytes_max: int = JSON_BYTES_MAX) -> bytes:
+def encode(value: object, *, bytes_max: int = JSON_BYTES_MAX, depth_max: int = JSON_DEPTH_MAX) -> bytes:
     """Return the canonical bytes of a JSON value, without the secrets in it.
 
     Raises:
-        InvalidPayload: The value is not JSON we store; the message holds a JSON pointer to the place.
+        InvalidPayload: The value is not JSON we store, or is nested deeper than `depth_max`; the message holds a JSON
+            pointer to the place.
         TooLarge: Its canonical form has more than `bytes_max` bytes.
     """
-    if not _is_flat(value, bytes_max) and not _is_plain(value, bytes_max):
-        _explain(value, bytes_max)
+    if not _is_flat(value, bytes_max) and not _is_plain(value, bytes_max, depth_max):
+        value = _simplified(value, bytes_max, depth_max)
     try:
         data = _write(value)
     except UnicodeEncodeError:
         data = careful.write(value)
     except TypeError:  # a key that is not a string; the walk above looks at values only
-        _explain(value, bytes_max)
+        data = careful.write(_simplified(value, bytes_max, depth_max))
     rules = redaction.here()
     if rules.suspects(data) and rules.needed(data):
         data = _without_secrets(rules, value, data)
     if len(data) > bytes_max:
-        raise _too_large(len(data), bytes_max)
+        raise careful.too_large(len(data), bytes_max)
     return data
 
 
@@ -86,7 +88,7 @@ def decode(data: bytes, *, bytes_max: int = JSON_BYTES_MAX) -> Any:
         TooLarge: More than `bytes_max` bytes; nothing was parsed.
     """
     if len(data) > bytes_max:
-        raise _too_large(len(data), bytes_max)
+        raise careful.too_large(len(data), bytes_max)
     try:
         value = _read(data)
         few_brackets = data.count(b"[") + data.count(b"{") <= JSON_DEPTH_MAX
@@ -138,7 +140,7 @@ def _is_flat(value: object, bytes_max: int) -> bool:
     return size <= bytes_max
 
 
-def _is_plain(value: object, bytes_max: int) -> bool:
+def _is_plain(value: object, bytes_max: int, depth_max: int = JSON_DEPTH_MAX) -> bool:
     """Whether msgspec writes this value faithfully and within the limits; keys are left to msgspec.
 
     Level by level, because depth then costs one addition per level. The size is a lower bound, taken before
@@ -149,7 +151,7 @@ def _is_plain(value: object, bytes_max: int) -> bool:
     depth = 0 if type(value) is dict else -1
     size = 0
     while level:
-        if depth == JSON_DEPTH_MAX:
+        if depth == depth_max:
             return False
         depth += 1
         deeper: list[Any] = []
@@ -175,11 +177,9 @@ def _is_plain(value: object, bytes_max: int) -> bool:
     return True
 
 
-def _explain(value: object, bytes_max: int) -> NoReturn:
-    careful.find_fault(value, bytes_max // 2 + 1)  # every value but the outermost takes two bytes or more
-    raise _too_large(None, bytes_max)
-
-
-def _too_large(size: int | None, bytes_max: int) -> TooLarge:
-    found = "more" if size is None else f"{size:,} bytes, more"
-    return TooLarge(f"{found} than the limit of {bytes_max:,} bytes of JSON")
+def _simplified(value: object, bytes_max: int, depth_max: int) -> Any:
+    """The value without subclasses of JSON's types; or the error that says why it cannot be stored."""
+    simple = careful.simplify(value, bytes_max, depth_max)
+    if not _is_plain(simple, bytes_max, depth_max):
+        raise careful.too_large(None, bytes_max)
+    return simple

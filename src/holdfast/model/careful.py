@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from holdfast.errors import InvalidPayload
+from holdfast.errors import InvalidPayload, TooLarge
 from holdfast.model.limits import INTEGER_MAX, JSON_DEPTH_MAX
 
 # A place in a document, innermost first; rendered as a JSON pointer only when an error needs it.
@@ -24,7 +24,6 @@ _write_scalar = msgspec.json.Encoder(order="deterministic").encode
 _SURROGATE: Final = re.compile("([\ud800-\udfff])")
 _INTEGER_LENGTH_MAX: Final = len(str(-INTEGER_MAX))
 _SHOWN_MAX: Final = 200
-_TOO_DEEP: Final = f"nested deeper than {JSON_DEPTH_MAX} levels"
 _TYPES_HINT: Final = "Convert it first: dict, list, str, int, float, bool and None are stored, nothing else."
 _INTEGER_HINT: Final = "Send large integers as text; numbers reach from -(2**63-1) to 2**63-1."
 
@@ -65,7 +64,7 @@ def _write_text(text: str) -> bytes:
 def _join_pairs(text: str) -> str:
     """A high and a low surrogate side by side become their character; all else stays."""
     if text.isascii():
-        return text
+        return str.__str__(text)
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 
@@ -97,7 +96,7 @@ def read(data: bytes) -> Any:
     except json.JSONDecodeError as error:
         raise InvalidPayload(f"not JSON: {error.msg} at line {error.lineno} column {error.colno}") from None
     except RecursionError:
-        raise InvalidPayload(_TOO_DEEP) from None
+        raise InvalidPayload(f"nested deeper than {JSON_DEPTH_MAX} levels") from None
     _check_read(parsed, None, 0)
     return parsed
 
@@ -127,7 +126,7 @@ def _check_read(parsed: Any, place: Place, depth: int) -> None:
     if kind is not dict and kind is not list and kind is not _Twice:
         return
     if depth == JSON_DEPTH_MAX:
-        raise InvalidPayload(f"{_TOO_DEEP} ({at(place)})")
+        raise too_deep(place)
     if kind is list:
         for index, item in enumerate(parsed):
             _check_read(item, (place, index), depth + 1)
@@ -140,7 +139,7 @@ def _check_read(parsed: Any, place: Place, depth: int) -> None:
         _check_read(item, (place, key), depth + 1)
 
 
-# ── explaining ────────────────────────────────────────────────────────────────────────────────────
+# ── simplifying ───────────────────────────────────────────────────────────────────────────────────
 
 
 def is_plain_enum(item: object) -> bool:
@@ -151,39 +150,111 @@ def is_plain_enum(item: object) -> bool:
     return type(value) is str or (type(value) is int and -INTEGER_MAX <= value <= INTEGER_MAX)
 
 
-def find_fault(value: Any, values_max: int) -> None:
-    """Raise for the first thing in document order that is not JSON we store.
+def simplify(value: Any, bytes_max: int, depth_max: int = JSON_DEPTH_MAX) -> Any:
+    """Return a copy made of dict, list, str, int, float, bool and None, without subclasses of them.
 
-    Returns without an error if there is none among the first `values_max` values: a small object that
-    contains itself many times over has more places than anybody can visit.
+    Raises InvalidPayload for the first value in document order that is not JSON we store, and TooLarge after as many
+    values as cannot fit: a small object that refers to others many times over has more places than anybody can visit.
     """
-    _find_fault(value, None, 0, [values_max])
+    return _simplify(value, None, {}, _Bounds(bytes_max, depth_max))
 
 
-def _find_fault(value: Any, place: Place, depth: int, left: list[int]) -> None:
-    left[0] -= 1
-    if left[0] < 0:
-        return
+class _Bounds:
+    """How many values a document of so many bytes may still have: each but the outermost takes two bytes or more."""
+
+    def __init__(self, bytes_max: int, depth_max: int) -> None:
+        self.depth_max = depth_max
+        self._bytes_max = bytes_max
+        self._left = bytes_max // 2 + 1
+
+    def count(self) -> None:
+        self._left -= 1
+        if self._left < 0:
+            raise too_large(None, self._bytes_max)
+
+
+def too_large(size: int | None, bytes_max: int) -> TooLarge:
+    """The error for a document of so many bytes, or of nobody knows how many."""
+    found = "more" if size is None else f"{size:,} bytes, more"
+    return TooLarge(f"{found} than the limit of {bytes_max:,} bytes of JSON")
+
+
+def _simplify(value: Any, place: Place, above: dict[int, Place], bounds: _Bounds) -> Any:
+    bounds.count()
     kind = type(value)
-    if kind is float and not isfinite(value):
-        raise InvalidPayload(f"{value} is not a number we store ({at(place)})")
-    if kind is int and not -INTEGER_MAX <= value <= INTEGER_MAX:
-        raise InvalidPayload(
-            f"an integer of {value.bit_length()} bits is not a number we store ({at(place)})",
-            hint=_INTEGER_HINT,
-        )
-    if kind in (str, int, float, bool, type(None)) or is_plain_enum(value):
-        return
-    if kind not in (dict, list, tuple):
+    if kind is bool or value is None or kind is str:
+        return value
+    if is_plain_enum(value):
+        return value.value
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return _simple_integer(int.__int__(value), place)
+    if isinstance(value, float):
+        return _simple_float(float.__float__(value), place)
+    if not isinstance(value, dict | list | tuple):
         raise InvalidPayload(
             f"{kind.__module__}.{kind.__qualname__} is not a JSON type ({at(place)})", hint=_TYPES_HINT
         )
-    if depth == JSON_DEPTH_MAX:
-        raise InvalidPayload(f"{_TOO_DEEP} ({at(place)})")
-    for key, item in value.items() if kind is dict else enumerate(value):
-        if kind is dict and not isinstance(key, str):
-            raise InvalidPayload(f"a key is {type(key).__qualname__}, not text ({at(place)})")
-        _find_fault(item, (place, key), depth + 1, left)
+    if id(value) in above:
+        raise contains_itself(place, above[id(value)])
+    if len(above) == bounds.depth_max:
+        raise too_deep(place, bounds.depth_max)
+    above[id(value)] = place
+    try:
+        if isinstance(value, dict):
+            return _simple_object(value, place, above, bounds)
+        items = list.__iter__(value) if isinstance(value, list) else tuple.__iter__(value)
+        return [_simplify(item, (place, index), above, bounds) for index, item in enumerate(items)]
+    finally:
+        del above[id(value)]
+
+
+def _simple_object(
+    value: dict[Any, Any], place: Place, above: dict[int, Place], bounds: _Bounds
+) -> dict[str, Any]:
+    simple: dict[str, Any] = {}
+    for key, item in dict.items(value):
+        if not isinstance(key, str):
+            msg = f"the key {show(key)} is {type(key).__qualname__}, not text ({at(place)})"
+            raise InvalidPayload(msg, hint="Make each key a str.")
+        text = key if type(key) is str else str.__str__(key)
+        if text in simple:
+            raise InvalidPayload(f"two keys are the same text: {show(text)} ({at(place)})")
+        simple[text] = _simplify(item, (place, text), above, bounds)
+    return simple
+
+
+def _simple_integer(value: int, place: Place) -> int:
+    if -INTEGER_MAX <= value <= INTEGER_MAX:
+        return value
+    msg = f"an integer of {value.bit_length()} bits is not a number we store ({at(place)})"
+    raise InvalidPayload(msg, hint=_INTEGER_HINT)
+
+
+def _simple_float(value: float, place: Place) -> float:
+    if isfinite(value):
+        return value
+    raise InvalidPayload(f"{value} is not a number we store ({at(place)})")
+
+
+def contains_itself(place: Place, above: Place) -> InvalidPayload:
+    """The error for a value that stands below itself: at `place`, and at `above`."""
+    msg = f"it contains itself: what is {at(place)} is also {at(above)}"
+    return InvalidPayload(msg, hint="JSON is a tree. Leave the reference out, or store an id instead.")
+
+
+def too_deep(place: Place, depth_max: int = JSON_DEPTH_MAX) -> InvalidPayload:
+    """The error for a value that stands below too many others."""
+    return InvalidPayload(f"nested deeper than {depth_max} levels ({at(place)})")
+
+
+def show(key: object) -> str:
+    """A key as an error names it: printable, and short enough to read."""
+    try:
+        return _clip(repr(key))
+    except Exception:  # it is somebody's own class
+        return f"of class {type(key).__qualname__}"
 
 
 def at(place: Place) -> str:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
@@ -95,23 +94,28 @@ def seal(
     job_id: str,
     head: Head,
     fence: int,
-    at: int,
+    at: int | Sequence[int],
     events: Iterable[Event],
     bodies: Sequence[bytes | None] | None = None,
 ) -> tuple[tuple[SealedEvent, ...], Head]:
-    """The events placed after `head`, and the head they lead to. `bodies`: of those that are written out already."""
+    """The events placed after `head`, and the head they lead to. `at` is the time of all of them, or of each; `bodies`:
+    of those that are written out already."""
     sealed = []
     seq, link = head.seq, head.hash
-    sha256, ending = hashlib.sha256, f"/{fence}/{at}"
-    made = itertools.repeat(None) if bodies is None else bodies
-    for event, known in zip(events, made, strict=bodies is not None):
+    events = list(events)
+    times = [at] * len(events) if isinstance(at, int) else at
+    sha256, ending, last_at = hashlib.sha256, "", -1
+    made = [None] * len(events) if bodies is None else bodies
+    for event, known, event_at in zip(events, made, times, strict=True):
         body = body_of(event) if known is None else known
         digest = sha256(body).digest()
         seq += 1
         type_, version = event.type, event.version
+        if event_at != last_at:
+            last_at, ending = event_at, f"/{fence}/{event_at}"
         # As `chain` has it, written out: every fact passes here.
         link = sha256(link + digest + f"{job_id}/{seq}/{type_}/{version}{ending}".encode()).digest()
-        sealed.append(SealedEvent(seq, type_, version, fence, at, body, digest, link))
+        sealed.append(SealedEvent(seq, type_, version, fence, event_at, body, digest, link))
     return tuple(sealed), Head(seq, link)
 
 

@@ -63,6 +63,13 @@ class JobParked(Event, frozen=True):
     report: Json = None
 
 
+class JobStalled(Event, frozen=True):
+    """The code waits for something that no journal knows and that has not come for long. `report`: where it stands."""
+
+    type = "job_stalled"
+    report: Json
+
+
 class JobRequeued(Event, frozen=True):
     """Another attempt. `rerun` are the calls whose failure ended the last one: their records no longer count.
 
@@ -155,15 +162,25 @@ class StepFinished(Event, frozen=True):
 class CallCancelled(Event, frozen=True):
     """The code stopped waiting for a call: a timeout, a sibling that failed. A result before it was never seen.
 
-    `by`: the timer of the code that had struck last. `made`: a read of a job with a budget that was under way.
+    `made`: a read of a job with a budget that was under way.
     """
 
     type = "call_cancelled"
     step_key: str
     args_digest: str
     generation: int = 0
-    by: str = ""
     made: bool = False
+
+
+class CallMoved(Event, frozen=True):
+    """A call adopted a record: the code makes the recorded call under another key, because a coroutine was renamed or
+    tasks were created in another order. From here on `step_key` stands for `recorded_key`."""
+
+    type = "call_moved"
+    step_key: str
+    recorded_key: str
+    args_digest: str
+    generation: int = 0
 
 
 class LlmRequested(Event, frozen=True):
@@ -278,6 +295,7 @@ class TimerSet(Event, frozen=True):
     type = "timer_set"
     step_key: str
     due_at: int
+    args_digest: str = ""
 
 
 class TimerFired(Event, frozen=True):
@@ -299,6 +317,7 @@ class SignalTaken(Event, frozen=True):
     step_key: str
     name: str
     mail_seq: int | None = None
+    args_digest: str = ""
 
 
 class QuestionAsked(Event, frozen=True):
@@ -311,6 +330,7 @@ class QuestionAsked(Event, frozen=True):
     schema: Json = None
     to: str = ""
     due_at: int | None = None
+    args_digest: str = ""
 
 
 class ApprovalRequested(Event, frozen=True):

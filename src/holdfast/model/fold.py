@@ -133,6 +133,8 @@ def _take(job: Job, seq: int, event: e.Event) -> None:
             job.mail_seq = max(job.mail_seq, event.mail_seq)
         case e.JobParked():
             job.wait_reason, job.wake_at = WaitReason.DRIFT, None
+        case e.JobStalled():
+            job.wait_reason, job.wake_at = WaitReason.STALLED, None
         case e.JobDeadLettered():
             job.wait_reason, job.wake_at = WaitReason.DEAD_LETTER, None
         case e.JobRequeued():

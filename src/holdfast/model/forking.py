@@ -63,7 +63,8 @@ class Fact(msgspec.Struct, frozen=True):
 class Taken(msgspec.Struct, frozen=True):
     """The past of a fork: hold by hold, the last of which gives it back; and the ledger rows that belong to it."""
 
-    holds: tuple[tuple[e.Event, ...], ...]
+    holds: tuple[tuple[tuple[e.Event, int], ...], ...]
+    """Facts and their times: timers of the code fire in the fork where they fired in the original."""
     rows: tuple[CallRow, ...]
 
 
@@ -105,15 +106,16 @@ def taken_over(
     for fact in facts:
         if fact.seq < before:
             prefix.take(fact)
-    past: list[tuple[e.Event, int]] = [(e.JobClaimed(HOLDER), 0)]
+    started_at = next((fact.at for fact in facts if isinstance(fact.event, e.JobClaimed)), facts[0].at)
+    past: list[tuple[e.Event, int]] = [(e.JobClaimed(HOLDER), started_at)]
     for fact, generation in prefix.settled(facts):
-        past.append((_renamed(fact.event, generation, job_id, namespace), fact.at))
+        past.append((_renamed(fact.event, generation, job_id, namespace), max(fact.at, past[-1][1])))
         if isinstance(fact.event, e.JobRequeued):
-            past.append((e.JobClaimed(HOLDER), 0))
-    past.append((e.JobReleased(why="forked"), 0))
+            past.append((e.JobClaimed(HOLDER), past[-1][1]))
+    past.append((e.JobReleased(why="forked"), past[-1][1]))
     for step_key, result in (edits or {}).items():
         _edit(past, step_key, result)
-    return Taken(_holds([event for event, _ in past]), tuple(_rows(past, job_id)))
+    return Taken(_holds(past), tuple(_rows(past, job_id)))
 
 
 def _edit(past: list[tuple[e.Event, int]], step_key: str, result: Any) -> None:
@@ -141,13 +143,13 @@ def _replaced(event: e.Event, **changes: object) -> e.Event:
     return msgspec.structs.replace(event, **changes)
 
 
-def _holds(past: Sequence[e.Event]) -> tuple[tuple[e.Event, ...], ...]:
+def _holds(past: Sequence[tuple[e.Event, int]]) -> tuple[tuple[tuple[e.Event, int], ...], ...]:
     """The past, cut where the job was given back."""
-    holds: list[list[e.Event]] = []
-    for event in past:
+    holds: list[list[tuple[e.Event, int]]] = []
+    for event, at in past:
         if isinstance(event, e.JobClaimed):
             holds.append([])
-        holds[-1].append(event)
+        holds[-1].append((event, at))
     return tuple(tuple(hold) for hold in holds)
 
 
@@ -157,13 +159,18 @@ class _Prefix:
     def __init__(self) -> None:
         self._calls: dict[tuple[str, int], _Call] = {}
         self._others: list[Fact] = []
+        self._moves: list[Fact] = []
         self._requeues: list[Fact] = []
 
     def take(self, fact: Fact) -> None:
         match fact.event:
             case e.CheckpointSaved():
                 self._forget_signals()
-                self._calls, self._requeues = {}, []  # what led to this state is in the state
+                self._calls, self._moves, self._requeues = (
+                    {},
+                    [],
+                    [],
+                )  # what led to this state is in the state
                 self._others.append(fact)
             case e.TurnCommitted():
                 raise InvalidMove("a turn of a session cannot be forked", hint="Start a new session.")
@@ -193,6 +200,8 @@ class _Prefix:
                     call.ended = fact
             case e.CallCancelled():
                 self._call(fact.event).given_up = fact
+            case e.CallMoved():
+                self._moves.append(fact)
             case event if event.type not in _LEFT_BEHIND:
                 self._others.append(fact)
             case _:
@@ -220,7 +229,8 @@ class _Prefix:
         """The facts in their order, each with the generation it has in the fork: from 0, without gaps."""
         chosen = [(fact, 0) for fact in self._others + self._requeues]
         generations: dict[str, int] = {}
-        for (key, _), call in sorted(self._calls.items()):
+        renumbered: dict[tuple[str, int], int] = {}
+        for (key, original), call in sorted(self._calls.items()):
             if call.is_effect and call.ended is None:
                 raise _under_way(call, facts)
             if call.begun is not None and isinstance(call.begun.event, e.ChildStarted) and call.ended is None:
@@ -230,7 +240,13 @@ class _Prefix:
                 continue  # a read or a sleep that was going on: it is done again
             generation = generations.get(key, 0)
             generations[key] = generation + 1
+            renumbered[key, original] = generation
             chosen += [(fact, generation) for fact in kept]
+        for fact in self._moves:
+            assert isinstance(fact.event, e.CallMoved)
+            place = (fact.event.recorded_key, fact.event.generation)
+            if place in renumbered:
+                chosen.append((fact, renumbered[place]))
         return sorted(chosen, key=lambda one: one[0].seq)
 
 

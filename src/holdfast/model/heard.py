@@ -32,3 +32,4 @@ class Approval(msgspec.Struct):
     by: str = ""
     why: str = ""
     seq: int | None = None
+    at: int = 0

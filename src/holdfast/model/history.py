@@ -7,19 +7,26 @@ stopped waiting for it (a timeout cancelled it), and, for an effect, that it was
 Keys restart with every commit, under a new ordinal, so of calls only what follows the last commit is kept. Signals that
 nobody has taken yet and children that have not ended are kept across commits: they are still to come. `carried` is all
 of that, so that a long journal need not be read from its first fact.
+
+Every fact has a *job time*: its time in the journal, which never goes back. The stretches in which no worker held the
+job are kept apart (`gaps`), because short timers of the code do not count them.
+
+A record is *claimed* by the call that asks for it under its key and arguments. A call that has no record of its own may
+*adopt* one that no call has claimed when its turn comes, if name and arguments are the same: the code was renamed, the
+call is the same. `call_moved` notes that.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from holdfast.model import events as e
 from holdfast.model.budget import Stops
 from holdfast.model.effects import DECIDED, CallStatus, Effect
 from holdfast.model.heard import Approval, Requested, Signal
-from holdfast.model.naming import scope_of, within
+from holdfast.model.naming import NO_ARGS, call_name, scope_of, within
 from holdfast.model.pinning import FOUND
 from holdfast.model.recorded import Recorded as Recorded
 from holdfast.model.states import Status
@@ -33,8 +40,16 @@ _FAILED: Final = CallStatus.FAILED
 """As names of this module: the way through their class takes half as long as the record itself."""
 
 
+class Gap(NamedTuple):
+    """A stretch without a driver: it ended with the claim at `seq`; `last_at` is the job time of the fact before."""
+
+    seq: int
+    last_at: int
+    length_us: int
+
+
 class History:
-    """The calls since the last commit, and which effects among them the code has not asked for yet."""
+    """The calls since the last commit, and which among them the code has not asked for yet."""
 
     def __init__(self) -> None:
         self.ordinal = 0
@@ -56,7 +71,15 @@ class History:
         self.pythons: set[str] = set()
         self._calls: dict[str, Recorded] = {}
         """The newest record of each key; it leads to the ones before."""
-        self._unclaimed: dict[str, None] = {}
+        self._unclaimed: dict[str, Recorded] = {}
+        """What the code has not asked for yet, in the order in which it was intended."""
+        self._moved: dict[tuple[str, str], str] = {}
+        self._adoptable: defaultdict[tuple[str, str], deque[Recorded]] | None = None
+        self.start_at: int | None = None
+        """Job time at which the code starts: the first claim, or the last commit."""
+        self.last_at = 0
+        """Job time of the last fact."""
+        self.gaps: list[Gap] = []
         self.signals: dict[str, deque[Signal]] = defaultdict(deque)
         self._parked: tuple[str, ...] = ()
         self.misfit: str | None = None
@@ -66,13 +89,50 @@ class History:
         self.request: Requested | None = None  # the last one to a model: most begin with the one before
 
     def find(self, step_key: str, args_digest: str) -> Recorded | None:
-        """The newest record of this very call. One with other arguments is not it: see `drifted`."""
-        if self._unclaimed:
-            self._unclaimed.pop(step_key, None)
+        """The newest record of this very call, which is claimed by that. One with other arguments is not it."""
+        asked = step_key
+        if self._moved:
+            step_key = self._moved.get((asked, args_digest), asked)
         recorded = self._calls.get(step_key)
         while recorded is not None and recorded.args_digest != args_digest:
             recorded = recorded.before
-        return None if recorded is None or recorded.retired else recorded
+        if recorded is None or (recorded.moved_to is not None and recorded.moved_to != asked):
+            return None
+        if self._unclaimed:
+            if recorded.before is None and not recorded.generation:
+                self._unclaimed.pop(step_key, None)
+            else:
+                self._claim(recorded)
+        return None if recorded.retired else recorded
+
+    def _claim(self, recorded: Recorded | None) -> None:
+        """A call has asked for this record, and so for the ones of the same call that it replaced."""
+        digest = "" if recorded is None else recorded.args_digest
+        while recorded is not None:
+            if recorded.args_digest == digest:
+                self._unclaimed.pop(recorded.unclaimed_key, None)
+            recorded = recorded.before
+
+    def find_adoptable(self, name: str, args_digest: str) -> Recorded | None:
+        """The first record that no call has claimed and that fits this name and these arguments."""
+        if not self._unclaimed:
+            return None
+        if self._adoptable is None:
+            self._adoptable = defaultdict(deque)
+            for recorded in self._unclaimed.values():
+                if recorded.args_digest not in {"", NO_ARGS}:
+                    place = (call_name(recorded.step_key), recorded.args_digest)
+                    self._adoptable[place].append(recorded)
+        found = self._adoptable.get((name, args_digest))
+        while found:
+            if self.is_unclaimed(found[0]):
+                return found[0]
+            found.popleft()
+        return None
+
+    def is_unclaimed(self, recorded: Recorded) -> bool:
+        """Whether no call has asked for this record, and one may still do so."""
+        return not recorded.retired and self._unclaimed.get(recorded.unclaimed_key) is recorded
 
     def drifted(self, step_key: str, args_digest: str) -> Recorded | None:
         """The newest record under this key that was made with other arguments."""
@@ -107,16 +167,35 @@ class History:
 
     @property
     def has_unclaimed(self) -> bool:
-        """Whether an effect is recorded that the code has not asked for: then nothing new may fire."""
+        """Whether anything is recorded that the code has not asked for yet."""
         return bool(self._unclaimed)
 
-    def unclaimed(self) -> list[Recorded]:
-        return [self._calls[key] for key in self._unclaimed]
+    @property
+    def has_unclaimed_effects(self) -> bool:
+        """Whether an effect is recorded that the code has not asked for: then nothing new may fire."""
+        return any(one.effect is not Effect.READ_ONLY for one in self._unclaimed.values())
+
+    def unclaimed_effects(self) -> list[Recorded]:
+        return [one for one in self._unclaimed.values() if one.effect is not Effect.READ_ONLY]
+
+    @property
+    def horizon(self) -> tuple[int, int] | None:
+        """Place and time of the last record that the code has not asked for: timers due by then fired before it."""
+        if not self._unclaimed:
+            return None
+        last = next(reversed(self._unclaimed.values()))
+        return last.begun_seq, last.begun_at
 
     def add(self, recorded: Recorded) -> None:
         self.begin(recorded)
-        if recorded.effect is not Effect.READ_ONLY:
-            self._unclaimed[recorded.step_key] = None
+        self._unclaimed[recorded.unclaimed_key] = recorded
+
+    def note(self, seq: int, event: e.Event, at: int) -> None:
+        """A fact that this run has recorded itself: the code need not ask for it."""
+        self.take(seq, event, at)
+        step_key = getattr(event, "step_key", None)
+        if step_key is not None:
+            self._claim(self._calls.get(step_key))
 
     def child(self, step_key: str, child_job_id: str) -> Recorded | None:
         """The call that started this child and waits for it."""
@@ -132,26 +211,35 @@ class History:
 
     # ── reading the journal ───────────────────────────────────────────────────────────────────────
 
-    def take(self, seq: int, event: e.Event) -> None:
-        """One more fact."""
+    def take(self, seq: int, event: e.Event, at: int = 0) -> None:
+        """One more fact, at this time."""
+        if at < self.last_at:
+            clock_at, at = at, self.last_at  # job time does not go back
+        else:
+            clock_at = at
         if type(event) is e.StepFinished:  # first, because most facts are
             step_key, calls = event.step_key, self._calls
-            calls[step_key] = Recorded(
+            self.last_at = at
+            recorded = calls[step_key] = Recorded(
                 step_key,
                 event.args_digest,
                 generation=event.generation,
                 seq=seq,
+                at=at,
                 status=_SUCCEEDED if event.outcome == SUCCEEDED else _FAILED,
                 result=event.result,
                 error=event.error,
                 before=calls.get(step_key),
             )
+            self._unclaimed[step_key if event.generation == 0 else recorded.unclaimed_key] = recorded
             return
+        if type(event) is e.JobClaimed:
+            self._drive_on(seq, event, at, clock_at)
+            return
+        self.last_at = at
         match event:
             case e.CheckpointSaved():
                 self._commit(event)
-            case e.JobClaimed():
-                self.worker, self.claims = event.worker, self.claims + 1
             case e.JobParked():
                 report = event.report or {}
                 self._parked = tuple(one["step_key"] for one in report.get("recorded", ()))
@@ -161,9 +249,10 @@ class History:
                 if event.accepted:
                     self._accept()
             case e.TimerSet():
-                self.add(Recorded(event.step_key, "", intent_seq=seq, due_at=event.due_at))
+                self._set_timer(seq, event)
             case e.TimerFired():
-                self._calls[event.step_key].seq = seq
+                timer = self._calls[event.step_key]
+                timer.seq, timer.at = seq, at
             case e.SignalReceived():
                 self.signals[event.name].append(Signal(event.name, event.mail_seq, event.body))
             case e.SignalTaken():
@@ -174,6 +263,8 @@ class History:
                 self._bear(seq, event)
             case e.CallCancelled():
                 self._cancel(seq, event)
+            case e.CallMoved():
+                self._move(event)
             case e.LlmRequested() | e.LlmResponded():
                 self._converse(seq, event)
             case e.ToolCalled():
@@ -191,9 +282,20 @@ class History:
             case _:
                 self._take_rare(seq, event)
 
+    def _drive_on(self, seq: int, event: e.JobClaimed, at: int, clock_at: int) -> None:
+        """A worker drives the job from here on. The past of a fork is older than the fork."""
+        self.worker, self.claims = event.worker, self.claims + 1
+        if self.start_at is None:
+            self.start_at = self.last_at = clock_at
+            return
+        self.gaps.append(Gap(seq, self.last_at, at - self.last_at))
+        self.last_at = at
+
     def _commit(self, event: e.CheckpointSaved) -> None:
         self.ordinal = event.ordinal  # keys restart under it
-        self._calls, self._unclaimed, self.approvals = {}, {}, {}
+        self._calls, self._unclaimed, self._moved, self.approvals = {}, {}, {}, {}
+        self._adoptable = None
+        self.start_at, self.gaps = self.last_at, []
         self.plans, self.nodes = {}, {}
         self.state, self.evidence = event.state, event.evidence
         if event.carries is not None:
@@ -202,7 +304,16 @@ class History:
     def _take_rare(self, seq: int, event: e.Event) -> None:
         match event:
             case e.QuestionAsked():
-                self.add(Recorded(event.step_key, "", seq=seq, name=event.question_id, due_at=event.due_at))
+                self.add(
+                    Recorded(
+                        event.step_key,
+                        event.args_digest,
+                        seq=seq,
+                        at=self.last_at,
+                        name=event.question_id,
+                        due_at=event.due_at,
+                    )
+                )
             case e.PlanGenerated():
                 self._plan(seq, event)
             case e.NodeStarted():
@@ -216,9 +327,10 @@ class History:
 
     def _plan(self, seq: int, event: e.PlanGenerated) -> None:
         self.plans[event.plan_id] = False
-        self.add(Recorded(event.step_key, "", seq=seq, name=event.plan_id, result=event.plan))
+        plan = Recorded(event.step_key, "", seq=seq, at=self.last_at, name=event.plan_id, result=event.plan)
+        self.add(plan)
         for key in [key for key in self._unclaimed if within(scope_of(event.step_key), key)]:
-            del self._unclaimed[key]
+            del self._unclaimed[key]  # what the planner did to make it, it does not do again
 
     def _rerun(self, step_keys: tuple[str, ...]) -> None:
         """The failures of these calls are forgotten, and so is what followed from them.
@@ -231,14 +343,15 @@ class History:
         first = min((self._calls[key].seq or 0 for key in step_keys), default=None)
         for key in step_keys:
             self._calls[key].retired = True
+            self._claim(self._calls[key])
         if first is None:
             return
-        for key, newest in self._calls.items():
+        for newest in self._calls.values():
             if newest.cancelled_seq is not None and newest.cancelled_seq > first:
                 newest.cancelled_seq = None
                 newest.retired = newest.seq is None and newest.effect is Effect.READ_ONLY
             if newest.intent_seq is not None and newest.intent_seq > first:
-                self._unclaimed.pop(key, None)
+                self._claim(newest)
         self.nodes = {place: state for place, state in self.nodes.items() if state == SUCCEEDED}
 
     def _accept(self) -> None:
@@ -249,14 +362,15 @@ class History:
         for key in self._parked:
             for recorded in self._all_of(key):
                 recorded.accepted = True
-            self._unclaimed.pop(key, None)
+                self._unclaimed.pop(recorded.unclaimed_key, None)
 
     def _take_signal(self, seq: int, event: e.SignalTaken) -> None:
         """A wait that ended without a signal is one that failed."""
         wait = self._calls.get(event.step_key)
         if wait is None:
-            wait = self._calls[event.step_key] = Recorded(event.step_key, "")
-        wait.seq = seq
+            wait = Recorded(event.step_key, event.args_digest, intent_at=self.last_at)
+            self.add(wait)
+        wait.seq, wait.at = seq, self.last_at
         if event.mail_seq is None:
             wait.status, wait.final = CallStatus.FAILED, True
             wait.error = {"type": "TimeoutError", "message": f"no signal {event.name!r} in time"}
@@ -272,12 +386,8 @@ class History:
             )
             return
         approval = self.approvals[event.approval_id]
-        approval.decision, approval.by, approval.why, approval.seq = (
-            event.decision,
-            event.by,
-            event.why,
-            seq,
-        )
+        approval.decision, approval.by, approval.why = event.decision, event.by, event.why
+        approval.seq, approval.at = seq, self.last_at
 
     def _bear(self, seq: int, event: e.ChildStarted | e.ChildFinished) -> None:
         if isinstance(event, e.ChildStarted):
@@ -291,6 +401,7 @@ class History:
                     effect=Effect.IDEMPOTENT,
                     name=event.kind,
                     intent_seq=seq,
+                    intent_at=self.last_at,
                     child_job_id=event.child_job_id,
                 )
             )
@@ -299,13 +410,15 @@ class History:
         waiting = self.child(event.step_key, event.child_job_id)
         if waiting is not None:
             done = event.status == Status.COMPLETED
-            waiting.seq, waiting.result, waiting.error = seq, event.result, event.error
+            waiting.seq, waiting.at = seq, self.last_at
+            waiting.result, waiting.error = event.result, event.error
             waiting.status, waiting.final = CallStatus.SUCCEEDED if done else CallStatus.FAILED, True
 
     def _converse(self, seq: int, event: e.LlmRequested | e.LlmResponded) -> None:
         if isinstance(event, e.LlmResponded):
             asked = self._newest(event.step_key, event.generation)
-            asked.seq, asked.result, asked.error = seq, event.response, event.error
+            asked.seq, asked.at = seq, self.last_at
+            asked.result, asked.error = event.response, event.error
             asked.status = CallStatus.SUCCEEDED if event.error is None else CallStatus.FAILED
             return
         newest = self._calls.get(event.step_key)
@@ -319,6 +432,7 @@ class History:
                 generation=event.generation,
                 name=event.model,
                 intent_seq=seq,
+                intent_at=self.last_at,
                 attempt=event.attempt,
             )
         )
@@ -330,7 +444,7 @@ class History:
         if newest is not None and newest.generation == event.generation:
             # Sent again under the same key.
             newest.attempt, newest.start_by, newest.worker = event.attempt, event.start_by, self.worker
-            newest.status = CallStatus.PREPARED
+            newest.status, newest.cancelled_seq = CallStatus.PREPARED, None  # a cancel before it was void
             return
         self.add(
             Recorded(
@@ -340,6 +454,7 @@ class History:
                 effect=Effect(event.effect),
                 name=event.tool,
                 intent_seq=seq,
+                intent_at=self.last_at,
                 status=CallStatus.PREPARED,
                 attempt=event.attempt,
                 first_start_by=event.start_by,
@@ -359,13 +474,15 @@ class History:
         error: Any = None,
     ) -> None:
         recorded = self._newest(event.step_key, event.generation)
-        recorded.seq, recorded.status, recorded.result, recorded.error = seq, status, result, error
+        recorded.seq, recorded.at = seq, self.last_at
+        recorded.status, recorded.result, recorded.error = status, result, error
 
     def _decide(self, seq: int, event: e.ToolReconciled) -> None:
         recorded = self._newest(event.step_key, event.generation)
         recorded.status = DECIDED[event.decision]
         if recorded.status is not CallStatus.ABANDONED:
-            recorded.seq, recorded.result, recorded.final = seq, event.result, True
+            recorded.seq, recorded.at = seq, self.last_at
+            recorded.result, recorded.final = event.result, True
             if recorded.status is CallStatus.FAILED:
                 recorded.error = {"type": "CallFailed", "message": event.why}
 
@@ -374,7 +491,30 @@ class History:
         if known is None or known.generation != event.generation:
             self.add(Recorded(event.step_key, event.args_digest, generation=event.generation))
         newest = self._newest(event.step_key, event.generation)
-        newest.cancelled_seq, newest.cancelled_by = seq, event.by
+        newest.cancelled_seq, newest.cancelled_at = seq, self.last_at
+
+    def _set_timer(self, seq: int, event: e.TimerSet) -> None:
+        known = self._calls.get(event.step_key)
+        if known is not None and known.args_digest == event.args_digest and known.due_at == event.due_at:
+            known.cancelled_seq = None  # set again, because a cancel before it was void
+            return
+        self.add(
+            Recorded(
+                event.step_key,
+                event.args_digest,
+                intent_seq=seq,
+                intent_at=self.last_at,
+                due_at=event.due_at,
+            )
+        )
+
+    def _move(self, event: e.CallMoved) -> None:
+        """The call under `step_key` is the recorded one, here and in every replay."""
+        recorded = self._calls[event.recorded_key]
+        while recorded.generation != event.generation and recorded.before is not None:
+            recorded = recorded.before
+        self._moved[event.step_key, event.args_digest] = event.recorded_key
+        recorded.moved_to = event.step_key
 
     def _newest(self, step_key: str, generation: int) -> Recorded:
         recorded = self._calls[step_key]
@@ -382,9 +522,9 @@ class History:
         return recorded
 
 
-def history_of(events: Iterable[tuple[int, e.Event]]) -> History:
-    """The history after these (seq, event) facts."""
+def history_of(events: Iterable[tuple[int, e.Event, int]]) -> History:
+    """The history after these (seq, event, time) facts."""
     history = History()
-    for seq, event in events:
-        history.take(seq, event)
+    for seq, event, at in events:
+        history.take(seq, event, at)
     return history

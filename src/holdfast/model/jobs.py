@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.errors import InvalidPayload
+from holdfast.errors import Fenced, InvalidPayload
 from holdfast.model import budget as money
 from holdfast.model import canonical
 from holdfast.model.budget import Budget
@@ -97,6 +97,13 @@ class JobHead(msgspec.Struct, frozen=True, gc=False):
     @property
     def head(self) -> Head:
         return Head(self.head_seq, self.head_hash)
+
+
+def check_fence(head: JobHead, fence: int) -> None:
+    """The job runs under this fence; or Fenced."""
+    if head.status is not Status.RUNNING or head.fence != fence:
+        msg = f"job {head.job_id} is {head.status} at fence {head.fence}, and not running under {fence}"
+        raise Fenced(msg)
 
 
 class JobRecord(msgspec.Struct, frozen=True):

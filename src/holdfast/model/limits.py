@@ -22,14 +22,19 @@ PAYLOAD_INLINE_BYTES: Final = 8 * KIB
 # One canonical JSON document: an argument list, a result, a state. The same as the largest request body, so
 # whatever the API lets in can be stored. Anything larger is a file, and files are attachments.
 JSON_BYTES_MAX: Final = 1 * MIB
-RESULT_BYTES_MAX: Final = JSON_BYTES_MAX - 16 * 1024
-"""A result lies inside an event, which is JSON as well and says a little more."""
+LETTER_BYTES_MAX: Final = JSON_BYTES_MAX - 8 * KIB
+"""A letter to a job becomes an event of that job, which is JSON as well and says a little more."""
+
+RESULT_BYTES_MAX: Final = LETTER_BYTES_MAX - 8 * KIB
+"""Arguments and results lie inside an event; the result of a child also inside a letter to its parent."""
 
 # One blob or attachment. It must fit in memory several times over on a small machine: sent, hashed, stored.
 BLOB_BYTES_MAX: Final = 64 * MIB
 
 # Nesting. Far below the recursion limit of every parser that will ever read our exports.
 JSON_DEPTH_MAX: Final = 64
+LETTER_DEPTH_MAX: Final = JSON_DEPTH_MAX - 1
+RESULT_DEPTH_MAX: Final = LETTER_DEPTH_MAX - 1
 
 # What a checkpoint carries over from before it. It is written again with every one of them.
 CARRIED_BYTES_MAX: Final = 8 * KIB

@@ -6,7 +6,9 @@ from typing import Any
 
 import msgspec
 
+from holdfast.model import canonical
 from holdfast.model.ids import check_name
+from holdfast.model.limits import LETTER_BYTES_MAX, LETTER_DEPTH_MAX
 from holdfast.model.states import MailKind
 
 
@@ -44,9 +46,11 @@ class Sent(msgspec.Struct, frozen=True):
 
 
 def check_mail(draft: MailDraft) -> MailDraft:
-    """The draft, or an error that says what to change."""
+    """The draft, or an error that says what to change. What cannot become an event must not reach the job: it would
+    fail at every attempt."""
     check_name(draft.operation_id, "operation id")
     for what, text in (("name", draft.name), ("sender", draft.sender)):
         if text:
             check_name(text, f"letter's {what}")
+    canonical.encode(draft.body, bytes_max=LETTER_BYTES_MAX, depth_max=LETTER_DEPTH_MAX)
     return draft

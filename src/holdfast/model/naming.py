@@ -2,13 +2,14 @@
 
 A key says where in the program the call stands, never when it was made:
 
-    2/research#1/fetch_page#3
-    │ │          └ the third call of that name in this scope
+    2/research~9f86d081#1/fetch_page#3
+    │ │                   └ the third call of that name in this scope
     │ └ the scope: one per asyncio task the job starts, one per `hf.scope`, nested as they are
     └ the ordinal of the last commit of state
 
-Tasks are numbered by the code that starts them, in the order it starts them. So two branches under `gather` never share
-a counter, and whichever is faster, both find their own calls again.
+A task's scope is the name of its coroutine, a digest of its arguments, and a number among those that have both in
+common. So two branches under `gather` never share a counter, whichever is faster, and tasks that a library creates from
+a set (`as_completed`) have the same scopes whatever the order of that set was.
 """
 
 from __future__ import annotations
@@ -45,11 +46,16 @@ class Scope:
         nth = self._calls[name] = self._calls.get(name, 0) + 1
         return f"{self.path}/{name}#{nth}"
 
-    def inner(self, name: str) -> Scope:
-        """The next scope of this name inside this one."""
-        name = plain(name)
+    def inner(self, name: str, args_digest: str = "") -> Scope:
+        """The next scope of this name inside this one; for a task, the next with these arguments."""
+        name = f"{plain(name)}~{args_digest}" if args_digest else plain(name)
         nth = self._scopes[name] = self._scopes.get(name, 0) + 1
         return Scope(_short(f"{self.path}/{name}#{nth}"))
+
+
+def call_name(step_key: str) -> str:
+    """The name of the call that a step key stands for."""
+    return step_key.rpartition("/")[2].rpartition("#")[0]
 
 
 def scope_of(step_key: str) -> str:

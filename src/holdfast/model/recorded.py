@@ -18,9 +18,14 @@ class Recorded(msgspec.Struct, gc=False):
     effect: Effect = Effect.READ_ONLY
     name: str = ""
     intent_seq: int | None = None
+    intent_at: int = 0
     seq: int | None = None
+    at: int = 0
+    """Job time of the outcome at `seq`: when the code gets it."""
     cancelled_seq: int | None = None
-    cancelled_by: str = ""
+    cancelled_at: int = 0
+    was_cancelled: bool = False
+    """It was given up once, and that was void."""
     status: CallStatus | None = None
     result: Any = None
     error: Any = None
@@ -32,12 +37,28 @@ class Recorded(msgspec.Struct, gc=False):
     child_job_id: str | None = None
     approval_id: str | None = None
     worker: str = ""
+    moved_to: str | None = None
+    """The step key under which the code makes this call now, if it adopted the record under another one."""
     retired: bool = False
     accepted: bool = False
     final: bool = False
     """Its outcome is somebody's last word: the call is not made again because of it."""
     before: Recorded | None = None
     """The same key's record before this one: made with other arguments, or given up for a new one."""
+
+    @property
+    def unclaimed_key(self) -> str:
+        return self.step_key if self.generation == 0 else f"{self.step_key}@{self.generation}"
+
+    @property
+    def begun_seq(self) -> int:
+        """Place of the first fact that tells of this call."""
+        return self.intent_seq or self.seq or self.cancelled_seq or 0
+
+    @property
+    def begun_at(self) -> int:
+        """Job time at which the code had certainly made this call."""
+        return self.intent_at or self.at or self.cancelled_at
 
     @property
     def settled(self) -> bool:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from holdfast.errors import InvalidPlan
+from holdfast.model.limits import JSON_DEPTH_MAX
 
 _REF: Final = "$ref"
 _PATH: Final = "path"
@@ -113,12 +114,14 @@ def _is_literal(value: Mapping[str, Any]) -> bool:
     return True
 
 
-def to_plain(args: Any) -> Any:
+def to_plain(args: Any, depth: int = 0) -> Any:
     """Return arguments with every `Ref` in its JSON form."""
+    if depth > JSON_DEPTH_MAX:
+        return args  # too deep to be stored, and perhaps without an end: whoever writes it says so
     if isinstance(args, Ref):
         return args.to_json()
     if isinstance(args, Mapping):
-        return {key: to_plain(item) for key, item in args.items()}
+        return {key: to_plain(item, depth + 1) for key, item in args.items()}
     if isinstance(args, list | tuple):
-        return [to_plain(item) for item in args]
+        return [to_plain(item, depth + 1) for item in args]
     return args

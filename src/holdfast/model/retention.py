@@ -96,6 +96,7 @@ ERASABLE: Final = frozenset(
         "signal_received",
         "question_asked",
         "job_parked",
+        "job_stalled",
     }
 )
 """Events whose bodies are what code and people said. What is left tells who held the job, what it waited for, what a

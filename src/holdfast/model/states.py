@@ -6,7 +6,7 @@ it writes, `verify` asks them afterwards, and the documentation draws its pictur
                     ┌──────────────── job_requeued · job_released ───────────────┐
                     ▼                                                            │
     job_created ─▶ pending ──job_claimed──▶ running ──job_waiting · job_parked──▶ waiting ──job_claimed──▶ running
-                                              │         job_dead_lettered                │
+                                              │         job_dead_lettered · job_stalled  │
                                               └──▶ completed · failed · cancelled ◀──────┘ (by a short hold,
                                                                                             also from pending)
 """
@@ -37,6 +37,7 @@ class WaitReason(StrEnum):
     RECONCILE = "reconcile"
     CHILD = "child"
     DRIFT = "drift"
+    STALLED = "stalled"
     BUDGET = "budget"
     DEAD_LETTER = "dead_letter"
     RESTORE_REVIEW = "restore_review"
@@ -64,8 +65,13 @@ class Slot(StrEnum):
 
 TERMINAL: Final = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED})
 
-HELD: Final = frozenset({WaitReason.DRIFT, WaitReason.DEAD_LETTER, WaitReason.RESTORE_REVIEW})
+HELD: Final = frozenset(
+    {WaitReason.DRIFT, WaitReason.STALLED, WaitReason.DEAD_LETTER, WaitReason.RESTORE_REVIEW}
+)
 """Reasons that only a person ends: a stray signal must not start such a job again."""
+
+FOR_A_PERSON: Final = HELD | {WaitReason.RECONCILE, WaitReason.APPROVAL, WaitReason.BUDGET}
+"""Reasons that a person is asked to end, by a decision, an answer or a larger budget."""
 
 _UNHOLDING: Final = frozenset({MailKind.RESUME, MailKind.CANCEL})
 
@@ -84,6 +90,7 @@ MOVES: Final[dict[str, dict[Status | None, Status]]] = {
         Status.WAITING: Status.WAITING,
     },
     "job_parked": {Status.RUNNING: Status.WAITING},
+    "job_stalled": {Status.RUNNING: Status.WAITING},
     "job_requeued": {
         Status.RUNNING: Status.PENDING,
         Status.WAITING: Status.PENDING,
@@ -123,6 +130,7 @@ DRIVEN: Final = frozenset(
         "node_finished",
         "step_finished",
         "call_cancelled",
+        "call_moved",
         "llm_requested",
         "llm_responded",
         "tool_called",

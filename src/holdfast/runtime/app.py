@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Literal
 
 from holdfast.agents.catalogue import Catalogue
+from holdfast.engine.task_scopes import create_detached_task
 from holdfast.errors import InvalidSetting
 from holdfast.runtime.process import Process, opened
 from holdfast.store import address
@@ -50,16 +51,14 @@ class App(Catalogue):
         """The process of this event loop; the first call starts it, and the end of the loop ends it."""
         loop = asyncio.get_running_loop()
         if loop not in self._processes:
-            opening = loop.create_task(
-                opened(
-                    self.programs(),
-                    self.store,
-                    offer=self.offer(concurrency=self._concurrency),
-                    strict=self._strict,
-                    schedules=tuple(self.schedules.values()),
-                )
+            opening = opened(
+                self.programs(),
+                self.store,
+                offer=self.offer(concurrency=self._concurrency),
+                strict=self._strict,
+                schedules=tuple(self.schedules.values()),
             )
-            self._processes[loop] = opening
+            self._processes[loop] = create_detached_task(loop, opening, "holdfast-open")
         return await asyncio.shield(self._processes[loop])
 
     @asynccontextmanager

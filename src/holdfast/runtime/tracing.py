@@ -233,6 +233,10 @@ class Both(Meter):
         self._one.unproven()
         self._other.unproven()
 
+    def stalled(self) -> None:
+        self._one.stalled()
+        self._other.stalled()
+
     def swept(self, stats: SweepStats) -> None:
         self._one.swept(stats)
         self._other.swept(stats)

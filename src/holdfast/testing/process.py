@@ -23,7 +23,7 @@ import heapq
 import itertools
 from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from holdfast.engine.rest import rest
 from holdfast.testing.simloop import Deadlock, NoSockets, SimLoop, VirtualSelector
@@ -139,6 +139,25 @@ class _Task(asyncio.Task[Any]):
         return self is other
 
 
+class _TaskFactory:
+    def __init__(self, loop: ProcessLoop) -> None:
+        self._loop = loop
+
+    def __call__(self, _loop: Any, coroutine: Coroutine[Any, Any, Any], **options: Any) -> asyncio.Task[Any]:
+        return self._loop.make_task(_Task, self._loop.number_task(), coroutine, **options)
+
+    def make_job_task(
+        self,
+        _loop: Any,
+        job_task: Callable[..., asyncio.Task[Any]],
+        coroutine: Coroutine[Any, Any, Any],
+        task_scope: Any,
+        options: dict[str, Any],
+    ) -> asyncio.Task[Any]:
+        """As the engine's own factory asks for it: its tasks are made by it, and known here."""
+        return self._loop.make_task(job_task, coroutine, task_scope, **options)
+
+
 class ProcessLoop(SimLoop):
     """A SimLoop whose callbacks belong to processes. `root` is the world itself: it never dies.
 
@@ -155,8 +174,8 @@ class ProcessLoop(SimLoop):
         self.root = Process(self, "root")
         self.running = self.root
         super().__init__(NoSockets() if selector is None else selector)
-        make_task: Any = self._make_task
-        self.set_task_factory(make_task)
+        factory: Any = _TaskFactory(self)
+        self.set_task_factory(factory)
         self.set_exception_handler(lambda _loop, about: self._complain(about))
 
     def process(self, name: str) -> Process:
@@ -194,15 +213,31 @@ class ProcessLoop(SimLoop):
             timer._scheduled = True  # type: ignore[attr-defined]  # noqa: SLF001 - the loop's own bookkeeping
         return timer
 
-    def _make_task(
-        self, _loop: Any, coroutine: Coroutine[Any, Any, Any], context: contextvars.Context | None = None
+    task_options: ClassVar[dict[str, Any]] = {}
+    """How tasks are made besides."""
+
+    def make_task(
+        self,
+        make: Callable[..., asyncio.Task[Any]],
+        *args: Any,
+        context: contextvars.Context | None = None,
+        **options: Any,
     ) -> asyncio.Task[Any]:
+        """A task of the process that runs now, or of the one that the context names."""
+        owner = self._owner(context)
         if context is None:
             context = contextvars.copy_context()
-            context.run(_PROCESS.set, self._owner(None))
-        task = _Task(next(self._numbers), coroutine, loop=self, context=context)
-        self._all_tasks.append(task)
+            context.run(_PROCESS.set, owner)
+        task = make(*args, loop=self, context=context, **self.task_options, **options)
+        self.add_task(owner, task)
         return task
+
+    def add_task(self, _owner: Process, task: asyncio.Task[Any]) -> None:
+        """A task of this process has been made."""
+        self._all_tasks.append(task)
+
+    def number_task(self) -> int:
+        return next(self._numbers)
 
     def _run_once(self) -> None:
         self._passes += 1

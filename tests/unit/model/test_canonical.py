@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import json
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -46,6 +46,40 @@ class Huge(enum.IntEnum):
 
 class Plain(enum.Enum):
     ONE = "one"
+
+
+class Half(float, enum.Enum):
+    ONE = 0.5
+
+
+class Masked(str):
+    """Text that shows another text than it is."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "***"
+
+
+class Count(int):
+    pass
+
+
+class Ratio(float):
+    pass
+
+
+class Rows(list[Any]):
+    pass
+
+
+class Record(dict[str, Any]):
+    pass
+
+
+class Point(NamedTuple):
+    x: int
+    y: int
 
 
 def nested(depth: int) -> Any:
@@ -150,6 +184,10 @@ def test_garbage_is_refused_or_understood(data: bytes, chance: st.DataObject) ->
         ("\ud83d\ude00", '"\U0001f600"'.encode()),
         ([Colour.RED, "\udc00"], b'["red","\\udc00"]'),
         ([Torn.HALF, {"b": Torn.HALF}], b'["\\ud83d",{"b":"\\ud83d"}]'),
+        ([Masked("abc"), Count(3), Ratio(0.5), Half.ONE], b'["abc",3,0.5,0.5]'),
+        (Record(b=Rows([Point(1, 2)]), **{Masked("a"): 1}), b'{"a":1,"b":[[1,2]]}'),
+        ({Masked("a"): Masked("\ud800")}, b'{"a":"\\ud800"}'),
+        ({Masked("a"): "\ud800"}, b'{"a":"\\ud800"}'),
         ("", b'""'),
         ({}, b"{}"),
     ],
@@ -172,6 +210,9 @@ def test_the_form_is_fixed(value: object, data: bytes) -> None:
         ([Plain.ONE], "at /0"),
         ([Huge.TOO], "at /0"),
         ([INTEGER_MAX + 1], "64 bits"),
+        ([Count(INTEGER_MAX + 1)], "64 bits"),
+        ({"a": Rows([Ratio("nan")])}, "nan is not a number we store (at /a/0)"),
+        ({"a": {1: 2}}, "the key 1 is int"),
         ([-INTEGER_MAX - 1], "at /0"),
         ({"\x1b[31m": math.nan}, "at /\\x1b[31m"),
         (nested(JSON_DEPTH_MAX + 1), "nested deeper than 64"),
@@ -251,8 +292,14 @@ def test_a_value_that_contains_itself_is_refused_quickly() -> None:
     """Write a cycle, and values that would fill the memory if they were written before they are measured."""
     cycle: list[Any] = []
     cycle.append(cycle)
-    with pytest.raises(InvalidPayload, match="nested deeper"):
+    with pytest.raises(InvalidPayload, match="contains itself: what is at /0 is also at the top"):
         canonical.encode(cycle)
+    record: dict[str, Any] = {"a": [1]}
+    record["a"].append((record,))
+    with pytest.raises(InvalidPayload, match="contains itself: what is at /a/1/0 is also at the top"):
+        canonical.encode(record)
+    shared = [1]
+    assert canonical.encode([shared, shared]) == b"[[1],[1]]", "twice is not within itself"
     doubled: Any = []
     for _ in range(60):
         doubled = [doubled, doubled]

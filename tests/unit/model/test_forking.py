@@ -10,7 +10,7 @@ from holdfast.errors import InvalidMove
 from holdfast.model import events as e
 from holdfast.model import fold
 from holdfast.model.forking import Fact, Taken, fork_point, taken_over
-from holdfast.model.history import history_of
+from holdfast.model.history import History, history_of
 from holdfast.model.ledger import idempotency_key
 
 BORN = (e.JobCreated("k"), e.JobClaimed("w"))
@@ -27,14 +27,20 @@ def taken(*events: e.Event, before: int | None = None) -> Taken:
 
 def told(past: Taken) -> Sequence[e.Event]:
     """What was taken over, without the holds around it."""
-    return [e_ for hold in past.holds for e_ in hold if not isinstance(e_, e.JobClaimed | e.JobReleased)]
+    facts = [event for hold in past.holds for event, _ in hold]
+    return [event for event in facts if not isinstance(event, e.JobClaimed | e.JobReleased)]
+
+
+def history(past: Taken) -> History:
+    """What a run of the fork begins with."""
+    return history_of((seq, event, seq) for seq, event in enumerate(told(past), 1))
 
 
 def folded(past: Taken) -> fold.Job:
     """The journal that begins like this; raises if it is none."""
     journal: list[tuple[int, e.Event]] = [(1, e.JobCreated("k"))]
     for fence, hold in enumerate(past.holds, 2):
-        journal += [(fence, event) for event in hold]
+        journal += [(fence, event) for event, _ in hold]
     return fold.fold((seq, fence, event) for seq, (fence, event) in enumerate(journal, 1))
 
 
@@ -61,9 +67,8 @@ def test_what_led_to_a_commit_stays_behind() -> None:
     )
     assert told(past) == [e.CheckpointSaved(1, {"n": 1}), e.CheckpointSaved(2), read("2/a#1")]
     assert folded(past).commits == 2
-    history = history_of(enumerate(told(past), 1))
-    assert history.ordinal == 2
-    assert history.find("2/a#1", "d") is not None
+    assert history(past).ordinal == 2
+    assert history(past).find("2/a#1", "d") is not None
 
 
 def test_what_a_commit_carried_is_of_the_original() -> None:
@@ -125,10 +130,10 @@ def test_attempts_that_failed_are_holds_of_their_own() -> None:
     failed = e.StepFinished("0/a#1", "d", outcome="failed", error={"type": "X", "message": ""})
     again = e.JobRequeued(why="failed", rerun=("0/a#1",))
     past = taken(failed, again, e.JobClaimed("w2"), read("0/a#1", 2, generation=1))
-    assert [hold[-1].type for hold in past.holds] == ["job_requeued", "job_released"]
+    assert [hold[-1][0].type for hold in past.holds] == ["job_requeued", "job_released"]
     assert told(past) == [failed, again, read("0/a#1", 2, generation=1)]
     folded(past)
-    record = history_of(enumerate(told(past), 1)).find("0/a#1", "d")
+    record = history(past).find("0/a#1", "d")
     assert record is not None
     assert record.result == 2
 

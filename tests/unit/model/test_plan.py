@@ -128,6 +128,18 @@ def test_nodes_are_checked_when_made() -> None:
         Node("a", "t", [1])  # type: ignore[arg-type]
 
 
+def test_arguments_without_an_end_are_refused() -> None:
+    """Nest them 10,000 levels deep, and into themselves."""
+    deep: Any = 1
+    for _ in range(10_000):
+        deep = [deep]
+    cycle: list[Any] = [Ref("fetch")]
+    cycle.append(cycle)
+    for args in ({"deep": deep}, {"cycle": cycle}):
+        with pytest.raises(InvalidPayload, match=r"nested deeper than 64 levels|contains itself"):
+            Node("a", "tool", args)
+
+
 def test_a_node_keeps_its_own_arguments() -> None:
     """Change the dictionary after the node was made: what is recorded is what runs."""
     args: dict[str, Any] = {"to": ["a"]}

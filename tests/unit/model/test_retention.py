@@ -81,7 +81,7 @@ def test_what_was_done_is_not_done_again() -> None:
 def test_what_is_erased_moves_no_job() -> None:
     """The order of a job's states is read from the types alone: no end, no beginning and no decision is erased."""
     assert EVENTS.keys() >= ERASABLE
-    assert ERASABLE & MOVES.keys() == {"job_parked"}
+    assert ERASABLE & MOVES.keys() == {"job_parked", "job_stalled"}
     assert not ERASABLE & {"tool_reconciled", "approval_decided", "cancel_requested"}
 
 

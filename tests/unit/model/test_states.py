@@ -26,6 +26,7 @@ PICTURE = {
     "job_released": "running→pending",
     "job_waiting": "running→waiting waiting→waiting pending→waiting",
     "job_parked": "running→waiting",
+    "job_stalled": "running→waiting",
     "job_requeued": "running→pending waiting→pending pending→pending",
     "job_dead_lettered": "running→waiting waiting→waiting pending→waiting",
     "job_completed": "running→completed waiting→completed pending→completed",
@@ -35,8 +36,8 @@ PICTURE = {
 
 # What happens inside a job and moves nothing: only while somebody drives it, or at any time before its end.
 WHILE_RUNNING = """
-    plan_generated node_started node_finished step_finished call_cancelled llm_requested llm_responded tool_called
-    checkpoint_saved turn_committed inputs_claimed timer_set signal_taken approval_requested child_started
+    plan_generated node_started node_finished step_finished call_cancelled call_moved llm_requested llm_responded
+    tool_called checkpoint_saved turn_committed inputs_claimed timer_set signal_taken approval_requested child_started
     budget_reached question_asked progress_reported
 """.split()
 WHILE_NOT_OVER = """
@@ -121,6 +122,7 @@ WAKES: dict[WaitReason | None, set[MailKind]] = {
     WaitReason.CHILD: ANY,
     WaitReason.BUDGET: ANY,
     WaitReason.DRIFT: PERSON,
+    WaitReason.STALLED: PERSON,
     WaitReason.DEAD_LETTER: PERSON,
     WaitReason.RESTORE_REVIEW: PERSON,
     WaitReason.JOINED: set(),

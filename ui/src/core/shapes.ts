@@ -27,6 +27,8 @@ export interface JobRecord {
 export interface Need {
   job_id: string;
   job_kind: string;
+  /** `waiting`, or `running` while other work of the job goes on. */
+  job_status: string;
   reason: string;
   since: number;
   what: string;

@@ -48,6 +48,7 @@ export function choicesFor(need: Need, now: number): Choice[] {
       return approval(need);
     case "drift":
       return [resume(need, "continue"), resume(need, "accept"), stop(need.job_id)];
+    case "stalled":
     case "restore_review":
       return [resume(need, "continue"), stop(need.job_id)];
     case "dead_letter":

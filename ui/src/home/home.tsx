@@ -73,7 +73,7 @@ function Needs({
         <div>
           <b>Nothing waits for you.</b>
           <p class="dim">
-            Uncertain calls, approvals, questions, parked jobs, used-up budgets and dead letters would be here.
+            Uncertain calls, approvals, questions, parked and stalled jobs, used-up budgets and dead letters would be here.
           </p>
         </div>
       </div>

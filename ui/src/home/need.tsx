@@ -17,6 +17,7 @@ const TITLES: Record<string, string> = {
   reconcile: "uncertain call",
   approval: "approval",
   drift: "parked: drift",
+  stalled: "stalled",
   budget: "budget used up",
   dead_letter: "dead letter",
   restore_review: "restored",
@@ -46,6 +47,7 @@ export function NeedCard({ need, linked = true }: { need: Need; linked?: boolean
         <Pill tone={need.reason === "approval" || need.reason === "signal" ? "warn" : "bad"}>
           {need.question_id ? "question" : (TITLES[need.reason] ?? spaced(need.reason))}
         </Pill>
+        {need.job_status === "running" && <Pill tone="busy">job is running</Pill>}
         <h3>
           <Foreign text={need.what} most={300} />
         </h3>
@@ -151,6 +153,7 @@ function Evidence({ need }: { need: Need }): JSX.Element | null {
   }
   if (need.reason === "dead_letter" && Array.isArray(found)) return <Causes causes={found} />;
   if (need.reason === "drift" && typeof found === "object") return <Drift report={found as Record<string, unknown>} />;
+  if (need.reason === "stalled" && typeof found === "object") return <Stall report={found as StallReport} />;
   return <Named name="Evidence" value={found} open={false} />;
 }
 
@@ -185,6 +188,31 @@ function told(cause: unknown): string {
       : "",
   ].filter(Boolean);
   return words.length > 0 ? words.join(", ") : compact(cause);
+}
+
+interface StallReport {
+  tasks?: readonly { task?: unknown; at?: unknown; stack?: unknown }[];
+}
+
+/** Where the code of a stalled job stands: each task at its author's line, and how it came there a click away. */
+function Stall({ report }: { report: StallReport }): JSX.Element {
+  const tasks = Array.isArray(report.tasks) ? report.tasks : [];
+  return (
+    <div class="stall">
+      <p class="dim">Where its code stands:</p>
+      <ol class="causes">
+        {tasks.map((task, nth) => (
+          <li key={nth}>
+            <Foreign text={String(task.task ?? "a task")} most={120} /> at{" "}
+            <code>
+              <Foreign text={String(task.at ?? "")} most={300} />
+            </code>
+          </li>
+        ))}
+      </ol>
+      <Named name="The whole report" value={report} open={false} />
+    </div>
+  );
 }
 
 /** What a parked job's report says, recorded beside attempted. */

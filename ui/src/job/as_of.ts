@@ -10,6 +10,7 @@ const STATUS: Record<string, string> = {
   requeued: "pending",
   waiting: "waiting",
   parked: "waiting",
+  stalled: "waiting",
   dead_letter: "waiting",
   restored: "waiting",
 };

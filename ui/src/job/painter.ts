@@ -287,7 +287,7 @@ export class Painter {
     const { on, colours } = this;
     const x = this.x(row.start);
     const kind = row.seam?.kind ?? "";
-    const strong = kind === "takeover" || kind === "dead_letter" || kind === "parked";
+    const strong = ["takeover", "dead_letter", "parked", "stalled"].includes(kind);
     if (row.end !== null || kind === "waiting") {
       const wide = this.x(row.end ?? this.now) - x;
       if (wide > 3) this.hatch(x, y + 7, wide, high - 14, colours.wait, true);

@@ -153,7 +153,7 @@ export interface Stretch {
 }
 
 const DRIVES = new Set(["claimed", "takeover"]);
-const RESTS = new Set(["created", "released", "waiting", "parked", "dead_letter", "requeued", "restored"]);
+const RESTS = new Set(["created", "released", "waiting", "parked", "stalled", "dead_letter", "requeued", "restored"]);
 
 /** Who drove the job when, and when nobody did. */
 export function stretchesOf(trace: Trace): Stretch[] {

@@ -183,7 +183,7 @@ function Moment({ job, seam }: { job: Job | null; seam: Seam }): JSX.Element {
         </h2>
         <Pill
           tone={
-            seam.kind === "takeover" ? "warn" : seam.kind === "dead_letter" || seam.kind === "parked" ? "bad" : "plain"
+            seam.kind === "takeover" ? "warn" : ["dead_letter", "parked", "stalled"].includes(seam.kind) ? "bad" : "plain"
           }
         >
           {spaced(seam.kind)}

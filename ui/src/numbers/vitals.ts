@@ -20,6 +20,7 @@ const percent = (value: number): string => `${(value * 100).toFixed(0)}%`;
 export const VITALS: readonly Vital[] = [
   { name: "oldest job without a worker", metric: "holdfast_oldest_ready_seconds", show: seconds, warn: 60, bad: 600 },
   { name: "uncertain calls", metric: "holdfast_uncertain_calls", show: count, warn: 1 },
+  { name: "stalled jobs", metric: "holdfast_stalled_jobs", show: count, warn: 1 },
   { name: "dead letters", metric: "holdfast_dead_letters", show: count, warn: 1 },
   { name: "leases run out", metric: "holdfast_expired_leases", show: count },
   { name: "takeovers without progress", metric: "holdfast_job_takeovers_max", show: count, warn: 2, bad: 3 },

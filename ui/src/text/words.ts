@@ -17,7 +17,15 @@ const STATUS_TONES: Record<string, Tone> = {
 };
 
 /** Reasons that only a person ends. */
-export const URGENT = new Set(["reconcile", "approval", "drift", "dead_letter", "restore_review", "budget"]);
+export const URGENT = new Set([
+  "reconcile",
+  "approval",
+  "drift",
+  "stalled",
+  "dead_letter",
+  "restore_review",
+  "budget",
+]);
 export const WAIT_REASONS = [
   "timer",
   "signal",
@@ -25,6 +33,7 @@ export const WAIT_REASONS = [
   "reconcile",
   "child",
   "drift",
+  "stalled",
   "budget",
   "dead_letter",
   "restore_review",

@@ -25,12 +25,13 @@ from holdfast.agents.models.memo import Cache
 from holdfast.agents.models.patience import RETRIED, Gate, Patience
 from holdfast.agents.models.prices import Price, find_price
 from holdfast.agents.models.wire import Body, Wire
+from holdfast.engine.asked import encode_result
 from holdfast.engine.drive import Drive
 from holdfast.engine.models import Answer, Asking, Request, ask
 from holdfast.errors import HoldfastError
 from holdfast.model import canonical
 from holdfast.model.instants import SECOND
-from holdfast.model.limits import BLOB_BYTES_MAX, RESULT_BYTES_MAX
+from holdfast.model.limits import BLOB_BYTES_MAX
 
 KEPT_HEADERS: Final = ("retry-after", "retry-after-ms")
 
@@ -188,7 +189,7 @@ class _One:
         told = self._exchange.told(self._wire, self._request.model, value)
         self._gate.answered(asking.now_us(), told.get("input", 0) + told.get("output", 0))
         try:
-            canonical.encode(value, bytes_max=RESULT_BYTES_MAX)
+            encode_result(value)
         except HoldfastError as error:
             said = {"type": "error", "error": {"type": "unkept_answer", "message": str(error)}}
             return Answer(usage=told, error={"status": 422, "body": said, "headers": {}})

@@ -23,7 +23,7 @@ from holdfast.agents.models.openai_wire import ChatWire, ResponsesWire
 from holdfast.agents.models.patience import Limits, Patience
 from holdfast.agents.models.prices import PRICES, Price
 from holdfast.agents.models.wire import PlainWire, Wire
-from holdfast.engine import places
+from holdfast.engine import task_scopes
 from holdfast.engine.drive import Drive
 from holdfast.engine.endings import Stopped
 from holdfast.engine.failures import STEP
@@ -139,7 +139,7 @@ def _durable(library: Any, inner: Any, exchange: Exchange) -> Any:
 
 def asking() -> Drive | None:
     """The run whose own code asks here. A tool's code asks for itself, and so does everybody else."""
-    place = places.here()
+    place = task_scopes.find_task_scope()
     return None if place is None or place.inside is not None else context.find_drive()
 
 
@@ -211,7 +211,7 @@ def _refusing(library: Any, inner: Any) -> Any:
     class Transport(library.BaseTransport):  # type: ignore[misc]
         def handle_request(self, request: Any) -> Any:
             try:
-                place = places.here()
+                place = task_scopes.find_task_scope()
             except RuntimeError:  # a thread without a loop, as plain tools have
                 place = None
             if place is not None and place.inside is None:

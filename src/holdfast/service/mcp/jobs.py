@@ -78,8 +78,9 @@ async def get_trace(desk: Desk, asked: GetTrace) -> Any:
 
 
 class ListWaiting(Args, frozen=True):
-    """List everything that waits for a person: approvals, questions, uncertain calls, parked jobs. Show the person the
-    exact tool and arguments before you ask for a decision."""
+    """List everything that needs a person: approvals, questions, uncertain calls, parked and stalled jobs, whether the
+    job waits or still runs something else. Show the person the exact tool and arguments before you ask for a
+    decision."""
 
     limit: Rows = 20
 

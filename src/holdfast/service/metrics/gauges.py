@@ -95,9 +95,9 @@ class Gauges(Collector):
 
     def _vitals(self, found: Vitals) -> Iterator[GaugeMetricFamily]:
         yield _jobs(found)
-        dead = sum(line.jobs for line in found.lines if line.wait_reason is WaitReason.DEAD_LETTER)
         yield _gauge(table.OLDEST, found.oldest_ready_us / SECOND)
-        yield _gauge(table.DEAD, dead)
+        yield _gauge(table.DEAD, _count_waiting(found, WaitReason.DEAD_LETTER))
+        yield _gauge(table.STALLED, _count_waiting(found, WaitReason.STALLED))
         yield _gauge(table.UNCERTAIN, found.uncertain)
         yield _gauge(table.OVER, found.expired)
         yield _gauge(table.TAKEOVERS, max((line.takeovers for line in found.lines), default=0))
@@ -109,6 +109,10 @@ class Gauges(Collector):
         yield cached
         if self._backup_at is not None:
             yield _gauge(table.BACKUP, max(0, found.now - self._backup_at) / SECOND)
+
+
+def _count_waiting(found: Vitals, reason: WaitReason) -> int:
+    return sum(line.jobs for line in found.lines if line.wait_reason is reason)
 
 
 def _jobs(found: Vitals) -> GaugeMetricFamily:

@@ -169,6 +169,9 @@ class Metrics(Meter):
     def unproven(self) -> None:
         self._child(table.UNPROVEN).inc()
 
+    def stalled(self) -> None:
+        self._child(table.JOBS_STALLED).inc()
+
     def swept(self, stats: SweepStats) -> None:
         self._child(table.SWEEPS).inc()
         self._child(table.SWEEP_SECONDS).observe(stats.scan_duration_ms / 1000)

@@ -65,6 +65,11 @@ ATTEMPTS: Final = Metric(
     "Runs of jobs, by the status they ended in; lost means that somebody else had the job.",
     ("outcome",),
 )
+JOBS_STALLED: Final = Metric(
+    "counter",
+    "holdfast_jobs_stalled_total",
+    "Jobs that were held because their code made no progress for ten minutes.",
+)
 SWEEPS: Final = Metric("counter", "holdfast_sweeps_total", "Sweeps that this process made.")
 SWEEP_SECONDS: Final = Metric("histogram", "holdfast_sweep_seconds", "How long a sweep took.", buckets=SLOW)
 SWEEP_ERRORS: Final = Metric(
@@ -154,6 +159,11 @@ OLDEST: Final = Metric(
     "How long the oldest job that could run has waited for a worker.",
 )
 DEAD: Final = Metric("gauge", "holdfast_dead_letters", "Jobs that are held as dead letters.")
+STALLED: Final = Metric(
+    "gauge",
+    "holdfast_stalled_jobs",
+    "Jobs that are held because their code made no progress: a person decides.",
+)
 UNCERTAIN: Final = Metric(
     "gauge",
     "holdfast_uncertain_calls",

@@ -135,7 +135,7 @@ async def preview_fork(asked: Asked) -> Answer:
     refused = hint = ""
     try:
         past = taken_over(facts, before, job_id=head.job_id, namespace=head.namespace)
-        kept = [event for hold in past.holds for event in hold]
+        kept = [event for hold in past.holds for event, _ in hold]
         taken = {(step, 0) for step in map(_named, kept) if step}
     except InvalidMove as error:
         refused, hint = str(error), error.hint

@@ -16,7 +16,10 @@ from holdfast.service.shapes import Deciding, Paged
 
 
 async def list_needs(asked: Asked) -> Answer:
-    """Everything that goes on only when somebody has spoken, longest waiting first."""
+    """Decisions that wait for a person, longest waiting first.
+
+    They are of jobs that wait for nothing else, and of running jobs with an uncertain call, an approval or a question
+    open."""
     return _page(asked, "needs", await asked.client.waiting_for_person())
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from holdfast.errors import ClaimLost
+from holdfast.errors import ClaimLost, Fenced, NotFound
 from holdfast.model.inbox import (
     Batch,
     BatchDraft,
@@ -28,6 +28,7 @@ from holdfast.model.inbox import (
     claim_id,
 )
 from holdfast.model.jobs import DEFAULT_NAMESPACE, JobDraft
+from holdfast.model.states import Status
 from holdfast.store.memory.blobs import keep_large
 from holdfast.store.memory.jobs import submit
 from holdfast.store.memory.state import BatchRow, Hold, SessionRow, State, Tables, Work, packed, unpacked
@@ -94,10 +95,13 @@ class MemoryInbox:
         ttl_us: int,
         max_batches: int,
         token: str,
+        fence: int | None = None,
         namespace: str = DEFAULT_NAMESPACE,
     ) -> Claim | None:
         check_claimer(owner, token)
         with self._state.transaction() as work:
+            if fence is not None:
+                _must_run_under(work, owner, fence)
             held = _held_by(work, namespace, session_id, token)
             if held:  # the reply to the same question was lost
                 return _claim_of(held)
@@ -208,6 +212,14 @@ def _take(candidates: list[BatchRow], boundary: Boundary, max_batches: int) -> l
             break
         taken.append(row)
     return taken
+
+
+def _must_run_under(work: Work, job_id: str, fence: int) -> None:
+    row = work.tables.jobs.get(job_id)
+    if row is None:
+        raise NotFound(f"there is no job {job_id!r}")
+    if row.head.status is not Status.RUNNING or row.head.fence != fence:
+        raise Fenced(f"job {job_id} is {row.head.status} at fence {row.head.fence}; the claimer has {fence}")
 
 
 def _held_by(work: Work, namespace: str, session_id: str, token: str) -> list[BatchRow]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import dataclasses
 import string
 from collections import Counter
@@ -13,6 +14,7 @@ import msgspec
 from holdfast.errors import InvalidMove, KeyReused
 from holdfast.model import lease
 from holdfast.model.chain import EMPTY, SealedEvent, seal
+from holdfast.model.effects import CallStatus
 from holdfast.model.jobs import (
     JobDraft,
     JobFilter,
@@ -25,7 +27,7 @@ from holdfast.model.jobs import (
     request_digest,
 )
 from holdfast.model.page import Page, decode_cursor, encode_cursor
-from holdfast.model.states import TERMINAL, Slot, Status, WaitReason
+from holdfast.model.states import FOR_A_PERSON, TERMINAL, Slot, Status, WaitReason
 from holdfast.store.memory.blobs import keep_large
 from holdfast.store.memory.budgets import open_account
 from holdfast.store.memory.queues import make_room
@@ -75,6 +77,13 @@ class MemoryJobs:
             found = [record for record in found if record.job_id < str(last)]
         page = tuple(found[:limit])
         return Page(page, encode_cursor(_CURSOR, page[-1].job_id) if page and len(found) > limit else None)
+
+    async def list_needing_person(
+        self, namespace: str | None = None, *, limit: int = 100, after: str = ""
+    ) -> builtins.list[str]:
+        rows = [row for row in self._state.tables.jobs.values() if namespace in {None, row.head.namespace}]
+        found = sorted(row.head.job_id for row in rows if _may_need_person(row))
+        return [job_id for job_id in found if job_id > after][:limit]
 
     async def tally(self, which: JobFilter) -> dict[tuple[Status, WaitReason | None], int]:
         records = [_record(row) for row in self._state.tables.jobs.values()]
@@ -246,6 +255,18 @@ def _record(row: JobRow) -> JobRecord:
         attempts=head.attempts,
         takeovers=head.takeovers,
     )
+
+
+def _may_need_person(row: JobRow) -> bool:
+    if row.head.status in TERMINAL:
+        return False
+    if row.head.wait_reason in FOR_A_PERSON:
+        return True
+    if any(call.status is CallStatus.UNCERTAIN for call in row.calls.values()):
+        return True
+    types = Counter(event.type for event in row.events)
+    asks = types["question_asked"] > 0 or types["approval_requested"] > types["approval_decided"]
+    return row.head.status is Status.RUNNING and asks
 
 
 _EXACT: Final = ("namespace", "status", "wait_reason", "kind", "queue", "session_id", "parent_job_id")

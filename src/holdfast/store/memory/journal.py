@@ -120,7 +120,7 @@ def _carry_out(work: Work, head: JobHead, ruling: Ruling) -> Head:
     if ruling.move.status is Status.RUNNING:
         raise InvalidMove(f"a short hold cannot leave job {head.job_id} running: nobody would drive it")
     fence = head.fence + 1
-    events, end = seal(head.job_id, head.head, fence, work.wall, ruling.events)
+    events, end = seal(head.job_id, head.head, fence, ruling.times or work.wall, ruling.events)
     takeovers = head.takeovers + ruling.move.takeover
     placed = msgspec.structs.replace(
         head, head_seq=end.seq, head_hash=end.hash, fence=fence, takeovers=takeovers

@@ -55,6 +55,7 @@ class Inbox(Protocol):
         ttl_us: int,
         max_batches: int,
         token: str,
+        fence: int | None = None,
         namespace: str = DEFAULT_NAMESPACE,
     ) -> Claim | None:
         """A hold on what `model.inbox.takeable` allows now; None when that is nothing.
@@ -62,6 +63,9 @@ class Inbox(Protocol):
         The claim's fence is one more than any fence the first batch had; every batch of the claim gets its own counter
         raised. `token` is the claimer's: the same token again finds the same live claim (a lost reply). A TTL of 0 can
         be taken over at once.
+
+        With `fence`, the owner is a job, and unless it runs under this fence the claim is refused with `Fenced`:
+        otherwise a worker that stood still would take what was sent after its job had ended.
         """
         ...
 

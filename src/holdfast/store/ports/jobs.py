@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -52,6 +53,14 @@ class Jobs(Protocol):
 
     async def list(self, which: JobFilter, *, limit: int = 100, cursor: str | None = None) -> Page[JobRecord]:
         """Jobs, newest id first. The cursor of one page leads to the next."""
+        ...
+
+    async def list_needing_person(
+        self, namespace: str | None = None, *, limit: int = 100, after: str = ""
+    ) -> builtins.list[str]:
+        """Ids of jobs that may need a person, in their order, behind `after`: those that wait for one, those that are
+        not over and have an uncertain call, and those that run and have asked for an approval that is not decided, or
+        put a question. Whether a question is still open is in the journal."""
         ...
 
     async def tally(self, which: JobFilter) -> dict[tuple[Status, WaitReason | None], int]:

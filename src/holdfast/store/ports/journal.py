@@ -16,11 +16,13 @@ from holdfast.model.states import Status
 
 
 class Ruling(msgspec.Struct, frozen=True, gc=False):
-    """What a short hold decided to write: events, and where they leave the job."""
+    """What a short hold decided to write: events, and where they leave the job. `times`: when they happened, if that
+    was not now, as in the past of a fork."""
 
     events: tuple[Event, ...]
     move: Move
     extras: Extras = NOTHING
+    times: tuple[int, ...] | None = None
 
 
 def check_plain(ruling: Ruling) -> Ruling:

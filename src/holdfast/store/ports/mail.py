@@ -14,7 +14,8 @@ class Post(Protocol):
 
         A waiting job whose reason this kind of mail ends becomes pending at once. A job that is over accepts nothing
         (`accepted=False`). The same operation id again returns the first letter's place (`repeated=True`). An unknown
-        job is NotFound.
+        job is NotFound. A body that fits into no event (`LETTER_BYTES_MAX`, `LETTER_DEPTH_MAX`) is TooLarge or
+        InvalidPayload: the job could not read it.
         """
         ...
 

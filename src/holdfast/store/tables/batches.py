@@ -160,7 +160,7 @@ def words(values: Sequence[str | None]) -> str:
 
 
 def _columns_of_moves(appends: Sequence[Append]) -> dict[str, Value]:
-    """The appends and their facts, written out. The facts of one append have its fence, and one time."""
+    """The appends and their facts, written out. The facts of one append have its fence."""
     moves = [_STAYS if append.move is None else append.move for append in appends]
     events = [(nth, event) for nth, append in enumerate(appends, 1) for event in append.events]
     hashes = [one for append in appends for one in (append.seen.hash, append.head.hash)]
@@ -171,7 +171,6 @@ def _columns_of_moves(appends: Sequence[Append]) -> dict[str, Value]:
         "each_lease_token": texts([append.lease_token for append in appends]),
         "each_seen_seq": integers([append.seen.seq for append in appends]),
         "each_head_seq": integers([append.head.seq for append in appends]),
-        "each_at": integers([append.events[0].at for append in appends]),
         "each_mail_seen": integers([append.mail_seen for append in appends]),
         "each_progress": integers([int(append.progress) for append in appends]),
         "each_status": words([None if move is _STAYS else move.status for move in moves]),
@@ -186,6 +185,7 @@ def _columns_of_moves(appends: Sequence[Append]) -> dict[str, Value]:
         "event_seq": integers([event.seq for _, event in events]),
         "event_type": texts([event.type for _, event in events]),
         "event_version": integers([event.version for _, event in events]),
+        "event_at": integers([event.at for _, event in events]),
         "event_body": [event.body for _, event in events],
         "event_hashes": b"".join(event_hashes),
     }

@@ -21,9 +21,10 @@ from holdfast.model.inbox import (
     Item,
     SlotPolicy,
 )
-from holdfast.model.jobs import DEFAULT_NAMESPACE, JobDraft, check_draft
+from holdfast.model.jobs import DEFAULT_NAMESPACE, JobDraft, check_draft, check_fence
 from holdfast.store.executor import Executor, Row, Transaction
 from holdfast.store.tables.bodies import need_namespace, read_json, store_body, word
+from holdfast.store.tables.heads import lock_head
 from holdfast.store.tables.jobs import submit_in
 
 
@@ -106,11 +107,14 @@ class SqlInbox:
         ttl_us: int,
         max_batches: int,
         token: str,
+        fence: int | None = None,
         namespace: str = DEFAULT_NAMESPACE,
     ) -> Claim | None:
         inbox.check_claimer(owner, token)
 
         async def work(tx: Transaction) -> Claim | None:
+            if fence is not None:
+                check_fence(await lock_head(tx, owner), fence)
             candidates = await _claimable(tx, session_id, namespace)
             taken = inbox.takeable(candidates, boundary, max_batches)
             return await _claim_in(tx, session_id, owner, taken, ttl_us, token, namespace)

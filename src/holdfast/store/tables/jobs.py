@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Sequence
 from typing import Final
 
@@ -28,7 +29,7 @@ from holdfast.store.executor import Executor, Row, Transaction
 from holdfast.store.tables.bodies import need_namespace, store_body, word
 from holdfast.store.tables.budgets import open_in
 from holdfast.store.tables.heads import head_of
-from holdfast.store.tables.listing import list_in, names_in, tally_in
+from holdfast.store.tables.listing import list_in, names_in, needing_person_in, tally_in
 from holdfast.store.tables.queues import admit_in
 from holdfast.store.tables.submits import submit_at_once, submit_plain_in
 from holdfast.store.tables.work import insert_work_in
@@ -121,6 +122,11 @@ class SqlJobs:
         records = [_record(row) for row in await self._executor.read(work)]
         more = encode_cursor("jobs", records[limit - 1].job_id) if len(records) > limit > 0 else None
         return Page(tuple(records[:limit]), more)
+
+    async def list_needing_person(
+        self, namespace: str | None = None, *, limit: int = 100, after: str = ""
+    ) -> builtins.list[str]:
+        return await self._executor.read(lambda tx: needing_person_in(tx, namespace, limit, after))
 
     async def tally(self, which: JobFilter) -> dict[tuple[Status, WaitReason | None], int]:
         return await self._executor.read(lambda tx: tally_in(tx, which))

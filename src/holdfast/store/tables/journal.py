@@ -313,7 +313,7 @@ async def hold_in(tx: Transaction, job_id: str, decide: Decide, tried: list[Head
         raise InvalidMove(msg, hint="Claim the job to drive it.")
     wall = await tx.row("wall_clock")
     assert wall is not None
-    sealed, new_head = seal(job_id, head.head, head.fence + 1, wall[0], ruling.events)
+    sealed, new_head = seal(job_id, head.head, head.fence + 1, ruling.times or wall[0], ruling.events)
     await _hold_write(tx, head, new_head, sealed, ruling.move, ruling.extras)
     tried.append(new_head)
     return new_head

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from holdfast.model.jobs import JobFilter, JobNames
-from holdfast.model.states import TERMINAL, Status, WaitReason
+from holdfast.model.states import FOR_A_PERSON, TERMINAL, Status, WaitReason
 from holdfast.store.executor import Row, Transaction
 from holdfast.store.tables.bodies import word
 
@@ -26,6 +26,18 @@ async def list_in(tx: Transaction, which: JobFilter, *, before: str | None, limi
     if few is None:
         return await tx.rows("list_jobs", before=before, limit=limit, **wanted)
     return await tx.rows("list_jobs_among", job_ids=few, before=before, limit=limit, **wanted)
+
+
+async def needing_person_in(tx: Transaction, namespace: str | None, limit: int, after: str) -> list[str]:
+    """Ids of jobs that may need a person."""
+    rows = await tx.rows(
+        "jobs_needing_person",
+        namespace=namespace,
+        reasons=sorted(FOR_A_PERSON),
+        after=after,
+        limit=limit,
+    )
+    return [row[0] for row in rows]
 
 
 async def tally_in(tx: Transaction, which: JobFilter) -> dict[tuple[Status, WaitReason | None], int]:

@@ -102,6 +102,7 @@ class Bench:
         ttl_us: int = MINUTE,
         max_batches: int = 10,
         token: str | None = None,
+        fence: int | None = None,
     ) -> Claim | None:
         """What an owner gets; under a token of its own unless one is given."""
         return await self.store.inbox.claim(
@@ -111,6 +112,7 @@ class Bench:
             ttl_us=ttl_us,
             max_batches=max_batches,
             token=token or self.fresh(owner),
+            fence=fence,
         )
 
     async def claim_exact(

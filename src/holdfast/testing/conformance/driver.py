@@ -48,11 +48,13 @@ class Driver:
         mail_seen: int | None = None,
         progress: bool = False,
     ) -> Append:
-        """The append of these events after the head this driver has seen; nothing is sent."""
+        """The append of these events after the head this driver has seen, each with a time of its own; nothing is
+        sent."""
+        now = self.clock.wall_us()
         return append_of(
             self.holder,
             events,
-            at=self.clock.wall_us(),
+            at=[now + nth for nth in range(len(events))],
             mail_seen=mail_seen,
             move=move,
             progress=progress,

@@ -9,12 +9,17 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.model.effects import Effect
+from holdfast.model.stall_report import summarize_report
 from holdfast.testing.survival.facts import Made, Played
 from holdfast.testing.survival.report import Fault
 
 DRIFT: Final = (
     "An agent's code must go the same way again: take chance and time from hf.random() and hf.now(), "
     "and put everything else that may change into a tool."
+)
+STALLED: Final = (
+    "What an agent's code waits for must be durable: put it into a tool or step, "
+    "or wait for a signal with hf.wait."
 )
 STOPPED: Final = {
     "signal": Fault(
@@ -77,6 +82,8 @@ def stopped(played: Played) -> Fault:
         error = cause.get("error") or {}
         told = f"{error.get('type', '')}: {error.get('message', cause.get('why', ''))}".removeprefix(": ")
         return Fault(f"it failed: {told}")
+    if played.stopped == "stalled":
+        return Fault(f"it made no progress: {summarize_report(played.report)}", STALLED)
     known = STOPPED.get(str(played.stopped))
     return known or Fault(f"it did not come to its end: {played.stopped}")
 

@@ -100,7 +100,9 @@ class Outside:
             self._receipts += 1
             known = self._seen[place] = self._receipts
             self.witness.landed(request, effect=True, receipt=known)
-            self._indexed_at.setdefault(key, self._root.loop.time() + self.chance.uniform(0.0, INDEXING_S))
+            self._indexed_at.setdefault(
+                key, self._root.loop.clock_time() + self.chance.uniform(0.0, INDEXING_S)
+            )
         else:
             self.witness.landed(request, effect=False, receipt=known)
         if answer is not None:
@@ -108,7 +110,7 @@ class Outside:
 
     def probe(self, key: str) -> Probed:
         indexed_at = self._indexed_at.get(key)
-        if indexed_at is None or indexed_at > self._root.loop.time():
+        if indexed_at is None or indexed_at > self._root.loop.clock_time():
             return Probed(Answer.NOT_HAPPENED)
         return Probed(Answer.HAPPENED, {"receipt": self.happened(key)})
 

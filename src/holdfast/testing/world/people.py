@@ -91,7 +91,7 @@ class People:
     async def signal(self, until_s: float) -> None:
         """Words that nobody waits for, and some that are none at all."""
         every_s = self._mix.signal_every_s
-        while every_s and self._loop.time() + every_s < until_s:
+        while every_s and self._loop.clock_time() + every_s < until_s:
             await rest(self._chance.uniform(0.5, 1.5) * every_s)
             if self.acknowledged:
                 job_id = self._chance.choice(list(self.acknowledged))
@@ -105,7 +105,7 @@ class People:
         self._met.add(job_id)
         for move in moves_in(moves):
             if move[0] == "wait":
-                longest_s = self._chance.choice((0.0, 3.0, 20.0, until_s - self._loop.time() + 20.0))
+                longest_s = self._chance.choice((0.0, 3.0, 20.0, until_s - self._loop.clock_time() + 20.0))
                 self._loop.root.start(self._tell(job_id, move[2], self._chance.uniform(0, max(0, longest_s))))
 
     async def _tell(self, job_id: str, name: str, after_s: float) -> None:
@@ -221,7 +221,7 @@ class People:
         odd = not self.calm and self._chance.random() < self._mix.odd_words
         if receipt is None and not odd:
             born = max(intent.at for intent in self._witness.intents[key])
-            if self._loop.time() < born + SURE_AFTER_S or self._outside.in_flight(key):
+            if self._loop.clock_time() < born + SURE_AFTER_S or self._outside.in_flight(key):
                 return  # it may still happen
         decision = "happened" if receipt is not None else "not_happened"
         if odd:

@@ -68,11 +68,11 @@ class World:
             self.people.signal(FAULT_PHASE_S),
             self.town.live(FAULT_PHASE_S),
         )
-        await rest(max(0.0, FAULT_PHASE_S - self.loop.time()))
+        await rest(max(0.0, FAULT_PHASE_S - self.loop.clock_time()))
         self.town.come_to_rest()
         self.people.calm = True
-        calm_from = self.loop.time()
-        while self.loop.time() < calm_from + CALM_S and not await self._settled():
+        calm_from = self.loop.clock_time()
+        while self.loop.clock_time() < calm_from + CALM_S and not await self._settled():
             await rest(5.0)
         for task in beside:
             task.cancel()

@@ -20,7 +20,7 @@ from holdfast.store.contract import Store
 from holdfast.store.ports.wakeups import Wakeups
 from holdfast.testing.faults import GO, Decide, Fate, FaultyStore, Kind
 from holdfast.testing.process import Process, ProcessLoop
-from holdfast.testing.simloop import LoopClock
+from holdfast.testing.simloop import LoopClock, SimLoop
 from holdfast.testing.world.mix import Mix
 from holdfast.testing.world.outside import Line, Outside
 from holdfast.testing.world.program import Room, program
@@ -39,16 +39,16 @@ MANY_S: Final = (0.5, 12.0, 40.0, 70.0, 70.0)
 class HostClock:
     """A host's own clock: it runs a little wrong, and somebody may set it."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, rate: float, offset_us: int) -> None:
+    def __init__(self, loop: SimLoop, rate: float, offset_us: int) -> None:
         self._loop = loop
         self._rate = rate
         self._offset_us = offset_us
 
     def wall_us(self) -> int:
-        return START_US + int(self._loop.time() * 1_000_000) + self._offset_us
+        return START_US + int(self._loop.clock_time() * 1_000_000) + self._offset_us
 
     def tick_us(self) -> int:
-        return int(self._loop.time() * self._rate * 1_000_000)
+        return int(self._loop.clock_time() * self._rate * 1_000_000)
 
     def boot(self) -> str:
         return "simulated"
@@ -186,7 +186,7 @@ class Town:
 
     def is_deployed(self) -> bool:
         """Whether programs that start now are of the new version, in which a call has another name."""
-        return 0 < self.mix.deployed_at_s < self.loop.time()
+        return 0 < self.mix.deployed_at_s < self.loop.clock_time()
 
     # ── strikes ───────────────────────────────────────────────────────────────────────────────────
 
@@ -196,7 +196,7 @@ class Town:
             return
         while True:
             wait_s = self.chance.uniform(0.3, 1.7) * every_s
-            if self.loop.time() + wait_s >= until_s:
+            if self.loop.clock_time() + wait_s >= until_s:
                 return
             await rest(wait_s)
             strike(self.chance.choice(self.hosts))
@@ -222,7 +222,7 @@ class Town:
 
     def _outage(self, _host: Host) -> None:
         self.witness.counts["outages"] += 1
-        self._away_until = self.loop.time() + self.chance.choice((0.5, 4.0, 15.0, 35.0))
+        self._away_until = self.loop.clock_time() + self.chance.choice((0.5, 4.0, 15.0, 35.0))
 
     def _revive(self, _host: Host) -> None:
         for host in self.hosts:
@@ -239,7 +239,7 @@ class Town:
         before = point.endswith("before")
         if self.calm:
             return Fate(Kind.SLOW, draw * 0.01) if before else GO
-        if self.loop.time() < self._away_until:
+        if self.loop.clock_time() < self._away_until:
             self.witness.counts["away"] += 1
             return Fate(Kind.REFUSED, 0.001) if before else Fate(Kind.LOST)
         mix = self.mix

@@ -6,7 +6,6 @@ heard. Rules of the kind "never before", "never after" are judged from its order
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections import Counter, defaultdict
 from typing import Any, Final
@@ -25,6 +24,7 @@ from holdfast.store.contract import Store
 from holdfast.store.ports.journal import Ruling
 from holdfast.store.ports.leases import ClaimAsk, Held
 from holdfast.store.wrapped import Call, WrappedStore
+from holdfast.testing.simloop import SimLoop
 
 
 class Intent(msgspec.Struct, frozen=True):
@@ -98,7 +98,7 @@ Request = tuple[str, str, str, str]
 class Witness:
     """Notes. `counts` is what the floors of a batch are measured by."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: SimLoop) -> None:
         self._loop = loop
         self._orders = itertools.count(1)
         self.counts: Counter[str] = Counter()
@@ -166,7 +166,7 @@ class Witness:
     def _fact(self, job_id: str, fence: int, event: e.Event) -> None:
         match event:
             case e.ToolCalled():
-                intent = Intent(self.order(), self._loop.time(), job_id, event.key, fence)
+                intent = Intent(self.order(), self._loop.clock_time(), job_id, event.key, fence)
                 if not any(known.fence == fence for known in self.intents[event.key]):
                     self.counts[f"intent {event.effect}"] += 1
                     self.counts["intents with leave"] += event.approval_id is not None
@@ -197,7 +197,7 @@ class Witness:
 
     def _over_now(self, job_id: str, step_key: str) -> None:
         """A sleep or a wait, each in a scope of its own, is over because its time was."""
-        self.rung.setdefault((job_id, _label(step_key.rpartition("/")[0])), self._loop.time())
+        self.rung.setdefault((job_id, _label(step_key.rpartition("/")[0])), self._loop.clock_time())
 
     def _child_heard(self, event: e.ChildFinished) -> None:
         self.counts[f"children heard {event.status}"] += 1
@@ -210,7 +210,7 @@ class Witness:
     def _journal_hold_expired(self, _decide: Any, held: list[tuple[JobHead, Ruling]]) -> None:
         for head, _ in held:
             self.counts["swept"] += 1
-            if self._loop.time() < self._held_until.get(head.job_id, 0.0):
+            if self._loop.clock_time() < self._held_until.get(head.job_id, 0.0):
                 self.wrong.append(f"I1: {head.job_id} was swept before its lease was over")
             self._fence[head.job_id] = head.fence + 1
 
@@ -225,7 +225,7 @@ class Witness:
             before = self.grants.setdefault(place, ask.worker)
             if before != ask.worker:
                 self.wrong.append(f"I2: fence {grant.fence} of {grant.job_id} was given to two workers")
-            now = self._loop.time()
+            now = self._loop.clock_time()
             if grant.takeover and now < self._held_until.get(grant.job_id, 0.0) and place not in self._held:
                 self.wrong.append(f"I1: {grant.job_id} was taken over before its lease was over")
             if place not in self._held:
@@ -245,7 +245,7 @@ class Witness:
 
     def _from_now(self, ttl_us: int) -> float:
         """When a lease of this length is over, which begins with a whole microsecond as the store counts them."""
-        return (int(self._loop.time() * 1_000_000) + ttl_us) / 1_000_000
+        return (int(self._loop.clock_time() * 1_000_000) + ttl_us) / 1_000_000
 
     def _post_send(self, letter: MailDraft, sent: Sent) -> None:
         if letter.kind is MailKind.CANCEL and sent.accepted:
@@ -273,7 +273,7 @@ class Witness:
 
     def napped(self, job_id: str, label: str, us: int) -> None:
         """Code of the job came to a sleep, for the first time or again: it may be over this much later."""
-        self.naps.setdefault((job_id, label), self._loop.time() + us / 1_000_000)
+        self.naps.setdefault((job_id, label), self._loop.clock_time() + us / 1_000_000)
 
 
 def _label(step_key: str) -> str:

@@ -102,6 +102,33 @@ SELECT job_id FROM (
     SELECT job_id FROM job_heads WHERE status = 'waiting' AND wait_reason {any:reasons}
 ) open LIMIT :limit;
 
+-- name: jobs_needing_person
+-- Jobs that may need a person, by id: that wait for one, that have an uncertain call, or that run and have asked something.
+-- Each part is led by an index of few rows. `calls_open` and `events_asking` want their own condition repeated, and the
+-- jobs that run come first, each with a look into `events_asking`: the rows of all jobs that are over are in there, too.
+WITH running AS MATERIALIZED (
+    SELECT job_id, namespace FROM job_heads WHERE status = 'running'
+)
+SELECT job_id FROM (
+    SELECT h.job_id, h.namespace FROM job_heads h WHERE h.status = 'waiting' AND h.wait_reason {any:reasons}
+    UNION
+    SELECT h.job_id, h.namespace
+    FROM tool_calls c JOIN job_heads h ON h.job_id = c.job_id
+    WHERE c.status IN ('prepared', 'uncertain') AND c.status = 'uncertain'
+      AND h.status IN ('pending', 'running', 'waiting')
+    UNION
+    SELECT r.job_id, r.namespace FROM running r
+    WHERE EXISTS (
+        SELECT count(*) FROM events e
+        WHERE e.job_id = r.job_id
+          AND (e.type = 'approval_requested' OR e.type = 'approval_decided' OR e.type = 'question_asked')
+        HAVING count(CASE e.type WHEN 'question_asked' THEN 1 END) > 0
+            OR count(CASE e.type WHEN 'approval_requested' THEN 1 END) > count(CASE e.type WHEN 'approval_decided' THEN 1 END)
+    )
+) AS needing
+WHERE job_id > :after AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace)
+ORDER BY job_id LIMIT :limit;
+
 -- name: session_job_ids
 -- Jobs of a session, at most so many.
 SELECT job_id FROM jobs WHERE namespace = :namespace AND session_id = :session_id LIMIT :limit;

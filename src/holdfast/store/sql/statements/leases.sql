@@ -23,7 +23,7 @@ WITH ready AS MATERIALIZED (
            head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers
     FROM job_heads
     WHERE status = 'waiting' AND wake_at IS NOT NULL AND wake_at <= {now}
-      AND wait_reason NOT IN ('drift', 'dead_letter', 'restore_review', 'joined')
+      AND wait_reason NOT IN ('drift', 'stalled', 'dead_letter', 'restore_review', 'joined')
       AND (session_slot IS NULL OR session_slot <> 'behind')
       AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
       AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace)
@@ -55,7 +55,7 @@ WITH ready AS MATERIALIZED (
            head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers
     FROM job_heads
     WHERE status = 'waiting' AND wake_at IS NOT NULL AND wake_at <= {now}
-      AND wait_reason NOT IN ('drift', 'dead_letter', 'restore_review', 'joined')
+      AND wait_reason NOT IN ('drift', 'stalled', 'dead_letter', 'restore_review', 'joined')
       AND (session_slot IS NULL OR session_slot <> 'behind')
       AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
       AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace)

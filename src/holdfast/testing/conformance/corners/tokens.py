@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.errors import ClaimLost
+from holdfast.errors import ClaimLost, Fenced
 from holdfast.model.inbox import Claim
 from holdfast.model.instants import MINUTE, SECOND
 from holdfast.model.session import TurnCommit
@@ -51,6 +51,18 @@ async def a_takeover_makes_the_old_owners_abandon_harmless(bench: Bench) -> None
     await bench.store.inbox.abandon(old)
     assert await bench.pending() == [], "the new owner still holds it"
     await bench.store.inbox.renew(new, MINUTE)
+
+
+async def a_job_that_lost_its_lease_claims_nothing(bench: Bench) -> None:
+    """A worker that stood still would take what was sent to its session after its job had ended."""
+    old = await bench.driving(ttl_us=0)
+    new = await bench.drive(old.grant.queue)
+    await bench.store.inbox.enqueue(message("one"))
+    for fence in (old.grant.fence, new.grant.fence + 1):
+        async with bench.refuses(Fenced):
+            await bench.claim(owner=old.grant.job_id, fence=fence)
+    assert await bench.pending() != [], "nothing was claimed"
+    assert await bench.claim(owner=new.grant.job_id, fence=new.grant.fence) is not None
 
 
 async def an_abandoned_claim_is_over_for_good(bench: Bench) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from holdfast.errors import NotFound
+from holdfast.errors import InvalidPayload, NotFound, TooLarge
 from holdfast.model.instants import MINUTE
+from holdfast.model.limits import LETTER_BYTES_MAX, LETTER_DEPTH_MAX
 from holdfast.model.mail import Mail, MailDraft, Sent
 from holdfast.model.states import MailKind, Status, WaitReason, wakes
 from holdfast.testing.conformance.bench import Bench
@@ -31,6 +32,23 @@ async def a_letter_comes_as_it_was_sent(bench: Bench) -> None:
     await bench.store.post.send(draft)
     expected = Mail(job_id, 1, MailKind.APPROVAL, "a", {"yes": True}, "eve", "op-1", bench.clock.wall_us())
     assert await bench.store.post.read(job_id) == [expected]
+
+
+async def a_letter_that_fits_into_no_event_is_refused(bench: Bench) -> None:
+    job_id = await bench.submit()
+    deep: object = None
+    for _ in range(LETTER_DEPTH_MAX):
+        deep = [deep]
+    large = "x" * (LETTER_BYTES_MAX - 2)
+    for number, body in enumerate((deep, large), 1):
+        assert await bench.store.post.send(_saying(body, job_id, f"op-{number}")) == Sent(
+            number, accepted=True
+        )
+    assert [letter.body for letter in await bench.store.post.read(job_id)] == [deep, large]
+    for kind, body in ((InvalidPayload, [deep]), (TooLarge, large + "x")):
+        async with bench.refuses(kind):
+            await bench.store.post.send(_saying(body, job_id, "op-3"))
+    assert (await bench.store.jobs.head(job_id)).mail_seq == 2
 
 
 async def mail_does_not_touch_the_journal(bench: Bench) -> None:
@@ -117,6 +135,10 @@ async def mail_survives_a_new_handle(bench: Bench) -> None:
     await bench.reopen()
     assert await bench.store.post.read(driver.job_id) == before
     assert (await bench.store.post.send(_letter(driver.job_id, "op-1"))).repeated
+
+
+def _saying(body: object, job_id: str, operation_id: str) -> MailDraft:
+    return MailDraft(job_id=job_id, kind=MailKind.SIGNAL, operation_id=operation_id, body=body)
 
 
 def _letter(job_id: str, operation_id: str, kind: MailKind = MailKind.SIGNAL) -> MailDraft:

@@ -58,13 +58,13 @@ WITH locked AS MATERIALIZED (
     FROM unnest(
         CAST(CAST(:each_job_id AS text) AS text[]), CAST(CAST(:each_fence AS text) AS bigint[]),
         CAST(CAST(:each_lease_token AS text) AS text[]), CAST(CAST(:each_seen_seq AS text) AS bigint[]),
-        CAST(CAST(:each_head_seq AS text) AS bigint[]), CAST(CAST(:each_at AS text) AS bigint[]),
+        CAST(CAST(:each_head_seq AS text) AS bigint[]),
         CAST(CAST(:each_mail_seen AS text) AS bigint[]), CAST(CAST(:each_progress AS text) AS bigint[]),
         CAST(CAST(:each_status AS text) AS text[]), CAST(CAST(:each_wait_reason AS text) AS text[]),
         CAST(CAST(:each_wake_at AS text) AS bigint[]), CAST(CAST(:each_ready_at AS text) AS bigint[]),
         CAST(CAST(:each_failed AS text) AS bigint[]), CAST(CAST(:each_anew AS text) AS bigint[]),
         CAST(CAST(:each_over AS text) AS bigint[])
-    ) WITH ORDINALITY AS i (job_id, fence, lease_token, seen_seq, head_seq, at, mail_seen, progress, status,
+    ) WITH ORDINALITY AS i (job_id, fence, lease_token, seen_seq, head_seq, mail_seen, progress, status,
                             wait_reason, wake_at, ready_at, failed, anew, over, nth)
     JOIN job_heads h ON h.job_id = i.job_id ORDER BY h.job_id FOR NO KEY UPDATE OF h
 ), moved AS (
@@ -82,17 +82,17 @@ WITH locked AS MATERIALIZED (
       AND h.head_seq = i.seen_seq AND h.head_hash = i.seen_hash
       AND (i.mail_seen IS NULL OR h.mail_seq = i.mail_seen)
       AND (i.over = 0 OR h.session_slot IS NULL)
-    RETURNING h.job_id, h.queue, i.status, i.over, i.fence, i.at, i.nth
+    RETURNING h.job_id, h.queue, i.status, i.over, i.fence, i.nth
 ), written AS (
     INSERT INTO events (job_id, seq, type, version, fence, at, body, body_digest, hash)
-    SELECT m.job_id, e.seq, e.type, e.version, m.fence, m.at, e.body,
+    SELECT m.job_id, e.seq, e.type, e.version, m.fence, e.at, e.body,
            substr(CAST(:event_hashes AS bytea), CAST(64 * e.nth - 63 AS int), 32),
            substr(CAST(:event_hashes AS bytea), CAST(64 * e.nth - 31 AS int), 32)
     FROM unnest(
         CAST(CAST(:event_whose AS text) AS bigint[]), CAST(CAST(:event_seq AS text) AS bigint[]),
         CAST(CAST(:event_type AS text) AS text[]), CAST(CAST(:event_version AS text) AS bigint[]),
-        CAST(:event_body AS bytea[])
-    ) WITH ORDINALITY AS e (whose, seq, type, version, body, nth)
+        CAST(CAST(:event_at AS text) AS bigint[]), CAST(:event_body AS bytea[])
+    ) WITH ORDINALITY AS e (whose, seq, type, version, at, body, nth)
     JOIN moved m ON m.nth = e.whose
 ), quiet AS (
     DELETE FROM timers t USING moved m WHERE t.job_id = m.job_id AND m.over = 1

@@ -26,7 +26,7 @@ WITH known AS MATERIALIZED (
 ), due AS MATERIALIZED (
     SELECT job_id, priority, ready_at, 0 AS takeover FROM job_heads
     WHERE status = 'waiting' AND wake_at IS NOT NULL AND wake_at <= {now}
-      AND wait_reason NOT IN ('drift', 'dead_letter', 'restore_review', 'joined')
+      AND wait_reason NOT IN ('drift', 'stalled', 'dead_letter', 'restore_review', 'joined')
       AND (session_slot IS NULL OR session_slot <> 'behind')
       AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
       AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace)
@@ -95,7 +95,7 @@ WITH known AS MATERIALIZED (
 ), due AS MATERIALIZED (
     SELECT job_id, priority, ready_at, 0 AS takeover FROM job_heads
     WHERE status = 'waiting' AND wake_at IS NOT NULL AND wake_at <= {now}
-      AND wait_reason NOT IN ('drift', 'dead_letter', 'restore_review', 'joined')
+      AND wait_reason NOT IN ('drift', 'stalled', 'dead_letter', 'restore_review', 'joined')
       AND (session_slot IS NULL OR session_slot <> 'behind')
       AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
       AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace)

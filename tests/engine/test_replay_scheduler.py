@@ -1,4 +1,4 @@
-"""The conductor's look at the event loop, while other threads use that loop too."""
+"""The scheduler's look at the event loop, while other threads use that loop too."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.engine.conductor import Conductor
+from holdfast.engine.replay_scheduler import ReplayScheduler
+from holdfast.model.history import History
+from holdfast.store.clock import SystemClock
 
 
 class Meanwhile:
@@ -32,8 +34,13 @@ async def test_what_other_threads_schedule_while_it_looks_does_not_stop_it() -> 
     """Goal: no job hangs because a reader's answer came at the wrong moment. Method: while a callback is looked at,
     another thread schedules something."""
     loop, rested = asyncio.get_running_loop(), []
-    conductor = Conductor(loop, object(), lambda: rested.append(True))
-    conductor.look()
+
+    def rest(_is_polling: bool) -> bool:
+        rested.append(True)
+        return False
+
+    scheduler = ReplayScheduler(loop, SystemClock(), History(), rest)
+    scheduler.look()
     looked_at: Any = loop.call_soon(lambda: None)
     looked_at._context = meanwhile = Meanwhile(loop)
     for _ in range(3):

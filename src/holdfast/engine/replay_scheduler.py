@@ -1,0 +1,588 @@
+"""Deterministic scheduler: delivers results and timers to a job's code one at a time, in the order of job time.
+
+The problem
+    Ordinary asyncio code branches on the order in which things happen: the first of `as_completed`, which task appends
+    to a list before another, whether a timeout was quicker than an answer. A job that is resumed gets all its recorded
+    results at once, and its timers would start again. In any other order than the first time, the code could take
+    another way, and a recorded effect would be asked for no more.
+
+The method
+    One rule for the first run and for every replay.
+
+    Results are delivered one at a time, in the order of their `seq`, and only at *rest*: while no callback of the job
+    is ready to run. Between two deliveries the code runs until every one of its tasks waits. What it does there depends
+    on nothing but what was delivered, so the same deliveries in the same order lead to the same code.
+
+    The code runs in *job time*: the time of the last result or timer that was delivered to it. `loop.time()` says it,
+    in seconds since the job started. A timer that the code sets (`asyncio.sleep`, `timeout`, `wait_for`, `call_later`)
+    is due at job time + delay. Before a result of time T is delivered, timers due at or before T fire, in order of due
+    time and creation. So whether a timer or a result came first follows from the times in the journal, timers need no
+    events of their own, and a replay waits for none: until the journal's last record is asked for, every timer due by
+    then fires at once. After that a timer fires when the clock has come to it.
+
+    Time in which no worker drove the job counts only for timers of a minute and more. A takeover must not fire every
+    short timeout around the call that is just being made again.
+
+How rest is recognised
+    No callback in the loop's ready queue has the job's mark in its context. Every callback that job code schedules
+    carries the context of that code. Callbacks of calls (inside a step the mark is another) and of other jobs do not
+    count. A loop that hides its queue (uvloop) is given a `call_soon` that counts the callbacks of jobs.
+
+What could go wrong
+    A call was cancelled the first time (`wait_for`, `timeout`). Its record says so and has a `seq` too: in replay it
+    stays open until the code cancels it again, and nothing recorded later is delivered before. If the code comes to
+    rest without doing so, the code has changed: the recorded cancel is void once the journal has been replayed, and the
+    call is recovered like any other that was cut off.
+    Code polls (`while not task.done(): await asyncio.sleep(0)`) and never comes to rest: after a bounded number of
+    passes of the loop the next result is delivered all the same.
+    Code waits for something that is not durable (a socket, a thread): the order of that against results is chance, the
+    first time and every time. The place for such things is a step. A thread is at least waited for: as long as one
+    works for the job's code, nothing is judged and the job is not suspended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import heapq
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+from holdfast.model.history import History
+from holdfast.model.instants import MINUTE
+from holdfast.store.clock import Clock
+
+JOB: Final[contextvars.ContextVar[ReplayScheduler | InsideCall | None]] = contextvars.ContextVar(
+    "holdfast_job", default=None
+)
+"""What code runs: a job's own (its scheduler), a call of a job, or anything else."""
+
+READY: Final = "_ready"
+"""The ready queue of asyncio's own loops: a deque of handles."""
+
+POLLING_PASSES: Final = 1000
+"""So many passes of the loop the code may be busy before it counts as polling for what is to be delivered."""
+
+LONG_TIMER_US: Final = MINUTE
+"""A timer of this length counts the time in which no worker drove the job."""
+
+NEVER_S: Final = 1e11
+NEVER_US: Final = 2**62
+"""A timer this far away is never due."""
+
+UNMARKED: Final = contextvars.Context()
+
+
+class InsideCall:
+    """The mark of code that runs inside a call: a step, a tool, a model client."""
+
+    __slots__ = ("scheduler",)
+
+    def __init__(self, scheduler: ReplayScheduler) -> None:
+        self.scheduler: ReplayScheduler | None = scheduler
+
+
+class JobTimer(asyncio.TimerHandle):
+    """A timer that job code has set. It is in the scheduler's queue and not in the loop's."""
+
+    def __init__(
+        self,
+        scheduler: ReplayScheduler,
+        when: float,
+        due_us: int,
+        callback: Callable[..., object],
+        args: Sequence[Any],
+        context: contextvars.Context | None,
+    ) -> None:
+        super().__init__(when, callback, args, scheduler.loop, context)
+        self._scheduler: ReplayScheduler | None = scheduler
+        self.due_us = due_us
+        self.set_us = scheduler.now_us
+        self.is_short = due_us - scheduler.now_us < LONG_TIMER_US
+
+    def cancel(self) -> None:
+        asyncio.Handle.cancel(self)
+        self._leave()
+
+    def fire(self) -> None:
+        self._leave()
+        self._run()
+
+    def _leave(self) -> None:
+        scheduler, self._scheduler = self._scheduler, None
+        if scheduler is not None:
+            scheduler.timer_left()
+
+
+class _Delivery:
+    """A result that waits for its turn. `future` None: it has its place but is not on disk yet. `is_cancel`: the code
+    gave the call up here the first time, and has not yet done so again."""
+
+    __slots__ = ("at", "future", "is_cancel")
+
+    def __init__(self, at: int, future: asyncio.Future[bool] | None, *, is_cancel: bool = False) -> None:
+        self.at = at
+        self.future = future
+        self.is_cancel = is_cancel
+
+
+class ReplayScheduler:
+    """The order in which one run of a job sees the world.
+
+    `at_rest(polling)` is called when all code waits and nothing can be delivered; it says whether it changed anything.
+    `polling`: the code is busy, but has done nothing else than poll for long.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        history: History,
+        at_rest: Callable[[bool], bool],
+    ) -> None:
+        self.loop = loop
+        self._clock = clock
+        self._history = history
+        self._at_rest = at_rest
+        self._ready: Any = getattr(loop, READY, None)
+        self.inside = InsideCall(self)
+        self.run: Any = None
+        """The run whose order this is; it says so when it starts."""
+        started_at = clock.wall_us() if history.start_at is None else history.start_at
+        self.now_us = started_at
+        self._origin_us = started_at
+        self._fired_s = 0.0
+        self._gaps = list(history.gaps)
+        self._gap = 0
+        self._deliveries: dict[int, _Delivery] = {}
+        self._seqs: list[int] = []
+        self._unrepeated: dict[int, asyncio.Future[bool]] = {}
+        self._adoptions: list[tuple[int, int, int, asyncio.Future[None]]] = []
+        self._timers: list[tuple[int, int, JobTimer]] = []
+        self._numbers = itertools.count()
+        self.timers = 0
+        """How many timers of the code are pending."""
+        self.externals = 0
+        """How many futures of threads and processes the code may be waiting for."""
+        self.ready_callbacks = 0
+        """Callbacks of the job that are about to run, where the loop does not tell."""
+        self.deliveries = 0
+        """How many results and timers the code has got: it makes progress while this grows."""
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_us = 0
+        self._second_look: asyncio.TimerHandle | None = None
+        self._regular_look: asyncio.TimerHandle | None = None
+        self._stopped = False
+        self._paused = 0
+        self._looking = False
+        self._busy_passes = 0
+
+    # ── job time ──────────────────────────────────────────────────────────────────────────────────
+
+    def time(self) -> float:
+        """Job time in seconds since the job started: what `loop.time()` is to its code."""
+        return max((self.now_us - self._origin_us) / 1_000_000, self._fired_s)
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        args: Sequence[Any],
+        context: contextvars.Context | None,
+    ) -> JobTimer:
+        """A timer of the code, due at this job time."""
+        timer = JobTimer(self, when, self._due_us(when), callback, args, context)
+        heapq.heappush(self._timers, (timer.due_us, next(self._numbers), timer))
+        self.timers += 1
+        self.look()
+        return timer
+
+    def _due_us(self, when: float) -> int:
+        """The job time of the loop's time `when`. Code that sleeps for ever sets a timer that is never due."""
+        return self._origin_us + round(when * 1_000_000) if when < NEVER_S else NEVER_US
+
+    def timer_left(self) -> None:
+        """A pending timer was cancelled or has fired."""
+        self.timers -= 1
+        if not self.timers and self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+
+    @property
+    def next_timer_us(self) -> int | None:
+        """When the next timer of the code is due, if one ever is."""
+        timer = self._next_timer()
+        return None if timer is None or timer.due_us >= NEVER_US else timer.due_us
+
+    def _next_timer(self) -> JobTimer | None:
+        while self._timers and self._timers[0][2].cancelled():
+            heapq.heappop(self._timers)
+        return self._timers[0][2] if self._timers else None
+
+    def _fire_due(self, at: int) -> bool:
+        """The first timer that is due by then has fired, if there is one."""
+        timer = self._next_timer()
+        if timer is None or timer.due_us > at:
+            return False
+        heapq.heappop(self._timers)
+        self.now_us = max(self.now_us, timer.due_us)
+        self._fired_s = max(self._fired_s, timer.when())
+        self.deliveries += 1
+        timer.fire()
+        return True
+
+    def _fire_before(self, seq: int, at: int) -> bool:
+        """The first timer has fired that precedes the fact at this place and time, if there is one."""
+        while self._gap < len(self._gaps) and self._gaps[self._gap].seq < seq:
+            if self._fire_due(self._gaps[self._gap].last_at):
+                return True
+            self._cross_gap()
+        return self._fire_due(at)
+
+    def _cross_gap(self) -> None:
+        """Short timers do not count the time in which no worker drove the job. Those that were set after it, by code
+        that was already in the time of a new fact (a checkpoint), have nothing to leave out."""
+        gap = self._gaps[self._gap]
+        self._gap += 1
+        if not self.timers or not gap.length_us:
+            return
+        for _, _, timer in self._timers:
+            if timer.is_short and timer.set_us < gap.last_at + gap.length_us:
+                timer.due_us += gap.length_us
+        self._timers = [(timer.due_us, number, timer) for _, number, timer in self._timers]
+        heapq.heapify(self._timers)
+
+    # ── results ───────────────────────────────────────────────────────────────────────────────────
+
+    def deliver_at_once(self, seq: int, at: int) -> bool:
+        """Whether the result at this place is delivered without a wait, to the only task of the job: nothing else of
+        the job could run or fire before it."""
+        if self.timers or self._paused or ((self._ready or self._ready is None) and not self.is_quiet):
+            return False
+        self.now_us = max(self.now_us, at)
+        if self._gap < len(self._gaps):
+            while self._gap < len(self._gaps) and self._gaps[self._gap].seq < seq:
+                self._gap += 1
+        return True
+
+    def advance(self, at: int) -> None:
+        """The code goes on at this job time."""
+        self.now_us = max(self.now_us, at)
+
+    async def turn(self, seq: int, at: int) -> None:
+        """The result at this place is delivered now."""
+        await self._wait_for(seq, _Delivery(at, self.loop.create_future()))
+
+    async def turn_to_adopt(self, seq: int, at: int) -> None:
+        """Everything before the record at this place has been delivered. A call that has the record as its own has
+        asked for it by now, as it had the first time."""
+        future: asyncio.Future[None] = self.loop.create_future()
+        heapq.heappush(self._adoptions, (seq, next(self._numbers), at, future))
+        self.look()
+        await future
+
+    async def until_cancelled(self, seq: int, at: int) -> bool:
+        """The call stays open until the code cancels it, as it did the first time. False: the code did not, and the
+        journal has come to its end."""
+        delivery = _Delivery(at, self.loop.create_future(), is_cancel=True)
+        try:
+            return await self._wait_for(seq, delivery)
+        except asyncio.CancelledError:
+            await self.turn(seq, at)
+            raise
+
+    async def _wait_for(self, seq: int, delivery: _Delivery) -> bool:
+        assert seq not in self._deliveries, f"result {seq} is delivered once"
+        assert delivery.future is not None
+        self._place(seq, delivery)
+        self.look()
+        try:
+            return await delivery.future
+        finally:
+            self._deliveries.pop(seq, None)
+            self._unrepeated.pop(seq, None)
+            if delivery.is_cancel:
+                self.look()
+
+    @contextmanager
+    def expecting(self, seq: int, at: int) -> Iterator[None]:
+        """This result has its place but waits for the disk; nothing later passes it."""
+        self._place(seq, _Delivery(at, None))
+        try:
+            yield
+        finally:
+            del self._deliveries[seq]
+            self.look()
+
+    def _place(self, seq: int, delivery: _Delivery) -> None:
+        self._deliveries[seq] = delivery
+        heapq.heappush(self._seqs, seq)
+
+    def add_external(self, future: asyncio.Future[Any]) -> None:
+        """The code may wait for this thread or process: until it ends, the job has not come to its end."""
+        self.externals += 1
+        future.add_done_callback(self._external_ended, context=UNMARKED)
+
+    def _external_ended(self, _future: asyncio.Future[Any]) -> None:
+        self.externals -= 1
+        self.look()
+
+    # ── the loop ──────────────────────────────────────────────────────────────────────────────────
+
+    @contextmanager
+    def pause(self) -> Iterator[None]:
+        """Nothing is delivered in the block: to the code it takes no time, whatever it waits for there."""
+        self._paused += 1
+        try:
+            yield
+        finally:
+            self._paused -= 1
+            self.look()
+
+    def look(self) -> None:
+        """Soon, once the job's code has come to rest, the next thing is delivered."""
+        if not self._looking and not self._stopped:
+            self._looking = True
+            self.loop.call_soon(self._step, context=UNMARKED)
+
+    def look_later(self, seconds: float) -> None:
+        """The same, so many seconds of the clock from now."""
+        if self._second_look is not None:
+            self._second_look.cancel()
+        self._second_look = self.loop.call_later(seconds, self.look, context=UNMARKED)
+
+    def look_every(self, seconds: float) -> None:
+        """The same again and again: code that waits for nothing of ours tells nobody that it has come to rest."""
+        self._regular_look = self.loop.call_later(seconds, self._look_regularly, seconds, context=UNMARKED)
+
+    def _look_regularly(self, seconds: float) -> None:
+        self.look()
+        self.look_every(seconds)
+
+    def _step(self) -> None:
+        is_polling = False
+        if not self.is_quiet:
+            self._busy_passes += 1
+            if self._busy_passes < POLLING_PASSES:
+                self.loop.call_soon(self._step, context=UNMARKED)
+                return
+            is_polling = True
+        self._looking, self._busy_passes = False, 0
+        if self._paused or self._stopped:
+            return
+        if self._deliver() or self._go_on(is_polling) or is_polling:
+            self.look()
+
+    def _deliver(self) -> bool:
+        """The next result, or the timer that precedes it, has been delivered."""
+        while self._seqs and self._seqs[0] not in self._deliveries:
+            heapq.heappop(self._seqs)
+        while self._adoptions and self._adoptions[0][3].done():
+            heapq.heappop(self._adoptions)
+        if self._adoptions and (not self._seqs or self._adoptions[0][0] < self._seqs[0]):
+            return self._let_adopt()
+        if not self._seqs:
+            horizon = self._history.horizon
+            return horizon is not None and self._fire_before(*horizon)
+        seq = self._seqs[0]
+        delivery = self._deliveries[seq]
+        if self._fire_before(seq, delivery.at):
+            return True
+        if delivery.future is None or (delivery.is_cancel and self.externals):
+            return False
+        if delivery.is_cancel:
+            # The code should have given it up by now. What was recorded later is delivered first; then it is judged.
+            self._unrepeated[seq] = delivery.future
+            del self._deliveries[seq]
+            return True
+        self.now_us = max(self.now_us, delivery.at)
+        del self._deliveries[seq]
+        self.deliveries += 1
+        if not delivery.future.done():
+            delivery.future.set_result(True)
+        return True
+
+    def _let_adopt(self) -> bool:
+        """The next call that would adopt a record may do so, or the timer that precedes it has fired."""
+        seq, _, at, future = self._adoptions[0]
+        if self._fire_before(seq, at):
+            return True
+        if self.externals:
+            return False
+        heapq.heappop(self._adoptions)
+        future.set_result(None)
+        return True
+
+    def _go_on(self, is_polling: bool) -> bool:
+        """Nothing that is recorded can be delivered: whatever comes next is new."""
+        if self._deliveries or self._adoptions:
+            return False  # on its way to the disk, or behind a thread
+        if self._unrepeated and not self.externals:
+            unrepeated, self._unrepeated = self._unrepeated, {}
+            for future in unrepeated.values():
+                if not future.done():
+                    future.set_result(False)
+            return True
+        if self._at_rest(is_polling):
+            return True
+        while self._gap < len(self._gaps):
+            if self._fire_due(self._gaps[self._gap].last_at):
+                return True
+            self._cross_gap()
+        if self._fire_due(self._clock.wall_us()):
+            return True
+        self._set_alarm()
+        return False
+
+    def _set_alarm(self) -> None:
+        due_us = self.next_timer_us
+        if self._alarm is not None:
+            if due_us == self._alarm_us:
+                return
+            self._alarm.cancel()
+            self._alarm = None
+        if due_us is not None and due_us < NEVER_US:
+            self._alarm_us = due_us
+            left_s = (due_us - self._clock.wall_us()) / 1_000_000
+            self._alarm = self.loop.call_later(max(0.0, left_s), self._ring, context=UNMARKED)
+
+    def _ring(self) -> None:
+        self._alarm = None
+        self.look()
+
+    def stop(self) -> None:
+        """The run is over: no timer of it is left on the loop."""
+        self._stopped = True
+        for timer in (self._alarm, self._second_look, self._regular_look):
+            if timer is not None:
+                timer.cancel()
+        self._alarm = self._second_look = self._regular_look = None
+
+    def forget_run(self) -> None:
+        """None of the code runs any more. A timer that a call had set and cancelled stays on the loop until it would
+        have been due, with its context and so with our mark: that must not lead to the run."""
+        self.run = self.inside.scheduler = None
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no code of the job is about to run."""
+        ready = self._ready
+        if ready is None:
+            return self.ready_callbacks == 0
+        # A copy: other threads schedule what they have to say, and a queue that changes cannot be walked through.
+        return not any(handle._context.get(JOB) is self for handle in list(ready))  # noqa: SLF001 - no other way
+
+
+# ── hooks of the event loop ───────────────────────────────────────────────────────────────────────
+
+
+def install(loop: asyncio.AbstractEventLoop) -> None:
+    """Job code on this loop runs in job time from now on; everything else on it is as before.
+
+    An event loop has no hook for timers as it has one for tasks, so its methods are replaced on the one loop.
+    """
+    ours: Any = loop
+    if isinstance(ours.call_at, _LoopHook):
+        return
+    call_at, time = loop.call_at, loop.time
+    call_later: Callable[..., asyncio.TimerHandle] = loop.call_later
+    if hasattr(loop, READY):
+
+        def call_later_in_loop_time(delay: float, *args: Any, **options: Any) -> asyncio.TimerHandle:
+            return call_at(time() + delay, *args, **options)
+
+        # asyncio's own would ask `loop.time`, which says job time where job code runs. uvloop's asks nothing, and its
+        # `call_at` is made of `call_later`.
+        call_later = call_later_in_loop_time
+    else:
+        ours.call_soon = _CallSoon(loop.call_soon)
+    ours.call_at = _CallAt(call_at)
+    ours.call_later = _CallLater(call_later)
+    ours.time = _Time(time)
+    ours.run_in_executor = _RunInExecutor(loop.run_in_executor)
+
+
+class _LoopHook:
+    """A method of the loop, for job code another one. `_before` is the loop's own."""
+
+    def __init__(self, before: Callable[..., Any]) -> None:
+        self._before = before
+
+
+class _CallAt(_LoopHook):
+    def __call__(
+        self, when: float, callback: Callable[..., object], *args: Any, context: Any = None
+    ) -> asyncio.TimerHandle:
+        owner = JOB.get() if context is None else context.get(JOB)
+        if type(owner) is ReplayScheduler:
+            return owner.call_at(when, callback, args, context)
+        timer: asyncio.TimerHandle = self._before(when, callback, *args, context=context)
+        return timer
+
+
+class _CallLater(_LoopHook):
+    def __call__(
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Any = None
+    ) -> asyncio.TimerHandle:
+        owner = JOB.get() if context is None else context.get(JOB)
+        if type(owner) is ReplayScheduler:
+            return owner.call_at(owner.time() + delay, callback, args, context)
+        timer: asyncio.TimerHandle = self._before(delay, callback, *args, context=context)
+        return timer
+
+
+class _Time(_LoopHook):
+    def __call__(self) -> float:
+        owner = JOB.get()
+        return owner.time() if type(owner) is ReplayScheduler else float(self._before())
+
+
+class _RunInExecutor(_LoopHook):
+    def __call__(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
+        owner = JOB.get()
+        future: asyncio.Future[Any] = self._before(executor, func, *args)
+        if type(owner) is ReplayScheduler:
+            owner.add_external(future)
+        return future
+
+
+class _CallSoon(_LoopHook):
+    """For a loop that hides its ready queue: counts the callbacks of jobs that are about to run."""
+
+    def __call__(self, callback: Callable[..., object], *args: Any, context: Any = None) -> Any:
+        owner = JOB.get() if context is None else context.get(JOB)
+        if type(owner) is not ReplayScheduler:
+            return self._before(callback, *args, context=context)
+        counted = _CountedCallback(owner, callback)
+        counted.handle = self._before(counted, *args, context=context)
+        return counted
+
+
+class _CountedCallback:
+    """A callback of job code, and the handle that cancels it."""
+
+    __slots__ = ("_callback", "_scheduler", "handle")
+
+    def __init__(self, scheduler: ReplayScheduler, callback: Callable[..., object]) -> None:
+        self._scheduler: ReplayScheduler | None = scheduler
+        self._callback = callback
+        self.handle: Any = None
+        scheduler.ready_callbacks += 1
+
+    def __call__(self, *args: Any) -> None:
+        self._leave()
+        self._callback(*args)
+
+    def cancel(self) -> None:
+        self._leave()
+        self.handle.cancel()
+
+    def cancelled(self) -> bool:
+        return bool(self.handle.cancelled())
+
+    def _leave(self) -> None:
+        scheduler, self._scheduler = self._scheduler, None
+        if scheduler is not None:
+            scheduler.ready_callbacks -= 1

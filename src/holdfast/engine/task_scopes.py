@@ -1,0 +1,392 @@
+"""Task scopes: which task of a job's program a piece of running code belongs to.
+
+Every asyncio task that job code starts gets a scope of its own the moment it is created: the name of its coroutine, a
+digest of its arguments, and a number among those of the same name and arguments that the same task has started. The
+event loop tells us through its task factory, so `gather`, `TaskGroup`, `wait_for` and anyio need no wrappers.
+
+A job's task hashes by its scope. So a set of tasks (`done` of `asyncio.wait`, the tasks of a `TaskGroup` that is ended)
+has one order in every run. Two tasks may share a slot of the set; then the one that was put in first comes first. So
+`asyncio.wait` and `as_completed` get the tasks of job code in the order of their scopes, and not in the order in which
+they were made, which may follow from the hash seed. `as_completed` makes its tasks from a set of coroutines, which have
+no order that could be repeated; in job code it gets tasks.
+
+A cancel is the code's own decision only if job code made it. A task that is cancelled from anywhere else (the end of
+`asyncio.run`, Ctrl-C, an application that shuts down) ends the run: nothing is recorded about its calls.
+
+Tasks started *inside* a step, tool or wrapped client are that call's own business: they get no scope, and a durable
+call from one of them is an error, because on the next run no one could say which call it is.
+
+A scope is kept by its task alone. It leads to the run, and the run to its tasks: in a table beside them, even one with
+weak keys, each would keep the other for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import datetime as dt
+import decimal
+import enum
+import functools
+import hashlib
+import inspect
+import pathlib
+import types
+import uuid
+import zlib
+from collections.abc import Coroutine, Iterator
+from typing import Any, Final, Protocol
+
+from holdfast.engine.replay_scheduler import JOB, InsideCall, ReplayScheduler
+from holdfast.errors import InvalidMove
+from holdfast.model.naming import Scope
+
+
+class Run(Protocol):
+    """What a task needs to know of the run of its job."""
+
+    @property
+    def scheduler(self) -> ReplayScheduler: ...
+
+    @property
+    def run_number(self) -> int: ...
+
+    @property
+    def tasks(self) -> set[asyncio.Task[Any]]:
+        """Those that run the job's code."""
+        ...
+
+    @property
+    def callback_scope(self) -> TaskScope:
+        """The scope of tasks that are started by a callback, which belongs to no task."""
+        ...
+
+    def note_cancel(self, caller: ReplayScheduler | InsideCall | None) -> None:
+        """A task of the job is about to be cancelled by this code."""
+        ...
+
+
+class TaskScope:
+    """A task of a job: its scope, and whether it is inside a call."""
+
+    __slots__ = ("drive", "inside", "scope")
+
+    def __init__(self, drive: Run, scope: Scope) -> None:
+        self.drive = drive
+        self.scope = scope
+        self.inside: str | None = None
+
+    @contextlib.contextmanager
+    def within(self, step_key: str) -> Iterator[None]:
+        """What runs in the block is a call's own code, not the job's."""
+        token = self.enter(step_key)
+        try:
+            yield
+        except GeneratorExit:
+            # The task was left behind with its loop and is being swept up, in a context that is not its own.
+            self.inside = None
+            raise
+        except BaseException:
+            self.leave(token)
+            raise
+        self.leave(token)
+
+    def enter(self, step_key: str) -> contextvars.Token[Any]:
+        """From here to `leave` it is a call's own code."""
+        self.inside = step_key
+        return JOB.set(self.drive.scheduler.inside)
+
+    def leave(self, token: contextvars.Token[Any]) -> None:
+        JOB.reset(token)
+        self.inside = None
+
+
+_SCOPE: Final = "_holdfast_scope"
+"""Under this name a task has its scope."""
+
+
+class JobTask(asyncio.Task[Any]):
+    """A task that runs a job's code."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any], task_scope: TaskScope, **options: Any) -> None:
+        setattr(self, _SCOPE, task_scope)
+        # The low bits are the same in every run, and decide the order of a set; the high ones tell runs apart.
+        path_hash = zlib.crc32(task_scope.scope.path.encode("utf-8", "surrogatepass"))
+        self._hash = task_scope.drive.run_number << 32 | path_hash
+        tasks = task_scope.drive.tasks
+        tasks.add(self)  # before it is made: an eager task runs while it is
+        super().__init__(coroutine, **options)
+        if self.done():
+            tasks.discard(self)
+        else:
+            self.add_done_callback(tasks.discard)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def cancel(self, msg: Any = None) -> bool:
+        task_scope: TaskScope = getattr(self, _SCOPE)
+        if not self.done():
+            task_scope.drive.note_cancel(JOB.get())
+        return super().cancel(msg)
+
+
+def find_task_scope() -> TaskScope | None:
+    """The scope of the running task, if it runs a job's code or one of its calls."""
+    return getattr(asyncio.current_task(), _SCOPE, None)
+
+
+def get_task_scope() -> TaskScope:
+    """The scope of running job code; or an error, if this is the code of a call, or of no job."""
+    task_scope: TaskScope | None = getattr(asyncio.current_task(), _SCOPE, None)
+    if task_scope is None or task_scope.inside is not None:
+        raise _misplaced(task_scope)
+    return task_scope
+
+
+def _misplaced(task_scope: TaskScope | None) -> InvalidMove:
+    if task_scope is None:
+        msg = "a durable call outside a job's own code"
+        return InvalidMove(
+            msg,
+            hint="Make it from an agent's function or a task it started; a task started inside a step cannot.",
+        )
+    msg = f"a durable call inside the call {task_scope.inside}"
+    return InvalidMove(
+        msg, hint="A step is one fact. Make the inner call before or after it, or from the agent."
+    )
+
+
+async def wait_until_done(loop: asyncio.AbstractEventLoop, task: asyncio.Task[Any]) -> None:
+    """The task has ended. It goes on if the caller is cancelled: `asyncio.wait` for one, and quicker."""
+    ended: asyncio.Future[None] = loop.create_future()
+
+    def end(_task: asyncio.Task[Any]) -> None:
+        if not ended.done():
+            ended.set_result(None)
+
+    task.add_done_callback(end)
+    await ended
+
+
+# ── tasks are made ────────────────────────────────────────────────────────────────────────────────
+
+
+def install(loop: asyncio.AbstractEventLoop) -> None:
+    """Tasks that job code starts on this loop have a scope from now on; all others are as before."""
+    before: Any = loop.get_task_factory()
+    if not isinstance(before, _TaskFactory):
+        factory: Any = _TaskFactory(before)
+        loop.set_task_factory(factory)
+        _install_ordered_waits()
+
+
+def start_root(
+    loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any], run: Run, scope: Scope
+) -> asyncio.Task[Any]:
+    """The task in which the job's function runs."""
+    context = contextvars.copy_context()
+    context.run(JOB.set, run.scheduler)
+    run.scheduler.run = run
+    factory: Any = loop.get_task_factory()
+    task: asyncio.Task[Any] = factory.make_job_task(
+        loop, coroutine, TaskScope(run, scope), {"context": context}, eager=False
+    )
+    return task
+
+
+def create_detached_task(
+    loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any], name: str
+) -> asyncio.Task[Any]:
+    """A task that belongs to no job, whatever code starts it, and knows nothing of its context."""
+    factory: Any = loop.get_task_factory()
+    empty = contextvars.Context()
+    if not isinstance(factory, _TaskFactory):
+        return loop.create_task(coroutine, context=empty, name=name)
+    task = factory.make_task(loop, coroutine, {"context": empty})
+    task.set_name(name)
+    return task
+
+
+class _TaskFactory:
+    """`before` is the loop's own factory. Job tasks are not made by it, because they must be `JobTask`s; it may say how
+    to make one with `make_job_task(loop, JobTask, coroutine, task_scope, options)`."""
+
+    def __init__(self, before: Any) -> None:
+        self._before = before
+        self._eager = before is not None and before is getattr(asyncio, "eager_task_factory", None)
+
+    def __call__(
+        self, loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any], **options: Any
+    ) -> asyncio.Task[Any]:
+        scheduler = JOB.get()
+        if type(scheduler) is not ReplayScheduler:
+            return self.make_task(loop, coroutine, options)
+        outer: TaskScope | None = getattr(asyncio.current_task(loop), _SCOPE, None)
+        if outer is None or outer.drive.scheduler is not scheduler:
+            outer = scheduler.run.callback_scope
+        scope = outer.scope.inner(*_identify(coroutine))
+        return self.make_job_task(loop, coroutine, TaskScope(outer.drive, scope), options, eager=self._eager)
+
+    def make_task(
+        self, loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any], options: dict[str, Any]
+    ) -> asyncio.Task[Any]:
+        if self._before is None:
+            return asyncio.Task(coroutine, loop=loop, **options)
+        made: asyncio.Task[Any] = self._before(loop, coroutine, **options)
+        return made
+
+    def make_job_task(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        coroutine: Coroutine[Any, Any, Any],
+        task_scope: TaskScope,
+        options: dict[str, Any],
+        *,
+        eager: bool,
+    ) -> asyncio.Task[Any]:
+        make = getattr(self._before, "make_job_task", None)
+        if make is not None:
+            made: asyncio.Task[Any] = make(loop, JobTask, coroutine, task_scope, options)
+            return made
+        if eager:
+            options = {"eager_start": True, **options}
+        return JobTask(coroutine, task_scope, loop=loop, **options)
+
+
+def _identify(coroutine: Any) -> tuple[str, str]:
+    """The name of a coroutine, and a digest of its arguments; none, if the name says which one it is."""
+    name = getattr(coroutine, "__qualname__", type(coroutine).__qualname__)
+    if getattr(coroutine, "__name__", "") == PLACED:
+        return name, ""
+    return name, _digest_arguments(coroutine)
+
+
+PLACED: Final = "<placed>"
+"""`__name__` of a coroutine whose `__qualname__` says which one it is, whatever its arguments are."""
+
+
+def place_by_name(coroutine: Any, name: str) -> None:
+    """A task that runs this coroutine has the scope `name`."""
+    coroutine.__name__, coroutine.__qualname__ = PLACED, name
+
+
+_DIGEST_LENGTH: Final = 8
+_DEPTH_MAX: Final = 6
+_ITEMS_MAX: Final = 1000
+_PLAIN: Final = (
+    int,
+    float,
+    bool,
+    type(None),
+    uuid.UUID,
+    dt.date,
+    dt.time,
+    dt.timedelta,
+    decimal.Decimal,
+    pathlib.PurePath,
+)
+
+
+def _digest_arguments(coroutine: Any) -> str:
+    """What tells this coroutine from others of its name: its arguments, as far as they are plain values."""
+    frame = getattr(coroutine, "cr_frame", None)
+    code: types.CodeType | None = getattr(coroutine, "cr_code", None)
+    if frame is None or code is None:
+        return ""
+    count = code.co_argcount + code.co_kwonlyargcount
+    count += bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    if not count:
+        return ""
+    values = frame.f_locals
+    parts = _Parts()
+    for name in code.co_varnames[:count]:
+        if name in values:
+            parts.add(values[name], 0)
+    if not parts.plain:
+        return ""
+    text = "\0".join(parts.found)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_LENGTH]
+
+
+class _Parts:
+    """Arguments as text: plain values by value, everything else by its place, no more than a bounded number."""
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
+        self.plain = 0
+        """How many of them tell more than their place."""
+
+    def add(self, value: Any, depth: int) -> None:
+        if len(self.found) >= _ITEMS_MAX or depth > _DEPTH_MAX:
+            return
+        self.plain += 1
+        if isinstance(value, enum.Enum):
+            self.found.append(f"{type(value).__qualname__}.{value.name}")
+        elif isinstance(value, str):
+            self.found.append("s" + str.__str__(value))
+        elif isinstance(value, bytes | bytearray):
+            self.found.append("b" + value.hex())
+        elif isinstance(value, _PLAIN):
+            self.found.append(repr(value))
+        elif isinstance(value, list | tuple):
+            self._add_all("[", value, depth)
+        elif isinstance(value, dict):
+            self._add_all("{", [part for pair in value.items() for part in pair], depth)
+        elif isinstance(value, set | frozenset):
+            self._add_all("<", sorted(value, key=repr), depth)
+        elif inspect.iscoroutine(value):
+            self.found += _identify(value)
+        else:
+            self.plain -= 1
+            self.found.append("t")
+
+    def _add_all(self, kind: str, values: Any, depth: int) -> None:
+        self.found.append(f"{kind}{len(values)}")
+        for value in values:
+            self.add(value, depth + 1)
+
+
+# ── sets of tasks ─────────────────────────────────────────────────────────────────────────────────
+
+
+def _install_ordered_waits() -> None:
+    """`asyncio.wait` and `as_completed` put what they are given into a set. In job code that set is filled in the order
+    of scopes, whatever the order in which the tasks were made: it decides which of two in one slot comes first."""
+    if getattr(asyncio.wait, "is_holdfast", False):
+        return
+    before_wait, before_as_completed = asyncio.wait, asyncio.as_completed
+
+    @functools.wraps(before_wait)
+    async def wait(fs: Any, **options: Any) -> Any:
+        return await before_wait(sort_by_scope(fs) if _is_job_code(fs) else fs, **options)
+
+    @functools.wraps(before_as_completed)
+    def as_completed(fs: Any, **options: Any) -> Any:
+        if _is_job_code(fs):
+            # Tasks have an order in a set; coroutines, which are hashed by their address, have none.
+            fs = sort_by_scope([asyncio.ensure_future(one) for one in dict.fromkeys(fs)])
+        return before_as_completed(fs, **options)
+
+    patched: Any = asyncio
+    for name, function in (("wait", wait), ("as_completed", as_completed)):
+        setattr(function, "is_holdfast", True)  # noqa: B010 - a function has no such attribute for the checker
+        setattr(patched, name, function)
+        setattr(patched.tasks, name, function)
+
+
+def _is_job_code(fs: Any) -> bool:
+    """Whether job code waits for these, and not for one alone, which is the library's to refuse."""
+    is_one = isinstance(fs, asyncio.Future) or inspect.iscoroutine(fs)
+    return type(JOB.get()) is ReplayScheduler and not is_one
+
+
+def sort_by_scope(futures: Any) -> list[Any]:
+    """Tasks of the job by their scopes, and everything else as it came."""
+    return sorted(futures, key=_scope_path)
+
+
+def _scope_path(future: Any) -> str:
+    task_scope: TaskScope | None = getattr(future, _SCOPE, None)
+    return "" if task_scope is None else task_scope.scope.path

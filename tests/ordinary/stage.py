@@ -1,0 +1,220 @@
+"""Stage: workers and scripts as processes of their own over one store, seen as a user sees them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from holdfast.client.embedded import EmbeddedClient
+from holdfast.client.records import EventView, JobView
+from holdfast.errors import NotOver
+from holdfast.model.ids import RandomIds
+from holdfast.model.states import HELD, TERMINAL, Status, WaitReason
+from holdfast.runtime import open_store
+from holdfast.store.clock import SystemClock
+from holdfast.store.contract import Store
+from tests.ordinary.receiver import Receiver
+from tests.tidy.source import ROOT
+
+APP = ROOT / "tests/ordinary/app.py"
+PATIENCE_S = 30.0
+"""How long a job may take to its end: many times what it needs, also on a busy machine."""
+
+
+class Child:
+    """A process of the stage. What it writes to stderr is read all the time: a full pipe would stop it."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.said = ""
+        self._more = asyncio.Condition()
+        self._reading = asyncio.create_task(self._read())
+
+    async def _read(self) -> None:
+        assert self.process.stderr is not None
+        while line := await self.process.stderr.readline():
+            async with self._more:
+                self.said += line.decode(errors="replace")
+                self._more.notify_all()
+        async with self._more:
+            self._more.notify_all()
+
+    async def until_said(self, pattern: str) -> None:
+        """Wait for a line on stderr."""
+        async with asyncio.timeout(PATIENCE_S), self._more:
+            while re.search(pattern, self.said) is None:
+                assert not self._reading.done(), self.said
+                await self._more.wait()
+
+    async def end(self, how: int) -> int:
+        """Send the signal, and wait for the process to end."""
+        self.process.send_signal(how)
+        return await self.over()
+
+    async def over(self) -> int:
+        """The exit status, once the process has ended by itself."""
+        async with asyncio.timeout(PATIENCE_S):
+            await self.process.wait()
+            await self._reading
+        assert self.process.returncode is not None
+        return self.process.returncode
+
+    async def close(self) -> None:
+        if self.process.returncode is None:
+            self.process.kill()
+        await self.over()
+
+
+class Stage:
+    """Everything that was started here is ended by `close`."""
+
+    def __init__(self, folder: Path, address: str, receiver: Receiver, store: Store) -> None:
+        self.folder = folder
+        self.receiver = receiver
+        self.environment: dict[str, str] = {}
+        self._address = address
+        self._store = store
+        self._client = EmbeddedClient(store, SystemClock(), RandomIds())
+        self._children: list[Child] = []
+
+    # ── processes ─────────────────────────────────────────────────────────────────────────────────
+
+    async def worker(self, app: Path = APP) -> Child:
+        """`holdfast worker app.py`, at work."""
+        worker = await self._start("-m", "holdfast", "worker", str(app))
+        await worker.until_said("working on")
+        return worker
+
+    async def script(self, *arguments: str, app: Path = APP) -> Child:
+        """`python app.py …`."""
+        return await self._start(str(app), *arguments)
+
+    async def holdfast(self, *arguments: str) -> str:
+        """What a command of the command line prints."""
+        child = await self._start("-m", "holdfast", *arguments, stdout=asyncio.subprocess.PIPE)
+        assert child.process.stdout is not None
+        printed = (await child.process.stdout.read()).decode()
+        assert await child.over() == 0, (arguments, child.said)
+        return printed
+
+    async def _start(self, *arguments: str, stdout: int = asyncio.subprocess.DEVNULL) -> Child:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *arguments,
+            cwd=self.folder,
+            env={
+                **os.environ,
+                "PYTHONPATH": str(ROOT / "src"),
+                "HOLDFAST_STORE": self._address,
+                "RECEIVER": self.receiver.address,
+                **self.environment,
+            },
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        child = Child(process)
+        self._children.append(child)
+        return child
+
+    async def close(self) -> None:
+        for child in self._children:
+            await child.close()
+        await self._store.close()
+
+    # ── jobs ──────────────────────────────────────────────────────────────────────────────────────
+
+    async def submit(self, kind: str, job_id: str = "job", **given: Any) -> str:
+        return (await self._client.submit(kind, given, job_id=job_id)).job_id
+
+    async def job(self, job_id: str = "job") -> JobView:
+        """What `holdfast job ID --json` prints."""
+        return await self._client.get(job_id)
+
+    async def jobs(self) -> list[str]:
+        return [record.job_id for record in (await self._client.list()).items]
+
+    async def events(self, job_id: str = "job") -> list[EventView]:
+        return list(await self._client.events(job_id))
+
+    async def types(self, job_id: str = "job") -> list[str]:
+        """The types of the journal's events, in their order."""
+        return [event.type for event in await self.events(job_id)]
+
+    async def until_recorded(self, event_type: str, times: int, job_id: str = "job") -> None:
+        """Wait for the journal to have so many events of this type."""
+        await self._until(lambda types: types.count(event_type) >= times, f"{times} {event_type}", job_id)
+
+    async def _until(self, seen: Callable[[list[str]], bool], what: str, job_id: str) -> None:
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                while not seen(await self.types(job_id)):
+                    await self._store.wakeups.wait(frozenset({f"job:{job_id}"}), 0.05)
+        except TimeoutError:
+            raise AssertionError(f"not recorded: {what}\n{await self.report(job_id)}") from None
+
+    async def signal(self, name: str, job_id: str = "job") -> None:
+        await self._client.signal(job_id, name)
+
+    async def until_uncertain(self, job_id: str) -> None:
+        """Wait for the job to ask a person what became of a call."""
+        async with asyncio.timeout(PATIENCE_S):
+            while (await self.job(job_id)).wait_reason is not WaitReason.RECONCILE:
+                assert (await self.job(job_id)).wait_reason not in HELD, await self.report(job_id)
+                await self._store.wakeups.wait(frozenset({f"job:{job_id}"}), 0.05)
+
+    async def completed(self, job_id: str = "job", *, patience_s: float = PATIENCE_S) -> Any:
+        """The output of the job; an assertion with its state and journal, if it is held or does not come to its end."""
+        try:
+            async with asyncio.timeout(patience_s):
+                while (await self._look(job_id)).status not in TERMINAL:
+                    await self._check_going_on(job_id)
+        except TimeoutError:
+            raise AssertionError(
+                f"no end after {patience_s:g} s, and nobody is asked\n{await self.report(job_id)}"
+            ) from None
+        job = await self.job(job_id)
+        assert job.status is Status.COMPLETED, await self.report(job_id)
+        return job.output
+
+    async def _look(self, job_id: str) -> JobView:
+        try:
+            return await self._client.result(job_id, timeout_s=0.1)
+        except NotOver:
+            return await self.job(job_id)
+
+    async def _check_going_on(self, job_id: str) -> None:
+        if (await self.job(job_id)).wait_reason in {*HELD, WaitReason.RECONCILE}:
+            raise AssertionError(f"held for a person\n{await self.report(job_id)}")
+
+    async def report(self, job_id: str = "job") -> str:
+        """A job as a failed test shows it."""
+        job = await self.job(job_id)
+        lines = [f"{job.kind} {job_id}: {job.status} {job.wait_reason or ''} wake_at={job.wake_at}"]
+        lines += [f"  needs: {need.what} {need.evidence or ''}" for need in job.needs]
+        if job.error is not None:
+            lines.append(f"  error: {job.error}")
+        lines += [
+            f"  {event.seq} {event.type} {json.dumps(event.body, ensure_ascii=False)[:300]}"
+            for event in await self.events(job_id)
+        ]
+        lines.append(f"  receiver: {[(one.call, one.item) for one in self.receiver.log]}")
+        for child in self._children:
+            lines.append(f"  process {child.process.pid}: {child.said[-1500:]}")
+        return "\n".join(lines)
+
+
+async def opened(folder: Path, address: str, receiver: Receiver) -> Stage:
+    """A stage over the store at this address, which is made if it is not there."""
+    return Stage(folder, address, receiver, await open_store(address))
+
+
+KILL = signal.SIGKILL
+INTERRUPT = signal.SIGINT

@@ -1,0 +1,198 @@
+"""Museum: planted bugs that the programs must find. Each is a way in which replay was wrong, or nearly was.
+
+A planted bug that no program notices is a failure of the generator. Bugs that are found later join them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+
+from holdfast.engine import drive, replay_scheduler, stall_detector, task_scopes
+from holdfast.model import history
+from holdfast.store.memory import inbox
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+MUSEUM: dict[str, Plant] = {}
+
+
+def bug(plant: Plant) -> Plant:
+    MUSEUM[plant.__name__] = plant
+    return plant
+
+
+# ── job time ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@bug
+def a_pending_sleep_hides_a_recorded_effect(patch: pytest.MonkeyPatch) -> None:
+    """Drift is judged although a timer that precedes the record has not fired."""
+    patch.setattr(history.History, "horizon", property(lambda _: None))
+
+
+@bug
+def recorded_sleeps_are_slept_again(patch: pytest.MonkeyPatch) -> None:
+    """Timers fire by the clock alone, in replay as in the first run."""
+    patch.setattr(replay_scheduler.ReplayScheduler, "_fire_before", lambda *_: False)
+
+
+@bug
+def a_timeout_around_a_durable_wait_never_fires(patch: pytest.MonkeyPatch) -> None:
+    """The job is suspended without regard to the timers of its code."""
+    patch.setattr(drive.Drive, "_suspension", lambda self: self.waits.asleep())
+
+
+@bug
+def timers_set_by_callbacks_are_not_seen(patch: pytest.MonkeyPatch) -> None:
+    call_at = replay_scheduler._CallAt.__call__
+    call_later = replay_scheduler._CallLater.__call__
+
+    def is_callback() -> bool:
+        return asyncio.current_task() is None
+
+    def blind_at(self: Any, when: float, callback: Any, *args: Any, context: Any = None) -> Any:
+        if is_callback():
+            return self._before(when, callback, *args, context=context)
+        return call_at(self, when, callback, *args, context=context)
+
+    def blind_later(self: Any, delay: float, callback: Any, *args: Any, context: Any = None) -> Any:
+        if is_callback():
+            return self._before(delay, callback, *args, context=context)
+        return call_later(self, delay, callback, *args, context=context)
+
+    patch.setattr(replay_scheduler._CallAt, "__call__", blind_at)
+    patch.setattr(replay_scheduler._CallLater, "__call__", blind_later)
+
+
+@bug
+def a_takeover_uses_up_short_timeouts(patch: pytest.MonkeyPatch) -> None:
+    """Time in which no worker drove the job counts for every timer."""
+    patch.setattr(replay_scheduler, "LONG_TIMER_US", 0)
+
+
+@bug
+def a_takeover_moves_timers_that_were_set_after_it(patch: pytest.MonkeyPatch) -> None:
+    """A sleep after a checkpoint of the new worker counts from before the old one died."""
+    patch.setattr(replay_scheduler.JobTimer, "set_us", property(lambda _: -1, lambda *_: None), raising=False)
+
+
+@bug
+def a_job_is_suspended_beside_a_thread(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(replay_scheduler.ReplayScheduler, "add_external", lambda *_: None)
+    patch.setattr(stall_detector, "waits_for_foreign", lambda _: False)
+
+
+@bug
+def polling_code_gets_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(replay_scheduler, "POLLING_PASSES", 10**9)
+
+
+# ── identity ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@bug
+def tasks_are_numbered_by_their_creation(patch: pytest.MonkeyPatch) -> None:
+    """Arguments do not tell tasks apart, and `as_completed` creates them in the order of a set of addresses."""
+
+    def identify(coroutine: Any) -> tuple[str, str]:
+        return getattr(coroutine, "__qualname__", ""), ""
+
+    def as_completed(fs: Any, **options: Any) -> Any:
+        shuffled = sorted(fs, key=lambda _: random.random())
+        return original([asyncio.ensure_future(one) for one in shuffled], **options)
+
+    original: Any = asyncio.as_completed
+    patch.setattr(task_scopes, "_identify", identify)
+    patch.setattr(asyncio, "as_completed", as_completed)
+
+
+@bug
+def tasks_hash_by_their_address(patch: pytest.MonkeyPatch) -> None:
+    """A set of tasks has another order in every process."""
+    make = task_scopes.JobTask.__init__
+
+    def made(self: Any, *args: Any, **options: Any) -> None:
+        make(self, *args, **options)
+
+    def hashed(self: Any) -> int:
+        if "by_chance" not in self.__dict__:
+            self.by_chance = random.getrandbits(40)
+        return int(self.by_chance)
+
+    patch.setattr(task_scopes.JobTask, "__init__", made)
+    patch.setattr(task_scopes.JobTask, "__hash__", hashed)
+
+
+@bug
+def a_set_of_tasks_depends_on_how_it_was_filled(patch: pytest.MonkeyPatch) -> None:
+    """Two tasks that share a slot of the set are in the order in which they were made."""
+    patch.setattr(task_scopes, "sort_by_scope", list)
+
+
+@bug
+def names_of_coroutines_are_all_that_counts(patch: pytest.MonkeyPatch) -> None:
+    """A call whose coroutine was renamed is a new call."""
+    patch.setattr(history.History, "find_adoptable", lambda *_: None)
+
+
+@bug
+def a_record_is_adopted_at_the_end_of_the_journal(patch: pytest.MonkeyPatch) -> None:
+    """After every timer that is due by then, though it was delivered long before."""
+    turn = replay_scheduler.ReplayScheduler.turn_to_adopt
+
+    async def late(self: Any, seq: int, at: int) -> None:
+        await turn(self, 2**62, 2**62)
+
+    patch.setattr(replay_scheduler.ReplayScheduler, "turn_to_adopt", late)
+
+
+# ── order and cancellation ────────────────────────────────────────────────────────────────────────
+
+
+@bug
+def results_come_in_any_order(patch: pytest.MonkeyPatch) -> None:
+    async def turn(self: Any, seq: int, at: int) -> None:
+        self.advance(at)
+
+    patch.setattr(replay_scheduler.ReplayScheduler, "turn", turn)
+
+
+@bug
+def the_end_of_a_process_is_a_decision_of_the_agent(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(drive.Drive, "note_cancel", lambda *_: None)
+
+
+@bug
+def a_call_that_was_given_up_is_made_again(patch: pytest.MonkeyPatch) -> None:
+    async def until_cancelled(self: Any, seq: int, at: int) -> bool:
+        return False
+
+    patch.setattr(replay_scheduler.ReplayScheduler, "until_cancelled", until_cancelled)
+
+
+@bug
+def a_new_effect_waits_for_unrelated_calls(patch: pytest.MonkeyPatch) -> None:
+    """Nothing fires after a recovery until everything that runs has ended."""
+    at_rest = drive.Drive._at_rest
+
+    def wait(self: Any, is_polling: bool) -> bool:
+        return False if self.running else at_rest(self, is_polling)
+
+    patch.setattr(drive.Drive, "_at_rest", wait)
+
+
+# ── sessions ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@bug
+def a_worker_that_stood_still_claims_input_of_a_job_it_lost(patch: pytest.MonkeyPatch) -> None:
+    """What is sent after the turn has ended is held by that turn, and never answered."""
+    patch.setattr(inbox, "_must_run_under", lambda *_: None)
+
+
+FOUND_BY: Final[dict[str, int]] = {}
+"""The number of the first program that notices each bug, of those that `make test` plays."""

@@ -1,0 +1,195 @@
+"""Receivers: the outside world of a generated program, with logs of its own.
+
+Every tool of a program sends a request here. A request that has left its process comes to its end, whatever becomes of
+the process: the effect happens when it arrives, and its answer is on the way back afterwards. The verdict about a play
+rests on these logs and on the program's output, never on a counter of Holdfast.
+
+    look, compute   reads: every start is logged
+    llm             a model; asking it is a read
+    pay             idempotent: a key that is known already is answered from the log
+    book            verifiable: `find` answers a probe from the log
+    mail            unsafe: every arrival counts
+    wire            idempotent, and a person must agree first
+    crunch          no tool: a plain function for threads; it may run again in every attempt
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+Effect = Literal["read_only", "idempotent", "verifiable", "unsafe"]
+
+EFFECTS: Final[dict[str, Effect]] = {
+    "look": "read_only",
+    "compute": "read_only",
+    "pay": "idempotent",
+    "book": "verifiable",
+    "mail": "unsafe",
+    "wire": "idempotent",
+}
+"""Tool → its effect class."""
+
+READS: Final = frozenset({"llm", *(tool for tool, effect in EFFECTS.items() if effect == "read_only")})
+LATENCIES: Final = (0.0, 0.0, 0.1, 0.5, 1.0, 2.0)
+DELAYS: Final = (0.0, 0.0, 2.0, 40.0, 90.0, 150.0)
+"""Latencies of a world in which things stand still for as long as a takeover takes."""
+BAD: Final = "bad"
+"""A read whose label begins like this raises LookupError."""
+
+SLOW: Final = "slow"
+"""A read whose label begins like this is given up by the program, perhaps before it starts."""
+
+REFUSED: Final = "refused"
+"""An effect whose label begins like this is refused: the receiver does nothing."""
+
+Send = Callable[[Coroutine[Any, Any, Any]], asyncio.Future[Any]]
+"""Starts a request outside the process that sends it, which it outlives."""
+
+
+@dataclass
+class Request:
+    """One request, from its start to its answer. `tick` orders it among everything that the world has seen."""
+
+    tool: str
+    label: str
+    token: str
+    key: str
+    tick: int
+    worker: str
+    arrived: bool = False
+    ended: bool = False
+    result: str | None = None
+
+
+def answer_of(label: str) -> str:
+    """The answer to every request with this label."""
+    return f"{label}'"
+
+
+def label_of(answer: Any) -> str | None:
+    """The label whose answer this is; None, if it is no answer of a receiver."""
+    return answer[:-1] if isinstance(answer, str) and answer.endswith("'") else None
+
+
+def question_of(messages: Sequence[Mapping[str, Any]]) -> tuple[str, int]:
+    """What a model is asked: the last words of the user, and how often the model has spoken before."""
+    words = [one["content"] for one in messages if one["role"] == "user" and isinstance(one["content"], str)]
+    return words[-1], sum(one["role"] == "assistant" for one in messages)
+
+
+@dataclass
+class Receivers:
+    """All receivers of one play. `seed` and `latencies` decide when answers come, never what they are."""
+
+    send: Send
+    seed: int = 0
+    latencies: tuple[float, ...] = LATENCIES
+    refusal: type[Exception] = Exception
+    """What a tool raises whose request is refused."""
+    requests: list[Request] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    under_way: int = 0
+    changed: Callable[[], None] = lambda: None
+    ticks: int = 0
+    events: int = 0
+    """How often something has left a process, arrived, or been answered."""
+    crunched: Counter[str] = field(default_factory=Counter)
+
+    def crunch(self, label: str) -> str:
+        self.crunched[label] += 1
+        return answer_of(label)
+
+    def log_question(self, messages: Sequence[Mapping[str, Any]], worker: str) -> str:
+        """A model was asked; the label of the question."""
+        words, turn = question_of(messages)
+        label = f"{words}/{turn}"
+        self.requests.append(Request("llm", label, "", "", self.tick(), worker, arrived=True, ended=True))
+        self.events += 1
+        return label
+
+    def tick(self) -> int:
+        self.ticks += 1
+        return self.ticks
+
+    async def request(
+        self, tool: str, label: str, token: str = "", key: str = "", *, seconds: float = 0.0, worker: str = ""
+    ) -> str:
+        """Send a request and wait for its answer."""
+        request = Request(tool, label, token, key, self.tick(), worker)
+        self.requests.append(request)
+        self.events += 1
+        if tool in READS:
+            return await self._serve(request, seconds)
+        self.under_way += 1
+        # Shielded: whoever stops waiting does not call a request back.
+        return await asyncio.shield(self.send(self._send(request)))
+
+    async def _send(self, request: Request) -> str:
+        try:
+            return await self._serve(request, 0.0)
+        finally:
+            self.under_way -= 1
+            self.changed()
+
+    async def _serve(self, request: Request, seconds: float) -> str:
+        there, back = self.latencies_of(request.tool, request.label)
+        try:
+            await _pass(there)
+            if request.label.startswith(REFUSED):
+                raise self.refusal(request.label)
+            self._arrive(request)
+            await _pass(back + seconds)
+            if request.tool in READS and request.label.startswith(BAD):
+                raise LookupError(request.label)
+            request.result = answer_of(request.label)
+            return request.result
+        finally:
+            request.ended = True
+            self.events += 1
+
+    def _arrive(self, request: Request) -> None:
+        request.arrived = True
+        self.events += 1
+        if request.key:
+            for other in self.requests:
+                if other.key == request.key and (other.label, other.token) != (request.label, request.token):
+                    self.faults.append(
+                        f"one key, two calls: {other.tool}({other.label!r}, {other.token!r}) "
+                        f"and {request.tool}({request.label!r}, {request.token!r})"
+                    )
+
+    def latencies_of(self, tool: str, label: str) -> tuple[float, float]:
+        """How long a request takes to arrive, and its answer to come back."""
+        nth = sum((one.tool, one.label) == (tool, label) for one in self.requests)
+        drawn = zlib.crc32(f"{self.seed}/{tool}/{label}/{nth}".encode())
+        return self.latencies[drawn % 6], self.latencies[drawn // 6 % 6]
+
+    # ── what has happened ─────────────────────────────────────────────────────────────────────────
+
+    def find(self, key: str) -> Request | None:
+        """The request with this key that arrived."""
+        return next((one for one in self.requests if one.key == key and one.arrived), None)
+
+    def done(self, effect: Effect) -> Counter[tuple[str, str]]:
+        """Tool and label of everything that happened, as often as it did. An idempotent call happens once per key."""
+        arrived = [one for one in self.requests if one.arrived and EFFECTS.get(one.tool) == effect]
+        if effect == "idempotent" and any(one.key for one in arrived):
+            arrived = list({one.key: one for one in arrived}.values())
+        return Counter((one.tool, one.label) for one in arrived)
+
+    def reads(self) -> Counter[str]:
+        """How often each read was started, by label; without those that are given up, or made again as they fail."""
+        return Counter(
+            one.label for one in self.requests if one.tool in READS and not one.label.startswith((SLOW, BAD))
+        )
+
+
+async def _pass(seconds: float) -> None:
+    """So much virtual time passes."""
+    if seconds > 0:
+        await asyncio.sleep(seconds)

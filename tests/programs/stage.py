@@ -1,0 +1,772 @@
+"""Stage: one play of a generated program under Holdfast, in memory and in virtual time, with faults.
+
+Workers are simulated processes. A fault strikes at a crash point: before or after a writing call of the store, or at
+one of the named points around an effect. Another worker then takes over. The receivers and the person who answers
+belong to no worker and outlive them all.
+
+    kill      nothing of the process ever runs again, not even a `finally`
+    teardown  what `asyncio.run` does at its end: every task is cancelled from outside and awaited, then it is gone
+    freeze    the process stands still for longer than its lease, and goes on afterwards
+    drain     the worker is told to finish, gives its jobs back, and is gone
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import itertools
+import json
+import logging
+import random
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final, Literal, cast
+
+import holdfast as hf
+from holdfast.agents.conversations import When, drafted
+from holdfast.agents.models.script import Script, script_of
+from holdfast.engine.committer import Committer
+from holdfast.engine.desk import Desk, Program
+from holdfast.engine.hold import Keeper
+from holdfast.errors import Unavailable
+from holdfast.model.chain import SealedEvent, first_break, unseal
+from holdfast.model.events import Event
+from holdfast.model.ids import SequentialIds
+from holdfast.model.jobs import JobFilter, JobHead
+from holdfast.model.states import HELD, TERMINAL, Status
+from holdfast.store.contract import Store
+from holdfast.store.ports.wakeups import Wakeups
+from holdfast.store.wrapped import Call, WrappedStore
+from holdfast.testing.process import Process, ProcessLoop
+from holdfast.testing.simloop import Deadlock, LoopClock
+from holdfast.worker.worker import Worker
+from tests.programs.oracle import BUY, VirtualExecutor
+from tests.programs.person import Person
+from tests.programs.receivers import EFFECTS, READS, Effect, Receivers
+from tests.programs.stores import (
+    READING,
+    Backend,
+    CountedStore,
+    Memory,
+    SpinningSelector,
+    WaitingSelector,
+    find_violations,
+)
+
+PASSES_MAX: Final = 150_000
+POLLS: Final = 240
+"""Workers poll so many times less often than in production: hints and the stage wake them."""
+
+STUCK_S: Final = 4_000.0
+"""Nothing is written for so long although a job runs: it is stuck. No generated sleep takes as long."""
+
+LEASE_S: Final = 900.0
+"""Thirty times as long as in production, because renewals take time to simulate."""
+
+SESSION: Final = "conversation"
+FREEZE_S: Final = 1000.0
+TEARDOWN_S: Final = 300.0
+
+MEMORY: Final = Memory()
+
+LoopKind = Literal["", "hidden", "eager"]
+Kind = Literal["kill", "teardown", "freeze", "drain"]
+
+
+@dataclass(frozen=True)
+class Point:
+    """A crash point, the nth time that a worker passes it, and what is written there."""
+
+    name: str
+    nth: int
+    about: str = field(default="", compare=False)
+    state: tuple[int, int] = field(default=(0, 0), compare=False)
+    """How much was written and sent by then: a kill at two points of one state leaves the same behind."""
+    turn: int = field(default=0, compare=False)
+    """Which turn of the loop it was: nothing else runs between two points of one turn."""
+
+    def __str__(self) -> str:
+        return f"{self.name}#{self.nth}"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What happens to one worker, and where."""
+
+    kind: Kind
+    point: Point
+
+    def __str__(self) -> str:
+        return f"--{self.kind} {self.point}"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A worker has claimed a job: when, by the receivers' ticks, and where its journal ended then."""
+
+    tick: int
+    worker: str
+    job_id: str
+    head_seq: int
+
+
+@dataclass
+class Thread:
+    """A thread that job code has started: from when to when, by the receivers' ticks."""
+
+    job_id: str
+    began: int
+    ended: int | None = None
+
+
+@dataclass
+class Played:
+    """What came of a play. `stopped` says why the job did not end, if it did not."""
+
+    passed: list[list[Point]]
+    struck: list[Fault]
+    receivers: Receivers
+    claims: list[Claim]
+    journals: dict[str, list[SealedEvent]]
+    job_id: str
+    output: Any = None
+    error: str | None = None
+    stopped: str | None = None
+    report: Any = None
+    complaints: list[str] = field(default_factory=list)
+    threads: list[Thread] = field(default_factory=list)
+    waits: list[tuple[int, str]] = field(default_factory=list)
+    """When a job was suspended, by ticks, and which."""
+    seconds: float = 0.0
+    """Virtual time, without that of code that only spun."""
+
+    def events(self, job_id: str | None = None) -> list[Event]:
+        return [unseal(one) for one in self.journals.get(job_id or self.job_id, [])]
+
+
+_LOOPS: Final = itertools.count(1)
+
+
+class StageLoop(ProcessLoop):
+    """A loop whose tasks hash by chance, as addresses do, and which knows the tasks of each process."""
+
+    def __init__(self, selector: SpinningSelector | WaitingSelector) -> None:
+        self.selector = selector
+        self._hashes = random.Random(0)
+        self._number = next(_LOOPS)
+        self.tasks: list[tuple[Process, asyncio.Task[Any]]] = []
+        self.threads: list[Thread] = []
+        self.tick: Callable[[], int] = lambda: 0
+        super().__init__(PASSES_MAX, self.selector)
+        self._numbers = iter(self._draw, None)  # type: ignore[assignment]
+        self.set_default_executor(VirtualExecutor(self._call_later_here))
+
+    def process_here(self) -> Process:
+        """The process whose code runs."""
+        return self._owner(None)
+
+    def _call_later_here(self, seconds: float, callback: Callable[[], None]) -> None:
+        """A thread belongs to the process that starts it."""
+        thread = Thread(hf.context().job_id, self.tick())
+        self.threads.append(thread)
+
+        def run() -> None:
+            thread.ended = self.tick()
+            callback()
+
+        self.process_here().call_later(seconds, run)
+
+    def _draw(self) -> int:
+        """A hash whose lower bits, which order a set, are the same in every play; no two plays share one."""
+        return self._hashes.getrandbits(20) | self._number << 20
+
+    def add_task(self, owner: Process, task: asyncio.Task[Any]) -> None:
+        super().add_task(owner, task)
+        self.tasks.append((owner, task))
+
+
+class HiddenLoop(StageLoop):
+    """A loop that the engine cannot look into, as it cannot into uvloop's."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "_ready" and sys._getframe(1).f_globals["__name__"].startswith("holdfast.engine"):
+            raise AttributeError(name)
+        return super().__getattribute__(name)
+
+
+class EagerLoop(StageLoop):
+    """A loop whose tasks run as soon as they are made, to their first wait."""
+
+    task_options: ClassVar[dict[str, Any]] = {"eager_start": True}
+
+
+LOOPS: Final[dict[LoopKind, type[StageLoop]]] = {"": StageLoop, "hidden": HiddenLoop, "eager": EagerLoop}
+
+
+@dataclass
+class World:
+    """What the tools of a program talk to; set anew for each play."""
+
+    loop: StageLoop | None = None
+    receivers: Receivers | None = None
+    over: bool = False
+
+    async def request(self, tool: str, label: str, token: str, key: str, seconds: float) -> str:
+        assert self.loop is not None
+        assert self.receivers is not None
+        process = self.loop.process_here()
+        if self.over:
+            raise RuntimeError("the play is over")  # a coroutine of a dead process is being closed
+        if process.dead:
+            await self.loop.create_future()  # what a dead process was about to send never leaves
+        return await self.receivers.request(tool, label, token, key, seconds=seconds, worker=process.name)
+
+    def log_question(self, messages: list[Any]) -> None:
+        assert self.loop is not None
+        assert self.receivers is not None
+        process = self.loop.process_here()
+        if not (self.over or process.dead):
+            self.receivers.log_question(messages, process.name)
+
+    def crunch(self, label: str) -> str:
+        assert self.receivers is not None
+        return self.receivers.crunch(label)
+
+    def probe(self, key: str) -> hf.Happened | hf.NotHappened:
+        assert self.receivers is not None
+        found = self.receivers.find(key)
+        return hf.NotHappened() if found is None else hf.Happened(found.result or f"{found.label}'")
+
+
+class _Model(Script, frozen=True):
+    """A scripted model that logs what it is asked where receivers do."""
+
+    world: Any = None
+
+    def find(self, messages: list[Any]) -> Any:
+        self.world.log_question(messages)
+        return super().find(messages)
+
+
+LINES: Final = script_of(
+    [
+        {
+            "when": BUY,
+            "turn": 0,
+            "text": "{said}/{turn}'",
+            "delay": "700ms",
+            "calls": [
+                {"tool": "pay", "args": {"label": "{said}"}},
+                {"tool": "look", "args": {"label": "{said}"}},
+            ],
+        },
+        {"text": "{said}/{turn}'", "delay": "700ms"},
+    ]
+).lines
+
+
+class Application:
+    """A program's source as an application of Holdfast: loaded once, played many times."""
+
+    def __init__(self, source: str) -> None:
+        import anyio
+
+        self.world = World()
+        self.app = hf.App("memory:")
+        self.names: dict[str, Any] = {
+            "asyncio": asyncio,
+            "anyio": anyio,
+            "contextlib": contextlib,
+            "contextvars": contextvars,
+            "crunch": self.world.crunch,
+            "llm": hf.llm(_Model(LINES, self.world)),
+            "hf": hf,
+            "app": self.app,
+            "__name__": "program",
+        }
+        for tool, effect in EFFECTS.items():
+            self.names[tool] = self._declare(tool, effect)
+        exec(compile(source, "<program>", "exec"), self.names)  # noqa: S102 - it is ours
+        self.programs: Mapping[str, Program] = self.app.programs()
+
+    @property
+    def signals(self) -> dict[str, float]:
+        return dict(self.names.get("SIGNALS", {}))
+
+    @property
+    def messages(self) -> dict[str, tuple[float, When]]:
+        """What is said to the session, if the program is one: when, and how it is delivered."""
+        return dict(self.names.get("MESSAGES", {}))
+
+    def _declare(self, tool: str, effect: Effect) -> Any:
+        world = self.world
+
+        async def read(label: str, token: str = "", seconds: float = 0.0) -> str:
+            return await world.request(tool, label, token, "", seconds)
+
+        async def act(label: str, token: str = "", *, key: hf.Key = hf.KEY) -> str:
+            return await world.request(tool, label, token, key, 0.0)
+
+        async def probe(key: str, args: dict[str, Any]) -> Any:
+            return world.probe(key)
+
+        if tool == "compute":
+            return self.app.step(effect="read_only", name=tool)(read)
+        if tool in READS:
+            return self.app.tool(effect="read_only", name=tool)(read)
+        if effect == "unsafe":
+            return self.app.tool(name=tool)(act)  # nothing declared
+        if effect == "verifiable":
+            return self.app.tool(effect=effect, name=tool, probe=probe)(act)
+        approve = True if tool == "wire" else None
+        return self.app.tool(effect=effect, name=tool, key_lifetime="24h", approve=approve)(act)
+
+
+class _Life:
+    """One worker from its start to its end."""
+
+    def __init__(self, stage: Stage, process: Process, fault: Fault | None) -> None:
+        self.process = process
+        self.passed: list[Point] = []
+        self.ending = False
+        self.wakeups: _Wakeups | None = None
+        self.worker: Worker | None = None
+        self._stage = stage
+        self.fault = fault
+        self._times: Counter[str] = Counter()
+
+    def meet(self, name: str, about: Callable[[], str]) -> None:
+        """The worker is at this point; its fault strikes if this is the place."""
+        if self.process.dead or self.ending:
+            return
+        self._times[name] += 1
+        stage = self._stage
+        state, turn = (stage.writes, stage.receivers.events), stage.loop.selector.turns
+        here = Point(name, self._times[name], about(), state, turn)
+        self.passed.append(here)
+        if self.fault is not None and self.fault.point == here:
+            self._stage.strike(self, self.fault)
+
+    def forget(self, count: int) -> None:
+        """The last points were those of a call that changed nothing."""
+        if not self.process.dead:
+            del self.passed[-count:]
+
+
+def fault_kind(life: _Life) -> Kind | None:
+    return None if life.fault is None else life.fault.kind
+
+
+class _Wakeups:
+    """Wake-ups as one worker sees them: polled less often, and no hint is lost to a worker that is dead."""
+
+    def __init__(self, wakeups: Any, root: Process) -> None:
+        self._wakeups = wakeups
+        self._root = root
+        self._waits: set[asyncio.Task[Any]] = set()
+
+    async def wait(self, topics: Any, timeout_s: float) -> Any:
+        if timeout_s == 0:
+            return await self._wakeups.wait(topics, 0)
+        wait = self._root.adopt(self._wakeups.wait(topics, timeout_s * POLLS))
+        self._waits.add(wait)
+        wait.add_done_callback(self._waits.discard)
+        return await wait
+
+    def end(self) -> None:
+        for wait in self._waits:
+            wait.cancel()
+
+
+class _Store(WrappedStore):
+    """The store as one worker sees it."""
+
+    def __init__(self, store: Store, life: _Life, stage: Stage) -> None:
+        super().__init__(store, self._pass)
+        self._life = life
+        self._stage = stage
+        life.wakeups = _Wakeups(store.wakeups, stage.loop.root)
+        self.wakeups = cast("Wakeups", life.wakeups)
+
+    async def _pass(self, name: str, call: Call, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        life = self._life
+        await life.process.must_live()
+        if name.rpartition(".")[2] in READING:
+            return await call(*args, **options)
+        life.meet(f"{name}:before", lambda: _describe(args))
+        await self._settle()
+        result = await call(*args, **options)
+        self._stage.writes += name != "leases.claim" or bool(result)
+        self._stage.loop.selector.progress()
+        if name == "leases.claim":
+            for grant in result:
+                tick = self._stage.receivers.tick()
+                self._stage.claims.append(Claim(tick, life.process.name, grant.job_id, grant.head_seq))
+        life.meet(f"{name}:after", lambda: _describe(args))
+        if name == "leases.claim" and not result:
+            life.forget(2)
+        elif not _is_routine(name, args):
+            self._stage.note_waits(name, args)
+            self._stage.moved.set()
+        await self._settle()
+        return result
+
+    async def _settle(self) -> None:
+        """The process lives; one that is being torn down gets its cancellation here."""
+        await self._life.process.must_live()
+        if self._life.ending:
+            await asyncio.sleep(0)
+
+
+class Stage:
+    """One play. `faults`: what happens to the first worker, the second, and so on."""
+
+    store: Store
+    _person: Person
+
+    def __init__(
+        self,
+        loop: StageLoop,
+        applications: Sequence[Application],
+        faults: Sequence[Fault],
+        *,
+        strict: bool,
+        backend: Backend,
+    ) -> None:
+        self.loop = loop
+        self.clock = LoopClock(loop)
+        self._backend = backend
+        self.moved = asyncio.Event()
+        self.claims: list[Claim] = []
+        self.waits: list[tuple[int, str]] = []
+        self.struck: list[Fault] = []
+        self.writes = 0
+        self.complaints: list[str] = []
+        self.lives: dict[str, _Life] = {}
+        self.receivers = Receivers(loop.root.adopt, refusal=hf.Refused, changed=self.moved.set)
+        loop.tick = self.receivers.tick
+        self._strict = strict
+        self._applications = applications
+        self.faults = faults
+        self._ids = SequentialIds(2)
+        self._signals = applications[0].signals
+        self._messages = applications[0].messages
+        self._is_session = bool(self._messages)
+        self.job_id = ""
+        for application in applications:
+            world = application.world
+            world.loop, world.receivers, world.over = loop, self.receivers, False
+
+    # ── workers and what befalls them ─────────────────────────────────────────────────────────────
+
+    def _start_worker(self) -> None:
+        number = len(self.lives)
+        process = self.loop.process(f"worker-{number + 1}")
+        fault = self.faults[number] if number < len(self.faults) else None
+        life = self.lives[process.name] = _Life(self, process, fault)
+        store = _Store(self.store, life, self)
+        application = self._applications[min(number, len(self._applications) - 1)]
+        desk = Desk(
+            store,
+            Committer(store.journal),
+            self.clock,
+            application.programs,
+            strict=self._strict,
+            points=lambda point, tool: life.meet(str(point), lambda: tool),
+        )
+        keeper = Keeper(store.leases, self.clock, ttl_us=int(LEASE_S * 1_000_000))
+        life.worker = Worker(desk, process.name, lambda: self._ids.new("claim"), keeper=keeper)
+        work = process.start(life.worker.work())
+        work.add_done_callback(lambda work: self._has_ended(life, work))
+
+    def note_waits(self, name: str, args: tuple[Any, ...]) -> None:
+        for append in args[0] if name == "journal.append_many" else ():
+            if any(event.type == "job_waiting" for event in append.events):
+                self.waits.append((self.receivers.tick(), append.job_id))
+
+    def strike(self, life: _Life, fault: Fault) -> None:
+        self.struck.append(fault)
+        self.loop.root.call_later(LEASE_S + 1.0, self._hint)
+        self.loop.root.call_later(
+            0.0, self.moved.set
+        )  # from here on it may take a lease until something is written
+        if fault.kind == "kill":
+            self._bury(life)
+        elif fault.kind == "freeze":
+            life.process.freeze(FREEZE_S)
+            self.loop.root.call_later(0.0, self._start_worker)
+            self.loop.root.call_later(FREEZE_S, self.moved.set)
+        elif fault.kind == "drain":
+            assert life.worker is not None
+            life.worker.drain()
+        else:
+            life.ending = True
+            self.loop.root.call_later(0.0, lambda: self.loop.root.start(self._tear_down(life)))
+
+    def _has_ended(self, life: _Life, work: asyncio.Task[None]) -> None:
+        """A worker that was drained is gone; no other ends by itself."""
+        if life.ending or life.process.dead:
+            return
+        if work.cancelled() or work.exception() is not None or fault_kind(life) != "drain":
+            self.complaints.append(f"the worker ended by itself: {work!r}")
+        self._bury(life)
+
+    async def _tear_down(self, life: _Life) -> None:
+        """The end of `asyncio.run`: all tasks are cancelled and awaited; then the process is gone."""
+        tasks = [task for owner, task in self.loop.tasks if owner is life.process and not task.done()]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=TEARDOWN_S)
+        self._bury(life)
+
+    def _bury(self, life: _Life) -> None:
+        life.process.kill()
+        if life.wakeups is not None:
+            self.loop.root.call_later(0.0, life.wakeups.end)
+        self.loop.root.call_later(0.0, self._start_worker)
+        self.loop.root.call_later(0.0, self.moved.set)
+
+    # ── the play ──────────────────────────────────────────────────────────────────────────────────
+
+    async def open(self) -> None:
+        self.loop.selector.calls += 1
+        store = await self._backend.open(self.clock)
+        self.loop.selector.calls -= 1
+        selector = self.loop.selector
+        self.store = store
+        if isinstance(selector, WaitingSelector):
+            self.store = CountedStore(store, selector, self.loop.root)
+        self._person = Person(self.store, self.receivers)
+
+    async def close(self) -> list[str]:
+        """End everything; what `verify` says against a real store."""
+        for application in self._applications:
+            application.world.over = True
+        for life in self.lives.values():
+            life.process.kill()
+        if not self._backend.is_real:
+            return []
+        self.loop.selector.calls += 1
+        violations = await find_violations(self.store)
+        await self.store.close()
+        self.loop.selector.calls -= 1
+        return violations
+
+    async def play(self) -> Played:
+        await self.open()
+        if self._is_session:
+            for words, (at, when) in list(self._messages.items()):
+                self.loop.root.start(self._deliver(words, at, when))
+            await asyncio.sleep(0)
+        else:
+            agent = self._applications[0].app.agents["main"]
+            self.job_id = (await self.store.jobs.submit(agent.draft({}))).job_id
+            for name, at in self._signals.items():
+                self.loop.root.start(self._signal(self.job_id, name, at))
+        self._start_worker()
+        stopped = await self._to_the_end()
+        while self.receivers.under_way:
+            self.moved.clear()
+            await self._something(1.0)
+        return await self.result(stopped)
+
+    async def result(self, stopped: str | None) -> Played:
+        jobs = [record.job_id for record in await self.store.jobs.list(JobFilter(), limit=1000)]
+        journals = {job: list(await self.store.journal.read(job)) for job in jobs}
+        dead = [job for job, events in journals.items() if events[-1].type == "job_dead_lettered"]
+        job_id = dead[0] if dead and self._is_session else self.job_id
+        last: Any = unseal(journals[job_id][-1])
+        played = Played(
+            passed=[life.passed for life in self.lives.values()],
+            struck=self.struck,
+            receivers=self.receivers,
+            claims=self.claims,
+            journals=journals,
+            job_id=job_id,
+            stopped=stopped,
+            seconds=self.loop.time() - self.loop.selector.spun_s,
+            threads=self.loop.threads,
+            waits=self.waits,
+            complaints=list(self.complaints),
+        )
+        if self._is_session and last.type != "job_dead_lettered":
+            view = await self.store.sessions.load(SESSION)
+            state = None if view is None else view.checkpoint.execution_state
+            played.output = None if state is None else json.loads(state)
+        elif last.type == "job_completed":
+            played.output = last.output
+        elif last.type == "job_dead_lettered":
+            error = last.causes[0].get("error")
+            played.error, played.report = (error or {}).get("type", "no error"), last.causes
+        elif last.type == "job_parked":
+            played.report = last.report
+        for job, events in journals.items():
+            broken = first_break(job, events)
+            if broken is not None:
+                played.complaints.append(f"the hash chain of {job} breaks at event {broken}")
+        return played
+
+    async def _to_the_end(self) -> str | None:
+        """Why the job goes no further; None, if it ended."""
+        while True:
+            self.moved.clear()
+            ended = self.loop.selector.ended
+            heads = await self._heads()
+            head = next((one for one in heads if one.job_id == self.job_id or self._is_session), None)
+            if (head is None and not self._messages) or (head and head.wait_reason == "dead_letter"):
+                return None
+            for one in heads:
+                if one.wait_reason in HELD:
+                    return f"{one.wait_reason}"
+            if await self._person.act(heads) or await self._skip(heads, ended):
+                continue
+            if self._is_over(heads):
+                return f"stuck: waits for {heads[0].wait_reason} for ever"
+            writes = self.writes
+            if not await self._something(STUCK_S) and self.writes == writes:
+                status = heads[0].status if heads else "over"
+                return f"stuck: {status}, and nothing happens any more"
+
+    async def _deliver(self, words: str, at: float, when: When) -> None:
+        """Say this to the session at this time."""
+        if at > 0:
+            await asyncio.sleep(at)
+        del self._messages[words]
+        agent = self._applications[0].app.sessions["main"]
+        message, draft = drafted(agent, SESSION, words, id=words, when=when)
+        delivered = await self.store.inbox.deliver(message, draft)
+        self.job_id = self.job_id or delivered.batch_id
+        self.moved.set()
+
+    async def _something(self, seconds: float) -> bool:
+        """Wait until something has changed; whether it did within this time."""
+        timer = self.loop.call_later(seconds, self.moved.set)
+        await self.moved.wait()
+        timer.cancel()
+        return self.loop.time() < timer.when()
+
+    async def _heads(self) -> list[JobHead]:
+        """Every job that has not ended."""
+        records = await self.store.jobs.list(JobFilter(), limit=1000)
+        return [
+            await self.store.jobs.head(record.job_id) for record in records if record.status not in TERMINAL
+        ]
+
+    def _is_over(self, heads: Sequence[JobHead]) -> bool:
+        """Whether nothing can ever happen any more."""
+        if self._signals or self._messages or self.receivers.under_way:
+            return False
+        return all(one.status is Status.WAITING and one.wake_at is None for one in heads)
+
+    async def _skip(self, heads: Sequence[JobHead], ended: int) -> bool:
+        """Move the clock to the next thing that is due, if nobody is at work until then. `ended`: so many writes had
+        ended when the heads were read."""
+        selector = self.loop.selector
+        if self.receivers.under_way:
+            return False
+        if isinstance(selector, WaitingSelector) and selector.calls:
+            selector.when_idle = self.moved.set  # what a dead worker has sent may still change what is due
+            return False
+        if selector.ended != ended:
+            return True  # they are other heads by now
+        due = [self._due(head) for head in heads]
+        if any(head.status is Status.RUNNING and self._due(head) is None for head in heads):
+            return False
+        said = [at for at, _ in self._messages.values()]
+        known = [one for one in [*due, *self._signals.values(), *said] if one is not None]
+        if not known or min(known) <= self.loop.time():
+            return False  # nothing is, or it is due already and seen soon
+        selector.now = min(known)
+        self._hint()
+        return True
+
+    def _hint(self) -> None:
+        """Tell all workers that there may be something to do."""
+        wakeups: Any = self.store.wakeups
+        wakeups.hint("queue:default")
+
+    def _due(self, head: JobHead) -> float | None:
+        """When something happens to this job by itself, in the loop's time. None: it runs, or waits for others."""
+        start = self.clock.wall_us() - self.clock.tick_us()
+        if head.status is Status.PENDING:
+            return (head.ready_at - start) / 1_000_000
+        if head.status is Status.RUNNING:
+            dead = self.lives[head.lease_owner].process.dead
+            return head.lease_expires_at / 1_000_000 if dead else None
+        return None if head.wake_at is None else (head.wake_at - start) / 1_000_000
+
+    async def _signal(self, job_id: str, name: str, at: float) -> None:
+        await asyncio.sleep(at)
+        del self._signals[name]
+        await self._person.signal(job_id, name)
+        self.moved.set()
+
+
+class _Log(logging.Handler):
+    """What workers log as errors. That a store was away is none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.errors: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None and not isinstance(error, Unavailable):
+            self.errors.append(f"{record.getMessage()} {error!r}")
+
+    @contextlib.contextmanager
+    def attached(self) -> Iterator[None]:
+        log = logging.getLogger("holdfast")
+        propagated, log.propagate = log.propagate, False
+        log.addHandler(self)
+        try:
+            yield
+        finally:
+            log.removeHandler(self)
+            log.propagate = propagated
+
+
+def play(
+    applications: Sequence[Application],
+    faults: Sequence[Fault] = (),
+    *,
+    strict: bool = False,
+    loop_kind: LoopKind = "",
+    backend: Backend = MEMORY,
+) -> Played:
+    """Play the program to its end. The first worker runs the first application, those after it the second."""
+    log = _Log()
+    selector = WaitingSelector() if backend.is_real else SpinningSelector()
+    with LOOPS[loop_kind](selector) as loop, log.attached():
+        stage = Stage(loop, applications, faults, strict=strict, backend=backend)
+        try:
+            played = loop.run_until_complete(stage.play())
+        except Deadlock as stuck:
+            played = loop.run_until_complete(stage.result(f"stuck: {stuck}"))
+        played.complaints += log.errors
+        played.complaints += loop.run_until_complete(stage.close())
+        return played
+
+
+ROUTINE: Final = frozenset(
+    "tool_called tool_returned tool_failed step_finished call_cancelled timer_set timer_fired signal_taken".split()
+)
+"""Facts that nobody outside the worker has to act upon."""
+
+
+def _is_routine(name: str, args: tuple[Any, ...]) -> bool:
+    """Whether nothing of this write concerns the person, or how the job stands."""
+    if name != "journal.append_many":
+        return False
+    return all(event.type in ROUTINE for append in args[0] for event in append.events)
+
+
+def _describe(args: tuple[Any, ...]) -> str:
+    """The facts that a write carries."""
+    appends = args[0] if args and isinstance(args[0], list | tuple) else ()
+    types = [event.type for append in appends for event in getattr(append, "events", ())]
+    return ", ".join(types)

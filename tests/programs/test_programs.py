@@ -1,0 +1,229 @@
+"""Random asyncio programs end as plain asyncio would have them end, wherever their workers die.
+
+`make test` plays some hundreds, `make chaos ARGS="-k programs"` 20,000. A failure prints a smaller program and the
+command that plays it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import multiprocessing
+import os
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from holdfast.testing.servers import PostgresServer
+from tests.programs import writer
+from tests.programs.generator import generate
+from tests.programs.known import KNOWN
+from tests.programs.process import LOOPS, Crew, find_brief
+from tests.programs.runner import (
+    SAMPLED,
+    Found,
+    Program,
+    Report,
+    find_program,
+    run_program,
+    sample_program,
+)
+from tests.programs.shrink import shrink
+from tests.programs.stage import MEMORY
+from tests.programs.stores import Backend, Postgres, Sqlite
+
+CHUNK = 30
+CHUNKS = 10
+"""`make test` plays so many programs in all: CHUNK × CHUNKS."""
+
+PLAYS = 20
+"""So many of its faults each of them meets, drawn by its number. In the long run each meets all of them."""
+
+CHAOS = 20_000
+CHAOS_CHUNK = 50
+FIRST_OF_CHAOS = 100_000
+"""Numbers of the long run begin here, so that it plays others than `make test`."""
+
+CRASHES = (
+    *(f"journal.append_many:{side}#{nth}" for nth in (1, 2, 3, 4) for side in ("before", "after")),
+    *(f"after_intent_before_call#{nth}" for nth in (1, 2)),
+    *(f"after_tool_success_before_receipt#{nth}" for nth in (1, 2)),
+)
+"""Where a real process dies."""
+
+FIRST_ON_SQLITE = 20_000
+FIRST_ON_POSTGRES = 30_000
+
+
+@pytest.mark.store("memory")
+@pytest.mark.parametrize("name", sorted(KNOWN))
+def test_a_known_program_comes_out_right(name: str) -> None:
+    report = run_program(Program.load(KNOWN[name]))
+    assert not report.found, "\n".join(map(str, report.found[:10]))
+
+
+@pytest.mark.store("memory")
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_programs_come_out_right(chunk: int) -> None:
+    for number in range(chunk * CHUNK, (chunk + 1) * CHUNK):
+        report = sample_program(find_program(number), MEMORY, PLAYS, SAMPLED)
+        if report.found:
+            pytest.fail(explain(report))
+
+
+@pytest.mark.store("sqlite")
+@pytest.mark.parametrize(
+    "programs, plays", [(8, 4), pytest.param(400, 10, marks=[pytest.mark.chaos, pytest.mark.timeout(3600)])]
+)
+def test_programs_come_out_right_on_sqlite(programs: int, plays: int, volatile_folder: Path) -> None:
+    _play_on(Sqlite(volatile_folder), FIRST_ON_SQLITE, programs, plays)
+
+
+@pytest.mark.store("postgres")
+@pytest.mark.parametrize(
+    "programs, plays", [(4, 3), pytest.param(200, 10, marks=[pytest.mark.chaos, pytest.mark.timeout(3600)])]
+)
+def test_programs_come_out_right_on_postgres(
+    programs: int, plays: int, make_database: Callable[[], str]
+) -> None:
+    _play_on(Postgres(make_database()), FIRST_ON_POSTGRES, programs, plays)
+
+
+def _play_on(backend: Backend, first: int, programs: int, plays: int) -> None:
+    for number in range(first, first + programs):
+        report = sample_program(find_program(number), backend, plays)
+        assert not report.found, f"program {number}: {report.found[0]}\n{report.program.source}"
+
+
+@pytest.mark.parametrize("store, programs", [("sqlite", 3), ("postgres", 1)])
+def test_programs_come_out_right_in_processes(
+    store: str, programs: int, volatile_folder: Path, request: pytest.FixtureRequest
+) -> None:
+    _play_in_processes(store, programs, volatile_folder, request)
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("store, programs", [("sqlite", 60), ("postgres", 30)])
+def test_more_programs_come_out_right_in_processes(
+    store: str, programs: int, volatile_folder: Path, request: pytest.FixtureRequest
+) -> None:
+    _play_in_processes(store, programs, volatile_folder, request)
+
+
+def _play_in_processes(store: str, programs: int, folder: Path, request: pytest.FixtureRequest) -> None:
+    """Each program is driven by a process that dies, and by another with another hash seed."""
+    chance = random.Random(f"{store}/{programs}")
+    for nth in range(programs):
+        place = folder / str(nth)
+        place.mkdir()
+        where = f"sqlite:///{place / 'store.db'}"
+        if store == "postgres":
+            where = request.getfixturevalue("make_database")()
+        brief, loop, crash_at = find_brief(nth), LOOPS[nth % len(LOOPS)], chance.choice(CRASHES)
+        wrong = asyncio.run(Crew(place, where).play(brief, crash_at, loop))
+        assert not wrong, f"program {nth} on {loop}, killed at {crash_at}: {wrong}\n{brief.source}"
+
+
+@pytest.fixture
+def make_database(postgres_server: PostgresServer) -> Iterator[Callable[[], str]]:
+    """Makes databases that only this test has, for a test that runs loops of its own."""
+    with asyncio.Runner() as runner, contextlib.ExitStack() as stack:
+
+        def make() -> str:
+            database = postgres_server.fresh_database(None)
+            url = runner.run(database.__aenter__())
+            stack.callback(lambda: runner.run(database.__aexit__(None, None, None)))
+            return url
+
+        runner.run(postgres_server.until_answers())
+        yield make
+
+
+@dataclass
+class Tally:
+    """What a part of the long run has found."""
+
+    programs: int = 0
+    plays: int = 0
+    kinds: Counter[str] = field(default_factory=Counter)
+    failing: dict[int, str] = field(default_factory=dict)
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(6 * 3600)
+@pytest.mark.store("memory")
+def test_many_programs_come_out_right() -> None:
+    began, total = time.monotonic(), Tally()
+    starts = range(FIRST_OF_CHAOS, FIRST_OF_CHAOS + CHAOS, CHAOS_CHUNK)
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(os.cpu_count() or 1, 8), mp_context=context) as pool:
+        for tally in pool.map(play_chunk, starts):
+            total.programs += tally.programs
+            total.plays += tally.plays
+            total.kinds += tally.kinds
+            total.failing |= tally.failing
+    seconds = time.monotonic() - began
+    print(
+        f"{total.programs:,} programs, {total.plays:,} plays, {len(total.failing)} failing, {seconds:.0f} s, "
+        f"by kind: {dict(total.kinds)}"
+    )
+    if total.failing:
+        number, first = min(total.failing.items())
+        small = explain(run_program(find_program(number)))
+        pytest.fail(f"{len(total.failing)} programs: {sorted(total.failing)[:50]}\nfirst: {first}\n{small}")
+
+
+def play_chunk(start: int) -> Tally:
+    """Play some programs; called in a process of its own."""
+    tally = Tally()
+    for number in range(start, start + CHAOS_CHUNK):
+        report = run_program(find_program(number))
+        tally.programs += 1
+        tally.plays += report.plays
+        tally.kinds.update({found.failure.kind for found in report.found})
+        if report.found:
+            tally.failing[number] = str(report.found[0])
+    return tally
+
+
+def explain(report: Report) -> str:
+    """The first failure, the command that plays it again, and a smaller program that fails like it."""
+    first: Found = report.found[0]
+    program = report.program
+    small, found = shrink(program, first)
+    return (
+        f"program {program.number}: {len(report.found)} failures in {report.plays} plays\n"
+        f"{first}\nreplay: python -m tests.programs {program.number} {first.scenario} --show\n\n"
+        f"smaller: {found}\n{small.source}"
+    )
+
+
+def test_a_number_is_always_the_same_program() -> None:
+    assert [generate(number) for number in range(20)] == [generate(number) for number in range(20)]
+
+
+def test_every_block_of_the_vocabulary_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    used: Counter[str] = Counter()
+    for name, entry in writer.VOCABULARY.items():
+
+        def write(
+            w: writer.Writer,
+            f: writer.Function,
+            depth: int,
+            name: str = name,
+            entry: writer.Entry = entry,
+        ) -> list[str]:
+            used[name] += 1
+            return entry.write(w, f, depth)
+
+        monkeypatch.setitem(writer.VOCABULARY, name, replace(entry, write=write))
+    for number in range(2000):
+        generate(number)
+    assert set(used) == set(writer.VOCABULARY)

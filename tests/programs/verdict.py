@@ -1,0 +1,121 @@
+"""Verdict: what is wrong with a play, judged by the oracle and the receivers' logs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from holdfast.model.events import LlmResponded, StepFinished
+from tests.programs.oracle import Outcome
+from tests.programs.receivers import READS, label_of
+from tests.programs.stage import Played
+
+Failing = Literal["parked", "stuck", "outcome", "effects", "reads", "threads", "key", "slow", "error"]
+
+SLOWER_S: Final = 100.0
+"""So much longer than the oracle a play may take by itself: other latencies, polls, retries."""
+
+RECOVERY_S: Final = 1300.0
+"""So much longer for each fault: a lease runs out, a process is frozen, a receiver has to be quiet."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One thing that is wrong. `kind` stays the same while a program shrinks."""
+
+    kind: Failing
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.text}"
+
+
+def judge(outcome: Outcome, played: Played) -> list[Failure]:
+    """Everything that is wrong with the play; nothing, if it is as the oracle says."""
+    return list(_find(outcome, played))
+
+
+def _find(outcome: Outcome, played: Played) -> Iterator[Failure]:
+    for complaint in played.complaints:
+        yield Failure("error", complaint)
+    for fault in played.receivers.faults:
+        yield Failure("key", fault)
+    if played.stopped is not None:
+        kind: Failing = "stuck" if played.stopped.startswith("stuck") else "parked"
+        yield Failure(kind, f"{played.stopped} {played.report or ''}")
+    elif (played.output, played.error) != (outcome.output, outcome.error):
+        yield Failure(
+            "outcome",
+            f"ended with {_ending(played.output, played.error)} instead of "
+            f"{_ending(outcome.output, outcome.error)} {played.report or ''}",
+        )
+    for effect, expected in outcome.done.items():
+        done = played.receivers.done(effect)
+        more, less = done - expected, expected - done
+        if more:
+            yield Failure("effects", f"{effect} too often: {_listed(more)}")
+        if less and played.stopped is None:
+            yield Failure("effects", f"{effect} missing: {_listed(less)}")
+    yield from _repeated_reads(outcome, played)
+    allowed = outcome.seconds + SLOWER_S + RECOVERY_S * len(played.struck)
+    if played.stopped is None and played.seconds > allowed:
+        yield Failure("slow", f"{played.seconds:.0f} s instead of {outcome.seconds:.0f} s")
+
+
+def _repeated_reads(outcome: Outcome, played: Played) -> Iterator[Failure]:
+    """A read whose result was recorded before a claim does not run again under it."""
+    finished_in = {job_id: list(_finished_reads(played, job_id)) for job_id in played.journals}
+    for claim in played.claims:
+        finished = Counter(label for seq, label in finished_in.get(claim.job_id, ()) if seq <= claim.head_seq)
+        if not finished:
+            continue
+        started = Counter(
+            one.label
+            for one in played.receivers.requests
+            if one.tool in READS and one.tick > claim.tick and one.worker == claim.worker
+        )
+        again = {
+            label: times
+            for label in finished
+            if (times := finished[label] + started[label] - outcome.reads[label]) > 0
+        }
+        if again:
+            yield Failure("reads", f"finished and made again: {_listed(again)}")
+            return
+    if not played.struck and played.stopped is None and played.receivers.reads() != outcome.reads:
+        yield Failure("reads", f"{played.receivers.reads()} instead of {outcome.reads}")
+    yield from _left_threads(played)
+    if played.stopped is None and set(played.receivers.crunched) != set(outcome.crunched):
+        yield Failure("reads", f"in threads: {played.receivers.crunched} instead of {outcome.crunched}")
+
+
+def _left_threads(played: Played) -> Iterator[Failure]:
+    """A job is not suspended while a thread runs for it: it would be started again in the next replay."""
+    for thread in played.threads:
+        for tick, job_id in played.waits:
+            if job_id == thread.job_id and thread.ended is not None and thread.began < tick < thread.ended:
+                yield Failure("threads", "suspended while a thread was running for it")
+                return
+
+
+def _finished_reads(played: Played, job_id: str) -> Iterator[tuple[int, str]]:
+    """Where the journal says that a read has succeeded, and its label."""
+    for seq, event in enumerate(played.events(job_id), 1):
+        answer = None
+        if isinstance(event, StepFinished):
+            answer = event.result
+        elif isinstance(event, LlmResponded) and event.response is not None:
+            answer = "".join(block.get("text", "") for block in event.response["content"])
+        label = label_of(answer)
+        if label is not None:
+            yield seq, label
+
+
+def _ending(output: Any, error: str | None) -> str:
+    return f"the error {error}" if error is not None else repr(output)
+
+
+def _listed(counts: Any) -> str:
+    return ", ".join(f"{times} × {what}" for what, times in sorted(counts.items()))
