@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from holdfast.model.budget import Budget
     from holdfast.model.plan import Node, Plan
     from holdfast.model.refs import Ref
+    from holdfast.model.retry import Retry
     from holdfast.model.streams import AttemptSuperseded, Chunk
     from holdfast.model.work import Work
     from holdfast.runtime.app import App, Assistant, agent, schedule, session, step, tool
@@ -89,6 +90,7 @@ _WHERE: Final = {
     "holdfast.model.budget": ("Budget",),
     "holdfast.model.plan": ("Node", "Plan"),
     "holdfast.model.refs": ("Ref",),
+    "holdfast.model.retry": ("Retry",),
     "holdfast.model.streams": ("AttemptSuperseded", "Chunk"),
     "holdfast.model.work": ("Work",),
     "holdfast.runtime.app": ("App", "Assistant", "agent", "schedule", "session", "step", "tool"),
@@ -125,6 +127,7 @@ __all__ = [
     "Ref",
     "Refused",
     "Reply",
+    "Retry",
     "Secret",
     "Session",
     "Tool",

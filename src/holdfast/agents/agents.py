@@ -29,6 +29,7 @@ from holdfast.model.budget import Budget
 from holdfast.model.ids import check_name
 from holdfast.model.jobs import JobDraft
 from holdfast.model.pinning import HERE
+from holdfast.model.retry import Retry
 from holdfast.model.work import check_word
 
 P = ParamSpec("P")
@@ -49,6 +50,7 @@ class Agent(Generic[P, R]):
         budget: Budget | None = None,
         capability: str | None = None,
         boundaries: Sequence[str] = (),
+        retry: Retry | None = None,
     ) -> None:
         if not inspect.iscoroutinefunction(function):
             msg = f"the agent {name} is not an `async def`"
@@ -64,6 +66,7 @@ class Agent(Generic[P, R]):
         self.priority = priority
         self._host = host
         self.budget = budget
+        self.retry = retry
         self.capability = None if capability is None else check_word(capability, "capability")
         self.boundaries = tuple(check_word(one, "boundary") for one in boundaries)
         if self.capability is not None and len(self.signature.names) != 1:

@@ -18,6 +18,7 @@ from holdfast.model.instants import Duration
 from holdfast.model.jobs import DEFAULT_QUEUE
 from holdfast.model.limits import PRIORITY_DEFAULT
 from holdfast.model.presence import Offer, SessionKind
+from holdfast.model.retry import Retry
 from holdfast.model.schedule import Schedule, check_schedule, parse_catch_up
 from holdfast.model.work import HOSTED, kinds_for, queues_for
 
@@ -116,6 +117,7 @@ class Catalogue(ABC):
         budget: Budget | None = None,
         capability: str | None = None,
         boundaries: Sequence[str] = (),
+        retry: Retry | None = None,
     ) -> DeclareAgent: ...
 
     def agent(
@@ -129,12 +131,15 @@ class Catalogue(ABC):
         budget: Budget | None = None,
         capability: str | None = None,
         boundaries: Sequence[str] = (),
+        retry: Retry | None = None,
     ) -> Any:
         """The function is an agent: its calls are durable jobs.
 
         budget: what each such job may use together with all jobs that it spawns. At a limit the job stops before the
         call that would break it, and asks. capability: it takes work that asks for this, as its one argument, an
-        `hf.Work`; boundaries: also work that only agents inside one of these may see.
+        `hf.Work`; boundaries: also work that only agents inside one of these may see. retry: how often the function is
+        run again when it has raised: three times if nothing is said, and once if its code is wrong (a TypeError, a
+        name that is not there). Its calls are retried by their own policies before that.
         """
 
         def declare(function: Callable[..., Any]) -> Agent[..., Any]:
@@ -147,6 +152,7 @@ class Catalogue(ABC):
                 budget=budget,
                 capability=capability,
                 boundaries=boundaries,
+                retry=retry,
             )
             self._must_be_new(agent.name)
             if agent.capability in {one.capability for one in self.agents.values()} - {None}:
@@ -288,6 +294,8 @@ class Catalogue(ABC):
         on_resume: str | None = None,
         output: Probe | None = None,
         raises: tuple[type[Exception], ...] = (),
+        retry: Retry | None = None,
+        sent_nothing: tuple[type[Exception], ...] = (),
     ) -> DeclareTool: ...
 
     def tool(
@@ -306,6 +314,8 @@ class Catalogue(ABC):
         on_resume: str | None = None,
         output: Probe | None = None,
         raises: tuple[type[Exception], ...] = (),
+        retry: Retry | None = None,
+        sent_nothing: tuple[type[Exception], ...] = (),
     ) -> Any:
         """The function is a tool: its calls are recorded, and recovered by the declared effect.
 
@@ -317,7 +327,9 @@ class Catalogue(ABC):
         receiver_delay: how long after the call the probe may still not see it. approve: True, or a condition on the
         arguments: then a person must agree before the call. on_resume: "relaunch" for a black box that is simply
         started again, unless `output(key, args)` finds its output. raises: the errors that code may catch by their
-        class.
+        class; they are not retried unless `retry` says so. retry: how often a call that failed is made; nothing said
+        rides out an outage of a minute. An unsafe call is retried only if it certainly did nothing. sent_nothing: the
+        errors that say so, such as ConnectionRefusedError.
         """
         terms = terms_of(
             effect=effect,
@@ -329,6 +341,9 @@ class Catalogue(ABC):
             approval_lifetime=approval_lifetime,
             on_resume=on_resume,
             output=output,
+            retry=retry,
+            raises=tuple(raises),
+            sent_nothing=sent_nothing,
         )
 
         def declare(function: Callable[..., Any]) -> Tool[..., Any]:

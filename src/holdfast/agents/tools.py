@@ -27,6 +27,7 @@ from holdfast.errors import InvalidPayload, InvalidSetting
 from holdfast.model.effects import Answer, Effect, parse_effect
 from holdfast.model.ids import check_name
 from holdfast.model.instants import MINUTE, Duration, parse_duration
+from holdfast.model.retry import CALL_RETRY, PROBED_RETRY, Retry
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -166,6 +167,9 @@ def terms_of(
     approval_lifetime: Duration,
     on_resume: str | None,
     output: Probe | None,
+    retry: Retry | None = None,
+    raises: tuple[type[Exception], ...] = (),
+    sent_nothing: tuple[type[Exception], ...] = (),
 ) -> Terms:
     """The terms that an author declared; or an error that says what does not fit together."""
     declared = parse_effect(effect)
@@ -189,7 +193,15 @@ def terms_of(
         relaunch=on_resume == "relaunch",
         approve=_asks_leave(approve),
         approval_lifetime_us=parse_duration(approval_lifetime),
+        retry=_default_retry(declared, raises) if retry is None else retry,
+        sent_nothing=tuple(sent_nothing),
     )
+
+
+def _default_retry(effect: Effect, raises: tuple[type[Exception], ...]) -> Retry:
+    """What an author gets who says nothing. Errors that the code may catch are for the code, at once."""
+    retry = PROBED_RETRY if effect is Effect.VERIFIABLE else CALL_RETRY
+    return msgspec.structs.replace(retry, never=raises) if raises else retry
 
 
 def _asks_leave(approve: Callable[..., bool] | bool | None) -> Callable[[Any], bool] | None:

@@ -19,6 +19,7 @@ from holdfast.errors import HoldfastError
 from holdfast.model import events as e
 from holdfast.model.chain import SealedEvent, unseal
 from holdfast.model.identity import short
+from holdfast.model.instants import to_iso
 from holdfast.model.jobs import JobHead
 from holdfast.model.stall_report import arrange_report
 from holdfast.model.states import TERMINAL
@@ -89,6 +90,8 @@ class _Reader:
                 self._hands(at, event)
             case e.CallMoved():
                 self._move(at, event)
+            case e.CallRetried():
+                self._retry(at, event)
             case (
                 e.JobCreated()
                 | e.JobRequeued()
@@ -248,6 +251,19 @@ class _Reader:
         self._note(at, text, place)
         if place is None:
             self.seam(at, SeamKind.OTHER, text)
+
+    def _retry(self, at: SealedEvent, event: e.CallRetried) -> None:
+        error = event.error or {}
+        what = "Probe" if event.probe else "Attempt"
+        text = (
+            f"{what} {event.attempt} of {event.attempts} failed: {error.get('type', 'Error')}: "
+            f"{error.get('message', '')}; next at {to_iso(event.next_at)}."
+        )
+        keys = [(kind, event.step_key, str(event.generation)) for kind in SpanKind]
+        place = next(filter(self.spans.__contains__, keys), None)
+        self._note(at, text, place)
+        if place is None:
+            self.seam(at, SeamKind.OTHER, f"{event.step_key}: {text}")
 
     # ── hands and states ──────────────────────────────────────────────────────────────────────────
 

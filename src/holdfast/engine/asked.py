@@ -13,6 +13,7 @@ from holdfast.model import canonical
 from holdfast.model.effects import QUIET_MARGIN_US, START_WITHIN_US, Answer, Effect
 from holdfast.model.instants import DAY, MINUTE
 from holdfast.model.limits import RESULT_BYTES_MAX, RESULT_DEPTH_MAX
+from holdfast.model.retry import NO_RETRY, Retry
 
 
 class Probed(msgspec.Struct, frozen=True):
@@ -28,7 +29,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     `relaunch`: a call that was cut off is given up and made anew, unless `probe` finds its output. `approve` says of
     the arguments whether a person must agree first. `reads_within_us`: how long a read may take, if its author cares;
     it is simply made again. `start_within_us` is how long after its intent the call may start, `quiet_margin_us` what
-    is added to its longest time before anybody asks the receiver.
+    is added to its longest time before anybody asks the receiver. `retry`: how often a call that failed is made.
+    `sent_nothing`: errors that say that the receiver got nothing.
     """
 
     effect: Effect = Effect.UNSAFE
@@ -42,6 +44,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     relaunch: bool = False
     approve: Callable[[Any], bool] | None = None
     approval_lifetime_us: int = 7 * DAY
+    retry: Retry = NO_RETRY
+    sent_nothing: tuple[type[Exception], ...] = ()
 
 
 READS: Final = Terms(effect=Effect.READ_ONLY)

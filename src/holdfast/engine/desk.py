@@ -15,7 +15,7 @@ from holdfast.engine.points import Points, nothing
 from holdfast.engine.streams import Scribe
 from holdfast.model import lease
 from holdfast.model.pinning import HERE
-from holdfast.model.retry import RetryPolicy
+from holdfast.model.retry import Retry, RetryPolicy
 from holdfast.model.work import plain_kind
 from holdfast.store.clock import Clock
 from holdfast.store.contract import Store
@@ -32,6 +32,7 @@ class Desk(msgspec.Struct, frozen=True):
     clock: Clock
     programs: Mapping[str, Program]
     retry: RetryPolicy = RetryPolicy(attempts=lease.FAILED_ATTEMPTS_MAX)
+    """For jobs of kinds that declare none."""
     takeovers_max: int = lease.TAKEOVERS_MAX
     strict: bool = False
     points: Points = nothing
@@ -52,6 +53,17 @@ class Desk(msgspec.Struct, frozen=True):
     """A journal of so many events is read whole; in a longer one the last commit of state is looked for."""
     python: str = HERE
     """The Python that code runs on here."""
+
+    def retry_for(self, kind: str) -> Retry | None:
+        """What the agent of this kind was declared with."""
+        agent = getattr(self.program_for(kind), "__self__", None)
+        retry = getattr(agent, "retry", None)
+        return retry if isinstance(retry, Retry) else None
+
+    def attempts_for(self, kind: str) -> int:
+        """How often the function of such a job may fail."""
+        declared = self.retry_for(kind)
+        return self.retry.attempts if declared is None else declared.attempts
 
     def program_for(self, kind: str) -> Program | None:
         """The code for jobs of this kind; for work it does not matter whom it was meant for first."""

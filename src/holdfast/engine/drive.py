@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeGuard
 
 from holdfast.engine import failures, replay_scheduler, stall_detector, task_scopes
-from holdfast.engine.asked import Asked, digest_of, written
+from holdfast.engine.asked import Asked, Terms, digest_of, written
 from holdfast.engine.effects import Acts, Owner
 from holdfast.engine.endings import (
     Asleep,
@@ -38,9 +38,11 @@ from holdfast.engine.waits import Waits
 from holdfast.model.append import NOTHING, Extras
 from holdfast.model.chain import body_of_step
 from holdfast.model.effects import CallStatus, Effect
-from holdfast.model.events import CallCancelled, CallMoved, Event, StepFinished
+from holdfast.model.events import CallCancelled, CallMoved, CallRetried, Event, StepFinished
 from holdfast.model.history import History, Recorded
+from holdfast.model.instants import SECOND
 from holdfast.model.naming import Scope, call_name
+from holdfast.model.retry import delay
 from holdfast.model.states import WaitReason
 from holdfast.store.clock import Clock
 from holdfast.store.wrapped import Call as StoreCall
@@ -54,6 +56,9 @@ if TYPE_CHECKING:
 
 CANCEL_AGAIN_S: Final = 1.0
 _RUNS: Final = itertools.count()
+SUSPENDED_RETRY_US: Final = 10 * SECOND
+"""A job whose call is made again so much later gives its slot back meanwhile."""
+
 FOREIGN_WORK_GRACE_S: Final = 60.0
 """So long a job is not suspended because its code waits for something that is not durable, beside a durable wait."""
 
@@ -79,6 +84,7 @@ class Drive:
         unsure_us: int = 0,
         dead: dict[str, int] | None = None,
         outlet: Outlet | None = None,
+        chance: Callable[[], float] = lambda: 0.5,
     ) -> None:
         self.history = history
         self.recorder = recorder
@@ -93,6 +99,7 @@ class Drive:
         self.acts = Acts(self, points)
         self._strict = strict
         self._covered = covered
+        self._chance = chance
         self.tasks: set[asyncio.Task[Any]] = set()
         self.run_number = next(_RUNS) & 0x1FFFFFFF
         self.running = 0
@@ -247,6 +254,8 @@ class Drive:
         if self._winding_down is not None:
             await self.unless_winding_down()
         if asked.terms.effect is Effect.READ_ONLY and recorded is None:
+            if self.history.retries:
+                await self._wait_for_retry(key, digest)
             return await self._read(asked, place, key, digest, self.history.next_generation(key))
         return await self.acts.act(asked, place, key, digest, recorded)
 
@@ -300,6 +309,8 @@ class Drive:
     async def _read(self, asked: Asked, place: TaskScope, key: str, digest: str, generation: int) -> Any:
         try:
             value, error = await (self.purse or self).perform(asked, place, key)
+            if error is not None and asked.terms.retry.attempts > 1:
+                value, error = await self._read_again(asked, place, key, digest, generation, error)
             data = None
             if error is None:
                 value, data, error = written(value)
@@ -313,6 +324,69 @@ class Drive:
             await self.given_up(key, digest, generation)
             raise
         return value if error is None else self.delivered(value, error, asked, key)
+
+    async def _read_again(
+        self, asked: Asked, place: TaskScope, key: str, digest: str, generation: int, error: Exception | None
+    ) -> tuple[Any, Exception | None]:
+        """The outcome of a read that failed, after as many attempts as its policy allows."""
+        before = self.history.find_retry(key, digest)
+        attempt, value = 1 if before is None else before.attempt + 1, None
+        while error is not None and self.is_retried(asked.terms, error, attempt):
+            at = self.record_retry(key, digest, generation, asked.terms, error, attempt)
+            await self.wait_for_attempt(at)
+            if self._winding_down is not None:
+                await self.unless_winding_down()
+            value, error = await (self.purse or self).perform(asked, place, key)
+            attempt += 1
+        return value, error
+
+    async def _wait_for_retry(self, key: str, digest: str) -> None:
+        retried = self.history.find_retry(key, digest)
+        if retried is not None:
+            async with self.noting_cancel(key, digest, retried.generation):
+                await self.wait_for_attempt(retried.next_at)
+
+    def is_retried(self, terms: Terms, error: Exception, attempt: int) -> bool:
+        """Whether a call is made again after so many attempts, the last of which raised this."""
+        return attempt < terms.retry.attempts and terms.retry.covers(error)
+
+    def record_retry(
+        self,
+        key: str,
+        digest: str,
+        generation: int,
+        terms: Terms,
+        error: Exception,
+        attempt: int,
+        *,
+        sent_nothing: bool = False,
+        is_probe: bool = False,
+        next_at: int = 0,
+    ) -> int:
+        """The failed attempt is recorded. Returns when the next one is due."""
+        policy = terms.retry.policy
+        next_at = next_at or self.clock.wall_us() + delay(policy, attempt, self._chance())
+        event = CallRetried(
+            key,
+            digest,
+            attempt,
+            policy.attempts,
+            next_at,
+            generation=generation,
+            sent_nothing=sent_nothing,
+            probe=is_probe,
+            error=failures.told(error),
+        )
+        self.note(event)
+        return next_at
+
+    async def wait_for_attempt(self, at: int) -> None:
+        """It is this time. The job is suspended meanwhile, unless the wait is short."""
+        if at - self.clock.wall_us() >= SUSPENDED_RETRY_US:
+            await self.waits.until(at)
+            return
+        with self.busy():
+            await self.waits.until(at)
 
     def perform(
         self, asked: Asked, place: TaskScope, step_key: str, key: str = "", longest_us: int | None = None

@@ -32,6 +32,7 @@ from holdfast.model.effects import Answer, CallStatus, CutOff, Effect, Recovery,
 from holdfast.model.events import ToolCalled, ToolFailed, ToolReconciled, ToolReturned, ToolUncertain
 from holdfast.model.history import Recorded
 from holdfast.model.ledger import CallRow, call_id, idempotency_key
+from holdfast.model.retry import NO_RETRY, PROBED_RETRY
 from holdfast.model.states import WaitReason
 
 if TYPE_CHECKING:
@@ -105,7 +106,6 @@ class _Call:
         self._attempt = recorded.attempt if recorded else 0
         self._start_by = recorded.start_by if recorded else None
         self._answer: Probed | None = None
-        self._unclear = 0
         self._approval_id: str | None = recorded.approval_id if recorded else None
         self._unexplained = False
 
@@ -115,8 +115,9 @@ class _Call:
         while True:
             match recover(self._cut_off(self._recorded)):
                 case Recovery.RESEND:
+                    await self._drive.wait_for_attempt(self._recorded.retry_at)
                     # A receiver that refuses the second request has said nothing about the first.
-                    self._unexplained = self._answer is None
+                    self._unexplained = self._answer is None and not self._recorded.sent_nothing
                     return await self._fire()
                 case Recovery.WAIT:
                     await self._drive.waits.until(self._quiet_at(self._recorded))
@@ -137,6 +138,21 @@ class _Call:
                 case _:
                     await self._ask_person()
 
+    @property
+    def _failed_attempts(self) -> int:
+        """How many attempts of this generation have failed, the one that failed just now included."""
+        recorded = self._recorded
+        is_known = recorded is not None and recorded.generation == self.generation
+        return 1 + (recorded.failed_attempts if recorded is not None and is_known else 0)
+
+    @property
+    def _attempts_max(self) -> int:
+        """A verifiable call whose author says nothing is made a few times; then a person is asked."""
+        retry = self._terms.retry
+        if retry is NO_RETRY and self._effect is Effect.VERIFIABLE:
+            retry = PROBED_RETRY
+        return retry.attempts
+
     # ── what is known ─────────────────────────────────────────────────────────────────────────────
 
     @property
@@ -155,16 +171,27 @@ class _Call:
             relaunch=self._terms.relaunch,
             quiet=now >= self._quiet_at(recorded),
             answer=None if self._answer is None else self._answer.answer,
+            attempts_left=recorded.failed_attempts < self._attempts_max,
+            sent_nothing=recorded.sent_nothing,
         )
 
     def _quiet_at(self, recorded: Recorded) -> int:
         """From here on nobody who held the job before can still be sending."""
+        if recorded.quiet_at:
+            return recorded.quiet_at
         longest = recorded.longest_call_us or self._terms.longest_call_us
         start_by = recorded.start_by or 0
         dead_at = self._drive.dead_at(recorded.worker)
         if dead_at is not None:
             start_by = min(start_by, dead_at)  # it has not sent anything since
         return quiet_at(start_by, longest, self._terms.receiver_delay_us, self._terms.quiet_margin_us)
+
+    def _quiet_after_failure(self) -> int:
+        """The same, of an attempt that has just ended here: it starts no more, but what it sent may be on its way."""
+        terms = self._terms
+        return quiet_at(
+            self._drive.latest_us(), terms.longest_call_us, terms.receiver_delay_us, terms.quiet_margin_us
+        )
 
     # ── doing it ──────────────────────────────────────────────────────────────────────────────────
 
@@ -207,8 +234,8 @@ class _Call:
         self._points(Point.AFTER_SUCCESS, self._asked.name)
         if error is None:
             return await self._happened(value)
-        if isinstance(error, Refused) and not self._unexplained:
-            return await self._refused(error)
+        if isinstance(error, (Refused, *self._terms.sent_nothing)) and not self._unexplained:
+            return await self._did_nothing(error)
         return await self._ambiguous(error)
 
     def _intend(self) -> None:
@@ -238,8 +265,32 @@ class _Call:
             raise lost
         return value
 
-    async def _refused(self, error: Refused) -> Any:
-        """The receiver certainly did nothing: the code may do something else."""
+    async def _did_nothing(self, error: Exception) -> Any:
+        """The receiver got nothing: the call is made again by its policy, or the code may do something else."""
+        is_covered = isinstance(error, self._terms.sent_nothing) or self._terms.retry.covers(error)
+        if self._failed_attempts < self._attempts_max and is_covered:
+            await self._retry_later(error, sent_nothing=True)
+            return await self._fire()
+        return await self._refused(error)
+
+    async def _retry_later(self, error: Exception, *, sent_nothing: bool = False) -> None:
+        """The failed attempt is recorded, and it is time for the next one."""
+        self._begin_record()
+        await self._drive.wait_for_attempt(self._record_failure(error, sent_nothing=sent_nothing))
+
+    def _record_failure(self, error: Exception, *, sent_nothing: bool = False, next_at: int = 0) -> int:
+        return self._drive.record_retry(
+            self._step_key,
+            self._digest,
+            self.generation,
+            self._terms,
+            error,
+            self._failed_attempts,
+            sent_nothing=sent_nothing,
+            next_at=next_at,
+        )
+
+    async def _refused(self, error: Exception) -> Any:
         event = ToolFailed(self._step_key, self.generation, error=failures.told(error))
         await self._settle(event, CallStatus.FAILED)
         return self._drive.delivered(None, error, self._asked, self._step_key)
@@ -254,11 +305,23 @@ class _Call:
 
     async def _ambiguous(self, error: Exception) -> Any:
         """Nobody knows whether it happened: from here it is as if the worker had died."""
-        self._unclear += 1
-        if self._effect is Effect.IDEMPOTENT or self._terms.relaunch or self._unclear > 1:
-            # Made again in the next attempt, after a while; until then the code does not go on.
+        is_retried = self._failed_attempts < self._attempts_max and self._terms.retry.covers(error)
+        if self._effect is Effect.IDEMPOTENT and is_retried:
+            await self._retry_later(error)
+            self._unexplained = True  # a receiver that refuses the next request says nothing about this one
+            return await self._fire()
+        if self._effect is Effect.IDEMPOTENT or self._terms.relaunch:
+            # Made again in the next attempt of the job, after a while; until then the code does not go on.
             self._drive.fail(error)
             await asyncio.get_running_loop().create_future()
+        self._begin_record()
+        if self._effect is Effect.VERIFIABLE:
+            self._record_failure(error, next_at=self._quiet_after_failure())
+        self._answer = None
+        return await self.outcome()
+
+    def _begin_record(self) -> None:
+        """The call is known as one that is open, as if this run had found it in the journal."""
         if self._recorded is None or self._recorded.generation != self.generation:
             self._recorded = Recorded(
                 self._step_key,
@@ -272,8 +335,6 @@ class _Call:
             self._drive.history.begin(self._recorded)
         self._recorded.status = CallStatus.PREPARED
         self._recorded.attempt, self._recorded.start_by = self._attempt, self._start_by
-        self._answer = None
-        return await self.outcome()
 
     def _abandon(self, recorded: Recorded) -> None:
         """What was cut off is given up for good, and its output was not there: the call is made anew."""
@@ -289,14 +350,25 @@ class _Call:
 
     # ── asking ────────────────────────────────────────────────────────────────────────────────────
 
-    async def _ask_receiver(self) -> Probed:
-        """What the receiver says. A probe that fails has not said anything."""
+    async def _ask_receiver(self) -> Probed | None:
+        """What the receiver says; None, if it could not be asked and is asked again. A probe that keeps failing cannot
+        tell."""
         assert self._terms.probe is not None
+        assert self._recorded is not None
+        await self._drive.wait_for_attempt(self._recorded.retry_at)
         with self._drive.busy(), self._place.within(self._step_key):
             try:
                 return await self._terms.probe(self.key, self._asked.args)
-            except Exception:
-                return Probed(Answer.CANNOT_TELL)
+            except Exception as error:
+                failed = error
+        attempt = self._recorded.probes_failed + 1
+        if attempt >= self._attempts_max:
+            return Probed(Answer.CANNOT_TELL)
+        at = self._drive.record_retry(
+            self._step_key, self._digest, self.generation, self._terms, failed, attempt, is_probe=True
+        )
+        await self._drive.wait_for_attempt(at)
+        return None
 
     async def _ask_person(self) -> None:
         """The call is `uncertain`, and the job sleeps until somebody says what happened."""

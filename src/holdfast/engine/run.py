@@ -53,7 +53,7 @@ from holdfast.model.history import History
 from holdfast.model.lease import Grant
 from holdfast.model.mail import Mail
 from holdfast.model.pinning import misfit
-from holdfast.model.retry import delay
+from holdfast.model.retry import CALL_RETRY, delay
 from holdfast.model.states import Status, WaitReason
 from holdfast.store.clock import Clock
 from holdfast.store.ports.leases import Held
@@ -188,7 +188,7 @@ class JobRun:
             takeovers=self.grant.takeovers,
             failed_attempts=self.grant.attempts,
             takeovers_max=self.desk.takeovers_max,
-            failed_attempts_max=self.desk.retry.attempts,
+            failed_attempts_max=self.desk.attempts_for(self.grant.kind),
         )
 
     async def _load(self) -> fold.Job:
@@ -243,6 +243,7 @@ class JobRun:
             host_clock=self.desk.clock,
             unsure_us=self._granted_tick - self._asked_tick,
             outlet=self._outlet,
+            chance=self.desk.chance,
         )
         drive.store, drive.meter = self.desk.store, self.desk.meter
         budgets.enter(drive, self.desk.store.budgets)
@@ -361,9 +362,11 @@ class JobRun:
     async def _failed(self, failed: Failed) -> str:
         told = failures.told(failed.error)
         attempt = self.grant.attempts + 1
-        if attempt >= self.desk.retry.attempts:
+        declared = self.desk.retry_for(self.grant.kind)
+        policy = self.desk.retry if declared is None else declared.policy
+        if attempt >= policy.attempts or not (declared or CALL_RETRY).covers_job(failed.error):
             return await self._dead(told["message"], told)
-        wait_us = delay(self.desk.retry, attempt, self.desk.chance())
+        wait_us = delay(policy, attempt, self.desk.chance())
         move = Move(status=Status.PENDING, ready_at=self._clock.wall_us() + wait_us, failed=True)
         return await self._end(JobRequeued(why="failed", error=told, rerun=failed.rerun), move)
 

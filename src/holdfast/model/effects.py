@@ -143,6 +143,8 @@ class CutOff(msgspec.Struct, frozen=True, kw_only=True):
     relaunch: bool = False
     quiet: bool = False
     answer: Answer | None = None
+    attempts_left: bool = True
+    sent_nothing: bool = False
 
 
 def recover(call: CutOff) -> Recovery:
@@ -151,7 +153,7 @@ def recover(call: CutOff) -> Recovery:
     WAIT means: not yet, the one who held the job before might still send. NEW_GENERATION means: this row is closed
     and has no result to use; a new try is a new row under a new key. RELAUNCH closes it first. What is `uncertain`
     stays so, whatever its class and however much time passes, until a probe gives an answer; only HAPPENED and
-    NOT_HAPPENED are one.
+    NOT_HAPPENED are one. A call that did not happen in any of its attempts is a person's to judge.
     """
     if call.status is CallStatus.ABANDONED:
         return Recovery.NEW_GENERATION
@@ -159,6 +161,8 @@ def recover(call: CutOff) -> Recovery:
         return Recovery.USE_RECORD
     if call.status is CallStatus.UNCERTAIN:
         return Recovery.ASK if call.answer is None else _by_probe(call)
+    if call.sent_nothing:
+        return Recovery.RESEND
     if call.relaunch:
         return _by_output(call)
     if call.effect is Effect.READ_ONLY:
@@ -193,7 +197,7 @@ def _by_probe(call: CutOff) -> Recovery:
         case Answer.HAPPENED:
             return Recovery.ADOPT
         case Answer.NOT_HAPPENED:
-            return Recovery.RESEND
+            return Recovery.RESEND if call.attempts_left else Recovery.ASK
         case Answer.CANNOT_TELL:
             return Recovery.ASK
 

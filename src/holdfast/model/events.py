@@ -183,6 +183,23 @@ class CallMoved(Event, frozen=True):
     generation: int = 0
 
 
+class CallRetried(Event, frozen=True):
+    """An attempt of a call failed; at `next_at` the call is made again, or its receiver is asked what became of it.
+    `attempt` counts those that failed, of `attempts` in all. `sent_nothing`: the receiver certainly got nothing.
+    `probe`: it was the receiver that could not be asked."""
+
+    type = "call_retried"
+    step_key: str
+    args_digest: str
+    attempt: int
+    attempts: int
+    next_at: int
+    generation: int = 0
+    sent_nothing: bool = False
+    probe: bool = False
+    error: Json = None
+
+
 class LlmRequested(Event, frozen=True):
     """A request to a model, by the digests of its parts: what it says besides its messages, then the messages.
 

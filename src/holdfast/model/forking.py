@@ -202,6 +202,8 @@ class _Prefix:
                 self._call(fact.event).given_up = fact
             case e.CallMoved():
                 self._moves.append(fact)
+            case e.CallRetried():
+                pass  # a call that is made again in the fork has all its attempts
             case event if event.type not in _LEFT_BEHIND:
                 self._others.append(fact)
             case _:

@@ -74,6 +74,8 @@ class History:
         self._unclaimed: dict[str, Recorded] = {}
         """What the code has not asked for yet, in the order in which it was intended."""
         self._moved: dict[tuple[str, str], str] = {}
+        self.retries: dict[str, e.CallRetried] = {}
+        """The last failed attempt of each read that is to be made again."""
         self._adoptable: defaultdict[tuple[str, str], deque[Recorded]] | None = None
         self.start_at: int | None = None
         """Job time at which the code starts: the first claim, or the last commit."""
@@ -246,6 +248,8 @@ class History:
                 self.misfit = report.get(FOUND)
             case e.JobRequeued():
                 self._rerun(event.rerun)
+                if event.mail_seq:
+                    self._count_attempts_anew()
                 if event.accepted:
                     self._accept()
             case e.TimerSet():
@@ -265,6 +269,8 @@ class History:
                 self._cancel(seq, event)
             case e.CallMoved():
                 self._move(event)
+            case e.CallRetried():
+                self._retry(event)
             case e.LlmRequested() | e.LlmResponded():
                 self._converse(seq, event)
             case e.ToolCalled():
@@ -294,7 +300,7 @@ class History:
     def _commit(self, event: e.CheckpointSaved) -> None:
         self.ordinal = event.ordinal  # keys restart under it
         self._calls, self._unclaimed, self._moved, self.approvals = {}, {}, {}, {}
-        self._adoptable = None
+        self._adoptable, self.retries = None, {}
         self.start_at, self.gaps = self.last_at, []
         self.plans, self.nodes = {}, {}
         self.state, self.evidence = event.state, event.evidence
@@ -342,6 +348,7 @@ class History:
         step_keys = tuple(key for key in step_keys if not self._calls[key].final)
         first = min((self._calls[key].seq or 0 for key in step_keys), default=None)
         for key in step_keys:
+            self.retries.pop(key, None)
             self._calls[key].retired = True
             self._claim(self._calls[key])
         if first is None:
@@ -444,6 +451,7 @@ class History:
         if newest is not None and newest.generation == event.generation:
             # Sent again under the same key.
             newest.attempt, newest.start_by, newest.worker = event.attempt, event.start_by, self.worker
+            newest.sent_nothing, newest.quiet_at = False, 0
             newest.status, newest.cancelled_seq = CallStatus.PREPARED, None  # a cancel before it was void
             return
         self.add(
@@ -515,6 +523,30 @@ class History:
             recorded = recorded.before
         self._moved[event.step_key, event.args_digest] = event.recorded_key
         recorded.moved_to = event.step_key
+
+    def find_retry(self, step_key: str, args_digest: str) -> e.CallRetried | None:
+        """The last failed attempt of a read that has no outcome yet."""
+        retried = self.retries.get(step_key)
+        return retried if retried is not None and retried.args_digest == args_digest else None
+
+    def _retry(self, event: e.CallRetried) -> None:
+        recorded = self._calls.get(event.step_key)
+        if recorded is None or recorded.generation != event.generation or recorded.seq is not None:
+            self.retries[event.step_key] = event
+            return
+        recorded.retry_at = event.next_at
+        if event.probe:
+            recorded.probes_failed = event.attempt
+        else:
+            recorded.failed_attempts, recorded.probes_failed = event.attempt, 0
+            recorded.sent_nothing = event.sent_nothing
+            recorded.quiet_at = event.next_at if recorded.effect is Effect.VERIFIABLE else 0
+
+    def _count_attempts_anew(self) -> None:
+        """A person wants the job tried again: calls that are open have all their attempts."""
+        self.retries = {}
+        for recorded in self._calls.values():
+            recorded.failed_attempts = recorded.probes_failed = recorded.retry_at = 0
 
     def _newest(self, step_key: str, generation: int) -> Recorded:
         recorded = self._calls[step_key]

@@ -31,6 +31,15 @@ class Recorded(msgspec.Struct, gc=False):
     error: Any = None
     due_at: int | None = None
     attempt: int = 1
+    failed_attempts: int = 0
+    """How many of them raised or took too long, since a person last had the job tried again."""
+    sent_nothing: bool = False
+    """The last attempt failed before anything was sent."""
+    quiet_at: int = 0
+    """The last attempt ended here, without an answer: from then on its receiver can be asked."""
+    probes_failed: int = 0
+    retry_at: int = 0
+    """The next attempt is not before this."""
     first_start_by: int | None = None
     start_by: int | None = None
     longest_call_us: int | None = None

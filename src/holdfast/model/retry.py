@@ -1,18 +1,22 @@
-"""When to try again: exponential back-off with full jitter, and when to stop.
+"""Retry policy: exponential back-off with jitter, which errors are retried, and when to stop.
 
-Without jitter everybody who failed together comes back together. Full jitter (anywhere between now and the
-ceiling) spreads a herd best for the same total load. The random fraction is an argument, so a policy is a
+Without jitter everybody who failed together comes back together. The random fraction is an argument, so a policy is a
 table, not a dice game.
+
+`Retry` is what authors declare on a tool or an agent; `RetryPolicy` is its back-off alone. An author who does not say
+which errors are retried gets `is_transient`: what may be over in a while. An error that says "your call is wrong" (a
+missing key, a wrong type, a 404) is the same error next time, and the code gets it at once.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any, Final
 
 import msgspec
 
-from holdfast.errors import InvalidSetting
-from holdfast.model.instants import MINUTE, SECOND, Micros
+from holdfast.errors import HoldfastError, InvalidSetting, Misuse
+from holdfast.model.instants import MINUTE, SECOND, Duration, Micros, parse_duration
 from holdfast.model.limits import ATTEMPTS_DEFAULT, ATTEMPTS_MAX, DURATION_US_MAX, RETRY_AFTER_US_MAX
 
 _HINT = "Use 1 or more attempts, base_us <= cap_us, a factor of at least 1 and a jitter between 0 and 1."
@@ -75,3 +79,110 @@ def delay(policy: RetryPolicy, attempt: int, fraction: float, retry_after_us: Mi
 def exhausted(policy: RetryPolicy, attempts_made: int) -> bool:
     """Whether no attempt is left."""
     return attempts_made >= policy.attempts
+
+
+# ── what authors declare ──────────────────────────────────────────────────────────────────────────
+
+_OF_CODE: Final = (
+    TypeError,
+    NameError,
+    AttributeError,
+    ImportError,
+    SyntaxError,
+    NotImplementedError,
+    AssertionError,
+    RecursionError,
+    Misuse,
+)
+"""Errors of the program itself: the same code raises them again."""
+
+_OF_DATA: Final = (LookupError, ValueError, ArithmeticError, StopIteration, StopAsyncIteration)
+_TRANSIENT_STATUSES: Final = frozenset({408, 409, 425, 429})
+
+
+class Retry(msgspec.Struct, frozen=True):
+    """How a call or a job that failed is tried again.
+
+    attempts: how often in all, the first included. initial: the wait after the first failure; multiplier: how much
+    longer each wait is than the one before; maximum: the longest. jitter: the share of each wait that is left to
+    chance, 0 to 1. on: the errors that are retried; nothing said means those that may be over in a while (connections,
+    timeouts, servers that are down), and not those that would come again (a missing key, a wrong type, a 404). never:
+    errors that are not retried, whatever `on` says.
+    """
+
+    attempts: int = 10
+    initial: Duration = 0.5
+    maximum: Duration = 20
+    multiplier: float = 2.0
+    jitter: float = 0.25
+    on: tuple[type[Exception], ...] | None = None
+    never: tuple[type[Exception], ...] = ()
+
+    def __post_init__(self) -> None:
+        declared: tuple[Any, ...] = (() if self.on is None else self.on, self.never)
+        for classes in declared:
+            if not isinstance(classes, tuple) or not all(map(_is_error_class, classes)):
+                msg = f"{classes!r} is not a tuple of exception classes"
+                raise InvalidSetting(msg, hint="Say on=(ConnectionError, TimeoutError), with classes.")
+        _ = self.policy
+
+    @property
+    def policy(self) -> RetryPolicy:
+        """The back-off alone."""
+        initial_us = parse_duration(self.initial)
+        return RetryPolicy(
+            attempts=self.attempts,
+            base_us=initial_us,
+            cap_us=max(initial_us, parse_duration(self.maximum)),
+            factor=self.multiplier,
+            jitter=self.jitter,
+        )
+
+    def covers(self, error: BaseException) -> bool:
+        """Whether a call that raised this is tried again."""
+        if isinstance(error, self.never):
+            return False
+        return is_transient(error) if self.on is None else isinstance(error, self.on)
+
+    def covers_job(self, error: BaseException) -> bool:
+        """Whether a job whose function raised this is run again. Its calls have been retried by then, so whatever is
+        not an error of the code itself is worth another run."""
+        if isinstance(error, self.never):
+            return False
+        return not isinstance(error, _OF_CODE) if self.on is None else isinstance(error, self.on)
+
+
+def _is_error_class(value: Any) -> bool:
+    return isinstance(value, type) and issubclass(value, Exception)
+
+
+NO_RETRY: Final = Retry(attempts=1)
+CALL_RETRY: Final = Retry()
+"""Rides out an outage of a minute: ten attempts within 68 to 92 seconds."""
+
+PROBED_RETRY: Final = Retry(attempts=3)
+"""A verifiable call: each attempt costs a quiet time and a probe; then a person is asked."""
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether this may be over in a while: connections, timeouts, servers that are busy or down."""
+    if isinstance(error, OSError):  # also TimeoutError and everything about connections
+        return not isinstance(
+            error, FileNotFoundError | PermissionError | IsADirectoryError | NotADirectoryError
+        )
+    status = _status_of(error)
+    if status is not None:
+        return status >= 500 or status in _TRANSIENT_STATUSES
+    if isinstance(error, HoldfastError):
+        return False
+    return not isinstance(error, (*_OF_CODE, *_OF_DATA)) and isinstance(error, Exception)
+
+
+def _status_of(error: BaseException) -> int | None:
+    """The HTTP status that an error of a client library carries."""
+    for holder in (error, getattr(error, "response", None)):
+        for name in ("status_code", "status"):
+            status = getattr(holder, name, None)
+            if isinstance(status, int) and not isinstance(status, bool) and 100 <= status <= 599:
+                return status
+    return None

@@ -131,6 +131,7 @@ DRIVEN: Final = frozenset(
         "step_finished",
         "call_cancelled",
         "call_moved",
+        "call_retried",
         "llm_requested",
         "llm_responded",
         "tool_called",

@@ -24,6 +24,7 @@ from holdfast.engine.watching import watch
 from holdfast.model.evidence import EvidencePack, Result
 from holdfast.model.ids import RandomIds
 from holdfast.model.jobs import JobDraft
+from holdfast.model.limits import ATTEMPTS_MAX
 from holdfast.model.mail import MailDraft
 from holdfast.model.presence import Offer, Presence
 from holdfast.model.redaction import redacted
@@ -162,7 +163,9 @@ async def opened(
         meter=meter,
     )
     rules = Rules(
-        takeovers_max=desk.takeovers_max, failed_attempts_max=desk.retry.attempts, by=f"sweep of {named}"
+        takeovers_max=desk.takeovers_max,
+        failed_attempts_max=ATTEMPTS_MAX,  # a job that has used up its attempts is a dead letter already
+        by=f"sweep of {named}",
     )
     presence = Presence(
         worker=named,

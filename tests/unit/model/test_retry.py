@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.errors import InvalidSetting
+from holdfast.errors import InvalidSetting, Refused
 from holdfast.model.instants import DAY, MINUTE, SECOND
 from holdfast.model.limits import ATTEMPTS_MAX, DURATION_US_MAX, RETRY_AFTER_US_MAX
-from holdfast.model.retry import RetryPolicy, ceiling, delay, exhausted
+from holdfast.model.retry import CALL_RETRY, Retry, RetryPolicy, ceiling, delay, exhausted, is_transient
 
 fractions = st.floats(0, 1)
 policies = st.builds(
@@ -99,3 +100,58 @@ def test_policies_that_make_no_sense_are_refused(fields: dict[str, Any]) -> None
     """Build policies with each field out of its range."""
     with pytest.raises(InvalidSetting):
         RetryPolicy(**fields)
+
+
+# ── what authors declare ──────────────────────────────────────────────────────────────────────────
+
+
+def test_the_default_rides_out_a_minute() -> None:
+    """The shortest that all attempts of an undeclared call can take, with all the luck of the draw."""
+    policy = CALL_RETRY.policy
+    shortest = sum(delay(policy, attempt, 0.0) for attempt in range(1, policy.attempts))
+    assert 60 * SECOND <= shortest <= 120 * SECOND
+
+
+class HttpError(Exception):
+    """As libraries for HTTP raise it."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.response = SimpleNamespace(status_code=status)
+
+
+@pytest.mark.parametrize(
+    "error, retried",
+    [
+        (ConnectionRefusedError(), True),
+        (TimeoutError(), True),
+        (OSError(113, "no route to host"), True),
+        (RuntimeError("try later"), True),
+        (type("DatabaseIsDown", (Exception,), {})(), True),
+        *((HttpError(status), True) for status in (408, 429, 500, 503)),
+        *((HttpError(status), False) for status in (400, 401, 403, 404, 422)),
+        *((kind(), False) for kind in (KeyError, ValueError, TypeError, AttributeError, ZeroDivisionError)),
+        (FileNotFoundError(), False),
+        (InvalidSetting("wrong"), False),
+        (Refused("no"), False),
+    ],
+)
+def test_what_may_be_over_in_a_while_is_retried(error: Exception, retried: bool) -> None:
+    assert is_transient(error) is retried
+    assert Retry().covers(error) is retried
+    assert Retry(never=(type(error),)).covers(error) is False
+    assert Retry(on=(type(error),)).covers(error) is True
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"attempts": 0}, {"initial": "soon"}, {"jitter": 2}, {"on": [ValueError]}, {"never": ("no",)}]
+)
+def test_a_wrong_policy_is_refused_where_it_is_declared(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidSetting):
+        Retry(**wrong)
+
+
+def test_an_error_of_the_code_is_not_worth_another_run() -> None:
+    assert not Retry().covers_job(NameError("typo"))
+    assert Retry().covers_job(KeyError("order"))
+    assert not Retry(never=(KeyError,)).covers_job(KeyError("order"))
