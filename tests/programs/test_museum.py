@@ -14,8 +14,8 @@ ENOUGH = 2_000
 @pytest.mark.store("memory")
 @pytest.mark.parametrize("name", sorted(MUSEUM))
 def test_a_planted_bug_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: the programs can see each bug that replay ever had. Method: the bug is planted, and the first program that
-    noticed it is played again; without the bug it is played by `test_programs`, and nothing is wrong."""
+    """Goal: the programs can see each bug that replay ever had. Method: the bug is planted, and a program that has
+    noticed it before is played again."""
     program = find_program(FOUND_BY[name])
     MUSEUM[name](monkeypatch)
     assert find_failure(program) is not None, f"program {FOUND_BY[name]} does not notice it"
