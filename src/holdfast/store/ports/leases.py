@@ -11,7 +11,6 @@ from holdfast.model.ids import check_name
 from holdfast.model.instants import SECOND
 from holdfast.model.lease import LEASE_TTL_US, Grant
 
-
 AHEAD_US: Final = 2 * SECOND
 
 
