@@ -160,12 +160,14 @@ class Process:
         try:
             head = await self.store.jobs.head(job_id)
             about = (head.kind, head.queue)
-            if self._worker.is_driving(job_id) or about in self._warned:
+            if self._worker.is_driving(job_id):
                 return
             if head.status not in {Status.PENDING, Status.WAITING} or await self._is_served(*about):
                 return
         except HoldfastError as error:
             log.warning("cannot look for a worker: %s", error)
+            return
+        if about in self._warned:  # another wait was quicker
             return
         self._warned.add(about)
         log.warning(
