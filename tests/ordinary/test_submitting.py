@@ -10,6 +10,7 @@ import os
 import re
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -184,7 +185,7 @@ def run_of(folder: Path, agent: str, **given: object) -> tuple[str, ...]:
     return ("run", "--job", str(spec), "--app", str(SUBMITTING))
 
 
-async def begin(stage: Stage, way: str, agent: str, *options: str, **given: object) -> Child:
+async def begin(stage: Stage, way: str, agent: str, *options: str, **given: Any) -> Child:
     """The job runs."""
     if way == "run":
         return await stage.command(*run_of(stage.folder, agent, **given))
