@@ -286,14 +286,7 @@ async def opened(
     rules = Rules(
         takeovers_max=desk.takeovers_max, failed_attempts_max=desk.retry.attempts, by=f"sweep of {named}"
     )
-    presence = Presence(
-        worker=named,
-        identity=neighbours.my_identity() or ids.new("process"),
-        host=socket.gethostname(),
-        pid=os.getpid(),
-        offer=offer,
-    )
-    herald = Herald(store, clock, presence, neighbours.is_dead)
+    herald = _herald(store, clock, neighbours, named, offer)
     rounds = Rounds(store, clock, neighbours, rules, meter, herald, capabilities=offer.capabilities)
     worker = Worker(
         desk,
@@ -319,6 +312,18 @@ async def opened(
     if serving:
         await process.serve()
     return process
+
+
+def _herald(store: Store, clock: SystemClock, neighbours: Neighbours, worker: str, offer: Offer) -> Herald:
+    """Who says for this process that it is there, once it serves."""
+    presence = Presence(
+        worker=worker,
+        identity=neighbours.my_identity() or RandomIds().new("process"),
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        offer=offer,
+    )
+    return Herald(store, clock, presence, neighbours.is_dead)
 
 
 def _inspector(base_path: Path, own_file: Path | None) -> Inspector:
