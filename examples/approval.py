@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import uuid
 
 import holdfast as hf
 
@@ -29,10 +30,10 @@ async def treasurer(to: str, cents: int) -> str:
 
 
 async def main(cents: int) -> None:
-    job = await treasurer.start("ada", cents)
+    job_id = f"transfer-{uuid.uuid4()}"
     if cents > LARGE_CENTS:
-        print(f"It waits for a person. In another terminal: holdfast job {job.id}", flush=True)
-    print(await job.result())
+        print(f"It waits for a person. In another terminal: holdfast job {job_id}", flush=True)
+    print(await treasurer.run("ada", cents, id=job_id))
 
 
 if __name__ == "__main__":

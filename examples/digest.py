@@ -33,8 +33,7 @@ async def digest(day: str) -> str:
 
 
 async def main(day: str) -> None:
-    job = await digest.start(day, id=f"digest-{day}")
-    print(await job.result())
+    print(await digest.run(day, id=f"digest-{day}"))
 
 
 if __name__ == "__main__":

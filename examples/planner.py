@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import uuid
 from typing import Any
 
 import holdfast as hf
@@ -65,9 +66,9 @@ async def journey(goal: str) -> str:
 
 
 async def main() -> None:
-    job = await journey.start("Two seats to Turin, and a note about the weather there.")
-    print(await job.result())
-    print(f"the plan: holdfast trace {job.id}")
+    job_id = f"journey-{uuid.uuid4()}"
+    print(await journey.run("Two seats to Turin, and a note about the weather there.", id=job_id))
+    print(f"the plan: holdfast trace {job_id}")
 
 
 if __name__ == "__main__":

@@ -210,10 +210,11 @@ async def eight(name: str) -> list[str]:
 
 
 async def unfinished() -> None:
-    """A script that ends while jobs run: one that it started, and one that it called in a task."""
-    await eight.start("started", id="started")
+    """A script that ends while jobs run that it called in tasks: one under an id, and one without."""
+    started = asyncio.create_task(eight.run("started", id="started"))
     calling = asyncio.create_task(eight("called"))
     await tell("script", "the end")
+    assert not started.done()
     assert not calling.done()
 
 

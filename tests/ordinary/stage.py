@@ -86,11 +86,15 @@ class Stage:
 
     # ── processes ─────────────────────────────────────────────────────────────────────────────────
 
-    async def worker(self, app: Path = APP) -> Child:
+    async def worker(self, app: Path = APP, *options: str) -> Child:
         """`holdfast worker app.py`, at work."""
-        worker = await self._start("-m", "holdfast", "worker", str(app))
+        worker = await self.command("worker", str(app), *options)
         await worker.until_said("working on")
         return worker
+
+    async def command(self, *arguments: str) -> Child:
+        """A command of the command line that is left running."""
+        return await self._start("-m", "holdfast", *arguments)
 
     async def script(self, *arguments: str, app: Path = APP) -> Child:
         """`python app.py …`."""

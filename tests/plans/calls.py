@@ -166,6 +166,17 @@ HOT: Final = {
     "count_held": Call({"worker": "worker"}, {"heads_leased(lease_owner)"}),
     "choose_by_priority": _claim("heads_by_priority()"),
     "choose_by_age": _claim("heads_by_age(ready_at)"),
+    "choose_own": Call(
+        _CLAIM | {"roots": _HOLDS["job_ids"], "ahead_us": 2_000_000},
+        {
+            "jobs(job_id)",
+            "jobs_by_parent(parent_job_id)",
+            "job_heads(job_id)",
+            "heads_session_live(namespace, session_id)",
+        },
+        frozenset({""}),
+        may=frozenset({"own()", "ahead()", "heads_session_behind(job_id)"}),
+    ),
     "read_events": Call(
         {"job_id": _JOB, "after": 1, "limit": 100},
         {"events(job_id, seq)", "job_heads(job_id)", "blobs(namespace, digest)"},

@@ -99,6 +99,8 @@ async def agents() -> None:
     assert_type(await support.start("where?", polite=False), hf.Job[str])
     assert_type(await support.start("where?", id="ticket-81"), hf.Job[str])
     assert_type(await (await count.start(["a"])).result(), dict[str, int])
+    assert_type(await support.run("where?", polite=False), str)
+    assert_type(await count.run(["a"], id="count-1"), dict[str, int])
     assert_type(await hf.spawn(count, ["a"]), dict[str, int])
     assert_type(await hf.spawn(support, "where?", polite=False), str)
     assert_type((await support.start("a")).stream(), AsyncGenerator[hf.Chunk | hf.AttemptSuperseded, None])
@@ -106,6 +108,8 @@ async def agents() -> None:
     await support.start(42)  # type: ignore[call-overload]
     await support.start("where?", loud=True)  # type: ignore[call-overload]
     await support.start("where?", id=81)  # type: ignore[call-overload]
+    await support.run(42)  # type: ignore[call-overload]
+    await support.run("where?", id=81)  # type: ignore[call-overload]
     await hf.spawn(count, "a")  # type: ignore[arg-type]
     await hf.spawn(support)  # type: ignore[call-arg]
     await hf.spawn(lookup, "42")  # type: ignore[arg-type]

@@ -4,7 +4,8 @@
     async def support(question: str) -> str: ...
 
     answer = await support("where is order 42?")          # a durable job, driven by this process
-    job = await support.start("…", id="ticket-81")        # queued, for any worker; the same id twice is one job
+    answer = await support.run("…", id="ticket-81")       # the same under an id: again, it goes on with that job
+    job = await support.start("…", id="ticket-81")        # submitted, for a worker; the same id twice is one job
 
 Called from inside another agent it is part of that job, in a scope of its own; `hf.spawn` makes it a job of its own.
 """
@@ -76,11 +77,22 @@ class Agent(Generic[P, R]):
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         drive = context.find_drive()
         if drive is None:
-            return await (await self._start(args, kwargs, None)).result()
+            return await self._run(args, kwargs, None)
         given = self.signature.bind(args, kwargs)
         with drive.scope(self.name):
             bound = self.signature.call_with(given)
             return await self.function(*bound.args, **bound.kwargs)
+
+    @overload
+    async def run(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
+
+    @overload
+    async def run(self, *args: Any, id: str | None, **kwargs: Any) -> R: ...
+
+    async def run(self, *args: Any, **kwargs: Any) -> R:
+        """What the agent returned, as a durable job that this process drives, with its children. With an `id`, saying
+        it again goes on with the same job, or waits for the process that drives it."""
+        return await self._run(args, kwargs, kwargs.pop("id", None))
 
     @overload
     async def start(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]: ...
@@ -89,18 +101,25 @@ class Agent(Generic[P, R]):
     async def start(self, *args: Any, id: str | None, **kwargs: Any) -> Job[R]: ...
 
     async def start(self, *args: Any, **kwargs: Any) -> Job[R]:
-        """A durable job is queued. With an `id`, saying it again gives the same job."""
-        return await self._start(args, kwargs, kwargs.pop("id", None))
+        """A durable job is submitted, for a worker: this process drives it only in `app.running()`. With an `id`,
+        saying it again gives the same job."""
+        host, job_id = await self._submit("start", args, kwargs, kwargs.pop("id", None))
+        return Job(job_id, host, self.signature.result)
 
-    async def _start(self, args: tuple[Any, ...], kwargs: dict[str, Any], job_id: str | None) -> Job[R]:
+    async def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any], job_id: str | None) -> R:
+        host, job_id = await self._submit("run", args, kwargs, job_id)
+        return cast("R", self.signature.result(await host.drive(job_id)))
+
+    async def _submit(
+        self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any], job_id: str | None
+    ) -> tuple[Host, str]:
         if context.find_drive() is not None:
-            msg = f"{self.name}.start inside a job"
+            msg = f"{self.name}.{method} inside a job"
             raise InvalidSetting(
                 msg, hint=f"Say `await hf.spawn({self.name}, …)`: then it is started once, whatever happens."
             )
         host = await self._host()
-        started = await host.start(self.draft(self.signature.bind(args, kwargs), job_id=job_id))
-        return Job(started, host, self.signature.result)
+        return host, await host.start(self.draft(self.signature.bind(args, kwargs), job_id=job_id))
 
     def given(self, named: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments that somebody else named, as JSON, checked against the hints."""
@@ -115,7 +134,7 @@ class Agent(Generic[P, R]):
         if drive is not None:
             return await children.spawn(drive, self.draft(given))
         host = await self._host()
-        return await host.result(await host.start(self.draft(given)))
+        return await host.drive(await host.start(self.draft(given)))
 
     def admit(self, named: Mapping[str, Any], unknown: AbstractSet[str]) -> None:
         """The agent can be called with arguments of these names; those that are not known yet are of any type."""

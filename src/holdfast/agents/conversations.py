@@ -120,10 +120,17 @@ class SessionJob(Job[str]):
         self._session_id = session_id
 
     async def result(self) -> str:
-        """What was answered, as soon as the turn is committed."""
-        output = await self._host.result(self.id)
+        """What was answered, as soon as the turn is committed. The job needs a worker: waiting is not working."""
+        return await self._answer(self._host.result)
+
+    async def drive(self) -> str:
+        """What was answered; until then this process drives the turn, and what stands before it in the session."""
+        return await self._answer(self._host.drive)
+
+    async def _answer(self, wait: Callable[[str], Awaitable[Any]]) -> str:
+        output = await wait(self.id)
         while "joined" in output:
-            output = await self._host.result(output["joined"])
+            output = await wait(output["joined"])
         node = await self._host.store.sessions.node(self._session_id, output["node"])
         if node is None:
             msg = f"the answer of job {self.id} is not in the session any more"
@@ -153,8 +160,8 @@ class Session:
         id: str | None = None,  # noqa: A002 - as users say it
         when: When = "earliest_safe_boundary",
     ) -> str:
-        """What was answered to the message."""
-        return await (await self.post(content, id=id, when=when)).result()
+        """What was answered to the message, in a turn that this process drives."""
+        return await (await self.post(content, id=id, when=when)).drive()
 
     async def post(
         self,
@@ -164,8 +171,8 @@ class Session:
         when: When = "earliest_safe_boundary",
         after: str | msgspec.UnsetType | None = msgspec.UNSET,
     ) -> SessionJob:
-        """The message is durable, and so is the job that will answer it. With an `id`, saying it again changes nothing;
-        saying something else under it is refused.
+        """The message is durable, and so is the job that will answer it, for a worker. With an `id`, saying it again
+        changes nothing; saying something else under it is refused.
 
         when: whether it may join a turn that is under way, or waits for its commit. after: the node that it follows, if
         not the last: a branch. None is before the first.
@@ -207,7 +214,7 @@ class Session:
             msg = f"node {node_id!r} of session {self.id!r} is no message that somebody sent"
             raise NotFound(msg, hint="Retry from a message of a person; `await session.view()` shows them.")
         said = content if content is not None else message_in(node)["content"]
-        return await (await self.post(said, after=node.parent_node_id)).result()
+        return await (await self.post(said, after=node.parent_node_id)).drive()
 
     def __repr__(self) -> str:
         return f"<session {self.id} of {self._agent.name}>"

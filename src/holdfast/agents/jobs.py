@@ -21,7 +21,12 @@ class Host(Protocol):
         ...
 
     async def result(self, job_id: str) -> Any:
-        """What the job returned, when it is over; or the error that says how it ended."""
+        """What the job returned, when it is over; or the error that says how it ended. If no worker is there for it,
+        that is logged."""
+        ...
+
+    async def drive(self, job_id: str) -> Any:
+        """The same, and meanwhile this process drives the job and its descendants."""
         ...
 
     @property
@@ -53,7 +58,8 @@ class Job(Generic[R_co]):
         self._read = read
 
     async def result(self) -> R_co:
-        """What the agent returned, as soon as it has; or the error that says how the job ended."""
+        """What the agent returned, as soon as it has; or the error that says how the job ended. Waiting is not working:
+        the job needs a worker."""
         return self._read(await self._host.result(self.id))
 
     async def cancel(self, why: str = "") -> None:

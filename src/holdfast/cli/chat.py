@@ -30,7 +30,7 @@ from holdfast.model.ids import RandomIds
 from holdfast.model.streams import AttemptSuperseded
 from holdfast.runtime.app import App
 from holdfast.runtime.loading import load
-from holdfast.runtime.process import Process, opened
+from holdfast.runtime.process import Foreground, Process, opened
 
 
 @click.command()
@@ -55,7 +55,14 @@ async def _chat(agent: str, session_id: str | None, app_at: str | None, where: s
     if server():
         return await _chat_from_afar(agent, session_id, app_at, where)
     app = App(where) if app_at is None else load(app_at)
-    process = await opened(app.programs(), where, offer=app.offer())
+    process = await opened(
+        app.programs(),
+        where,
+        offer=app.offer(concurrency=app.concurrency),
+        strict=app.strict,
+        process_class=Foreground,
+        serving=False,
+    )
     try:
         named = session_id or RandomIds().new("session")
         session = await _session(process, app, agent, named)

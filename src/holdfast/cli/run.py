@@ -23,7 +23,7 @@ from holdfast.model.jobs import JobHead
 from holdfast.model.states import TERMINAL, WaitReason
 from holdfast.runtime.app import App
 from holdfast.runtime.loading import load
-from holdfast.runtime.process import Process, opened
+from holdfast.runtime.process import Foreground, Process, opened
 
 INTERRUPTED = 130
 
@@ -60,7 +60,7 @@ def run(
     """Run one job here, to its end, and print what it returned.
 
     Kill it at any instant: it prints (and writes, if asked) the command that goes on with the job. It runs here, on a
-    store, also when HOLDFAST_API_URL names a server.
+    store, also when HOLDFAST_API_URL names a server. It drives this job and its children, and no other.
 
     Example: holdfast run --job report.json --app app.py
     """
@@ -81,7 +81,14 @@ async def _run(
         app_at = str(spec_path.parent / spec.app)
     app = load(app_at or await code_of(where, job_id))
     draft = None if spec is None else _draft(app, spec, app_at)
-    process = await opened(app.programs(), where, offer=app.offer())
+    process = await opened(
+        app.programs(),
+        where,
+        offer=app.offer(concurrency=app.concurrency),
+        strict=app.strict,
+        process_class=Foreground,
+        serving=False,
+    )
     try:
         if draft is not None:
             job_id = await process.start(draft)

@@ -27,9 +27,13 @@ from holdfast.store import address
 @click.option(
     "--workers", default=1, show_default=True, type=click.IntRange(1, 64), help="So many processes."
 )
-@click.option("--concurrency", default=16, show_default=True, help="How many jobs each drives at a time.")
+@click.option(
+    "--concurrency",
+    type=click.IntRange(min=1),
+    help="How many jobs each drives at a time.  [default: as the App declares, 16 if it does not]",
+)
 @store_option
-def up(app_at: str | None, port: int, workers: int, concurrency: int, where: str) -> None:
+def up(app_at: str | None, port: int, workers: int, concurrency: int | None, where: str) -> None:
     """Serve the API and drive the jobs of an application (app.py, or a module); or of configured agents alone.
 
     A worker that is killed is replaced, and its jobs go on at once. So is the API: its port stays open meanwhile.
@@ -44,7 +48,7 @@ def up(app_at: str | None, port: int, workers: int, concurrency: int, where: str
     sys.exit(wait_for(_up(app_at, port, workers, concurrency, where)))
 
 
-async def _up(app_at: str | None, port: int, workers: int, concurrency: int, where: str) -> int:
+async def _up(app_at: str | None, port: int, workers: int, concurrency: int | None, where: str) -> int:
     from holdfast.service.serving import bound, url_of
 
     with bound(port=port) as listening, tempfile.TemporaryFile(buffering=0) as known:
@@ -57,7 +61,7 @@ async def _up(app_at: str | None, port: int, workers: int, concurrency: int, whe
         handed = ("--fd", str(listening.fileno()), "--token-fd", str(known.fileno()))
         api = (*holdfast, "serve", *handed, "--store", where)
         worker = (*holdfast, "worker", *([app_at] if app_at else []), "--store", where)
-        worker += ("--concurrency", str(concurrency))
+        worker += () if concurrency is None else ("--concurrency", str(concurrency))
         names = ["worker"] if workers == 1 else [f"worker-{nth}" for nth in range(1, workers + 1)]
         supervisor = Supervisor(
             [

@@ -39,10 +39,8 @@ class _Port(msgspec.Struct, frozen=True):
 @click.argument("app_at", metavar="[APP]", required=False)
 @click.option(
     "--concurrency",
-    default=16,
-    show_default=True,
     type=click.IntRange(min=1),
-    help="How many jobs it drives at a time.",
+    help="How many jobs it drives at a time.  [default: as the App declares, 16 if it does not]",
 )
 @click.option(
     "--queue",
@@ -75,7 +73,7 @@ class _Port(msgspec.Struct, frozen=True):
 @store_option
 def worker(
     app_at: str | None,
-    concurrency: int,
+    concurrency: int | None,
     queues: tuple[str, ...],
     capabilities: tuple[str, ...],
     name: str | None,
@@ -101,7 +99,7 @@ def worker(
     offer = app.offer(
         queues=tuple(dict.fromkeys(queues)),
         capabilities=tuple(dict.fromkeys(capabilities)),
-        concurrency=concurrency,
+        concurrency=concurrency or app.concurrency,
     )
     offer = msgspec.structs.replace(offer, drains=True)
     with logging_as(log_format, log_level) as log:
@@ -117,6 +115,7 @@ async def _work(
         where,
         offer=offer,
         name=name,
+        strict=app.strict,
         schedules=tuple(app.schedules.values()),
         meter=meter,
     )

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
+import sys
 import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
+from types import ModuleType
 from typing import Literal
 
 from holdfast.agents.catalogue import Catalogue
@@ -47,8 +51,19 @@ class App(Catalogue):
         """The address of the store, as it is now."""
         return self._store or os.environ.get("HOLDFAST_STORE") or address.DEFAULT
 
+    @property
+    def concurrency(self) -> int:
+        """How many jobs a worker of this application drives at a time, unless it is told otherwise."""
+        return self._concurrency
+
+    @property
+    def strict(self) -> bool:
+        """Whether each step waits for the disk."""
+        return self._strict
+
     async def host(self) -> Process:
-        """The process of this event loop; the first call starts it, and the end of the loop ends it."""
+        """The process of this event loop; the end of the loop ends it. It submits, and drives what is called; it is a
+        worker only in `running`."""
         loop = asyncio.get_running_loop()
         if loop not in self._processes:
             opening = opened(
@@ -57,19 +72,50 @@ class App(Catalogue):
                 offer=self.offer(concurrency=self._concurrency),
                 strict=self._strict,
                 schedules=tuple(self.schedules.values()),
+                serving=False,
+                worker_command=self._worker_command,
             )
             self._processes[loop] = create_detached_task(loop, opening, "holdfast-open")
         return await asyncio.shield(self._processes[loop])
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Process]:
-        """The application works in the block: jobs are claimed and driven. Afterwards it holds nothing."""
+        """The application is a worker in the block: it claims and drives every job that it has code for. Afterwards it
+        holds nothing."""
         process = await self.host()
         try:
+            await process.serve()
             yield process
         finally:
             self._processes.pop(asyncio.get_running_loop(), None)
             await process.close()
+
+    def _worker_command(self, kind: str) -> str:
+        """The command that starts a worker with the code of this application."""
+        declared = self.agents.get(kind) or self.sessions.get(kind)
+        name = getattr(declared, "__module__", "__main__")
+        module = sys.modules.get("__main__" if name.startswith("holdfast.") else name)
+        place = _place_of(module)
+        names = {name: app for name, app in vars(module).items() if isinstance(app, App)} if module else {}
+        if len({id(app) for app in names.values()}) > 1:
+            place += "".join(f":{name}" for name, app in names.items() if app is self)
+        command = ["holdfast", "worker", place]
+        if (
+            self._store is not None and address.parse(self._store).kind == "sqlite"
+        ):  # others may have a password
+            command += ["--store", self._store]
+        return shlex.join(command)
+
+
+def _place_of(module: ModuleType | None) -> str:
+    """A module as `holdfast worker` takes it."""
+    file = getattr(module, "__file__", None)
+    if module is None or (module.__name__ == "__main__" and file is None):
+        return "YOUR_MODULE"
+    if module.__name__ != "__main__":
+        return module.__name__
+    path = Path(file or "").resolve()
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 
 DEFAULT = App()

@@ -1,14 +1,22 @@
-"""Everything in one process: a store, a committer, and a worker that drives the jobs of an application."""
+"""Everything in one process: a store, a committer, and a worker that drives the jobs of an application.
+
+A process submits, drives or serves:
+
+    submits    `agent.start(…)`: jobs are stored; nothing is claimed, and there is no worker in this process
+    drives     `await agent(…)`: a worker that claims these jobs, their descendants and what stands before them
+    serves     `app.running()`, `holdfast worker`: a worker that is listed and claims whatever it has code for
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import random
 import socket
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from holdfast.agents.threads import in_thread
 from holdfast.engine import results
@@ -20,16 +28,18 @@ from holdfast.engine.processes import HostProcesses
 from holdfast.engine.recover import Rules
 from holdfast.engine.schedules import stand
 from holdfast.engine.streams import Scribe
+from holdfast.engine.task_scopes import create_detached_task
 from holdfast.engine.watching import watch
+from holdfast.errors import HoldfastError
 from holdfast.model.evidence import EvidencePack, Result
 from holdfast.model.ids import RandomIds
 from holdfast.model.jobs import JobDraft
 from holdfast.model.limits import ATTEMPTS_MAX
 from holdfast.model.mail import MailDraft
-from holdfast.model.presence import Offer, Presence
+from holdfast.model.presence import Offer, Presence, WorkerState
 from holdfast.model.redaction import redacted
 from holdfast.model.schedule import Schedule
-from holdfast.model.states import MailKind
+from holdfast.model.states import MailKind, Status
 from holdfast.model.streams import AttemptSuperseded, Chunk
 from holdfast.runtime.crashes import crashing, points_of
 from holdfast.runtime.herald import Herald
@@ -42,21 +52,50 @@ from holdfast.store.contract import Store
 from holdfast.worker.watchdog import Watchdog
 from holdfast.worker.worker import Worker
 
+UNSERVED_S: Final = 2.0
+"""How long a result is waited for before it is checked that a worker serves the job."""
+
+log = logging.getLogger("holdfast")
+
+
+def default_worker_command(_kind: str) -> str:
+    return "holdfast worker YOUR_MODULE"
+
 
 class Process:
-    """A worker of this process, and the store it works on. Open one with `opened`, close it when done."""
+    """The store of this process, and the worker that it may have. Open one with `opened`, close it when done."""
 
     def __init__(
-        self, store: Store, worker: Worker, scribe: Scribe, rounds: Rounds, herald: Herald | None = None
+        self,
+        store: Store,
+        worker: Worker,
+        scribe: Scribe,
+        rounds: Rounds,
+        herald: Herald | None = None,
+        *,
+        serving: bool = True,
+        schedules: Sequence[Schedule] = (),
+        worker_command: Callable[[str], str] = default_worker_command,
     ) -> None:
         self.store = store
         self.rounds = rounds
         self._worker = worker
         self._scribe = scribe
         self._herald = herald
+        self._schedules = schedules
+        self._worker_command = worker_command
         self._telling: asyncio.Task[None] | None = None
         self._ids = RandomIds()
-        self._working = asyncio.get_running_loop().create_task(self._work(), name="holdfast-worker")
+        self._serving = self.rounds.serving = serving
+        self._warned: set[tuple[str, str]] = set()
+        self._working: asyncio.Task[None] | None = None
+        if serving:
+            self._begin()
+
+    def _begin(self) -> None:
+        if self._working is None:
+            loop = asyncio.get_running_loop()
+            self._working = create_detached_task(loop, self._work(), "holdfast-worker")
 
     async def _work(self) -> None:
         try:
@@ -64,8 +103,19 @@ class Process:
         finally:
             if self._telling is not None:
                 await asyncio.wait([self._telling])  # else it could be listed again after it has left
-            if self._herald is not None:
+            if self._herald is not None and self._serving:
                 await self._herald.leave()
+
+    async def serve(self) -> None:
+        """This process is a worker now: it is listed, its schedules stand, what its dead neighbours held is free, and
+        it claims every job that it has code for."""
+        if self._serving:
+            return
+        self._serving = self.rounds.serving = True
+        await stand(self.store, SystemClock(), self._schedules)
+        await self.rounds.go()
+        self._worker.serve()
+        self._begin()
 
     @property
     def name(self) -> str:
@@ -79,7 +129,66 @@ class Process:
         return (await self.store.jobs.submit(draft)).job_id
 
     async def result(self, job_id: str) -> Any:
-        return await results.result(self.store, job_id)
+        if self._worker.is_driving(job_id):
+            return await results.result(self.store, job_id)
+        loop = asyncio.get_running_loop()
+        checks: list[asyncio.Task[None]] = []
+        timer = loop.call_later(
+            UNSERVED_S,
+            lambda: checks.append(
+                create_detached_task(loop, self._warn_unserved(job_id), "holdfast-unserved")
+            ),
+        )
+        try:
+            return await results.result(self.store, job_id)
+        finally:
+            timer.cancel()
+            for check in checks:
+                check.cancel()
+
+    async def drive(self, job_id: str) -> Any:
+        """What the job returned. Until then this process drives it, its descendants, and what stands before it in its
+        session; another process that has it already is left to it."""
+        with self._worker.drive(job_id):
+            if self._working is None:
+                self._begin()
+                await self.rounds.go()  # a job whose driver was killed is free at once
+            return await self.result(job_id)
+
+    async def _warn_unserved(self, job_id: str) -> None:
+        """A job that waits for a worker while none is there is reported with the command that starts one, once for each
+        kind and queue."""
+        try:
+            head = await self.store.jobs.head(job_id)
+            about = (head.kind, head.queue)
+            if self._worker.is_driving(job_id):
+                return
+            if head.status not in {Status.PENDING, Status.WAITING} or await self._is_served(*about):
+                return
+        except HoldfastError as error:
+            log.warning("cannot look for a worker: %s", error)
+            return
+        if about in self._warned:  # another wait was quicker
+            return
+        self._warned.add(about)
+        log.warning(
+            "job %s is not being worked on: no running worker serves %r in queue %r. Start one: %s",
+            job_id,
+            *about,
+            self._worker_command(head.kind),
+        )
+
+    async def _is_served(self, kind: str, queue: str) -> bool:
+        cursor: str | None = None
+        while True:
+            page = await self.store.presences.list(cursor=cursor)
+            for worker in page.items:
+                offer = worker.presence.offer
+                if worker.state is WorkerState.HERE and kind in offer.kinds and queue in offer.queues:
+                    return True
+            if page.next is None:
+                return False
+            cursor = page.next
 
     async def cancel(self, job_id: str, why: str) -> None:
         await self._tell(job_id, MailKind.CANCEL, name=redacted(why))
@@ -119,13 +228,23 @@ class Process:
 
     async def done(self) -> None:
         """The worker has ended by itself, after a drain."""
-        await asyncio.wait([self._working])
+        if self._working is not None:
+            await asyncio.wait([self._working])
 
     async def close(self) -> None:
         """What ran was finished or given back, and nothing is held open."""
         self._worker.drain(at_once=True)
-        await asyncio.wait([self._working])
+        await self.done()
         await self.store.close()
+
+
+class Foreground(Process):
+    """A process that drives every job whose result is awaited, for commands that run a job before one's eyes."""
+
+    async def result(self, job_id: str) -> Any:
+        if self._worker.is_driving(job_id):
+            return await super().result(job_id)
+        return await self.drive(job_id)
 
 
 async def opened(
@@ -138,9 +257,12 @@ async def opened(
     strict: bool = False,
     schedules: Sequence[Schedule] = (),
     meter: Meter = SILENT,
+    process_class: type[Process] = Process,
+    serving: bool = True,
+    worker_command: Callable[[str], str] = default_worker_command,
 ) -> Process:
-    """A process at work on the store at this address: it takes what it offers, and is listed. What its dead neighbours
-    held is free at once, and the schedules stand."""
+    """A process on the store at this address. `serving`: it is a worker at once; otherwise it claims nothing until it
+    is told to drive a job or to serve. `worker_command` gives the command that starts a worker for a kind."""
     offer = Offer(kinds=tuple(sorted(programs)), concurrency=concurrency) if offer is None else offer
     points = points_of(os.environ)
     meter = watched(os.environ, meter)
@@ -167,17 +289,8 @@ async def opened(
         failed_attempts_max=ATTEMPTS_MAX,  # a job that has used up its attempts is a dead letter already
         by=f"sweep of {named}",
     )
-    presence = Presence(
-        worker=named,
-        identity=neighbours.my_identity() or ids.new("process"),
-        host=socket.gethostname(),
-        pid=os.getpid(),
-        offer=offer,
-    )
-    herald = Herald(store, clock, presence, neighbours.is_dead)
+    herald = _herald(store, clock, neighbours, named, offer)
     rounds = Rounds(store, clock, neighbours, rules, meter, herald, capabilities=offer.capabilities)
-    await stand(store, clock, schedules)
-    await rounds.go()
     worker = Worker(
         desk,
         named,
@@ -187,8 +300,33 @@ async def opened(
         now_and_then=rounds.go,
         watchdog=Watchdog(),
         also=lambda: rounds.unwanted,
+        serving=False,
     )
-    return Process(store, worker, scribe, rounds, herald)
+    process = process_class(
+        store,
+        worker,
+        scribe,
+        rounds,
+        herald,
+        serving=False,
+        schedules=schedules,
+        worker_command=worker_command,
+    )
+    if serving:
+        await process.serve()
+    return process
+
+
+def _herald(store: Store, clock: SystemClock, neighbours: Neighbours, worker: str, offer: Offer) -> Herald:
+    """Who says for this process that it is there, once it serves."""
+    presence = Presence(
+        worker=worker,
+        identity=neighbours.my_identity() or RandomIds().new("process"),
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        offer=offer,
+    )
+    return Herald(store, clock, presence, neighbours.is_dead)
 
 
 def _inspector(base_path: Path, own_file: Path | None) -> Inspector:

@@ -70,6 +70,9 @@ class Rounds:
         herald: Herald | None = None,
         capabilities: Sequence[str] = (),
     ) -> None:
+        self.serving = True
+        """Whether this process is a worker. One that only drives jobs of its own is not listed, fires no schedules and
+        does not sweep; it does free what dead processes of its host held."""
         self.unwanted: Sequence[str] = ()
         """Kinds of work for our capabilities that no agent of the type they prefer has taken for a while."""
         self.last: LastSweep | None = None
@@ -87,14 +90,15 @@ class Rounds:
         """This process is listed, the dead are buried, what is due by the clock has begun, and, if it is time, what the
         dead left is in order. A store that is away is for next time."""
         try:
-            if self._herald is not None:
+            if self._herald is not None and self.serving:
                 await self._herald.beat()
             await self._neighbours.bury(self._store)
-            await fire_due(self._store, self._clock)
+            if self.serving:
+                await fire_due(self._store, self._clock)
             await self._outwork.tidy()
             if self._capabilities:
                 self.unwanted = await self._store.work.unpreferred(self._capabilities, grace_us=PREFERENCE_US)
-            if self._clock.tick_us() >= self._due_at:
+            if self.serving and self._clock.tick_us() >= self._due_at:
                 self._due_at = self._clock.tick_us() + SWEEP_EVERY_US
                 await self._sweep()
         except HoldfastError as error:

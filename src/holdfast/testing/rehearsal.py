@@ -125,11 +125,11 @@ async def _opened(app: App, address: str, clock: LeapingClock) -> Rehearsal:
         Committer(store.journal),
         clock,
         app.programs(),
-        strict=app._strict,  # noqa: SLF001 - as the application's own process
+        strict=app.strict,
         gone=neighbours.is_dead,
         inspect=lambda pack: in_thread(lambda: looker.look_at_all(pack)),
         scribe=scribe,
     )
-    worker = Worker(desk, name, lambda: ids.new("claim"), queues=queues)
+    worker = Worker(desk, name, lambda: ids.new("claim"), queues=queues, concurrency=app.concurrency)
     rounds = Rounds(store, clock, neighbours, Rules(by=name))
     return Rehearsal(store, worker, scribe, rounds, clock=clock, moved=moved, queues=queues)

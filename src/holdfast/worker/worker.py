@@ -6,6 +6,9 @@ Between claims it waits for a hint that something changed, or a second, whicheve
 second makes it right. It never holds more jobs than it has room for, takes only kinds it has code for, and goes by age
 now and then, so that nobody waits for ever behind those with more weight.
 
+A worker that does not serve claims only the jobs that it was told to drive, their descendants, and what stands before
+them in their sessions: `await agent(…)` in a script must not take anybody else's job, which would end with the script.
+
 Draining: no more claims; each run finishes the calls that are under way and gives its job back at that boundary, which
 costs the next worker a replay and nothing else. Calls that take too long are cut off, all but those that are unsafe to
 repeat: cut off, they would need a person, so they get the time that they were declared to take.
@@ -15,7 +18,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 from holdfast.engine.desk import Desk
@@ -23,8 +28,8 @@ from holdfast.engine.hold import Keeper
 from holdfast.engine.named import about
 from holdfast.engine.rest import rest
 from holdfast.engine.run import LOST, JobRun
-from holdfast.errors import HoldfastError, Unavailable
-from holdfast.model.lease import by_age
+from holdfast.errors import HoldfastError, NotFound, Unavailable
+from holdfast.model.lease import Grant, by_age
 from holdfast.store.ports.leases import ClaimAsk
 from holdfast.worker.watchdog import Watchdog
 
@@ -57,8 +62,10 @@ class Worker:
         drain_s: float = DRAIN_S,
         watchdog: Watchdog | None = None,
         also: Callable[[], Sequence[str]] = tuple,
+        serving: bool = True,
     ) -> None:
-        """`also` names kinds to take besides those there is code for by name: work that nobody else has wanted."""
+        """`also` names kinds to take besides those there is code for by name: work that nobody else has wanted. Without
+        `serving` it claims nothing before `drive` names a job, or `serve` is called."""
         self.name = name
         self._desk = desk
         self._new_token = new_token
@@ -69,6 +76,11 @@ class Worker:
         self._drain_s = drain_s
         self._watchdog = watchdog
         self._also = also
+        self._serving = serving
+        self._roots: Counter[str] = Counter()
+        """The jobs that somebody in this process waits for, each with how many do."""
+        self._has_left = False
+        """Whether somebody has stopped waiting for a job that is not over."""
         self._runs: dict[str, JobRun] = {}
         """By the topic of hints about its mail."""
         self._hearing: asyncio.Task[None] | None = None
@@ -115,6 +127,32 @@ class Worker:
         self._room.set()
         self._look.set()
 
+    def serve(self) -> None:
+        """From now on every job of its queues and kinds is claimed."""
+        self._serving = True
+        self._look.set()
+
+    @contextmanager
+    def drive(self, job_id: str) -> Iterator[None]:
+        """In the block this job and its descendants are claimed. If it ends with an error (the caller was cancelled,
+        the job is held), what still runs of them is given back."""
+        self._roots[job_id] += 1
+        self._look.set()
+        try:
+            yield
+        except BaseException:
+            self._has_left = True
+            raise
+        finally:
+            self._roots[job_id] -= 1
+            self._roots += Counter()  # drops those that nobody waits for any more
+            self._room.set()
+            self._look.set()
+
+    def is_driving(self, job_id: str) -> bool:
+        """Whether this worker claims the job, or would."""
+        return self._serving or job_id in self._roots
+
     async def _look_around(self) -> None:
         """Every now and then something is done that no job waits for."""
         while self._now_and_then is not None:
@@ -126,6 +164,10 @@ class Worker:
     async def _claim(self) -> bool:
         """Whether it is worth asking again at once: not when there was less than there was room for. What has come
         since is hinted at, and hints are kept for the next wait."""
+        if self._has_left and not self._serving:
+            await self._give_back_left()
+        if not self._serving and not self._roots:
+            return False
         free = self._concurrency - len(self._tasks)
         if free <= 0:
             self._room.clear()
@@ -141,6 +183,7 @@ class Worker:
             limit=free,
             ttl_us=self._keeper.ttl_us,
             by_age=by_age(self._claims),
+            roots=None if self._serving else tuple(self._roots),
         )
         try:
             grants = await self._desk.store.leases.claim(ask)
@@ -165,6 +208,31 @@ class Worker:
         if runs:
             await self._catch_up(runs)
         return len(grants) == free
+
+    async def _give_back_left(self) -> None:
+        """Runs that nobody in this process waits for any more wind down."""
+        self._has_left = False
+        for run in list(self._runs.values()):
+            try:
+                if not await self._is_wanted(run.grant):
+                    run.wind_down()
+            except (NotFound, Unavailable) as error:
+                log.warning("job %s goes on here: %s", run.grant.job_id, error)
+
+    async def _is_wanted(self, grant: Grant) -> bool:
+        """Whether the job, an ancestor of it, or a job behind it in its session is being waited for."""
+        if not self._roots or grant.job_id in self._roots:
+            return bool(self._roots)
+        jobs = self._desk.store.jobs
+        if grant.session_id is not None:
+            behind = [await jobs.get(root) for root in self._roots]
+            return any(
+                (one.namespace, one.session_id) == (grant.namespace, grant.session_id) for one in behind
+            )
+        above = (await jobs.get(grant.job_id)).parent_job_id
+        while above is not None and above not in self._roots:
+            above = (await jobs.get(above)).parent_job_id
+        return above is not None
 
     async def _catch_up(self, runs: Sequence[JobRun]) -> None:
         """Hints about mail that came after the claim, before anybody listened, are heard once the runs have begun."""

@@ -13,7 +13,7 @@ from holdfast.model.jobs import JobHead
 from holdfast.model.lease import LEASE_TTL_US, Grant, is_live
 from holdfast.model.states import HELD, Slot, Status, WaitReason
 from holdfast.store.memory.state import JobRow, State, Work
-from holdfast.store.ports.leases import ClaimAsk, Held, check_ask
+from holdfast.store.ports.leases import AHEAD_US, ClaimAsk, Held, check_ask
 
 
 class MemoryLeases:
@@ -29,7 +29,14 @@ class MemoryLeases:
             ]
             if held:  # the reply to the same question was lost
                 return [_grant(row, row.head, _was_takeover(row)) for row in _in_order(held, ask)]
-            ready = [row for row in rows if _is_asked_for(row.head, ask) and _is_claimable(row.head, work)]
+            within = None if ask.roots is None else _reach(rows, ask.roots)
+            ready = [
+                row
+                for row in rows
+                if _is_asked_for(row.head, ask)
+                and (within is None or row.head.job_id in within)
+                and _is_claimable(row.head, work, 0 if within is None else within[row.head.job_id])
+            ]
             left = ask.limit
             if ask.most is not None:
                 own = [row.head for row in rows if row.head.lease_owner == ask.worker]
@@ -93,15 +100,39 @@ def _is_asked_for(head: JobHead, ask: ClaimAsk) -> bool:
     return head.queue in ask.queues and (not ask.kinds or head.kind in ask.kinds)
 
 
-def _is_claimable(head: JobHead, work: Work) -> bool:
+def _reach(rows: Sequence[JobRow], roots: Sequence[str]) -> dict[str, int]:
+    """What a restricted claim may take, and for how long each must have been ready."""
+    children: dict[str, list[str]] = {}
+    for row in rows:
+        if row.parent_job_id is not None:
+            children.setdefault(row.parent_job_id, []).append(row.head.job_id)
+    own: set[str] = set()
+    new = list(roots)
+    while new:
+        own.update(new)
+        new = [child for parent in new for child in children.get(parent, ()) if child not in own]
+    behind = {
+        (row.head.namespace, row.head.session_id)
+        for row in rows
+        if row.head.job_id in own and row.head.session_slot is Slot.BEHIND
+    }
+    ahead = (
+        row.head.job_id
+        for row in rows
+        if row.head.session_slot is Slot.LIVE and (row.head.namespace, row.head.session_id) in behind
+    )
+    return dict.fromkeys(ahead, AHEAD_US) | dict.fromkeys(own, 0)
+
+
+def _is_claimable(head: JobHead, work: Work, ready_for_us: int) -> bool:
     if head.session_slot is Slot.BEHIND:
         return False
     match head.status:
         case Status.PENDING:
-            return head.ready_at <= work.wall
+            return head.ready_at <= work.wall - ready_for_us
         case Status.WAITING:
             frozen = head.wait_reason in HELD or head.wait_reason is WaitReason.JOINED
-            return not frozen and head.wake_at is not None and head.wake_at <= work.wall
+            return not frozen and head.wake_at is not None and head.wake_at <= work.wall - ready_for_us
         case Status.RUNNING:
             return not is_driven(head, work.tick, work.boot)
         case _:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
 from holdfast.model.ids import check_name
+from holdfast.model.instants import SECOND
 from holdfast.model.lease import LEASE_TTL_US, Grant
+
+AHEAD_US: Final = 2 * SECOND
 
 
 class ClaimAsk(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,6 +29,11 @@ class ClaimAsk(msgspec.Struct, frozen=True, kw_only=True):
 
     most: int | None = None
     """What the worker may hold in all, by leases that are not over: it is granted no more than that leaves."""
+
+    roots: tuple[str, ...] | None = None
+    """Restricted claim: only these jobs, their descendants, and the job with the turn of a session in which one of them
+    stands behind. The latter at once if its lease is over, otherwise only once nobody has claimed it for `AHEAD_US`:
+    until then it is left to its own driver."""
 
 
 def check_ask(ask: ClaimAsk) -> ClaimAsk:
@@ -49,7 +57,8 @@ class Leases(Protocol):
 
         Claimable are, in these queues and of these kinds (no kinds: any): pending jobs that are ready, waiting jobs
         whose `wake_at` is due (unless held for a person), and running jobs whose lease is over. Larger priority first,
-        then older `ready_at`, then id; with `by_age` priority does not count. Grants are in that order.
+        then older `ready_at`, then id; with `by_age` priority does not count. Grants are in that order. With `roots`
+        nothing else is claimable.
 
         Each grant has `job_claimed` as its newest event. It is a takeover when the last lease was not given back; then
         `takeovers` is one more than before. No job is granted twice, whatever the number of claimers. A job whose

@@ -13,7 +13,7 @@ from holdfast.model.jobs import JobHead
 from holdfast.model.lease import LEASE_TTL_US, Grant
 from holdfast.model.states import Status
 from holdfast.store.executor import Executor, Row, Transaction, Value
-from holdfast.store.ports.leases import ClaimAsk, Held, check_ask
+from holdfast.store.ports.leases import AHEAD_US, ClaimAsk, Held, check_ask
 from holdfast.store.tables.batches import event_values
 from holdfast.store.tables.heads import head_of
 
@@ -26,7 +26,7 @@ class SqlLeases:
 
     async def claim(self, ask: ClaimAsk) -> list[Grant]:
         check_ask(ask)
-        if self._executor.batches and not self._executor.seals:
+        if self._executor.batches and not self._executor.seals and ask.roots is None:
             return await self._claim_at_once(ask)
 
         async def work(tx: Transaction) -> list[Grant]:
@@ -120,7 +120,10 @@ async def claim_in(tx: Transaction, ask: ClaimAsk) -> list[Grant]:
     wanted = _wanted(ask)
     if ask.most is not None:
         wanted["limit"] = max(0, min(ask.limit, ask.most - await count_in(tx, ask.worker)))
-    chosen = await tx.rows("choose_by_age" if ask.by_age else "choose_by_priority", **wanted)
+    if ask.roots is not None:
+        chosen = await tx.rows("choose_own", **wanted, roots=list(ask.roots), ahead_us=AHEAD_US)
+    else:
+        chosen = await tx.rows("choose_by_age" if ask.by_age else "choose_by_priority", **wanted)
     if not chosen:
         return []
     heads = [head_of(row) for row in chosen]

@@ -162,6 +162,7 @@ class Bench:
         ttl_us: int = LEASE_TTL_US,
         by_age: bool = False,
         token: str | None = None,
+        roots: tuple[str, ...] | None = None,
     ) -> list[Grant]:
         """What a worker gets; under a token of its own unless one is given."""
         ask = ClaimAsk(
@@ -172,6 +173,7 @@ class Bench:
             limit=limit,
             ttl_us=ttl_us,
             by_age=by_age,
+            roots=roots,
         )
         return await self.store.leases.claim(ask)
 

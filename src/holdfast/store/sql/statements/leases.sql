@@ -72,6 +72,32 @@ WITH ready AS MATERIALIZED (
 SELECT claimable.*, {now} FROM (SELECT * FROM ready UNION ALL SELECT * FROM due UNION ALL SELECT * FROM lost) AS claimable
 ORDER BY ready_at, job_id LIMIT :limit;
 
+-- name: choose_own
+-- The jobs to claim among these roots, their descendants, and the jobs with the turn in sessions in which one of those
+-- stands behind; locked, in the order of `choose_by_priority`. Last, the wall clock. A job of the third kind that is ready
+-- or due is passed over until it has been for `ahead_us`: its own driver comes first.
+WITH RECURSIVE own (job_id) AS (
+    SELECT job_id FROM jobs WHERE job_id {any:roots}
+    UNION
+    SELECT child.job_id FROM own JOIN jobs child ON child.parent_job_id = own.job_id
+), ahead (job_id) AS (
+    SELECT front.job_id FROM job_heads mine CROSS JOIN job_heads front
+    WHERE mine.job_id IN (SELECT job_id FROM own) AND mine.session_slot = 'behind'
+      AND front.namespace = mine.namespace AND front.session_id = mine.session_id AND front.session_slot = 'live'
+)
+SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot, head_seq,
+       head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers, {now}
+FROM job_heads
+WHERE job_id IN (SELECT job_id FROM own UNION SELECT job_id FROM ahead)
+  AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
+  AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace)
+  AND (session_slot IS NULL OR session_slot <> 'behind')
+  AND ((status = 'pending' AND ready_at <= {now} - CASE WHEN job_id IN (SELECT job_id FROM own) THEN 0 ELSE :ahead_us END)
+       OR (status = 'waiting' AND wake_at IS NOT NULL AND wake_at <= {now} - CASE WHEN job_id IN (SELECT job_id FROM own) THEN 0 ELSE :ahead_us END
+           AND wait_reason NOT IN ('drift', 'stalled', 'dead_letter', 'restore_review', 'joined'))
+       OR (status = 'running' AND (lease_expires_at <= {tick} OR lease_boot <> {boot})))
+ORDER BY priority DESC, ready_at, job_id LIMIT :limit {skip_locked};
+
 -- name: grant_lease
 -- The job runs under this token and a fence nobody had before; its newest event says so.
 UPDATE job_heads

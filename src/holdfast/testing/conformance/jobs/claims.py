@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from holdfast.model.append import Move
 from holdfast.model.chain import Head, first_break, unseal
 from holdfast.model.events import JobClaimed
 from holdfast.model.instants import MINUTE, SECOND
 from holdfast.model.states import HELD, Status, WaitReason
+from holdfast.store.ports.leases import AHEAD_US
 from holdfast.testing.conformance.bench import Bench
+from holdfast.testing.conformance.driver import step
 
 
 async def a_granted_job_runs_under_the_workers_token(bench: Bench) -> None:
@@ -174,3 +177,82 @@ async def ready_due_and_lost_jobs_share_one_order(bench: Bench) -> None:
     token = bench.fresh("token")
     granted = [grant.job_id for grant in await bench.grants("next", token=token)]
     assert granted == [ready, lost, due], "by priority, however they became claimable"
+
+
+# ── restricted claims ─────────────────────────────────────────────────────────────────────────────
+
+
+async def a_restricted_claim_takes_the_roots_and_their_descendants(bench: Bench) -> None:
+    other = await bench.submit(priority=10)
+    root = await bench.submit()
+    child = await bench.submit(parent_job_id=root, parent_step_key="1/spawn")
+    grandchild = await bench.submit(parent_job_id=child, parent_step_key="1/spawn")
+    cousin = await bench.submit(parent_job_id=other, parent_step_key="1/spawn")
+    second = await bench.submit()
+    assert await bench.claimable(roots=()) == []
+    assert await bench.claimable(roots=("nothing of this id",)) == []
+    assert await bench.claimable(roots=(root, second)) == sorted([root, child, grandchild, second])
+    assert await bench.claimable(roots=(root, second)) == [], "each once"
+    assert set(await bench.claimable()) == {other, cousin}, "the others are still there"
+
+
+async def a_restricted_claim_keeps_to_queues_and_kinds(bench: Bench) -> None:
+    root = await bench.submit(kind="known", queue="mail")
+    assert await bench.claimable(roots=(root,), queues=("default",)) == []
+    assert await bench.claimable(roots=(root,), queues=("mail",), kinds=("other",)) == []
+    assert await bench.claimable(roots=(root,), queues=("mail",), kinds=("known",)) == [root]
+
+
+async def a_restricted_claim_finds_what_is_claimable_and_nothing_else(bench: Bench) -> None:
+    now = bench.clock.wall_us()
+    later = await bench.submit(ready_at=now + MINUTE)
+    waiting = await bench.driving()
+    await waiting.write(
+        step("asleep"), move=Move(status=Status.WAITING, reason=WaitReason.TIMER, wake_at=now + MINUTE)
+    )
+    leased = await bench.driving(ttl_us=MINUTE)
+    queues = ("default", waiting.grant.queue, leased.grant.queue)
+    roots = (later, waiting.job_id, leased.job_id)
+    assert await bench.claimable(roots=roots, queues=queues) == []
+    bench.clock.advance(MINUTE)
+    granted = await bench.grants(roots=roots, queues=queues)
+    assert {grant.job_id: grant.takeover for grant in granted} == {
+        later: False,
+        waiting.job_id: False,
+        leased.job_id: True,
+    }
+
+
+async def a_restricted_claim_that_is_repeated_finds_its_grants(bench: Bench) -> None:
+    root = await bench.submit()
+    first = await bench.grants(roots=(root,), token="same")
+    assert await bench.grants(roots=(root,), token="same") == first, "the reply was lost"
+
+
+async def a_restricted_claim_takes_an_expired_job_that_stands_before(bench: Bench) -> None:
+    front = await bench.submit(session_id="root")
+    back = await bench.submit(session_id="root")
+    elsewhere = await bench.submit(session_id="another")
+    [driven] = await bench.grants(roots=(front,), ttl_us=MINUTE)
+    assert driven.job_id == front
+    assert await bench.claimable(roots=(back,)) == [], "it is being driven"
+    bench.clock.advance(MINUTE)
+    [taken] = await bench.grants(roots=(back,))
+    assert (taken.job_id, taken.takeover) == (front, True)
+    assert await bench.claimable(roots=(front,)) == []
+    assert await bench.claimable() == [elsewhere]
+
+
+async def a_restricted_claim_leaves_a_ready_job_before_it_to_its_driver_for_a_while(bench: Bench) -> None:
+    front = await bench.submit(session_id="root")
+    back, last = await bench.submit(session_id="root"), await bench.submit(session_id="root")
+    assert await bench.claimable(roots=(back, last)) == [], "whoever sent it is about to claim it"
+    bench.clock.advance(AHEAD_US - 1)
+    assert await bench.claimable(roots=(back, last)) == []
+    bench.clock.advance(1)
+    assert await bench.claimable(roots=(back, last)) == [front], "once, although two stand behind it"
+
+
+async def a_restricted_claim_with_the_whole_session_takes_its_front_at_once(bench: Bench) -> None:
+    front, back = await bench.submit(session_id="root"), await bench.submit(session_id="root")
+    assert await bench.claimable(roots=(front, back)) == [front]

@@ -1,0 +1,32 @@
+-- why: Postgres does not know how few jobs are meant, and would join them with all heads and all children at once. Arrays and
+-- LATERAL with OFFSET 0 make it look each of them up.
+
+-- name: choose_own
+-- The jobs to claim among these roots, their descendants, and the jobs with the turn in sessions in which one of those
+-- stands behind; locked, in the order of `choose_by_priority`. Last, the wall clock. A job of the third kind that is ready
+-- or due is passed over until it has been for `ahead_us`: its own driver comes first.
+WITH RECURSIVE own (job_id) AS (
+    SELECT job_id FROM jobs WHERE job_id {any:roots}
+    UNION
+    SELECT child.job_id FROM own CROSS JOIN LATERAL (
+        SELECT job_id FROM jobs WHERE parent_job_id = own.job_id OFFSET 0
+    ) AS child
+), ahead (job_id) AS (
+    SELECT front.job_id FROM job_heads mine CROSS JOIN LATERAL (
+        SELECT job_id FROM job_heads
+        WHERE namespace = mine.namespace AND session_id = mine.session_id AND session_slot = 'live' OFFSET 0
+    ) AS front
+    WHERE mine.job_id = ANY(ARRAY(SELECT job_id FROM own)) AND mine.session_slot = 'behind'
+)
+SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot, head_seq,
+       head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers, {now}
+FROM job_heads
+WHERE job_id = ANY(ARRAY(SELECT job_id FROM own UNION SELECT job_id FROM ahead))
+  AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
+  AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace)
+  AND (session_slot IS NULL OR session_slot <> 'behind')
+  AND ((status = 'pending' AND ready_at <= {now} - CASE WHEN job_id = ANY(ARRAY(SELECT job_id FROM own)) THEN 0 ELSE CAST(:ahead_us AS bigint) END)
+       OR (status = 'waiting' AND wake_at IS NOT NULL AND wake_at <= {now} - CASE WHEN job_id = ANY(ARRAY(SELECT job_id FROM own)) THEN 0 ELSE CAST(:ahead_us AS bigint) END
+           AND wait_reason NOT IN ('drift', 'stalled', 'dead_letter', 'restore_review', 'joined'))
+       OR (status = 'running' AND (lease_expires_at <= {tick} OR lease_boot <> {boot})))
+ORDER BY priority DESC, ready_at, job_id LIMIT :limit {skip_locked};
