@@ -457,7 +457,7 @@ def test_undeclared_is_unsafe(app: hf.App) -> None:
 async def test_a_read_may_be_given_a_time_limit(app: hf.App) -> None:
     """Goal: a read that hangs does not hang its job. Method: one that never answers, with and without a catch."""
 
-    @app.tool(effect="read_only", timeout="20ms")
+    @app.tool(effect="read_only", timeout="20ms", retry=hf.Retry(attempts=2, initial=0))
     async def hang() -> str:
         await asyncio.get_running_loop().create_future()
         return "never"

@@ -154,7 +154,7 @@ async def test_what_a_journal_cannot_take_fails_the_attempt(backend: Backend, wh
             return value
 
         job_id = await shop.submit(program)
-        assert (await tried_to_the_end(shop))[:3] == ["pending", "pending", "waiting"]
+        assert (await tried_to_the_end(shop))[0] == "waiting", "the same code says the same again"
         (dead,) = [event for event in await shop.events(job_id) if isinstance(event, JobDeadLettered)]
         assert dead.causes[0]["error"]["type"] in {"TooLarge", "InvalidPayload"}
         assert dead.causes[0]["takeovers"] == 0

@@ -267,10 +267,6 @@ class History:
                 self._bear(seq, event)
             case e.CallCancelled():
                 self._cancel(seq, event)
-            case e.CallMoved():
-                self._move(event)
-            case e.CallRetried():
-                self._retry(event)
             case e.LlmRequested() | e.LlmResponded():
                 self._converse(seq, event)
             case e.ToolCalled():
@@ -326,6 +322,10 @@ class History:
                 self.nodes[event.plan_id, event.node] = STARTED
             case e.NodeFinished():
                 self.nodes[event.plan_id, event.node] = event.outcome
+            case e.CallMoved():
+                self._move(event)
+            case e.CallRetried():
+                self._retry(event)
             case e.CancelRequested():
                 self.cancelled = True
             case _:

@@ -21,6 +21,7 @@ from holdfast.engine.models import Answer, Asking
 from holdfast.model.limits import BLOB_BYTES_MAX
 
 LEFT: Final = "its reader left here the first time"
+UNKEPT: Final = "DecodingError"
 
 
 class Flow:
@@ -51,11 +52,11 @@ class Flow:
             while (piece := await self._next()) is not None:
                 self._hear(piece)
                 if self._gathering.whole or self._gathering.error is not None:
-                    await self._settle()
+                    self._must_be_kept(await self._settle())
                 yield piece
             if not self._settled and not self._gathering.complete:
                 raise Unreachable("RemoteProtocolError", "the stream ended before the answer did")
-            await self._settle()
+            self._must_be_kept(await self._settle())
         except asyncio.CancelledError:
             if not self._settled:
                 self._settled = True
@@ -78,18 +79,28 @@ class Flow:
             if heard is not None and heard.text:
                 self._asking.say(heard.text, heard.stream)
 
-    async def _settle(self) -> None:
+    async def _settle(self) -> Answer | None:
+        """Record the answer, unless that was done."""
         if self._settled:
-            return
+            return None
         self._settled = True
         error = self._gathering.error
-        if error is None:
-            answer = self._answer(self._asking, self._gathering.message())
-            await self._asking.answered(answer)
-            if self._gathering.complete:
-                await self._keep(answer)
-        else:
+        if error is not None:
             await self._asking.answered(Answer(error={"status": 200, "body": error, "headers": {}}))
+            return None
+        answer = self._answer(self._asking, self._gathering.message())
+        if answer.error is not None:
+            message = str(answer.error["body"]["error"]["message"])
+            answer = Answer(usage=answer.usage, error={"kind": UNKEPT, "message": message})
+        await self._asking.answered(answer)
+        if self._gathering.complete:
+            await self._keep(answer)
+        return answer
+
+    def _must_be_kept(self, answer: Answer | None) -> None:
+        """An answer that no journal takes is the same error for its reader now as in every replay."""
+        if answer is not None and answer.error is not None:
+            raise Unreachable(answer.error["kind"], answer.error["message"])
 
     async def _break(self, error: Exception) -> None:
         self._asking.failed(error)

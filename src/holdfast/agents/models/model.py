@@ -23,7 +23,7 @@ import msgspec
 from holdfast.agents.models import sse
 from holdfast.agents.models.anthropic_wire import AnthropicGathering
 from holdfast.agents.models.exchange import KNOWN, Exchange, Known
-from holdfast.agents.models.live import BAD, Live
+from holdfast.agents.models.live import BAD, Live, Unreachable
 from holdfast.agents.models.memo import Cache
 from holdfast.agents.models.openai_wire import ChatWire
 from holdfast.agents.models.patience import Limits, Patience
@@ -185,17 +185,26 @@ def _scripted(name: str, script: Script, exchange: Exchange) -> Callable[[Body],
         drive = asking()
         if drive is None:
             return await _gathered(await provider.send(body))
-        served = await exchange.serve(drive, WIRE, body, provider.send)
+        try:
+            served = await exchange.serve(drive, WIRE, body, provider.send)
+        except Unreachable as error:
+            raise _cut_off(error) from error
         try:
             pieces = (
                 [served.body] if isinstance(served.body, bytes) else [piece async for piece in served.body]
             )
+        except Unreachable as error:
+            raise _cut_off(error) from error
         finally:
             if served.close is not None:
                 await served.close()
         return _reply(served.status, b"".join(pieces))
 
     return complete
+
+
+def _cut_off(error: Unreachable) -> CallFailed:
+    return CallFailed(f"the scripted model was cut off: {error}", error_type="ModelError")
 
 
 async def _gathered(live: Live) -> Reply:
