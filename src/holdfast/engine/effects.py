@@ -26,10 +26,18 @@ import msgspec
 from holdfast.engine import approvals, failures
 from holdfast.engine.asked import Probed, kept
 from holdfast.engine.points import Point, Points, nothing
+from holdfast.engine.tracebacks import format_error
 from holdfast.errors import Refused
 from holdfast.model.budget import ONE_CALL
 from holdfast.model.effects import Answer, CallStatus, CutOff, Effect, Recovery, quiet_at, recover
-from holdfast.model.events import ToolCalled, ToolFailed, ToolReconciled, ToolReturned, ToolUncertain
+from holdfast.model.events import (
+    ToolCalled,
+    ToolFailed,
+    ToolRaised,
+    ToolReconciled,
+    ToolReturned,
+    ToolUncertain,
+)
 from holdfast.model.history import Recorded
 from holdfast.model.ledger import CallRow, call_id, idempotency_key
 from holdfast.model.states import WaitReason
@@ -108,6 +116,7 @@ class _Call:
         self._unclear = 0
         self._approval_id: str | None = recorded.approval_id if recorded else None
         self._unexplained = False
+        self._error: dict[str, Any] | None = recorded.raised if recorded else None
 
     async def outcome(self) -> Any:
         if self._recorded is None:
@@ -186,6 +195,7 @@ class _Call:
         late_us = 0
         while late_us >= 0:
             self._attempt += 1
+            self._error = None
             self._start_by = self._drive.latest_us() + within_us
             last_wall, last_tick = host.wall_us() + within_us, host.tick_us() + within_us
             self._points(Point.BEFORE_INTENT, self._asked.name)
@@ -253,8 +263,12 @@ class _Call:
         await self._drive.handed_over(stamp)
 
     async def _ambiguous(self, error: Exception) -> Any:
-        """Nobody knows whether it happened: from here it is as if the worker had died."""
+        """It raised, so nobody knows whether it happened: it is settled by its class, as if the worker had died."""
         self._unclear += 1
+        self._error = failures.told(error)
+        if self._effect is not Effect.UNSAFE:  # which asks a person at once, and tells the error there
+            raised = ToolRaised(self._step_key, self.generation, self._attempt, self._error)
+            self._drive.recorder.record(raised)
         if self._effect is Effect.IDEMPOTENT or self._terms.relaunch or self._unclear > 1:
             # Made again in the next attempt, after a while; until then the code does not go on.
             self._drive.fail(error)
@@ -272,6 +286,7 @@ class _Call:
             self._drive.history.begin(self._recorded)
         self._recorded.status = CallStatus.PREPARED
         self._recorded.attempt, self._recorded.start_by = self._attempt, self._start_by
+        self._recorded.raised = self._error
         self._answer = None
         return await self.outcome()
 
@@ -302,9 +317,9 @@ class _Call:
         """The call is `uncertain`, and the job sleeps until somebody says what happened."""
         assert self._recorded is not None
         if self._recorded.status is not CallStatus.UNCERTAIN:
-            why = "cut off after its intent; " + _WHY[self._effect]
+            why = f"{_describe_doubt(self._error)}; {_WHY[self._effect]}"
             self._drive.recorder.record(
-                ToolUncertain(self._step_key, self.generation, why=why),
+                ToolUncertain(self._step_key, self.generation, why=why, error=self._error),
                 row=self._row(CallStatus.UNCERTAIN),
             )
             self._recorded.status = CallStatus.UNCERTAIN
@@ -330,6 +345,14 @@ class _Call:
         )
 
 
+def _describe_doubt(error: dict[str, Any] | None) -> str:
+    """Why nobody knows whether a call happened: what it raised, or that its worker died."""
+    if error is None:
+        return "cut off after its intent"
+    return f"raised {format_error(error)[:_ERROR_SHOWN_MAX]}; nobody knows whether it happened"
+
+
+_ERROR_SHOWN_MAX: Final = 500
 _WHY: Final = {
     Effect.UNSAFE: "it is unsafe to repeat and cannot be looked up",
     Effect.VERIFIABLE: "its receiver cannot tell",

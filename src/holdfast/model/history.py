@@ -153,6 +153,10 @@ class History:
             return None
         return newest
 
+    def find_uncertain(self) -> list[Recorded]:
+        """The calls that wait for a person's word."""
+        return [recorded for recorded in self._calls.values() if recorded.status is CallStatus.UNCERTAIN]
+
     def next_generation(self, step_key: str) -> int:
         if step_key not in self._calls:
             return 0
@@ -276,7 +280,8 @@ class History:
             case e.BudgetReached() | e.BudgetRaised() | e.JobWaiting():
                 self.stops.take(event)
             case e.ToolUncertain():
-                self._newest(event.step_key, event.generation).status = CallStatus.UNCERTAIN
+                doubtful = self._newest(event.step_key, event.generation)
+                doubtful.status, doubtful.raised = CallStatus.UNCERTAIN, event.error
             case e.ToolReconciled():
                 self._decide(seq, event)
             case _:
@@ -322,6 +327,8 @@ class History:
                 self.nodes[event.plan_id, event.node] = event.outcome
             case e.CancelRequested():
                 self.cancelled = True
+            case e.ToolRaised():
+                self._newest(event.step_key, event.generation).raised = event.error
             case _:
                 pass
 
@@ -445,6 +452,7 @@ class History:
             # Sent again under the same key.
             newest.attempt, newest.start_by, newest.worker = event.attempt, event.start_by, self.worker
             newest.status, newest.cancelled_seq = CallStatus.PREPARED, None  # a cancel before it was void
+            newest.raised = None
             return
         self.add(
             Recorded(
