@@ -81,8 +81,6 @@ class _Reader:
                 self._intend(at, event)
             case e.ToolReturned() | e.ToolFailed() | e.ToolUncertain() | e.ToolReconciled():
                 self._outcome(at, event)
-            case e.ToolRaised():
-                self._raise(at, event)
             case e.CallCancelled():
                 self._give_up(at, event)
             case (
@@ -232,14 +230,6 @@ class _Reader:
                 self._said[event.step_key] = f"{by} said that {said}"
                 self._close(at, place, event.decision, result=event.result)
                 self._note(at, f"{by} said about {tool} that {said}: {event.why}.", place)
-
-    def _raise(self, at: SealedEvent, event: e.ToolRaised) -> None:
-        """An attempt raised, and the call is still open."""
-        place = (SpanKind.EFFECT, event.step_key, str(event.generation))
-        if place in self.spans:
-            self.spans[place] = msgspec.structs.replace(self.spans[place], error=event.error)
-            name, error = self.spans[place].name, format_error(event.error)
-            self._note(at, f"attempt {event.attempt} of {name} raised {error}.", place)
 
     def _give_up(self, at: SealedEvent, event: e.CallCancelled) -> None:
         for kind in (SpanKind.EFFECT, SpanKind.READ, SpanKind.SLEEP):

@@ -58,7 +58,7 @@ def _join(causes: list[Any], told: Iterable[Any], at: int, holder: str) -> list[
         if error is None:
             rest.pop("error", None)
         elif isinstance(error, dict) and rest.get("why") == error.get("message"):
-            rest["why"] = FAILED  # older versions wrote the message twice
+            rest["why"] = FAILED
         causes.append({"at": at, "holder": holder} | rest)
     return causes
 

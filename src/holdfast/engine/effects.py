@@ -30,14 +30,7 @@ from holdfast.engine.tracebacks import format_error
 from holdfast.errors import Refused
 from holdfast.model.budget import ONE_CALL
 from holdfast.model.effects import Answer, CallStatus, CutOff, Effect, Recovery, quiet_at, recover
-from holdfast.model.events import (
-    ToolCalled,
-    ToolFailed,
-    ToolRaised,
-    ToolReconciled,
-    ToolReturned,
-    ToolUncertain,
-)
+from holdfast.model.events import ToolCalled, ToolFailed, ToolReconciled, ToolReturned, ToolUncertain
 from holdfast.model.history import Recorded
 from holdfast.model.ledger import CallRow, call_id, idempotency_key
 from holdfast.model.states import WaitReason
@@ -195,7 +188,6 @@ class _Call:
         late_us = 0
         while late_us >= 0:
             self._attempt += 1
-            self._error = None
             self._start_by = self._drive.latest_us() + within_us
             last_wall, last_tick = host.wall_us() + within_us, host.tick_us() + within_us
             self._points(Point.BEFORE_INTENT, self._asked.name)
@@ -214,6 +206,7 @@ class _Call:
             )
         finally:
             self._acts.unsafe -= is_unsafe
+        self._error = None if error is None else failures.told(error)
         self._points(Point.AFTER_SUCCESS, self._asked.name)
         if error is None:
             return await self._happened(value)
@@ -263,12 +256,8 @@ class _Call:
         await self._drive.handed_over(stamp)
 
     async def _ambiguous(self, error: Exception) -> Any:
-        """It raised, so nobody knows whether it happened: it is settled by its class, as if the worker had died."""
+        """Nobody knows whether it happened: from here it is as if the worker had died."""
         self._unclear += 1
-        self._error = failures.told(error)
-        if self._effect is not Effect.UNSAFE:  # which asks a person at once, and tells the error there
-            raised = ToolRaised(self._step_key, self.generation, self._attempt, self._error)
-            self._drive.recorder.record(raised)
         if self._effect is Effect.IDEMPOTENT or self._terms.relaunch or self._unclear > 1:
             # Made again in the next attempt, after a while; until then the code does not go on.
             self._drive.fail(error)
@@ -286,7 +275,6 @@ class _Call:
             self._drive.history.begin(self._recorded)
         self._recorded.status = CallStatus.PREPARED
         self._recorded.attempt, self._recorded.start_by = self._attempt, self._start_by
-        self._recorded.raised = self._error
         self._answer = None
         return await self.outcome()
 
@@ -322,7 +310,7 @@ class _Call:
                 ToolUncertain(self._step_key, self.generation, why=why, error=self._error),
                 row=self._row(CallStatus.UNCERTAIN),
             )
-            self._recorded.status = CallStatus.UNCERTAIN
+            self._recorded.status, self._recorded.raised = CallStatus.UNCERTAIN, self._error
         await self._drive.waits.look_again(WaitReason.RECONCILE, self._step_key)
 
     def _row(self, status: CallStatus) -> CallRow:

@@ -22,7 +22,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar
 
 from holdfast.engine import budgets, failures, opening
-from holdfast.engine.causes import FAILED
 from holdfast.engine.checkpoints import unproven
 from holdfast.engine.children import farewell
 from holdfast.engine.desk import Desk
@@ -372,7 +371,7 @@ class JobRun:
         told = failures.told(failed.error)
         attempt = self.grant.attempts + 1
         if attempt >= self.desk.retry.attempts:
-            return await self._dead(FAILED, told)
+            return await self._dead(told["message"], told)
         wait_us = delay(self.desk.retry, attempt, self.desk.chance())
         move = Move(status=Status.PENDING, ready_at=self._clock.wall_us() + wait_us, failed=True)
         return await self._end(JobRequeued(why="failed", error=told, rerun=failed.rerun), move)

@@ -249,17 +249,6 @@ class ToolFailed(Event, frozen=True):
     error: Json = None
 
 
-class ToolRaised(Event, frozen=True):
-    """An attempt at an effect raised: whether it happened is not known, and its receiver is asked next. Nothing moves
-    by it."""
-
-    type = "tool_raised"
-    step_key: str
-    generation: int = 0
-    attempt: int = 1
-    error: Json = None
-
-
 class ToolUncertain(Event, frozen=True):
     """A person has to say whether it happened. `error` is what the call raised; without one its worker died."""
 

@@ -182,8 +182,6 @@ def _take_inner(job: Job, seq: int, event: e.Event) -> None:
         case e.ToolFailed():
             _settle(job, seq, event.step_key, event.generation, CallStatus.FAILED)
             job.takeovers = 0
-        case e.ToolRaised():
-            _check_under_way(job, seq, event)
         case e.ToolUncertain():
             _settle(job, seq, event.step_key, event.generation, CallStatus.UNCERTAIN)
         case e.ToolReconciled():
@@ -293,13 +291,6 @@ def _intend(job: Job, seq: int, event: e.ToolCalled) -> None:
     job.calls[place] = Call(
         event.tool, event.effect, CallStatus.PREPARED, event.key, event.args_digest, event.attempt, intent_seq
     )
-
-
-def _check_under_way(job: Job, seq: int, event: e.ToolRaised) -> None:
-    place = (event.step_key, event.generation)
-    call = job.calls.get(place)
-    if call is None or call.status is not CallStatus.PREPARED:
-        raise Ungrammatical(f"call {place} raised at event {seq} and was not under way")
 
 
 def _settle(job: Job, seq: int, step_key: str, generation: int, status: CallStatus) -> None:

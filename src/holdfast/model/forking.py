@@ -50,7 +50,6 @@ _LEFT_BEHIND: Final = frozenset(MOVES) | {
     "approval_requested",
     "approval_decided",
     "inputs_claimed",
-    "tool_raised",
 }
 """What is the original's alone: how it was held and ended, what was said to it, what it was allowed."""
 

@@ -327,8 +327,6 @@ class History:
                 self.nodes[event.plan_id, event.node] = event.outcome
             case e.CancelRequested():
                 self.cancelled = True
-            case e.ToolRaised():
-                self._newest(event.step_key, event.generation).raised = event.error
             case _:
                 pass
 

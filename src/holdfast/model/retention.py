@@ -91,7 +91,6 @@ ERASABLE: Final = frozenset(
         "tool_called",
         "tool_returned",
         "tool_failed",
-        "tool_raised",
         "plan_generated",
         "checkpoint_saved",
         "signal_received",

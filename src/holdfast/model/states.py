@@ -134,7 +134,6 @@ DRIVEN: Final = frozenset(
         "llm_requested",
         "llm_responded",
         "tool_called",
-        "tool_raised",
         "checkpoint_saved",
         "turn_committed",
         "inputs_claimed",

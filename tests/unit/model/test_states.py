@@ -37,8 +37,8 @@ PICTURE = {
 # What happens inside a job and moves nothing: only while somebody drives it, or at any time before its end.
 WHILE_RUNNING = """
     plan_generated node_started node_finished step_finished call_cancelled call_moved llm_requested llm_responded
-    tool_called tool_raised checkpoint_saved turn_committed inputs_claimed timer_set signal_taken approval_requested
-    child_started budget_reached question_asked progress_reported
+    tool_called checkpoint_saved turn_committed inputs_claimed timer_set signal_taken approval_requested child_started
+    budget_reached question_asked progress_reported
 """.split()
 WHILE_NOT_OVER = """
     cancel_requested tool_returned tool_failed tool_uncertain tool_reconciled timer_fired signal_received
