@@ -105,7 +105,7 @@ ERROR = {"type": "KeyError", "message": "'nope'", "traceback": [{"file": "a.py",
 
 
 @pytest.mark.parametrize(
-    ("facts", "causes", "summary"),
+    "facts, causes, summary",
     [
         (
             [

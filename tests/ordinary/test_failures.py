@@ -6,9 +6,11 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections.abc import Callable
 
 import pytest
 
+from holdfast.client.records import JobView
 from holdfast.model.states import WaitReason
 from tests.ordinary.stage import KILL, PATIENCE_S, Child, Stage
 from tests.tidy.source import ROOT
@@ -25,10 +27,14 @@ def line_of(mark: str) -> int:
     return number
 
 
-async def until_held(stage: Stage, job_id: str, reason: WaitReason) -> None:
+async def until(stage: Stage, job_id: str, seen: Callable[[JobView], bool]) -> None:
     async with asyncio.timeout(PATIENCE_S):
-        while (await stage.job(job_id)).wait_reason is not reason:
+        while not seen(await stage.job(job_id)):
             await asyncio.sleep(0.05)
+
+
+async def until_held(stage: Stage, job_id: str, reason: WaitReason) -> None:
+    await until(stage, job_id, lambda job: job.wait_reason is reason)
 
 
 def log_lines(worker: Child, job_id: str) -> list[str]:
@@ -91,7 +97,7 @@ async def test_secrets_are_in_no_traceback_and_groups_say_what_is_in_them(stage:
 
 
 @pytest.mark.parametrize(
-    ("kind", "error", "mark"),
+    "kind, error, mark",
     [("faxes", "ConnectionError: refused: nothing was sent", "REFUSED"), ("dials", "TimeoutError", "HANGS")],
 )
 async def test_an_effect_that_raised_is_not_called_cut_off(
@@ -116,9 +122,7 @@ async def test_an_effect_whose_worker_died_is_called_cut_off(stage: Stage) -> No
     stage.environment["MARK"] = str(mark)
     first = await stage.worker(APP)
     await stage.submit("hangs")
-    async with asyncio.timeout(PATIENCE_S):
-        while not mark.exists():
-            await asyncio.sleep(0.05)
+    await until(stage, "job", lambda _: mark.exists())
     await first.end(KILL)
     second = await stage.worker(APP)
     await until_held(stage, "job", WaitReason.RECONCILE)

@@ -19,7 +19,7 @@ CALL = Recorded("0/fax#1", "", name="fax", raised=ERROR)
 
 
 @pytest.mark.parametrize(
-    ("event", "line"),
+    "event, line",
     [
         (
             e.JobRequeued("failed", error=ERROR),
