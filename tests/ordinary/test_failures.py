@@ -29,7 +29,7 @@ def line_of(mark: str) -> int:
 
 async def until(stage: Stage, job_id: str, seen: Callable[[JobView], bool]) -> None:
     async with asyncio.timeout(PATIENCE_S):
-        while not seen(await stage.job(job_id)):
+        while not seen(await stage.job(job_id)):  # noqa: ASYNC110 - a process of its own does it
             await asyncio.sleep(0.05)
 
 

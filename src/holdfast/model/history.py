@@ -280,8 +280,7 @@ class History:
             case e.BudgetReached() | e.BudgetRaised() | e.JobWaiting():
                 self.stops.take(event)
             case e.ToolUncertain():
-                doubtful = self._newest(event.step_key, event.generation)
-                doubtful.status, doubtful.raised = CallStatus.UNCERTAIN, event.error
+                self._doubt(event)
             case e.ToolReconciled():
                 self._decide(seq, event)
             case _:
@@ -482,6 +481,10 @@ class History:
         recorded = self._newest(event.step_key, event.generation)
         recorded.seq, recorded.at = seq, self.last_at
         recorded.status, recorded.result, recorded.error = status, result, error
+
+    def _doubt(self, event: e.ToolUncertain) -> None:
+        recorded = self._newest(event.step_key, event.generation)
+        recorded.status, recorded.raised = CallStatus.UNCERTAIN, event.error
 
     def _decide(self, seq: int, event: e.ToolReconciled) -> None:
         recorded = self._newest(event.step_key, event.generation)
