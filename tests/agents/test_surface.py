@@ -314,7 +314,7 @@ async def test_a_job_that_fails_too_often_is_held_and_says_how_to_go_on(app: hf.
             retry=msgspec.structs.replace(process._worker._desk.retry, base_us=1, cap_us=1),
         )
         job = await program.start()
-        with pytest.raises(JobHeld, match="LookupError no such page") as caught:
+        with pytest.raises(JobHeld, match="LookupError: no such page") as caught:
             await job.result()
     assert f"holdfast dead requeue {job.id}" in caught.value.hint
 

@@ -232,7 +232,10 @@ def test_a_changed_journal_is_noticed(desk: CommandDesk) -> None:
 def test_dead_letters_are_listed_with_causes(desk: CommandDesk) -> None:
     job_id = desk.live(Lives.dead)
     done = desk.type("dead", "list")
-    assert (job_id in done.out, "it used up its attempts: no such page" in done.out) == (True, True)
+    assert (job_id in done.out, "Failed after 3 attempts: LookupError: no such page" in done.out) == (
+        True,
+        True,
+    )
     (line,) = desk.type("dead", "list", "--json").lines
     assert line["evidence"][0]["error"]["type"] == "LookupError"
 

@@ -147,7 +147,9 @@ async def test_everything_that_waits_for_a_person_is_in_one_list(backend: Backen
         ]
         approval, letter, call, drift = needs
         assert (approval.approval_id, approval.step_key) == ("apr_1", "0/pay#1")
-        assert letter.evidence[0]["error"] == {"type": "LookupError", "message": "no such page"}
+        error = letter.evidence[0]["error"]
+        assert (error["type"], error["message"]) == ("LookupError", "no such page")
+        assert error["traceback"][-1]["code"].startswith("raise LookupError")
         assert (call.tool, call.effect, call.step_key) == ("pay", "unsafe", "0/pay#1")
         assert call.args == {"order": "A-1", "found": "ORDER", "cents": 4200}
         assert call.key == one.plain.log[0]["key"], "what the receiver saw"
@@ -357,7 +359,9 @@ async def test_the_trace_of_a_dead_letter_and_of_a_parked_job(backend: Backend) 
         assert notes(dead)[0] == (
             "the attempt failed with LookupError: no such page, and the job was tried again; made again: 0/look#1."
         )
-        assert notes(dead)[-1] == "the job was given up and kept whole for a person: no such page."
+        assert notes(dead)[-1] == "the job was given up and kept whole for a person."
+        assert dead.seams[-1].text == "dead letter: Failed after 3 attempts: LookupError: no such page"
+        assert dead.seams[-1].error["traceback"]
         assert [seam.kind for seam in dead.seams].count(SeamKind.REQUEUED) == 2
         parked = await one.client.trace(await one.parked())
         assert "parked before anything was sent" in notes(parked)[-1]

@@ -179,7 +179,7 @@ async def test_a_call_that_is_failed_by_a_person_reaches_the_code_as_an_error(ba
         await one.client.reconcile(job_id, "0/pay#1", "fail", why="the bank said no", by="ada")
         assert await (await one.claim()).go() == "pending"
         (requeued,) = [event for event in await one.events(job_id) if isinstance(event, JobRequeued)]
-        assert requeued.error == {"type": "CallFailed", "message": "the bank said no"}
+        assert (requeued.error["type"], requeued.error["message"]) == ("CallFailed", "the bank said no")
 
 
 async def test_it_did_not_happen_is_not_believed_before_it_can_be_known(backend: Backend) -> None:

@@ -102,7 +102,9 @@ async def test_a_failure_is_tried_again_and_ends_with_the_dead(backend: Backend)
         events = await shop.events(job_id)
         assert [event.rerun for event in events if isinstance(event, JobRequeued)] == [("0/look#3",)] * 2
         (dead,) = [event for event in events if isinstance(event, JobDeadLettered)]
-        assert dead.causes[0]["error"] == {"type": "LookupError", "message": "no such page"}
+        error = dead.causes[0]["error"]
+        assert (error["type"], error["message"]) == ("LookupError", "no such page")
+        assert [frame["code"] for frame in error["traceback"]][-1].startswith("raise LookupError")
 
 
 async def test_a_retry_that_works(backend: Backend) -> None:

@@ -108,6 +108,12 @@ class Stage:
         assert await child.over() == 0, (arguments, child.said)
         return printed
 
+    async def refused(self, *arguments: str) -> str:
+        """What a command says that does not do what it was asked for."""
+        child = await self._start("-m", "holdfast", *arguments)
+        assert await child.over() != 0, arguments
+        return child.said
+
     async def _start(self, *arguments: str, stdout: int = asyncio.subprocess.DEVNULL) -> Child:
         process = await asyncio.create_subprocess_exec(
             sys.executable,

@@ -13,6 +13,7 @@ from holdfast.cli.options import json_option, store_option
 from holdfast.cli.talk import to_json, wait_for
 from holdfast.client.protocol import Client
 from holdfast.client.records import BudgetView, JobView, Need, PlanView
+from holdfast.engine.tracebacks import format_error, format_traceback
 from holdfast.errors import InvalidPayload
 from holdfast.model.budget import WORDS, show
 from holdfast.model.effects import Effect
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
+ERROR_SHOWN_MAX: Final = 2_000
 NODES_NAMED: Final = 8
 """So many nodes of a plan are named in one line; the trace has all."""
 
@@ -228,9 +230,17 @@ def _facts(job: JobView, width: int) -> list[tuple[str, object]]:
     rows.append(("input", screens.short(job.input, width)))
     if job.status is Status.COMPLETED:
         rows.append(("output", screens.text(screens.short(job.output, width), "green")))
-    if job.error is not None and job.status is Status.FAILED:
-        rows.append(("error", screens.text(screens.short(job.error, width), "red")))
+    if job.error is not None and job.wait_reason is not WaitReason.DEAD_LETTER:
+        known = isinstance(job.error, dict) and "type" in job.error
+        error = format_error(job.error)[:ERROR_SHOWN_MAX] if known else screens.short(job.error, width)
+        rows.append(("error" if job.over else "last error", screens.text(error, "red")))
+        rows += _traceback(job.error)
     return rows
+
+
+def _traceback(error: Any) -> list[tuple[str, object]]:
+    """The author's frames of an error, one row for each line."""
+    return [("", screens.outlined(line, "dim")) for line in format_traceback(error)]
 
 
 def _plan(plan: PlanView) -> str:
@@ -325,7 +335,7 @@ def _evidence(need: Need) -> list[tuple[str, object]]:
     if need.question_id:
         return [("question", need.question_id), ("fits", screens.short(found, 400))]
     if isinstance(found, str):
-        return [("why", found)]
+        return [("why", found), *_traceback(need.error)]
     if need.reason is WaitReason.DRIFT and isinstance(found, dict):
         rows: list[tuple[str, object]] = [("why", found.get("why", ""))]
         rows += [("recorded", _call(one)) for one in found.get("recorded", ())]
@@ -333,7 +343,7 @@ def _evidence(need: Need) -> list[tuple[str, object]]:
     if need.reason is WaitReason.STALLED and isinstance(found, dict):
         return [line for task in found.get("tasks", ()) for line in _task(task)]
     if isinstance(found, list):
-        return [("cause", screens.text(_cause(one), "red")) for one in found]
+        return _causes(found)
     return []
 
 
@@ -358,12 +368,28 @@ def _call(one: Any) -> str:
     return f"{one.get('step_key')}  {args}"
 
 
-def _cause(one: Any) -> str:
-    if not isinstance(one, dict):
-        return screens.short(one, 300)
-    error = one.get("error")
-    said = f"{error.get('type')}: {error.get('message')}" if isinstance(error, dict) else str(one.get("why"))
-    return f"{said} ({_count(one.get('attempts', 0), 'attempt')}, {_count(one.get('takeovers', 0), 'takeover')} before)"
+def _causes(causes: list[Any]) -> list[tuple[str, object]]:
+    """All causes of a dead letter. A traceback that is the same again is not shown again."""
+    rows: list[tuple[str, object]] = []
+    shown: list[str] = []
+    for cause in causes:
+        frames = format_traceback(cause.get("error")) if isinstance(cause, dict) else []
+        again = bool(frames) and frames == shown
+        head, *lines = _cause(cause)
+        rows += [head, ("", screens.text("the same traceback", "dim"))] if again else [head, *lines]
+        shown = frames or shown
+    return rows
+
+
+def _cause(cause: Any) -> list[tuple[str, object]]:
+    """A failed attempt or a lost worker: when, on which worker, and the error with its traceback."""
+    if not isinstance(cause, dict):
+        return [("cause", screens.text(screens.short(cause, 300), "red"))]
+    error, at, worker = cause.get("error"), cause.get("at"), cause.get("holder")
+    where = [screens.instant(at)] if isinstance(at, int) else []
+    where += [f"on {short(str(worker))}"] if worker else []
+    head = "  ".join([*where, str(cause.get("why", "")) if error is None else format_error(error)])
+    return [("cause", screens.text(head, "red")), *_traceback(error)]
 
 
 def _now() -> int:

@@ -199,7 +199,7 @@ async def _question(process: Process, head: JobHead) -> JobHeld:
 
     rows = await process.store.ledger.list(job_id, status=CallStatus.UNCERTAIN)
     calls = ", ".join(f"{row.tool_name} ({row.step_key})" for row in rows)
-    msg = f"job {job_id} was cut off in the middle of {calls}, and nobody here can know whether it happened"
+    msg = f"job {job_id}: nobody knows whether {calls} happened"
     step = rows[0].step_key if rows else "STEP"
     hint = (
         f"Find out, then say it: holdfast reconcile {job_id} {step} --happened | --not-happened --why …\n"

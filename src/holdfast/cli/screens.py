@@ -51,6 +51,12 @@ def indented(part: Text, by: int = 2) -> Text:
     return Text(" " * by).append_text(part)
 
 
+def outlined(line: str, style: str = "", by: int = 0) -> Text:
+    """Foreign text on one line, with the indentation that it has."""
+    bare = line.lstrip()
+    return indented(text(bare, style), by + len(line) - len(bare))
+
+
 def state(status: str, reason: str | None) -> Text:
     """A status, and what it waits for; red if a person is asked to end that."""
     if reason is None:

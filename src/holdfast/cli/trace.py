@@ -15,6 +15,7 @@ from holdfast.cli.opened import client_at
 from holdfast.cli.options import json_option, store_option
 from holdfast.cli.talk import one_line, table, to_json, wait_for
 from holdfast.client.records import EventView, Note, PlanView, Seam, SeamKind, Span, SpanKind, Trace
+from holdfast.engine.tracebacks import format_error, format_traceback, locate_error
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -139,6 +140,7 @@ def draw(console: Console, life: Trace) -> None:
     for item in _in_order(life):
         if isinstance(item, Seam):
             _show_seam(console, item, life)
+            _show_traceback(console, format_traceback(item.error))
             for note in notes.get(item.seq, ()):
                 _show_note(console, note.text)
         else:
@@ -146,6 +148,9 @@ def draw(console: Console, life: Trace) -> None:
                 console.print(screens.indented(screens.text(name, "dim"), 2 + 2 * depth), no_wrap=True)
             scope = item.scope
             console.print(_span_line(item, axis, label, bar, life.end_at), no_wrap=True, overflow="ellipsis")
+            if place := locate_error(item.error):
+                error = one_line(f"{format_error(item.error)}  {place}")
+                console.print(screens.indented(screens.text(error, "red"), 6), soft_wrap=True)
             for said in item.notes:
                 _show_note(console, said)
     for plan in life.plans:
@@ -193,6 +198,11 @@ def _show_seam(console: Console, seam: Seam, life: Trace) -> None:
     elif seam is life.seams[-1] and not life.over:
         line.append(f"  {screens.span(life.end_at - seam.at)} so far", "dim")
     console.print(line, soft_wrap=True)
+
+
+def _show_traceback(console: Console, lines: list[str]) -> None:
+    for line in lines:
+        console.print(screens.outlined(line, "dim", 4), soft_wrap=True)
 
 
 def _show_note(console: Console, said: str) -> None:

@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast.client.questions import question_needs
 from holdfast.client.records import Need
-from holdfast.engine.causes import causes_of
+from holdfast.engine.causes import causes_of, summarize_causes
 from holdfast.model import budget as money
 from holdfast.model import events as e
 from holdfast.model.effects import DECIDED, CallStatus, quiet_at
@@ -66,8 +66,9 @@ def needs_of(job: Loaded) -> Iterator[Need]:
             report = arrange_report(stalled.report)
             yield _held(job, at, f"no progress: {report['why']}", report)
         case WaitReason.DEAD_LETTER:
-            at, dead = _newest(job, e.JobDeadLettered)
-            yield _held(job, at, _why_dead(dead), find_causes(job))
+            at, _ = _newest(job, e.JobDeadLettered)
+            causes = find_causes(job)
+            yield _held(job, at, summarize_causes(causes), causes)
         case WaitReason.RESTORE_REVIEW:
             what = "the store was restored from a backup: what the job did afterwards is forgotten"
             yield _held(job, job.facts[-1].at, what, None)
@@ -114,12 +115,6 @@ def _held(job: Loaded, at: int, what: str, evidence: Any) -> Need:
         evidence=evidence,
         commands=_filled(job, _HELD[reason]),
     )
-
-
-def _why_dead(dead: e.JobDeadLettered) -> str:
-    cause = dead.causes[0] if dead.causes else None
-    why = cause.get("why") if isinstance(cause, dict) else None
-    return f"it used up its attempts: {why}" if why else "it used up its attempts"
 
 
 def _waits(
@@ -203,6 +198,7 @@ def uncertain_need(job: Loaded, step_key: str, generation: int) -> Need:
         key=intent.key,
         allowed_at=quiet_at(intent.start_by, intent.longest_call_us),
         evidence=doubt.event.why,
+        error=doubt.event.error,
         commands=tuple(f"{start} {word} --why '…'" for word in words),
     )
 
@@ -289,7 +285,7 @@ def _approvals(job: Loaded) -> Iterator[Need]:
 
 def find_causes(job: Loaded) -> list[Any]:
     """What ended each attempt of a job, oldest first."""
-    return causes_of([fact.event for fact in job.facts])
+    return causes_of((fact.at, fact.event) for fact in job.facts)
 
 
 def open_children(job: Loaded) -> set[str]:

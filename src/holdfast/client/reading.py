@@ -135,6 +135,10 @@ def _budget(account: Account) -> BudgetView:
 
 
 def _error(job: Loaded) -> Any:
-    if job.job.error is not None or job.head.wait_reason is not WaitReason.DEAD_LETTER:
+    if job.head.status in TERMINAL:
         return job.job.error
-    return find_causes(job)
+    causes = find_causes(job)
+    if job.head.wait_reason is WaitReason.DEAD_LETTER:
+        return causes
+    errors = [cause["error"] for cause in causes if cause.get("error") is not None]
+    return errors[-1] if errors else None

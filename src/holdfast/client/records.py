@@ -42,10 +42,10 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that a job waits for, and what to type to go on.
 
     For an uncertain call and for an approval, `args` are the canonical arguments and `key` is what the receiver saw;
-    `evidence` is why nobody knows. For a parked or stalled job `evidence` is the report, for a dead letter its causes,
-    for a question the JSON schema of an answer. In the report of a stalled job `at` is the line of the author's code
-    where a task stands. `job_status` says whether the job waits, or still runs something else.
-    `allowed_at`: before this instant nobody may say that the call did not happen.
+    `evidence` is why nobody knows, and `error` is what the call raised, with its traceback. For a parked or stalled job
+    `evidence` is the report, for a dead letter its causes, for a question the JSON schema of an answer. In the report
+    of a stalled job `at` is the line of the author's code where a task stands. `job_status` says whether the job waits,
+    or still runs something else. `allowed_at`: before this instant nobody may say that the call did not happen.
     """
 
     job_id: str
@@ -67,6 +67,7 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
     due_at: int | None = None
     allowed_at: int | None = None
     evidence: Any = None
+    error: Any = None
     commands: tuple[str, ...] = ()
 
 
@@ -103,8 +104,8 @@ class BudgetView(msgspec.Struct, frozen=True, kw_only=True):
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
     """A job as it stands: the head and the journal, read together.
 
-    `worker` holds it now; `attempts` and `takeovers` are what has been used up of either; `error` is what it failed
-    with, or the causes of a dead letter.
+    `worker` holds it now; `attempts` and `takeovers` are what has been used up of either. `error` is what it failed
+    with, or the causes of a dead letter; of a job that is tried again, what its last attempt failed with.
     """
 
     job_id: str
@@ -216,6 +217,8 @@ class Seam(msgspec.Struct, frozen=True, kw_only=True):
     worker: str = ""
     fence: int = 0
     until: int | None = None
+    error: Any = None
+    """What an attempt failed with, and its traceback."""
 
 
 class Note(msgspec.Struct, frozen=True):

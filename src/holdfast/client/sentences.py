@@ -35,12 +35,6 @@ def amount(limit: str, much: Any) -> str:
     return money.show(limit, much) if type(much) is int and much >= 0 else str(much)
 
 
-def told(error: Any) -> str:
-    if not isinstance(error, dict):
-        return "" if error is None else str(error)
-    return f"{error.get('type', 'Error')}: {error.get('message', '')}"
-
-
 def tell_stall(event: e.JobStalled) -> list[str]:
     """Where each task of a stalled job stood, one line for each."""
     return [

@@ -15,6 +15,8 @@ import msgspec
 from holdfast.client import sentences, words
 from holdfast.client.plans import plans_of
 from holdfast.client.records import Note, Seam, SeamKind, Span, SpanKind, Trace
+from holdfast.engine.causes import causes_of, summarize_causes
+from holdfast.engine.tracebacks import format_error
 from holdfast.errors import HoldfastError
 from holdfast.model import events as e
 from holdfast.model.chain import SealedEvent, unseal
@@ -68,8 +70,11 @@ class _Reader:
         self._edited: dict[str, Any] = {}
         self._results = 0
         self._lost = False
+        self._causes: list[tuple[int, e.Event]] = []
 
     def take(self, at: SealedEvent, event: e.Event) -> None:
+        if isinstance(event, e.JobClaimed | e.JobRequeued | e.JobDeadLettered):
+            self._causes.append((at.at, event))
         match event:
             case e.StepFinished():
                 self._read(at, event)
@@ -104,11 +109,15 @@ class _Reader:
             case _:
                 self._other(at, event)
 
-    def seam(self, at: SealedEvent, kind: SeamKind, text: str, worker: str = "") -> None:
+    def seam(
+        self, at: SealedEvent, kind: SeamKind, text: str, worker: str = "", *, error: Any = None
+    ) -> None:
         # Whatever comes next ends the wait that the last seam began.
         if self.seams and self.seams[-1].until is None and self.seams[-1].kind in _WAITS:
             self.seams[-1] = msgspec.structs.replace(self.seams[-1], until=at.at)
-        self.seams.append(Seam(kind=kind, seq=at.seq, at=at.at, text=text, worker=worker, fence=at.fence))
+        self.seams.append(
+            Seam(kind=kind, seq=at.seq, at=at.at, text=text, worker=worker, fence=at.fence, error=error)
+        )
 
     def _note(self, at: SealedEvent, text: str, place: tuple[str, ...] | None = None) -> None:
         self.notes.append(Note(at.seq, at.at, text, place[1] if place else None))
@@ -210,14 +219,14 @@ class _Reader:
         tool = self.spans[place].name if place in self.spans else event.step_key
         match event:
             case e.ToolReturned():
-                self._close(at, place, "succeeded", result=event.result)
+                self._close(at, place, "succeeded", result=event.result, error=event.error)
                 if event.adopted:
                     text = "was not sent again: its receiver was asked after the quiet period, and had it already"
                     self._note(at, f"{tool} {text}.", place)
             case e.ToolFailed():
                 self._close(at, place, event.outcome, error=event.error)
             case e.ToolUncertain():
-                self._close(at, place, "uncertain")
+                self._close(at, place, "uncertain", error=event.error)
                 self._note(at, f"{tool} was held for a person: {event.why}.", place)
             case e.ToolReconciled():
                 by, said = event.by or "somebody", sentences.DECISIONS.get(event.decision, event.decision)
@@ -295,10 +304,10 @@ class _Reader:
                 for line in sentences.tell_stall(event):
                     self._note(at, line)
             case e.JobDeadLettered():
-                cause = event.causes[0] if event.causes and isinstance(event.causes[0], dict) else {}
-                why = cause.get("why") or "its tries were used up"
-                self.seam(at, SeamKind.DEAD_LETTER, f"dead letter: {why}")
-                self._note(at, f"the job was given up and kept whole for a person: {why}.")
+                causes = causes_of(self._causes)
+                why, error = summarize_causes(causes), causes[-1].get("error") if causes else None
+                self.seam(at, SeamKind.DEAD_LETTER, f"dead letter: {why}", error=error)
+                self._note(at, "the job was given up and kept whole for a person.")
 
     def _state(self, at: SealedEvent, event: e.Event) -> None:
         match event:
@@ -316,10 +325,9 @@ class _Reader:
                 self.seam(at, SeamKind.REQUEUED, f"{event.by} had it tried again: {event.why}")
                 self._note(at, f"attempts count from nothing, because {event.by} asked for it: {event.why}.")
             case e.JobRequeued():
-                failed = sentences.told(event.error)
-                self.seam(
-                    at, SeamKind.REQUEUED, f"attempt failed: {failed}" if failed else "to be tried again"
-                )
+                failed = format_error(event.error)
+                said = f"attempt failed: {failed}" if failed else "to be tried again"
+                self.seam(at, SeamKind.REQUEUED, said, error=event.error)
                 if failed:
                     again = f"; made again: {', '.join(event.rerun)}" if event.rerun else ""
                     self._note(at, f"the attempt failed with {failed}, and the job was tried again{again}.")
@@ -329,7 +337,7 @@ class _Reader:
             case e.JobCompleted():
                 self.seam(at, SeamKind.ENDED, "completed")
             case e.JobFailed():
-                self.seam(at, SeamKind.ENDED, f"failed: {sentences.told(event.error)}")
+                self.seam(at, SeamKind.ENDED, f"failed: {format_error(event.error)}", error=event.error)
             case e.JobCancelled():
                 self.seam(at, SeamKind.ENDED, "cancelled")
 

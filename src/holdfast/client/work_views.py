@@ -41,7 +41,7 @@ def work_view(item: Facts) -> WorkView:
             case JobFailed(error=failed):
                 error = failed
             case JobDeadLettered():
-                error = {"causes": causes_of([event for _, event in item.facts])}
+                error = {"causes": causes_of((sealed.at, event) for sealed, event in item.facts)}
             case _:
                 pass
     if head.status is Status.PENDING:

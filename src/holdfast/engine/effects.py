@@ -26,6 +26,7 @@ import msgspec
 from holdfast.engine import approvals, failures
 from holdfast.engine.asked import Probed, kept
 from holdfast.engine.points import Point, Points, nothing
+from holdfast.engine.tracebacks import format_error
 from holdfast.errors import Refused
 from holdfast.model.budget import ONE_CALL
 from holdfast.model.effects import Answer, CallStatus, CutOff, Effect, Recovery, quiet_at, recover
@@ -108,6 +109,7 @@ class _Call:
         self._answer: Probed | None = None
         self._approval_id: str | None = recorded.approval_id if recorded else None
         self._unexplained = False
+        self._error: dict[str, Any] | None = recorded.raised if recorded else None
 
     async def outcome(self) -> Any:
         if self._recorded is None:
@@ -231,6 +233,7 @@ class _Call:
             )
         finally:
             self._acts.unsafe -= is_unsafe
+        self._error = None if error is None else failures.told(error)
         self._points(Point.AFTER_SUCCESS, self._asked.name)
         if error is None:
             return await self._happened(value)
@@ -374,12 +377,12 @@ class _Call:
         """The call is `uncertain`, and the job sleeps until somebody says what happened."""
         assert self._recorded is not None
         if self._recorded.status is not CallStatus.UNCERTAIN:
-            why = "cut off after its intent; " + _WHY[self._effect]
+            why = f"{_describe_doubt(self._error)}; {_WHY[self._effect]}"
             self._drive.recorder.record(
-                ToolUncertain(self._step_key, self.generation, why=why),
+                ToolUncertain(self._step_key, self.generation, why=why, error=self._error),
                 row=self._row(CallStatus.UNCERTAIN),
             )
-            self._recorded.status = CallStatus.UNCERTAIN
+            self._recorded.status, self._recorded.raised = CallStatus.UNCERTAIN, self._error
         await self._drive.waits.look_again(WaitReason.RECONCILE, self._step_key)
 
     def _row(self, status: CallStatus) -> CallRow:
@@ -402,6 +405,14 @@ class _Call:
         )
 
 
+def _describe_doubt(error: dict[str, Any] | None) -> str:
+    """Why nobody knows whether a call happened: what it raised, or that its worker died."""
+    if error is None:
+        return "cut off after its intent"
+    return f"raised {format_error(error)[:_ERROR_SHOWN_MAX]}; nobody knows whether it happened"
+
+
+_ERROR_SHOWN_MAX: Final = 500
 _WHY: Final = {
     Effect.UNSAFE: "it is unsafe to repeat and cannot be looked up",
     Effect.VERIFIABLE: "its receiver cannot tell",

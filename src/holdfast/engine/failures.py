@@ -5,6 +5,8 @@ stored data may name a class to be imported. So there is a closed list: Python's
 whoever declared the call listed in `raises`, each made again from its arguments. Any other error (and one that cannot
 be made from plain arguments) reaches the code as `CallFailed`, from the first time on, with the original as its
 cause.
+
+The traceback that is recorded with an error is for people. No replay makes anything of it.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from holdfast.engine.asked import kept
+from holdfast.engine.tracebacks import describe_cause, extract_frames
 from holdfast.errors import CallFailed, HoldfastError
 from holdfast.model.redaction import redacted
 
@@ -36,7 +39,16 @@ _KNOWN: Final = {kind.__name__: kind for kind in [*_PYTHONS, *_ours(HoldfastErro
 
 
 def told(error: Exception) -> dict[str, Any]:
-    """The error as the journal keeps it."""
+    """The error as the journal keeps it: what a replay makes it from again, and for people its traceback."""
+    record = _without_traceback(error)
+    if frames := extract_frames(error):
+        record["traceback"] = frames
+    if (cause := describe_cause(error)) is not None:
+        record["cause"] = cause
+    return record
+
+
+def _without_traceback(error: Exception) -> dict[str, Any]:
     record: dict[str, Any] = {"type": type(error).__qualname__, "message": _said(error)}
     args, unkept = kept(list(error.args))
     if unkept is None and args != [record["message"]] and len(str(args)) <= 10_000:
@@ -50,7 +62,7 @@ def told(error: Exception) -> dict[str, Any]:
 
 def raised(error: Exception, declared: Iterable[type[Exception]] = ()) -> Exception:
     """What the code gets for an error that just happened: itself, if a replay can give one of its class."""
-    record = told(error)
+    record = _without_traceback(error)
     again = recorded(record, declared)
     if record["message"] != str(error)[:_MESSAGE_MAX]:
         return again  # it named a secret: nobody hears more of it now than a replay would tell

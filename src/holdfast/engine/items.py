@@ -83,7 +83,7 @@ def too_late() -> tuple[tuple[Event, ...], Move]:
 
 def buried(item: Facts, error: Any) -> tuple[Event, ...]:
     """It is held with everything that went wrong since it was last begun anew, and what went wrong now."""
-    causes = causes_of([event for _, event in item.facts])
+    causes = causes_of((sealed.at, event) for sealed, event in item.facts)
     if error is not None:
         causes.append({"why": "failed", "holder": item.head.lease_owner, "error": error})
     return (JobDeadLettered(tuple(causes) or ({"why": "its holders were lost too often"},)),)

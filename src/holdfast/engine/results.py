@@ -6,6 +6,7 @@ import logging
 from typing import Any, Final
 
 from holdfast.engine.shortly import SHORT
+from holdfast.engine.tracebacks import format_error
 from holdfast.errors import JobCancelled, JobFailed, JobHeld
 from holdfast.model import events
 from holdfast.model.chain import SealedEvent, unseal
@@ -24,7 +25,7 @@ _HELD: Final = {
 }
 
 _PEOPLE: Final = {
-    WaitReason.RECONCILE: "a call was cut off, and nobody here can know whether it happened",
+    WaitReason.RECONCILE: "nobody knows whether a call of it happened",
     WaitReason.APPROVAL: "it may not go on before somebody has agreed",
     WaitReason.BUDGET: "its budget is used up",
 }
@@ -64,15 +65,16 @@ def _ended(head: JobHead, last: SealedEvent) -> Any:
     if head.status is Status.CANCELLED:
         raise JobCancelled(f"job {head.job_id} was cancelled", job_id=head.job_id)
     error = event.error if isinstance(event, events.JobFailed) else None
-    raise JobFailed(f"job {head.job_id} failed: {error}", job_id=head.job_id)
+    raise JobFailed(f"job {head.job_id} failed: {format_error(error)}", job_id=head.job_id)
 
 
 async def _why(store: Store, head: JobHead) -> str:
     """What the last fact of a held job says."""
     match unseal(await _last(store, head)):
         case events.JobDeadLettered(causes=causes) if causes:
-            error = causes[-1].get("error") or {}
-            return f": {error.get('type', '')} {error.get('message', causes[-1].get('why', ''))}".rstrip()
+            last = causes[-1]
+            error, why = last.get("error"), last.get("why", "")
+            return f": {format_error(error)}" if error is not None else f": {why}" if why else ""
         case events.JobParked(report=report) if report:
             return f": {report.get('why', '')}"
         case events.JobStalled(report=report):

@@ -49,7 +49,7 @@ from holdfast.model.events import (
     JobStalled,
     JobWaiting,
 )
-from holdfast.model.history import History
+from holdfast.model.history import History, Recorded
 from holdfast.model.lease import Grant
 from holdfast.model.mail import Mail
 from holdfast.model.pinning import misfit
@@ -110,6 +110,8 @@ class JobRun:
         self._ending = False
         self._leaving = False
         self._news = False
+        self.ended_with: Event | None = None
+        """The last fact of this run, once it is durable."""
         self.wakes_at: int | None = None
         """When a job that went to sleep wants to be driven again, in the store's time."""
 
@@ -299,6 +301,12 @@ class JobRun:
         if self._drive is not None:
             self._drive.stop(Drained())
 
+    def find_uncertain(self) -> list[Recorded]:
+        """The calls of which a person has to say whether they happened, if the job waits for that."""
+        if not isinstance(self.ended_with, JobWaiting) or self.ended_with.reason != WaitReason.RECONCILE:
+            return []
+        return self._history.find_uncertain()
+
     @property
     def why_lost(self) -> HoldfastError | None:
         return self._pen.lost
@@ -339,6 +347,7 @@ class JobRun:
             if self._letterbox.cancelled or (self._news and isinstance(fact, JobWaiting)):
                 return await self._end(fact, move)  # it was withdrawn, and says something else now
             raise
+        self.ended_with = fact
         self.wakes_at = move.wake_at if move.status is Status.WAITING else move.ready_at or None
         return str(move.status)
 

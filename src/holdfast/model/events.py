@@ -267,10 +267,13 @@ class ToolFailed(Event, frozen=True):
 
 
 class ToolUncertain(Event, frozen=True):
+    """A person has to say whether it happened. `error` is what the call raised; without one its worker died."""
+
     type = "tool_uncertain"
     step_key: str
     generation: int = 0
     why: str = ""
+    error: Json = None
 
 
 class ToolReconciled(Event, frozen=True):

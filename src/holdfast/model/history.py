@@ -155,6 +155,10 @@ class History:
             return None
         return newest
 
+    def find_uncertain(self) -> list[Recorded]:
+        """The calls that wait for a person's word."""
+        return [recorded for recorded in self._calls.values() if recorded.status is CallStatus.UNCERTAIN]
+
     def next_generation(self, step_key: str) -> int:
         if step_key not in self._calls:
             return 0
@@ -278,7 +282,7 @@ class History:
             case e.BudgetReached() | e.BudgetRaised() | e.JobWaiting():
                 self.stops.take(event)
             case e.ToolUncertain():
-                self._newest(event.step_key, event.generation).status = CallStatus.UNCERTAIN
+                self._doubt(event)
             case e.ToolReconciled():
                 self._decide(seq, event)
             case _:
@@ -453,6 +457,7 @@ class History:
             newest.attempt, newest.start_by, newest.worker = event.attempt, event.start_by, self.worker
             newest.sent_nothing, newest.quiet_at = False, 0
             newest.status, newest.cancelled_seq = CallStatus.PREPARED, None  # a cancel before it was void
+            newest.raised = None
             return
         self.add(
             Recorded(
@@ -484,6 +489,10 @@ class History:
         recorded = self._newest(event.step_key, event.generation)
         recorded.seq, recorded.at = seq, self.last_at
         recorded.status, recorded.result, recorded.error = status, result, error
+
+    def _doubt(self, event: e.ToolUncertain) -> None:
+        recorded = self._newest(event.step_key, event.generation)
+        recorded.status, recorded.raised = CallStatus.UNCERTAIN, event.error
 
     def _decide(self, seq: int, event: e.ToolReconciled) -> None:
         recorded = self._newest(event.step_key, event.generation)
@@ -539,7 +548,7 @@ class History:
             recorded.probes_failed = event.attempt
         else:
             recorded.failed_attempts, recorded.probes_failed = event.attempt, 0
-            recorded.sent_nothing = event.sent_nothing
+            recorded.sent_nothing, recorded.raised = event.sent_nothing, event.error
             recorded.quiet_at = event.next_at if recorded.effect is Effect.VERIFIABLE else 0
 
     def _count_attempts_anew(self) -> None:

@@ -29,6 +29,8 @@ class Recorded(msgspec.Struct, gc=False):
     status: CallStatus | None = None
     result: Any = None
     error: Any = None
+    raised: Any = None
+    """What its last attempt raised, if that did not settle it. For people: recovery does not depend on it."""
     due_at: int | None = None
     attempt: int = 1
     failed_attempts: int = 0

@@ -47,6 +47,11 @@ def is_library(line: str) -> bool:
     return bool(_PACKAGES.search(line) or _STANDARD_LIBRARY.search(line))
 
 
+def is_installed(line: str) -> bool:
+    """Whether a line of a stack is in an installed package."""
+    return bool(_PACKAGES.search(line))
+
+
 def summarize_report(report: Any) -> str:
     """Why the job is stalled and the first of the author's lines, in one line."""
     arranged = arrange_report(report)

@@ -17,7 +17,7 @@ from typing import Final
 from holdfast.engine.meter import SILENT, Meter
 from holdfast.engine.outwork import Outwork
 from holdfast.engine.processes import Processes
-from holdfast.engine.recover import LastSweep, Rules, prove_dead, remember, sweep
+from holdfast.engine.recover import LastSweep, Rules, prove_dead, remember, sweep_jobs
 from holdfast.engine.schedules import fire_due
 from holdfast.errors import HoldfastError
 from holdfast.model.identity import identity_in, is_dead, worker_name
@@ -106,7 +106,11 @@ class Rounds:
             self._meter.refused(error)
 
     async def _sweep(self) -> None:
-        stats = await sweep(self._store, self._clock, self._rules)
+        stats, swept = await sweep_jobs(self._store, self._clock, self._rules)
+        for job_id in (one.head.job_id for one in swept if one.dead):
+            log.warning(
+                "job %s is a dead letter: it lost too many workers. See: holdfast job %s", job_id, job_id
+            )
         self._meter.swept(stats)
         self.last = LastSweep(at=self._clock.wall_us(), by=self._rules.by or "", stats=stats)
         if stats.expired_found:

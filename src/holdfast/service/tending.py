@@ -74,8 +74,15 @@ class Tending:
             log.info("work that nobody began in time, or that was cancelled meanwhile: %d", ended)
         _, swept = await sweep_jobs(self._store, self._clock, RULES)
         for one in swept:
-            what = "held as a dead letter" if one.dead else "pending again"
-            log.info("job %s: the lease of %s ran out; it is %s", one.head.job_id, one.head.lease_owner, what)
+            what = "a dead letter" if one.dead else "pending again"
+            level = logging.WARNING if one.dead else logging.INFO
+            log.log(
+                level,
+                "job %s: the lease of %s ran out; it is %s",
+                one.head.job_id,
+                one.head.lease_owner,
+                what,
+            )
         return swept
 
     async def forget(self) -> None:

@@ -1,15 +1,15 @@
-"""Somebody who notices that the event loop stands still.
+"""Watchdog: reports code that blocks the event loop, with the author's line and what to do about it.
 
 Everything of a worker lives in one loop: its leases too. A tool that blocks it (a library without await, an endless
-computation) holds up every job here, and after a while they are all somebody else's. From inside the loop nobody can
-say so. A thread can:
+computation) holds up every job here, and after a while the leases are over. The loop cannot report this itself, so a
+thread does:
 
     every twelfth of a lease   ask the loop to answer
-    no answer for a third      say so, with what the loop's thread is doing
+    no answer for a third      warn, with the author's frames of what the loop's thread is doing
     an answer at last          say that it is over, and for how long it was
 
-The dog counts its own rounds and not the clock. A process that was frozen as a whole, dog and loop together, has not
-blocked itself, and is not told so.
+The watchdog counts its own rounds and not the clock. A process that was frozen as a whole, watchdog and loop together,
+has not blocked itself, and is not reported.
 """
 
 from __future__ import annotations
@@ -20,12 +20,27 @@ import logging
 import sys
 import threading
 import traceback
+from types import FrameType
 from typing import Final
+
+from holdfast.engine.tracebacks import extract_stack, format_frames
 
 ROUNDS_PER_LEASE: Final = 12
 PATIENCE_ROUNDS: Final = ROUNDS_PER_LEASE // 3
 
 log = logging.getLogger("holdfast.watchdog")
+
+
+REMEDY: Final = (
+    "Move the blocking call into a plain `def` tool or step (it runs in a thread of its own), "
+    "or await it: `await asyncio.to_thread(call, …)` inside a tool, or an async client."
+)
+
+
+def format_blocking_code(frame: FrameType) -> str:
+    """The author's frames of a stack; all of it, if the author has none there."""
+    frames = format_frames(extract_stack(frame))
+    return "\n".join(frames) or "".join(traceback.format_stack(frame)).rstrip()
 
 
 class Watchdog:
@@ -64,15 +79,15 @@ class Watchdog:
 
     def _bark(self, watched: int) -> None:
         frame = sys._current_frames().get(watched)  # noqa: SLF001 - the only way to see another thread's stack
-        doing = "its thread is gone\n" if frame is None else "".join(traceback.format_stack(frame))
         log.warning(
-            "the event loop has not answered for %.1f s: its leases are not renewed while it is blocked, here:\n%s",
+            "the event loop has not answered for %.1f s: no lease is renewed while this code blocks it:\n%s\n%s",
             self._rounds * self._round_s,
-            doing.rstrip(),
+            "  its thread is gone" if frame is None else format_blocking_code(frame),
+            REMEDY,
         )
 
     def _answer(self) -> None:
-        """In the loop."""
+        """The loop calls this."""
         if self._barked:
             self._barked = False
             log.warning("the event loop goes on, after about %.1f s", self._rounds * self._round_s)

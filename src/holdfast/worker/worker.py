@@ -31,6 +31,7 @@ from holdfast.engine.run import LOST, JobRun
 from holdfast.errors import HoldfastError, NotFound, Unavailable
 from holdfast.model.lease import Grant, by_age
 from holdfast.store.ports.leases import ClaimAsk
+from holdfast.worker.attempt_log import log_attempt
 from holdfast.worker.watchdog import Watchdog
 
 POLL_S: Final = 2.5
@@ -263,6 +264,7 @@ class Worker:
             how = await run.go()
             if how == LOST:
                 log.warning("job %s is somebody else's now: %s", run.grant.job_id, run.why_lost)
+            log_attempt(log, run)
             self._remember(run)
         except HoldfastError as error:
             # Its lease runs out, somebody else tries; a job that does this again and again ends with the dead.

@@ -45,6 +45,8 @@ export interface Need {
   due_at: number | null;
   allowed_at: number | null;
   evidence: unknown;
+  /** What an uncertain call raised, with its traceback; nothing, if its worker died. */
+  error?: unknown;
   commands: readonly string[];
 }
 

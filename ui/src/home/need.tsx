@@ -5,10 +5,11 @@ import { useState } from "preact/hooks";
 import { href } from "../core/router";
 import type { Need } from "../core/shapes";
 import { Command, Copy, JobLink, Pill } from "../parts/bits";
-import { Foreign, Named, Value } from "../parts/text";
+import { Block, Foreign, Named, Value } from "../parts/text";
 import { useNow } from "../parts/time";
 import { exact, iso, span } from "../text/times";
 import { compact } from "../text/exact";
+import { errorLine, lastError, tracebackText } from "../text/traceback";
 import { line } from "../text/visible";
 import { EFFECTS, plural, shortWorker, spaced } from "../text/words";
 import { type Choice, choicesFor, choose } from "./choices";
@@ -145,16 +146,25 @@ function Evidence({ need }: { need: Need }): JSX.Element | null {
   if (need.question_id) return null; // its schema: the dialog is made from it
   if (need.reason === "reconcile") {
     return (
-      <p>
-        <span class="dim">Why nobody knows:</span>{" "}
-        {typeof found === "string" ? <Foreign text={found} most={500} /> : <Value value={found} />}
-      </p>
+      <>
+        <p>
+          <span class="dim">Why nobody knows:</span>{" "}
+          {typeof found === "string" ? <Foreign text={found} most={500} /> : <Value value={found} />}
+        </p>
+        <Traceback error={need.error} />
+      </>
     );
   }
   if (need.reason === "dead_letter" && Array.isArray(found)) return <Causes causes={found} />;
   if (need.reason === "drift" && typeof found === "object") return <Drift report={found as Record<string, unknown>} />;
   if (need.reason === "stalled" && typeof found === "object") return <Stall report={found as StallReport} />;
   return <Named name="Evidence" value={found} open={false} />;
+}
+
+/** Where the code raised it, if that is recorded. */
+function Traceback({ error }: { error: unknown }): JSX.Element | null {
+  const text = tracebackText(error);
+  return text ? <Block text={text} class="traceback" /> : null;
 }
 
 /** Each attempt by what ended it; all that is known is a click away. */
@@ -169,6 +179,7 @@ function Causes({ causes }: { causes: readonly unknown[] }): JSX.Element {
           </li>
         ))}
       </ol>
+      <Traceback error={lastError(causes)} />
       <Named name="All of it" value={causes} open={false} />
     </details>
   );
@@ -176,16 +187,13 @@ function Causes({ causes }: { causes: readonly unknown[] }): JSX.Element {
 
 function told(cause: unknown): string {
   if (typeof cause !== "object" || cause === null) return compact(cause);
-  const { why, holder, error, attempts, takeovers } = cause as Record<string, unknown>;
-  const { type, message } = (typeof error === "object" && error !== null ? error : {}) as Record<string, unknown>;
-  const said = type === undefined ? "" : `${String(type)}: ${String(message)}`;
+  const { why, at, holder, error } = cause as Record<string, unknown>;
+  const said = errorLine(error);
   const words = [
-    typeof why === "string" && why !== message ? why : "",
+    typeof at === "number" ? exact(at) : "",
+    typeof why === "string" && !(said && why === "failed") ? why : "",
     said,
-    typeof holder === "string" ? `on ${shortWorker(holder)}` : "",
-    typeof attempts === "number" && typeof takeovers === "number"
-      ? `after ${attempts} failed attempts and ${takeovers} takeovers`
-      : "",
+    typeof holder === "string" && holder ? `on ${shortWorker(holder)}` : "",
   ].filter(Boolean);
   return words.length > 0 ? words.join(", ") : compact(cause);
 }

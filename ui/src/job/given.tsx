@@ -3,7 +3,8 @@
 import type { JSX } from "preact";
 import type { Job } from "../core/shapes";
 import { Section } from "../parts/bits";
-import { Value } from "../parts/text";
+import { Block, Named, Value } from "../parts/text";
+import { lastError, tracebackText } from "../text/traceback";
 import { isOver } from "../text/words";
 
 export function Given({ job }: { job: Job }): JSX.Element {
@@ -14,7 +15,7 @@ export function Given({ job }: { job: Job }): JSX.Element {
       </Section>
       {job.error !== null && job.error !== undefined ? (
         <Section title="Error">
-          <Value value={job.error} />
+          <Failure error={job.error} />
         </Section>
       ) : (
         <Section title="Output">
@@ -22,5 +23,17 @@ export function Given({ job }: { job: Job }): JSX.Element {
         </Section>
       )}
     </div>
+  );
+}
+
+/** The traceback of the last failure, and everything that is recorded of it a click away. */
+function Failure({ error }: { error: unknown }): JSX.Element {
+  const text = tracebackText(lastError(error));
+  if (!text) return <Value value={error} />;
+  return (
+    <>
+      <Block text={text} class="traceback" />
+      <Named name="All of it" value={error} open={false} />
+    </>
   );
 }

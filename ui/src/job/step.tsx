@@ -7,6 +7,7 @@ import type { Job, JournalEvent, Seam, Span } from "../core/shapes";
 import { Copy, Facts, JobLink, Pill, Who } from "../parts/bits";
 import { Foreign, Named } from "../parts/text";
 import { clock, exact, iso, span as lengthOf } from "../text/times";
+import { tracebackText } from "../text/traceback";
 import { EFFECTS, outcomeTone, spaced } from "../text/words";
 import { type ForkPoint, forkFrom } from "./fork";
 import { Ledger, type LedgerRow } from "./ledger";
@@ -137,7 +138,9 @@ function Step({ jobId, job, span, past }: { jobId: string; job: Job | null; span
           {...(whole.value?.args_digest ? { hint: `digest ${whole.value.args_digest.slice(0, 16)}…` } : {})}
         />
       )}
-      {told.error !== null && told.error !== undefined && <Named name="Error" value={told.error} />}
+      {told.error !== null && told.error !== undefined && (
+        <Named name="Error" value={tracebackText(told.error) || told.error} />
+      )}
       {told.result !== null && told.result !== undefined && (
         <Named name={span.kind === "model" ? "Response" : "Result"} value={told.result} />
       )}

@@ -1,0 +1,170 @@
+"""Tracebacks for people: the frames of the author's code, bounded, with their source lines and without secrets.
+
+A traceback of a job is mostly ours and asyncio's. What its reader looks for is the author's own line, so only these
+frames are kept: the author's, and the innermost one of an installed package if the error came from there. Code of an
+application that is itself installed as a package counts as the author's if there is no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import linecache
+import traceback
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final
+
+from holdfast.errors import CallFailed
+from holdfast.model.redaction import redacted
+from holdfast.model.stall_report import is_installed, is_library
+
+FRAMES_MAX: Final = 30
+BYTES_MAX: Final = 8 * 1024
+CAUSES_MAX: Final = 2
+"""So many errors behind an error (`raise … from`, a group) are recorded with it."""
+
+_CODE_MAX: Final = 300
+_FILE_MAX: Final = 500
+_MESSAGE_MAX: Final = 1_000
+_PACKAGE: Final = str(Path(__file__).parent.parent) + "/"
+_DEMO: Final = _PACKAGE + "demo/"
+
+Frames = list[dict[str, Any]]
+Place = tuple[FrameType, int]
+
+
+def extract_frames(error: BaseException) -> Frames:
+    """The author's frames of an error, outermost first: `file`, `line`, `function`, `code`. `skipped` in the first one
+    counts those before it that were left out for length."""
+    frames = _select(traceback.walk_tb(error.__traceback__))
+    cause = error.__cause__
+    if cause is not None and (not frames or isinstance(error, CallFailed)):
+        # A timeout stands where the call was cancelled, an error that was wrapped for the code where it was raised.
+        frames += _select(traceback.walk_tb(cause.__traceback__))
+    return _bound(frames)
+
+
+def extract_stack(frame: FrameType) -> Frames:
+    """The author's frames of a stack that ends in this frame, outermost first."""
+    return _bound(_select(reversed(list(traceback.walk_stack(frame)))))
+
+
+def describe_cause(error: BaseException, depth: int = CAUSES_MAX) -> dict[str, Any] | None:
+    """The error behind an error, if the author's code has to do with it: its `type`, `message`, `traceback`, and the
+    `cause` behind that one."""
+    cause = _find_cause(error)
+    frames = [] if cause is None else extract_frames(cause)
+    if cause is None or not frames or depth == 0:
+        return None
+    message = redacted(str(cause))[:_MESSAGE_MAX]
+    record: dict[str, Any] = {"type": type(cause).__qualname__, "message": message, "traceback": frames}
+    behind = describe_cause(cause, depth - 1)
+    return record if behind is None else record | {"cause": behind}
+
+
+def _find_cause(error: BaseException) -> BaseException | None:
+    if isinstance(error, CallFailed):
+        return None  # the engine wrapped an error, whose frames are this one's
+    if isinstance(error, BaseExceptionGroup):
+        return error.exceptions[0]
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return None if isinstance(cause, asyncio.CancelledError) else cause
+
+
+def format_frames(frames: Any) -> list[str]:
+    """Recorded frames as the lines of a Python traceback. What cannot be read is left out."""
+    lines: list[str] = []
+    for frame in frames if isinstance(frames, list | tuple) else ():
+        if not isinstance(frame, dict):
+            continue
+        if frame.get("skipped"):
+            lines.append(f"  … {frame['skipped']} frames are left out")
+        lines.append(f'  File "{frame.get("file")}", line {frame.get("line")}, in {frame.get("function")}')
+        if frame.get("code"):
+            lines.append(f"    {frame['code']}")
+    return lines
+
+
+def format_error(error: Any) -> str:
+    """A recorded error in one line: `KeyError: 'nope'`. A group says what is in it."""
+    if not isinstance(error, dict):
+        return "" if error is None else str(error)
+    parts = [str(error.get("type", "Error")), str(error.get("message", ""))]
+    if _is_group(error) and error.get("cause") is not None:
+        parts.append(format_error(error["cause"]))
+    return ": ".join(filter(None, parts))
+
+
+def _is_group(error: dict[str, Any]) -> bool:
+    return error.get("type") in {"ExceptionGroup", "BaseExceptionGroup"}
+
+
+def format_traceback(error: Any) -> list[str]:
+    """A recorded error as lines, as Python prints it: the errors behind it first. Empty, if it has no frames."""
+    if not isinstance(error, dict):
+        return []
+    cause = error.get("cause")
+    lines = [*format_traceback(cause), f"  {format_error(cause)}", "  which led to"] if cause else []
+    return lines + format_frames(error.get("traceback"))
+
+
+def locate_error(error: Any) -> str:
+    """The innermost line of the author's code in a recorded error: `/app/shop.py:12 in pay`; empty without one."""
+    if not isinstance(error, dict):
+        return ""
+    if _is_group(error) and (place := locate_error(error.get("cause"))):
+        return place
+    frames = [frame for frame in error.get("traceback") or () if isinstance(frame, dict)]
+    authored = [frame for frame in frames if not is_library(str(frame.get("file")))]
+    for frame in reversed(authored or frames):
+        return f"{frame.get('file')}:{frame.get('line')} in {frame.get('function')}"
+    return locate_error(error.get("cause"))
+
+
+# ── choosing frames ───────────────────────────────────────────────────────────────────────────────
+
+
+def _select(stack: Iterable[Place]) -> list[Place]:
+    places = [place for place in stack if not _is_ours(_file(place))]
+    authored = [place for place in places if not is_library(_file(place))]
+    installed = [place for place in places if is_installed(_file(place))]
+    if not authored:
+        return installed
+    if installed and places.index(installed[-1]) > places.index(authored[-1]):
+        authored.append(installed[-1])
+    return authored
+
+
+def _file(place: Place) -> str:
+    return place[0].f_code.co_filename
+
+
+def _is_ours(file: str) -> bool:
+    return file.startswith(_PACKAGE) and not file.startswith(_DEMO)
+
+
+def _bound(places: Sequence[Place]) -> Frames:
+    """As many of the innermost frames as there is room for."""
+    frames: Frames = []
+    size = 0
+    for record in _describe(reversed(places[-FRAMES_MAX:])):
+        size += sum(len(str(value).encode("utf-8", "replace")) for value in record.values())
+        if size > BYTES_MAX and frames:
+            break
+        frames.insert(0, record)
+    if len(frames) < len(places):
+        frames[0] = {"skipped": len(places) - len(frames)} | frames[0]
+    return frames
+
+
+def _describe(places: Iterable[Place]) -> Iterator[dict[str, Any]]:
+    for frame, line in places:
+        code = frame.f_code
+        source = linecache.getline(code.co_filename, line, frame.f_globals).strip()
+        yield {
+            "file": redacted(code.co_filename)[:_FILE_MAX],
+            "line": line,
+            "function": redacted(code.co_qualname),
+            "code": redacted(source)[:_CODE_MAX],
+        }
