@@ -44,9 +44,11 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
 import heapq
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -542,10 +544,23 @@ class _Time(_LoopHook):
 class _RunInExecutor(_LoopHook):
     def __call__(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
         owner = JOB.get()
+        if type(owner) is not ReplayScheduler:
+            plain: asyncio.Future[Any] = self._before(executor, func, *args)
+            return plain
+        if executor is None or isinstance(executor, ThreadPoolExecutor):
+            func = functools.partial(_run_as_job_code, owner, func)
         future: asyncio.Future[Any] = self._before(executor, func, *args)
-        if type(owner) is ReplayScheduler:
-            owner.add_external(future)
+        owner.add_external(future)
         return future
+
+
+def _run_as_job_code(owner: ReplayScheduler, func: Callable[..., Any], *args: Any) -> Any:
+    """Runs a job's function in a thread that knows whose code it runs, as `asyncio.to_thread` has it."""
+    token = JOB.set(owner)
+    try:
+        return func(*args)
+    finally:
+        JOB.reset(token)
 
 
 class _CallSoon(_LoopHook):
