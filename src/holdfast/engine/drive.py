@@ -501,5 +501,13 @@ class Drive:
             return None
         return asleep if now - self._foreign_since[1] >= FOREIGN_WORK_GRACE_S else None
 
+    def park_repurchase(
+        self, name: str, key: str, digest: str, recorded: Recorded, fields: tuple[str, ...]
+    ) -> None:
+        """A request to a model differs from the recorded one, and its author wants to be asked before it is bought."""
+        differing = ", ".join(fields) or "its contents"
+        why = f"a recorded answer would be bought again: the request differs in {differing}"
+        self.stop(parked(why, [recorded], name, key, {"args_digest": digest, "differs_in": list(fields)}))
+
     def _park(self, why: str, recorded: list[Recorded], asked: Asked, key: str) -> None:
         self.stop(parked(why, recorded, asked.name, key, asked.args))

@@ -133,6 +133,7 @@ DRIVEN: Final = frozenset(
         "call_moved",
         "llm_requested",
         "llm_responded",
+        "llm_repurchased",
         "tool_called",
         "checkpoint_saved",
         "turn_committed",

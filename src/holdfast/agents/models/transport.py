@@ -13,8 +13,8 @@ import asyncio
 import contextlib
 import inspect
 import sys
-from collections.abc import AsyncIterator, Mapping
-from typing import Any, Final, NoReturn, TypeVar, cast
+from collections.abc import AsyncIterator, Collection, Mapping
+from typing import Any, Final, Literal, NoReturn, TypeVar, cast
 
 from holdfast.agents import context
 from holdfast.agents.models.acting import acted
@@ -59,6 +59,8 @@ def wrap(
     limits: Limits | None = None,
     prices: Mapping[str, Price] | None = None,
     cache: Cache | None = None,
+    ignore: Collection[str] = (),
+    on_repurchase: Literal["warn", "park"] = "warn",
 ) -> C:
     """The same client, whose requests inside an agent are durable: recorded, found again, streamed to whoever watches.
 
@@ -66,10 +68,14 @@ def wrap(
     fallback: for a model that stays away, the one to ask instead. limits: what this process asks of one model at most.
     prices: corrections of and additions to the table of prices, by the model's name.
     cache: answers that other jobs had to the very same question may be given again; off unless it is asked for.
+    ignore: fields of a request that do not change the question, beside those that are known. A request that differs
+    from the recorded one in nothing else is the recorded one.
+    on_repurchase: what happens when a recorded answer would be bought again because the request differs: "warn" says
+    so in the journal and in the log, "park" holds the job for a person before anything is sent.
     """
     inner = _connection_of(client)
     if inner is None:
-        msg = f"a {_type_name(client)} is not a model client that can be wrapped"
+        msg = f"{_type_name(client)} is not a model client that can be wrapped"
         raise InvalidSetting(msg, hint=_what_to_wrap(client))
     library, copy = _library_of(inner), client.copy  # type: ignore[attr-defined]
     usual = Patience()
@@ -78,10 +84,34 @@ def wrap(
         fallback=usual.fallback if fallback is None else dict(fallback),
         limits=usual.limits if limits is None else limits,
     )
-    exchange = Exchange(patience=patience, prices={**PRICES, **(prices or {})}, cache=cache)
+    exchange = Exchange(
+        patience=patience,
+        prices={**PRICES, **(prices or {})},
+        cache=cache,
+        ignore=_check_ignored(ignore),
+        parks_repurchases=_check_on_repurchase(on_repurchase) == "park",
+    )
     if isinstance(inner, library.AsyncClient):
         return cast("C", copy(http_client=_durable(library, inner, exchange), max_retries=0))
     return cast("C", copy(http_client=_refusing(library, inner)))
+
+
+def _check_ignored(ignore: Collection[str]) -> frozenset[str]:
+    if isinstance(ignore, str) or not all(isinstance(name, str) for name in ignore):
+        raise InvalidSetting("ignore= is not a list of names", hint='Say ignore=("trace_id",).')
+    if asked := sorted(
+        {"model", "messages", "input", "system", "instructions", "tools"}.intersection(ignore)
+    ):
+        msg = f"ignore= names {', '.join(asked)}, which is the question itself"
+        raise InvalidSetting(msg, hint="Name fields that do not change the answer, such as an id of a trace.")
+    return frozenset(ignore)
+
+
+def _check_on_repurchase(on_repurchase: str) -> str:
+    if on_repurchase not in {"warn", "park"}:
+        msg = f"on_repurchase={on_repurchase!r} is not known"
+        raise InvalidSetting(msg, hint='Say on_repurchase="warn" or "park".')
+    return on_repurchase
 
 
 def _connection_of(client: object) -> Any:
@@ -115,7 +145,7 @@ def _what_to_wrap(client: object) -> str:
         inside = getattr(client, name, None)
         if _connection_of(inside) is not None:
             return (
-                f"It is built on a {_type_name(inside)}. Wrap that one first, and build it on the wrapped client:"
+                f"It is built on {_type_name(inside)}. Wrap that one first, and build it on the wrapped client:"
                 f" hf.wrap({type(inside).__name__}(…))."
             )
     return (
@@ -244,7 +274,7 @@ async def _served(drive: Drive, library: Any, inner: Any, exchange: Exchange, re
             raise Unreachable(type(error).__name__, str(error)) from error
 
     if wire.acts(body):
-        return await acted(drive, wire, body, send)
+        return await acted(drive, wire, body, send, wire.ignored | exchange.ignore)
     return await exchange.serve(drive, wire, body, send)
 
 
