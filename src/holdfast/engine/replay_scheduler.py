@@ -548,19 +548,11 @@ class _RunInExecutor(_LoopHook):
             plain: asyncio.Future[Any] = self._before(executor, func, *args)
             return plain
         if executor is None or isinstance(executor, ThreadPoolExecutor):
-            func = functools.partial(_run_as_job_code, owner, func)
+            # The thread knows whose code it runs, as with `asyncio.to_thread`.
+            func = functools.partial(contextvars.copy_context().run, func)
         future: asyncio.Future[Any] = self._before(executor, func, *args)
         owner.add_external(future)
         return future
-
-
-def _run_as_job_code(owner: ReplayScheduler, func: Callable[..., Any], *args: Any) -> Any:
-    """Runs a job's function in a thread that knows whose code it runs, as `asyncio.to_thread` has it."""
-    token = JOB.set(owner)
-    try:
-        return func(*args)
-    finally:
-        JOB.reset(token)
 
 
 class _CallSoon(_LoopHook):
