@@ -29,6 +29,7 @@ from holdfast.engine.endings import (
     parked,
 )
 from holdfast.engine.meter import SILENT, Meter
+from holdfast.engine.orphan_tasks import warn_about_orphans
 from holdfast.engine.performing import performed
 from holdfast.engine.points import Points, nothing
 from holdfast.engine.recorder import Recorder, Stamp
@@ -149,9 +150,14 @@ class Drive:
             raise
         finally:
             self.scheduler.stop()
+        if self.tasks and self._ending is None and not root.cancelled() and root.exception() is None:
+            self._name_orphans()
         await self._all_ended()
         self.scheduler.forget_run()
         return output_of(root, self._ending, self._raised)
+
+    def _name_orphans(self) -> None:
+        warn_about_orphans(self.owner.job_id, self.tasks)
 
     async def _all_ended(self) -> None:
         """None of the code runs any more. What caught its end and went on is ended again."""

@@ -225,6 +225,9 @@ class _Replay(Drive):
         self.attempted = self.attempted or Step(step_key, event.type, getattr(event, "args_digest", ""))
         self.stop(_Ended())
 
+    def _name_orphans(self) -> None:
+        """Said when the job ran."""
+
     def park_repurchase(
         self, name: str, key: str, digest: str, recorded: Recorded, fields: tuple[str, ...]
     ) -> None:
