@@ -55,7 +55,7 @@ def test_what_is_built_on_a_client_is_refused_and_the_client_named(make: Any) ->
 @pytest.mark.parametrize(
     "client",
     [None, "claude", {"_client": 1}, openai.AsyncOpenAI, httpx.AsyncClient(), Chat(None), lambda: None],
-    ids=repr,
+    ids=lambda client: type(client).__name__,
 )
 def test_whatever_is_no_client_is_refused(client: Any) -> None:
     with pytest.raises(InvalidSetting, match="is not a model client that can be wrapped") as refused:
