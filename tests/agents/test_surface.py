@@ -451,7 +451,6 @@ def test_undeclared_is_unsafe(app: hf.App) -> None:
     async def anything() -> None: ...
 
     assert anything.terms.effect == "unsafe"
-    assert repr(anything) == "<tool anything unsafe>"
 
 
 async def test_a_read_may_be_given_a_time_limit(app: hf.App) -> None:

@@ -24,6 +24,7 @@ hangs, it says "internal error") is not known, and recovered by the class.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -216,8 +217,9 @@ class McpTool(Tool[..., Any]):
             meta = {rule.key_meta: key} if key and rule.key_meta is not None else None
             return _answer(await server.call(offer.name, arguments, meta, terms.longest_call_us))
 
+        call.__name__ = call.__qualname__ = name
+        call.__doc__ = whole(offer.description)
         super().__init__(call, name=name, terms=terms, signature=_Schemed(name, schema), schema=schema)
-        self.__doc__ = whole(offer.description)
 
     def answer(self, value: Any) -> tuple[Any, bool]:
         failed = isinstance(value, dict) and _FAILED in value
@@ -232,6 +234,12 @@ class _Schemed(Signature):
         self.key_parameter = None
         self._schema = schema
         self._checker: Any = None
+
+    def for_callers(self) -> inspect.Signature:
+        """Arguments by name. Which ones there are says the schema: not all of its names are names in Python."""
+        return inspect.Signature(
+            [inspect.Parameter("arguments", inspect.Parameter.VAR_KEYWORD, annotation=Any)]
+        )
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         if args:

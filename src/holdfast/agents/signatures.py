@@ -36,7 +36,7 @@ class Signature:
     def __init__(self, function: Callable[..., Any]) -> None:
         self.name = getattr(function, "__qualname__", type(function).__qualname__)
         self._signature = inspect.signature(function)
-        hints = _hints(function)
+        self._hints = hints = _hints(function)
         self.key_parameter = next((name for name, hint in hints.items() if hint is Key), None)
         self.secret_parameters = frozenset(name for name, hint in hints.items() if secrets.takes_secret(hint))
         self._types = {
@@ -64,6 +64,17 @@ class Signature:
     def names(self) -> tuple[str, ...]:
         """What is given to it, by name."""
         return tuple(self._types)
+
+    def for_callers(self) -> inspect.Signature:
+        """The signature as a caller sees it: no key and no secrets, hints resolved as far as they can be."""
+        injected = {self.key_parameter, *self.secret_parameters}
+        parameters = [
+            parameter.replace(annotation=self._hints.get(name, parameter.annotation))
+            for name, parameter in self._signature.parameters.items()
+            if name not in injected
+        ]
+        returned = self._hints.get("return", self._signature.return_annotation)
+        return self._signature.replace(parameters=parameters, return_annotation=returned)
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments by name, as JSON. Those left out are there with their defaults, so that a default that changes

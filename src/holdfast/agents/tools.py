@@ -15,7 +15,8 @@ import functools
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from collections.abc import Set as AbstractSet
-from typing import Any, Generic, ParamSpec, TypeVar
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar
 
 import msgspec
 
@@ -54,8 +55,28 @@ Probe = Callable[[str, dict[str, Any]], Any]
 """`probe(key, args)`: the call's key and its arguments by name. Sync or async."""
 
 
-class Tool(Generic[P, R]):
-    """A function with durable calls. Made by `hf.tool` and `hf.step`."""
+_TOOL: Final = "__holdfast_tool__"
+"""Under this name a tool's function has the tool."""
+
+
+class _ToolType(type):
+    """Metaclass of tools: `Tool(…)` returns a coroutine function, and `isinstance(function, Tool)` knows it."""
+
+    def __call__(cls, *args: Any, **options: Any) -> Any:
+        return _make_function(super().__call__(*args, **options))
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        # A function that somebody wrapped around a tool has a copy of its attributes, and is not the tool.
+        tool = getattr(instance, _TOOL, None) if isinstance(instance, FunctionType) else None
+        return tool is not None and tool.made is instance and super().__instancecheck__(tool)
+
+
+class Tool(Generic[P, R], metaclass=_ToolType):
+    """A coroutine function with durable calls. Made by `hf.tool` and `hf.step`.
+
+    It is a function for `inspect` and for every library that looks at functions: its signature has no key and no
+    secrets, because these are not the caller's to give. What is declared here are attributes of that function.
+    """
 
     def __init__(
         self,
@@ -67,7 +88,6 @@ class Tool(Generic[P, R]):
         signature: Signature | None = None,
         schema: dict[str, Any] | None = None,
     ) -> None:
-        functools.update_wrapper(self, function)
         self.name = check_name(name, "tool name")
         self.function = function
         self.signature = Signature(function) if signature is None else signature
@@ -75,21 +95,34 @@ class Tool(Generic[P, R]):
         """What a model is told of the arguments, where that does not follow from the function's hints."""
         self.terms = terms
         self.raises = raises
+        self.made: Any = None
+        """The function that this tool is for everybody else."""
         self._said_result = f"the result of {self.name}"
         self._is_async = inspect.iscoroutinefunction(function)
 
-    async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        given = self.signature.bind(args, self._named(kwargs) if kwargs else kwargs)
-        drive = context.find_drive()
-        if drive is None:
-            value = await self.outcome(given)
-        else:
-            met = drive.meet(self.name, self._same(given) if self.terms.relaunch else given)
-            recorded = met[3]
-            # What is simply handed back has nothing made for it.
-            value = recorded.result if drive.recalls(recorded) else await drive.call(self._asked(given), met)
-        result: R = self.signature.result(value)
-        return result
+    if TYPE_CHECKING:
+
+        async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
+
+    def make_call(self) -> Callable[P, Awaitable[R]]:
+        """A coroutine function that makes one call: durable inside a job, plain outside."""
+
+        async def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            given = self.signature.bind(args, self._named(kwargs) if kwargs else kwargs)
+            drive = context.find_drive()
+            if drive is None:
+                value = await self.outcome(given)
+            else:
+                met = drive.meet(self.name, self._same(given) if self.terms.relaunch else given)
+                recorded = met[3]
+                # What is simply handed back has nothing made for it.
+                value = (
+                    recorded.result if drive.recalls(recorded) else await drive.call(self._asked(given), met)
+                )
+            result: R = self.signature.result(value)
+            return result
+
+        return call
 
     def given(self, named: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments that somebody else named, as JSON, checked against the hints; nothing is called."""
@@ -131,7 +164,8 @@ class Tool(Generic[P, R]):
         """The same tool, with other terms."""
         other = copy.copy(self)
         other.terms = terms
-        return other
+        made: Tool[P, R] = _make_function(other)
+        return made
 
     def _same(self, given: dict[str, Any]) -> dict[str, Any]:
         """What makes it the same call again: not the name of the task, if it is launched anew."""
@@ -144,8 +178,32 @@ class Tool(Generic[P, R]):
         named = {name: value for name, value in kwargs.items() if name != "resume"}
         return {**named, "task_key": named.get("task_key") or kwargs["resume"]}
 
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__.lower()} {self.name} {self.terms.effect}>"
+
+_ATTRIBUTES: Final = (
+    *("name", "function", "signature", "schema", "terms", "raises"),
+    *("given", "admit", "outcome", "answer", "with_terms"),
+)
+"""What a tool's function has of the tool."""
+
+
+def _make_function(tool: Tool[P, R]) -> Any:
+    """The function that makes the tool's calls. For `inspect`, it has the parameters that are a caller's to give."""
+    function: Any = tool.make_call()
+    function.__name__ = function.__qualname__ = tool.name
+    functools.update_wrapper(function, tool.function)
+    if type(tool.signature) is not Signature:
+        del function.__wrapped__  # its parameters are ours, not a caller's
+    function.__signature__ = tool.signature.for_callers()
+    function.__annotations__ = {
+        name: parameter.annotation
+        for name, parameter in function.__signature__.parameters.items()
+        if parameter.annotation is not inspect.Parameter.empty
+    }
+    if function.__signature__.return_annotation is not inspect.Signature.empty:
+        function.__annotations__["return"] = function.__signature__.return_annotation
+    vars(function).update({name: getattr(tool, name) for name in _ATTRIBUTES}, **{_TOOL: tool})
+    tool.made = function
+    return function
 
 
 async def _here(asked: Asked) -> Any:

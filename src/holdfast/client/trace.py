@@ -97,6 +97,10 @@ class _Reader:
                 self._move(at, event)
             case e.CallRetried():
                 self._retry(at, event)
+            case e.LlmRepurchased():
+                differing = ", ".join(event.fields) or "its contents"
+                text = f"Bought a recorded answer again: the request {event.step_key} differs in {differing}."
+                self._note(at, text, (SpanKind.MODEL, event.step_key, "0"))
             case (
                 e.JobCreated()
                 | e.JobRequeued()

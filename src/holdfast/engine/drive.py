@@ -29,6 +29,7 @@ from holdfast.engine.endings import (
     parked,
 )
 from holdfast.engine.meter import SILENT, Meter
+from holdfast.engine.orphan_tasks import warn_about_orphans
 from holdfast.engine.performing import performed
 from holdfast.engine.points import Points, nothing
 from holdfast.engine.recorder import Recorder, Stamp
@@ -156,9 +157,14 @@ class Drive:
             raise
         finally:
             self.scheduler.stop()
+        if self.tasks and self._ending is None and not root.cancelled() and root.exception() is None:
+            self._name_orphans()
         await self._all_ended()
         self.scheduler.forget_run()
         return output_of(root, self._ending, self._raised)
+
+    def _name_orphans(self) -> None:
+        warn_about_orphans(self.owner.job_id, self.tasks)
 
     async def _all_ended(self) -> None:
         """None of the code runs any more. What caught its end and went on is ended again."""
@@ -574,6 +580,14 @@ class Drive:
             self.scheduler.look_later(FOREIGN_WORK_GRACE_S)
             return None
         return asleep if now - self._foreign_since[1] >= FOREIGN_WORK_GRACE_S else None
+
+    def park_repurchase(
+        self, name: str, key: str, digest: str, recorded: Recorded, fields: tuple[str, ...]
+    ) -> None:
+        """A request to a model differs from the recorded one, and its author wants to be asked before it is bought."""
+        differing = ", ".join(fields) or "its contents"
+        why = f"a recorded answer would be bought again: the request differs in {differing}"
+        self.stop(parked(why, [recorded], name, key, {"args_digest": digest, "differs_in": list(fields)}))
 
     def _park(self, why: str, recorded: list[Recorded], asked: Asked, key: str) -> None:
         self.stop(parked(why, recorded, asked.name, key, asked.args))

@@ -19,13 +19,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from holdfast.engine import repurchase
 from holdfast.engine.budgets import ONE_ANSWER
+from holdfast.engine.endings import Stopped
 from holdfast.engine.meter import Timed
 from holdfast.engine.voices import Voice
 from holdfast.model import canonical
 from holdfast.model.append import Extras
 from holdfast.model.effects import CallStatus
-from holdfast.model.events import LlmRequested, LlmResponded
+from holdfast.model.events import LlmRepurchased, LlmRequested, LlmResponded
 from holdfast.model.history import Recorded
 from holdfast.model.instants import SECOND
 
@@ -43,6 +45,7 @@ class Request(msgspec.Struct, frozen=True):
     """What is asked. `name` is the step's; `params` is the request without its messages, in canonical bytes.
 
     `after` names what the messages follow, if that is kept elsewhere: a session, whose messages are not stored again.
+    `ignored` are fields of `params` that do not make it another request: they are stored, and not part of its identity.
     """
 
     name: str
@@ -50,6 +53,15 @@ class Request(msgspec.Struct, frozen=True):
     params: bytes
     messages: tuple[bytes, ...]
     after: str = ""
+    ignored: frozenset[str] = frozenset()
+    reduced: bytes | None = None
+    """`params` without the fields that are ignored, if it has any of them."""
+    messages_field: str = "messages"
+
+    @property
+    def identity(self) -> bytes:
+        """What of `params` makes it this request."""
+        return self.params if self.reduced is None else self.reduced
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -82,6 +94,20 @@ class Asking:
         self._generation = known.generation if known else drive.history.next_generation(step_key)
         self._voice: Voice | None = None
         self._timed: Timed | None = None
+
+    async def check_repurchase(self, *, park: bool) -> None:
+        """If an answer is on record under this key, to a request that differs, that is said; or the job is parked."""
+        drive, digest = self._drive, self._digest
+        recorded = None if self.attempt else drive.history.find_answered_request(self.step_key, digest)
+        if recorded is None:
+            return
+        with self.working():
+            fields = await repurchase.find_differences(drive, self._request, recorded)
+        if park:
+            drive.park_repurchase(self._request.name, self.step_key, digest, recorded, fields)
+            raise Stopped
+        drive.note(LlmRepurchased(self.step_key, self._request.model, fields, digest, recorded.generation))
+        repurchase.warn(drive, self._request, self.step_key, fields)
 
     async def afford(self) -> None:
         """No budget stands against asking. Until then the code waits."""
@@ -215,6 +241,6 @@ async def ask(drive: Drive, request: Request) -> Asking:
 
 
 def _digest_of(request: Request) -> str:
-    parts = [canonical.digest(body) for body in (request.params, *request.messages)]
+    parts = [canonical.digest(body) for body in (request.identity, *request.messages)]
     named = f"{request.model}/{request.after}".encode("utf-8", "surrogatepass")
     return canonical.hex_digest(b"".join([named, *parts]))

@@ -44,9 +44,11 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
 import heapq
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -542,9 +544,14 @@ class _Time(_LoopHook):
 class _RunInExecutor(_LoopHook):
     def __call__(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
         owner = JOB.get()
+        if type(owner) is not ReplayScheduler:
+            plain: asyncio.Future[Any] = self._before(executor, func, *args)
+            return plain
+        if executor is None or isinstance(executor, ThreadPoolExecutor):
+            # The thread knows whose code it runs, as with `asyncio.to_thread`.
+            func = functools.partial(contextvars.copy_context().run, func)
         future: asyncio.Future[Any] = self._before(executor, func, *args)
-        if type(owner) is ReplayScheduler:
-            owner.add_external(future)
+        owner.add_external(future)
         return future
 
 

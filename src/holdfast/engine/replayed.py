@@ -225,6 +225,15 @@ class _Replay(Drive):
         self.attempted = self.attempted or Step(step_key, event.type, getattr(event, "args_digest", ""))
         self.stop(_Ended())
 
+    def _name_orphans(self) -> None:
+        """Said when the job ran."""
+
+    def park_repurchase(
+        self, name: str, key: str, digest: str, recorded: Recorded, fields: tuple[str, ...]
+    ) -> None:
+        self.attempted = self.attempted or Step(key, name, digest)
+        self.stop(_Ended())
+
     def _park(self, why: str, recorded: list[Recorded], asked: Asked, key: str) -> None:
         self.attempted = self.attempted or _step(asked, key)
         self.stop(_Ended())

@@ -139,6 +139,11 @@ def waits_for_foreign(task: asyncio.Task[Any]) -> bool:
     return bool(users) and users[-1].startswith(_LIBRARIES) and not users[-1].startswith(_OURS)
 
 
+def is_library_file(path: str) -> bool:
+    """Whether it is a library's: neither the author's nor ours."""
+    return path.startswith(_LIBRARIES) and not path.startswith(_OURS)
+
+
 def format_waits(tasks: set[asyncio.Task[Any]]) -> list[dict[str, Any]]:
     """Where each task of a job stands: its name, and the lines of its await chain, outermost first."""
     found = []

@@ -218,6 +218,21 @@ class LlmRequested(Event, frozen=True):
     after: str = ""
 
 
+class LlmRepurchased(Event, frozen=True):
+    """Repurchase: a request to a model that has an answer on record is made again, because its identity is another one.
+
+    `generation` is that of the recorded request, `args_digest` that of the new one. `fields` says where they differ;
+    none, if the recorded request cannot be read any more.
+    """
+
+    type = "llm_repurchased"
+    step_key: str
+    model: str
+    fields: tuple[str, ...] = ()
+    args_digest: str = ""
+    generation: int = 0
+
+
 class LlmResponded(Event, frozen=True):
     """What the model said, and what it cost. `error` instead of a response: what the provider said against it."""
 

@@ -50,6 +50,7 @@ _LEFT_BEHIND: Final = frozenset(MOVES) | {
     "approval_requested",
     "approval_decided",
     "inputs_claimed",
+    "llm_repurchased",
 }
 """What is the original's alone: how it was held and ended, what was said to it, what it was allowed."""
 

@@ -89,6 +89,7 @@ class History:
         self.stops = Stops()
         self.budgets: tuple[str, ...] = ()
         self.request: Requested | None = None  # the last one to a model: most begin with the one before
+        self._requests: dict[str, e.LlmRequested] = {}
 
     def find(self, step_key: str, args_digest: str) -> Recorded | None:
         """The newest record of this very call, which is claimed by that. One with other arguments is not it."""
@@ -142,6 +143,24 @@ class History:
         if newest is None or newest.args_digest == args_digest:
             return None
         return None if newest.retired or newest.accepted else newest
+
+    def find_answered_request(self, step_key: str, args_digest: str) -> Recorded | None:
+        """The request to a model that was made under this key with another identity, if its answer is on record."""
+        recorded = self.drifted(step_key, args_digest)
+        if recorded is None or recorded.status is not _SUCCEEDED:
+            return None
+        return recorded if f"{step_key}@{recorded.generation}" in self._requests else None
+
+    def request_parts(self, recorded: Recorded) -> tuple[tuple[str, ...], bool]:
+        """The digests of the parts of a recorded request, as far back as they are known here, and whether it begins
+        with what is kept elsewhere: a session, or a request before the last commit."""
+        parts: tuple[str, ...] = ()
+        request = self._requests.get(f"{recorded.step_key}@{recorded.generation}")
+        after = ""
+        while request is not None:
+            parts, after = (*request.messages, *parts), request.after
+            request = self._requests.get(after)
+        return parts, bool(after)
 
     def begin(self, recorded: Recorded) -> None:
         """A call that is known from now on and that nobody has to ask for: a read, or one that this run intends now."""
@@ -200,7 +219,8 @@ class History:
         """A fact that this run has recorded itself: the code need not ask for it."""
         self.take(seq, event, at)
         step_key = getattr(event, "step_key", None)
-        if step_key is not None:
+        # A repurchase says that the code has not asked for the record: another call may still do so.
+        if step_key is not None and type(event) is not e.LlmRepurchased:
             self._claim(self._calls.get(step_key))
 
     def child(self, step_key: str, child_job_id: str) -> Recorded | None:
@@ -300,7 +320,7 @@ class History:
     def _commit(self, event: e.CheckpointSaved) -> None:
         self.ordinal = event.ordinal  # keys restart under it
         self._calls, self._unclaimed, self._moved, self.approvals = {}, {}, {}, {}
-        self._adoptable, self.retries = None, {}
+        self._requests, self.retries, self._adoptable = {}, {}, None
         self.start_at, self.gaps = self.last_at, []
         self.plans, self.nodes = {}, {}
         self.state, self.evidence = event.state, event.evidence
@@ -447,6 +467,7 @@ class History:
                 attempt=event.attempt,
             )
         )
+        self._requests[f"{event.step_key}@{event.generation}"] = event
         begins = self.request.parts if self.request is not None and event.after == self.request.place else ()
         self.request = Requested(f"{event.step_key}@{event.generation}", (*begins, *event.messages))
 

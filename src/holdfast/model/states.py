@@ -134,6 +134,7 @@ DRIVEN: Final = frozenset(
         "call_retried",
         "llm_requested",
         "llm_responded",
+        "llm_repurchased",
         "tool_called",
         "checkpoint_saved",
         "turn_committed",

@@ -27,7 +27,7 @@ NAMES = """
     job_created job_claimed job_released job_waiting job_parked job_stalled job_requeued job_dead_lettered
     job_completed job_failed job_cancelled cancel_requested
     plan_generated node_started node_finished step_finished call_cancelled call_moved call_retried llm_requested
-    llm_responded
+    llm_responded llm_repurchased
     tool_called tool_returned tool_failed tool_uncertain tool_reconciled
     checkpoint_saved checkpoint_begun checkpoint_committed checkpoint_verified checkpoints_dropped
     turn_committed inputs_claimed timer_set timer_fired signal_received signal_taken question_asked progress_reported

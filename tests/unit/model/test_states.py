@@ -37,7 +37,7 @@ PICTURE = {
 # What happens inside a job and moves nothing: only while somebody drives it, or at any time before its end.
 WHILE_RUNNING = """
     plan_generated node_started node_finished step_finished call_cancelled call_moved call_retried llm_requested
-    llm_responded
+    llm_responded llm_repurchased
     tool_called checkpoint_saved turn_committed inputs_claimed timer_set signal_taken approval_requested child_started
     budget_reached question_asked progress_reported
 """.split()

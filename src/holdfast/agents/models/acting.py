@@ -6,6 +6,7 @@ again by itself, and a person is asked.
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 from holdfast.agents.models import sse
@@ -26,8 +27,10 @@ _NOTHING_SENT: Final = frozenset(
 )
 
 
-async def acted(drive: Drive, wire: Wire, body: Body, send: Send) -> Served:
-    """The answer, whole; live or from the record."""
+async def acted(
+    drive: Drive, wire: Wire, body: Body, send: Send, ignored: AbstractSet[str] = frozenset()
+) -> Served:
+    """The answer, whole; live or from the record. Fields that are `ignored` do not make it another call."""
 
     async def run(_key: str) -> Any:
         try:
@@ -42,7 +45,8 @@ async def acted(drive: Drive, wire: Wire, body: Body, send: Send) -> Served:
             await live.close()
 
     terms = Terms(effect=Effect.UNSAFE, longest_call_us=LONGEST_US)
-    kept = await drive.call(Asked(wire.name, body, run, terms))
+    identity = {name: value for name, value in body.items() if name not in ignored}
+    kept = await drive.call(Asked(wire.name, body, run, terms, same=identity))
     if not body.get("stream") or kept["status"] >= BAD:
         data = canonical.encode(kept["body"])
         return Served(kept["status"], {"content-type": "application/json"}, data, "")

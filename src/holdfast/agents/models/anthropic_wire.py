@@ -16,6 +16,8 @@ _OWN_TOOLS: Final = ("custom", None)
 class AnthropicWire:
     name = "anthropic.messages"
     provider = "anthropic"
+    messages_field = "messages"
+    ignored = frozenset({"metadata", "service_tier", "cache_control"})
 
     def split(self, body: Body) -> tuple[str, Body, list[Any]]:
         params = {key: value for key, value in body.items() if key not in {"messages", "stream"}}

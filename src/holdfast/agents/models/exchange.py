@@ -49,6 +49,9 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True):
     prices: Mapping[str, Price] = {}
     cache: Cache | None = None
     gates: dict[str, Gate] = msgspec.field(default_factory=dict)
+    ignore: frozenset[str] = frozenset()
+    """Fields that are not part of a request's identity, beside those of its wire."""
+    parks_repurchases: bool = False
 
     async def serve(self, drive: Drive, wire: Wire, body: Body, send: Send) -> Served:
         """The answer, from the record or from the provider; that of the model's stand-in, if it stays away."""
@@ -88,7 +91,7 @@ class _One:
         self._wire = wire
         self._body = body
         self._send = send
-        self._request = request_of(wire, body)
+        self._request = request_of(wire, body, exchange.ignore)
         self._gate = exchange.gate(self._request.model)
 
     async def served(self) -> Served:
@@ -99,6 +102,7 @@ class _One:
             kept = await self._kept(asking)
             if kept is not None:
                 return kept
+            await asking.check_repurchase(park=self._exchange.parks_repurchases)
             while True:
                 served = await self._attempt(asking)
                 if isinstance(served, Served):
@@ -238,18 +242,26 @@ KNOWN: Final[contextvars.ContextVar[Known | None]] = contextvars.ContextVar("hol
 """What the request that is being made begins with. It goes this way because a client lies in between."""
 
 
-def request_of(wire: Wire, body: Body) -> Request:
+def request_of(wire: Wire, body: Body, ignore: frozenset[str] = frozenset()) -> Request:
     """The request as the engine knows it."""
     model, params, messages = wire.split(body)
     known = KNOWN.get()
     if known is not None:
         messages = messages[known.count :]
+    ignored = wire.ignored | ignore
+    reduced = None
+    if not ignored.isdisjoint(params):
+        kept = {name: value for name, value in params.items() if name not in ignored}
+        reduced = canonical.encode(kept, bytes_max=BLOB_BYTES_MAX)
     return Request(
         name=wire.name,
         model=model,
         params=canonical.encode(params, bytes_max=BLOB_BYTES_MAX),
         messages=tuple(canonical.encode(message, bytes_max=BLOB_BYTES_MAX) for message in messages),
         after="" if known is None else known.name,
+        ignored=ignored,
+        reduced=reduced,
+        messages_field=wire.messages_field,
     )
 
 

@@ -48,5 +48,5 @@ class Cache:
         await store.cache.put(self._key(request), body, ttl_us=self.lifetime_us, namespace=namespace)
 
     def _key(self, request: Request) -> bytes:
-        parts = [canonical.hex_digest(part) for part in (request.params, *request.messages)]
+        parts = [canonical.hex_digest(part) for part in (request.identity, *request.messages)]
         return canonical.digest_of(["llm", self.name, request.name, request.model, request.after, parts])

@@ -9,10 +9,17 @@ from holdfast.agents.models.wire import TEXT, THOUGHTS, Body, Heard, Usage, join
 
 _DONE: Final = "[DONE]"
 
+_IGNORED: Final = frozenset(
+    {"prompt_cache_key", "prompt_cache_retention", "safety_identifier", "user", "metadata", "service_tier"}
+)
+"""Fields that say whose request it is, and how it is cached, counted and billed."""
+
 
 class ChatWire:
     name = "openai.chat"
     provider = "openai"
+    messages_field = "messages"
+    ignored = _IGNORED
 
     def split(self, body: Body) -> tuple[str, Body, list[Any]]:
         left_out = {"messages", "stream", "stream_options"}
@@ -116,6 +123,8 @@ class ChatGathering:
 class ResponsesWire:
     name = "openai.responses"
     provider = "openai"
+    messages_field = "input"
+    ignored = _IGNORED | {"stream_options"}
 
     def split(self, body: Body) -> tuple[str, Body, list[Any]]:
         params = {key: value for key, value in body.items() if key not in {"input", "stream"}}

@@ -9,9 +9,12 @@ of it is imported here.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import inspect
 import sys
-from collections.abc import AsyncIterator, Mapping
-from typing import Any, Final, TypeVar, cast
+from collections.abc import AsyncIterator, Collection, Mapping
+from typing import Any, Final, Literal, NoReturn, TypeVar, cast
 
 from holdfast.agents import context
 from holdfast.agents.models.acting import acted
@@ -27,6 +30,7 @@ from holdfast.engine import task_scopes
 from holdfast.engine.drive import Drive
 from holdfast.engine.endings import Stopped
 from holdfast.engine.failures import STEP
+from holdfast.engine.replay_scheduler import JOB, ReplayScheduler
 from holdfast.errors import InvalidMove, InvalidSetting, Misuse
 from holdfast.model import canonical
 from holdfast.model.limits import BLOB_BYTES_MAX
@@ -55,6 +59,8 @@ def wrap(
     limits: Limits | None = None,
     prices: Mapping[str, Price] | None = None,
     cache: Cache | None = None,
+    ignore: Collection[str] = (),
+    on_repurchase: Literal["warn", "park"] = "warn",
 ) -> C:
     """The same client, whose requests inside an agent are durable: recorded, found again, streamed to whoever watches.
 
@@ -62,25 +68,94 @@ def wrap(
     fallback: for a model that stays away, the one to ask instead. limits: what this process asks of one model at most.
     prices: corrections of and additions to the table of prices, by the model's name.
     cache: answers that other jobs had to the very same question may be given again; off unless it is asked for.
+    ignore: fields of a request that do not change the question, beside those that are known. A request that differs
+    from the recorded one in nothing else is the recorded one.
+    on_repurchase: what happens when a recorded answer would be bought again because the request differs: "warn" says
+    so in the journal and in the log, "park" holds the job for a person before anything is sent.
     """
-    inner = getattr(client, "_client", None)
-    copy = getattr(client, "copy", None)
-    library = _library_of(inner)
-    if library is None or copy is None:
-        msg = f"a {type(client).__module__}.{type(client).__qualname__} is not a model client that is known here"
-        raise InvalidSetting(
-            msg, hint="Wrap AsyncAnthropic, AsyncOpenAI or their blocking forms; put others in a tool."
-        )
+    inner = _connection_of(client)
+    if inner is None:
+        msg = f"{_type_name(client)} is not a model client that can be wrapped"
+        raise InvalidSetting(msg, hint=_what_to_wrap(client))
+    library, copy = _library_of(inner), client.copy  # type: ignore[attr-defined]
     usual = Patience()
     patience = Patience(
         retry=usual.retry if retry is None else retry,
         fallback=usual.fallback if fallback is None else dict(fallback),
         limits=usual.limits if limits is None else limits,
     )
-    exchange = Exchange(patience=patience, prices={**PRICES, **(prices or {})}, cache=cache)
+    exchange = Exchange(
+        patience=patience,
+        prices={**PRICES, **(prices or {})},
+        cache=cache,
+        ignore=_check_ignored(ignore),
+        parks_repurchases=_check_on_repurchase(on_repurchase) == "park",
+    )
     if isinstance(inner, library.AsyncClient):
         return cast("C", copy(http_client=_durable(library, inner, exchange), max_retries=0))
     return cast("C", copy(http_client=_refusing(library, inner)))
+
+
+def _check_ignored(ignore: Collection[str]) -> frozenset[str]:
+    if isinstance(ignore, str) or not all(isinstance(name, str) for name in ignore):
+        raise InvalidSetting("ignore= is not a list of names", hint='Say ignore=("trace_id",).')
+    if asked := sorted(
+        {"model", "messages", "input", "system", "instructions", "tools"}.intersection(ignore)
+    ):
+        msg = f"ignore= names {', '.join(asked)}, which is the question itself"
+        raise InvalidSetting(msg, hint="Name fields that do not change the answer, such as an id of a trace.")
+    return frozenset(ignore)
+
+
+def _check_on_repurchase(on_repurchase: str) -> str:
+    if on_repurchase not in {"warn", "park"}:
+        msg = f"on_repurchase={on_repurchase!r} is not known"
+        raise InvalidSetting(msg, hint='Say on_repurchase="warn" or "park".')
+    return on_repurchase
+
+
+def _connection_of(client: object) -> Any:
+    """The HTTP client inside a model client, whose `copy` takes another one; None, if it is not such a client.
+
+    The object's own attributes count, not those that it hands through from a client inside: a copy of that one would be
+    the bare client, without what was built around it.
+    """
+    inner = getattr(client, "__dict__", {}).get("_client")
+    copy = inspect.getattr_static(type(client), "copy", None)
+    if _library_of(inner) is None or not inspect.isfunction(copy):
+        return None
+    return inner if "http_client" in inspect.signature(copy).parameters else None
+
+
+_INSIDE: Final = (
+    "client",
+    "async_client",
+    "root_async_client",
+    "root_client",
+    "_client",
+    "_async_client",
+    "openai_client",
+)
+"""Where libraries that are built on a model client keep it."""
+
+
+def _what_to_wrap(client: object) -> str:
+    """What to do instead: the client inside is wrapped first, if there is one to be seen."""
+    for name in _INSIDE:
+        inside = getattr(client, name, None)
+        if _connection_of(inside) is not None:
+            return (
+                f"It is built on {_type_name(inside)}. Wrap that one first, and build it on the wrapped client:"
+                f" hf.wrap({type(inside).__name__}(…))."
+            )
+    return (
+        "Wrap the client that it is built on (AsyncAnthropic, AsyncOpenAI or their blocking forms) first, and hand it"
+        " the wrapped one; put calls of others in a tool."
+    )
+
+
+def _type_name(value: object) -> str:
+    return f"{type(value).__module__}.{type(value).__qualname__}"
 
 
 def _library_of(inner: object) -> Any:
@@ -139,8 +214,46 @@ def _durable(library: Any, inner: Any, exchange: Exchange) -> Any:
 
 def asking() -> Drive | None:
     """The run whose own code asks here. A tool's code asks for itself, and so does everybody else."""
+    _refuse_beside_the_job()
     place = task_scopes.find_task_scope()
     return None if place is None or place.inside is not None else context.find_drive()
+
+
+def _refuse_beside_the_job() -> None:
+    """Fails the run, if job code makes a request in a thread or on an event loop that is not the job's: there it has no
+    place in the journal, and every replay would buy it again."""
+    scheduler = JOB.get()
+    if type(scheduler) is not ReplayScheduler:
+        return
+    loop = asyncio._get_running_loop()  # noqa: SLF001 - without an error where there is none
+    if loop is scheduler.loop:
+        return
+    where = "a thread" if loop is None else "another event loop"
+    msg = (
+        f"a wrapped model client is used in {where} by an agent's own code: the request would not be durable"
+    )
+    _fail_run(
+        scheduler,
+        InvalidMove(
+            msg,
+            hint="Await the async client in the agent itself, or make the request in a tool or step.",
+        ),
+    )
+
+
+def _fail_run(scheduler: ReplayScheduler, error: InvalidMove) -> NoReturn:
+    """Ends the run with this error. A client would take an error for a connection that failed, and say no more."""
+
+    def fail() -> None:
+        if scheduler.run is not None:
+            scheduler.run.fail(error)
+
+    if asyncio._get_running_loop() is scheduler.loop:  # noqa: SLF001 - as above
+        fail()
+    else:
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and the run over
+            scheduler.loop.call_soon_threadsafe(fail)
+    raise Stopped from error
 
 
 async def _served(drive: Drive, library: Any, inner: Any, exchange: Exchange, request: Any) -> Served:
@@ -161,7 +274,7 @@ async def _served(drive: Drive, library: Any, inner: Any, exchange: Exchange, re
             raise Unreachable(type(error).__name__, str(error)) from error
 
     if wire.acts(body):
-        return await acted(drive, wire, body, send)
+        return await acted(drive, wire, body, send, wire.ignored | exchange.ignore)
     return await exchange.serve(drive, wire, body, send)
 
 
@@ -210,16 +323,15 @@ def _refusing(library: Any, inner: Any) -> Any:
 
     class Transport(library.BaseTransport):  # type: ignore[misc]
         def handle_request(self, request: Any) -> Any:
-            try:
-                place = task_scopes.find_task_scope()
-            except RuntimeError:  # a thread without a loop, as plain tools have
-                place = None
-            if place is not None and place.inside is None:
+            _refuse_beside_the_job()
+            scheduler = JOB.get()
+            if type(scheduler) is ReplayScheduler:
                 msg = "a blocking model client in an agent's own code"
-                raise InvalidMove(
+                error = InvalidMove(
                     msg,
                     hint="Wrap the async client, or call the blocking one in a tool or step that is a plain `def`.",
                 )
+                _fail_run(scheduler, error)
             return inner.send(request, stream=True)
 
         def close(self) -> None:

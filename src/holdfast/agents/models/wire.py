@@ -64,6 +64,12 @@ class Wire(Protocol):
 
     provider: str
 
+    messages_field: str
+    """The field of a request that has its messages."""
+
+    ignored: frozenset[str]
+    """Fields of a request that do not change the question: they are sent, and are not part of its identity."""
+
     def split(self, body: Body) -> tuple[str, Body, list[Any]]:
         """The model, the request without its messages, and the messages."""
         ...
@@ -84,14 +90,16 @@ class Wire(Protocol):
 class PlainWire:
     """An endpoint that answers in one piece and changes nothing: embeddings, token counts."""
 
-    def __init__(self, name: str, provider: str, said: str = "input") -> None:
+    ignored = frozenset({"user", "metadata"})
+
+    def __init__(self, name: str, provider: str, messages_field: str = "input") -> None:
         self.name = name
         self.provider = provider
-        self._said = said
+        self.messages_field = messages_field
 
     def split(self, body: Body) -> tuple[str, Body, list[Any]]:
-        params = {key: value for key, value in body.items() if key != self._said}
-        said = body.get(self._said, [])
+        params = {key: value for key, value in body.items() if key != self.messages_field}
+        said = body.get(self.messages_field, [])
         return str(body.get("model", "")), params, said if isinstance(said, list) else [said]
 
     def acts(self, body: Body) -> bool:
