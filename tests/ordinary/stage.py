@@ -8,9 +8,13 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+
+import apsw
+import asyncpg
 
 from holdfast.client.embedded import EmbeddedClient
 from holdfast.client.records import EventView, JobView
@@ -224,6 +228,27 @@ class Stage:
 async def opened(folder: Path, address: str, receiver: Receiver) -> Stage:
     """A stage over the store at this address, which is made if it is not there."""
     return Stage(folder, address, receiver, await open_store(address))
+
+
+@asynccontextmanager
+async def blocked_writes(address: str) -> AsyncIterator[None]:
+    """In the block no process appends to a journal of the store at this address; reads go on."""
+    if address.startswith("sqlite"):
+        connection = apsw.Connection(address.removeprefix("sqlite:///"))
+        connection.set_busy_timeout(10_000)
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            yield
+        finally:
+            connection.close()
+        return
+    server = await asyncpg.connect(address)
+    try:
+        async with server.transaction():
+            await server.execute("LOCK TABLE holdfast.events IN EXCLUSIVE MODE")
+            yield
+    finally:
+        await server.close()
 
 
 KILL = signal.SIGKILL

@@ -72,8 +72,11 @@ async def looking(item: str) -> str:
 
 @app.agent
 async def reading(pages: int) -> int:
-    for number in range(pages):
-        await look(f"page-{number}")
+    async def book(name: str) -> None:
+        for number in range(pages):
+            await look(f"{name}-{number}")
+
+    await asyncio.gather(*(book(name) for name in ("a", "b", "c")))
     return pages
 
 

@@ -149,6 +149,8 @@ class Process:
     async def drive(self, job_id: str) -> Any:
         """What the job returned. Until then this process drives it, its descendants, and what stands before it in its
         session; another process that has it already is left to it."""
+        if self._serving:  # the job is claimed like any other
+            return await self.result(job_id)
         with self._worker.drive(job_id):
             if self._working is None:
                 self._begin()

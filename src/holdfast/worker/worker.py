@@ -143,12 +143,12 @@ class Worker:
             yield
         except BaseException:
             self._has_left = True
+            self._room.set()
+            self._look.set()
             raise
         finally:
             self._roots[job_id] -= 1
             self._roots += Counter()  # drops those that nobody waits for any more
-            self._room.set()
-            self._look.set()
 
     def is_driving(self, job_id: str) -> bool:
         """Whether this worker claims the job, or would."""
