@@ -77,8 +77,11 @@ def test_the_engine_is_measured(tmp_path: Path) -> None:
         "resume 1000 sqlite",
         "resume 1000 sqlite from a checkpoint",
         "resume 1000 sqlite again",
+        "resume sleeps sqlite",
+        "resume sleeps sqlite again",
     ]
     assert found.pop("resume 1000 sqlite again") == 0
+    assert found.pop("resume sleeps sqlite again") == 0
     assert all(math.isfinite(value) and value > 0 for value in found.values())
     assert list(tmp_path.iterdir()) == [out.parent], "the databases are gone"
 

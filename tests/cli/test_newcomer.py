@@ -54,8 +54,7 @@ def test_an_undeclared_step_that_was_cut_off(tmp_path: Path) -> None:
 
     held = holdfast(tmp_path, "run", "--resume", "--run-id", "first")
     assert held.returncode == 1
-    assert "cut off in the middle of send_mail (0/send_mail#1)" in held.stderr
-    assert "nobody here can know whether it happened" in held.stderr
+    assert "send_mail was cut off, nobody knows whether it happened" in held.stderr
     assert "holdfast reconcile first 0/send_mail#1 --happened | --not-happened --why …" in held.stderr
     assert "holdfast job first" in held.stderr
     assert "Traceback" not in held.stderr

@@ -55,6 +55,18 @@ async def fax(item: str) -> str:
     return str(await tell("fax", item))
 
 
+@hf.tool(sent_nothing=(ConnectionRefusedError,), retry=hf.Retry(initial="100ms"))
+async def telex(item: str) -> str:
+    """Unsafe: the first connection is refused, the second breaks after everything was sent."""
+    await tell("telex", item)
+    if not UP.exists():
+        UP.touch()
+        msg = "nothing was sent"
+        raise ConnectionRefusedError(msg)
+    msg = "the line broke"
+    raise ConnectionResetError(msg)
+
+
 @hf.tool(effect="read_only", retry=hf.Retry(attempts=4, initial="1s", maximum="1s", jitter=0))
 async def hopeless(item: str) -> str:
     await tell("hopeless", item)
@@ -83,6 +95,11 @@ async def outage() -> list[str]:
 @hf.agent
 async def faxes() -> str:
     return await fax("receipt")
+
+
+@hf.agent
+async def telexes() -> str:
+    return await telex("offer")
 
 
 @hf.agent

@@ -44,6 +44,17 @@ async def test_an_unsafe_call_that_sent_nothing_is_made_again(stage: Stage, rece
     assert receiver.counts("fax") == {"receipt": 1}
 
 
+async def test_an_unsafe_call_is_not_made_again_because_an_earlier_attempt_sent_nothing(
+    stage: Stage, receiver: Receiver
+) -> None:
+    """The first attempt was refused; of the second nobody knows: a person is asked, and nothing is sent again."""
+    await stage.worker(APP)
+    await stage.submit("telexes")
+    await stage.until_uncertain("job")
+    assert receiver.counts("telex") == {"offer": 2}
+    assert (await stage.types()).count("tool_called") == 2
+
+
 async def test_attempts_are_counted_across_deaths(stage: Stage, receiver: Receiver) -> None:
     """Four attempts are declared. Its worker is killed after the second; the next one makes two more, or three if the
     second was not recorded yet; then the code gets the error and catches it."""

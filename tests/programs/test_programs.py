@@ -42,7 +42,7 @@ CHUNK = 30
 CHUNKS = 10
 """`make test` plays so many programs in all: CHUNK × CHUNKS."""
 
-PLAYS = 20
+PLAYS = 8
 """So many of its faults each of them meets, drawn by its number. In the long run each meets all of them."""
 
 CHAOS = 20_000

@@ -189,6 +189,7 @@ def everything_has_a_key(patch: pytest.MonkeyPatch) -> None:
 @bug
 def nobody_waits_until_it_is_quiet(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(effects._Call, "_quiet_at", lambda *_: 0)
+    patch.setattr(effects._Call, "_quiet_after_failure", lambda *_: 1)
 
 
 @bug

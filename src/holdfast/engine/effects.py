@@ -257,6 +257,8 @@ class _Call:
             approval_id=self._approval_id,
         )
         self._drive.recorder.record(event, row=self._row(CallStatus.PREPARED), guarded=True)
+        if self._recorded is not None:
+            self._recorded.begin_attempt()
 
     async def _happened(self, result: Any, *, adopted: bool = False) -> Any:
         """That it happened is recorded, whatever becomes of its result; the code gets that in its turn."""

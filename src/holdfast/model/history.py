@@ -476,7 +476,7 @@ class History:
         if newest is not None and newest.generation == event.generation:
             # Sent again under the same key.
             newest.attempt, newest.start_by, newest.worker = event.attempt, event.start_by, self.worker
-            newest.sent_nothing, newest.quiet_at = False, 0
+            newest.begin_attempt()
             newest.status, newest.cancelled_seq = CallStatus.PREPARED, None  # a cancel before it was void
             newest.raised = None
             return

@@ -57,6 +57,10 @@ class Recorded(msgspec.Struct, gc=False):
     before: Recorded | None = None
     """The same key's record before this one: made with other arguments, or given up for a new one."""
 
+    def begin_attempt(self) -> None:
+        """Another attempt is intended: what is known of how the last one ended says nothing about it."""
+        self.sent_nothing, self.quiet_at = False, 0
+
     @property
     def unclaimed_key(self) -> str:
         return self.step_key if self.generation == 0 else f"{self.step_key}@{self.generation}"
