@@ -15,6 +15,8 @@ What could go wrong
     The worker is frozen over its lease: others have declared it expired. Its next beat finds no row; it takes a new
     lease, and of its jobs it keeps those that no other worker has claimed. The rest are lost: their runs end, and what
     they would write is refused by their fences.
+    A run ends without having given its job back (its journal cannot be read, the store was away): its job gets a lease
+    of its own, for the lease time, with the next beat.
     The store is away: a beat fails, and nothing is started any more when the last successful beat is older than the
     lease less a margin. The count runs from *before* the store was asked, on the clock that does not jump.
     Another process has taken the worker's name: this one has lost everything and claims nothing any more.
@@ -75,6 +77,7 @@ class LeaseRenewal:
         self._lease = WorkerLease(worker, "", identity, ttl_us)
         self._beat_at: int | None = None
         self._runs: dict[str, Holding] = {}
+        self._abandoned: list[Held] = []
         self._guard = threading.Lock()
         self._observer = LeaseObserver(ttl_us // 2)
         self._closed = False
@@ -95,6 +98,13 @@ class LeaseRenewal:
             if self._runs.get(run.held.job_id) is run:
                 del self._runs[run.held.job_id]
 
+    def abandon(self, run: Holding) -> None:
+        """The run has ended and has not given its job back, which no run of this process goes on with: after the lease
+        time others may claim it."""
+        self.let_go(run)
+        with self._guard:
+            self._abandoned.append(run.held)
+
     def covers(self, job_id: str) -> bool:
         """Whether a call may still be started for this job."""
         return job_id in self._runs and self.is_fresh
@@ -114,8 +124,11 @@ class LeaseRenewal:
         """The worker has a lease, a new one; says which others there are. Unavailable, if the store is away."""
         lease = msgspec.structs.replace(self._lease, incarnation=self._new_incarnation(), beat=1)
         asked_at = self._clock.tick_us()
+        self._lease = (
+            lease  # also if the reply is lost: the next beat then finds our own row, not another process's
+        )
         beat = await leases.start(lease)
-        self._lease, self._beat_at = lease, asked_at
+        self._beat_at = asked_at
         await self._observe(leases, beat, asked_at)
         return beat.others
 
@@ -142,6 +155,7 @@ class LeaseRenewal:
                 return beat.others
             self._beat_at = asked_at
             await self._observe(leases, beat, asked_at)
+            await self._let_run_out(leases)
         except Unavailable as error:
             self._meter.refused(error)
             return None
@@ -152,6 +166,16 @@ class LeaseRenewal:
         for lease in self._observer.observe(beat.others, asked_at=asked_at, answered_at=answered_at):
             await leases.expire(lease.worker, lease.incarnation, lease.beat)
             self._observer.forget(lease.worker)
+
+    async def _let_run_out(self, leases: Leases) -> None:
+        """Jobs that were abandoned get a lease of their own, which ends by itself: not at once, so that a job which
+        no worker can drive is not claimed again and again."""
+        with self._guard:
+            abandoned = list(self._abandoned)
+        if abandoned:
+            await leases.renew(abandoned, self.ttl_us)
+            with self._guard:
+                del self._abandoned[: len(abandoned)]
 
     async def renew_runs(self, leases: Leases) -> None:
         """After its lease was declared expired the worker keeps the jobs that no other has claimed, and loses the rest.
@@ -183,7 +207,8 @@ class LeaseRenewal:
         expiry = self._observer.next_expiry()
         if expiry is None:
             return self.every_us
-        return min(self.every_us, max(0, expiry - self._clock.tick_us()))
+        # Not at once: an expiry that the store refused is tried again, and the store may be away.
+        return min(self.every_us, max(self.every_us // 20, expiry - self._clock.tick_us()))
 
     async def keep_on(self, leases: Leases, stop: asyncio.Event) -> None:
         """Beats at their times on this loop, until `stop` is set."""

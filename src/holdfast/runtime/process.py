@@ -305,14 +305,7 @@ async def opened(
         by=f"sweep of {named}",
     )
     herald = _herald(store, clock, neighbours, named, offer)
-    renewal = LeaseRenewal(
-        named,
-        clock,
-        lambda: ids.new("lease"),
-        identity=neighbours.my_identity() or "",
-        ttl_us=_duration_setting(LEASE_TTL_SETTING, LEASE_TTL_US),
-        meter=meter,
-    )
+    renewal = _lease_renewal(named, clock, neighbours, meter)
     # A store in memory has no other process that could take a lease away.
     renewal_thread = (
         None
@@ -346,6 +339,18 @@ async def opened(
     if serving:
         await process.serve()
     return process
+
+
+def _lease_renewal(worker: str, clock: SystemClock, neighbours: Neighbours, meter: Meter) -> LeaseRenewal:
+    ids = RandomIds()
+    return LeaseRenewal(
+        worker,
+        clock,
+        lambda: ids.new("lease"),
+        identity=neighbours.my_identity() or "",
+        ttl_us=_duration_setting(LEASE_TTL_SETTING, LEASE_TTL_US),
+        meter=meter,
+    )
 
 
 def _watchdog(renewal_thread: RenewalThread | None, *, ends: bool) -> Watchdog:

@@ -220,9 +220,9 @@ class Worker:
         for run in runs:
             self._renewal.keep(run)
         if runs and ask.incarnation != self._renewal.incarnation:
-            await self._renewal.renew_runs(
-                self._desk.store.leases
-            )  # the lease was lost while the claim was on its way
+            # The lease was lost while the claim was on its way. What cannot be renewed now, others may take.
+            with contextlib.suppress(Unavailable):
+                await self._renewal.renew_runs(self._desk.store.leases)
         await self._read_for(runs)
         for run in runs:
             self._runs[_topic(run)] = run
@@ -321,7 +321,10 @@ class Worker:
             log.exception("job %s could not be driven", run.grant.job_id)
         finally:
             timed.over(how, run.why_lost)
-            self._renewal.let_go(run)
+            if run.ended_with is None:
+                self._renewal.abandon(run)
+            else:
+                self._renewal.let_go(run)
             if self._runs.get(_topic(run)) is run:  # a job that slept a moment may be ours again already
                 del self._runs[_topic(run)]
 

@@ -17,7 +17,7 @@ from holdfast.model import events as e
 from holdfast.model.append import Append
 from holdfast.model.chain import Head, unseal
 from holdfast.model.jobs import JobHead
-from holdfast.model.lease import Grant
+from holdfast.model.lease import UNTIL_EXPIRED_US, Grant
 from holdfast.model.mail import MailDraft, Sent
 from holdfast.model.states import MailKind
 from holdfast.model.worker_lease import WorkerLease
@@ -96,6 +96,9 @@ Request = tuple[str, str, str, str]
 """Job, label, kind, key."""
 
 
+_NOTED_WHOLE: Final = frozenset({"leases.expire", "leases.renew"})
+"""Calls of which more than the first argument counts."""
+
 CLOCK_RATE_MAX: Final = 1.005
 """How much faster than true time the clock of a host runs, at most."""
 
@@ -141,7 +144,7 @@ class Witness:
         result = await call(*args, **options)
         note = getattr(self, "_" + name.replace(".", "_"), None)
         if note is not None:
-            note(args if name == "leases.expire" else args[0], result)
+            note(args if name in _NOTED_WHOLE else args[0], result)
         return result
 
     # ── what the store made durable ───────────────────────────────────────────────────────────────
@@ -262,12 +265,16 @@ class Witness:
             self._held[place] = None
             self._fence[grant.job_id] = grant.fence
 
-    def _leases_renew(self, held: list[Held], kept: set[str]) -> None:
+    def _leases_renew(self, args: tuple[list[Held], int], kept: set[str]) -> None:
+        held, ttl_us = args
         for one in held:
             if one.job_id not in kept:
                 continue
             worker = self.grants[one.job_id, one.fence]
-            self._covered[one.job_id] = (worker, self._leased.get(worker, ("", 0.0))[0])
+            if ttl_us < UNTIL_EXPIRED_US:  # abandoned: it has a lease of its own now, which ends by itself
+                self._covered.pop(one.job_id, None)
+            else:
+                self._covered[one.job_id] = (worker, self._leased.get(worker, ("", 0.0))[0])
             if self._fence.get(one.job_id) != one.fence:
                 self.wrong.append(f"I2: a lease of {one.job_id} that was lost was renewed")
 
