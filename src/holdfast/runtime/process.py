@@ -47,7 +47,7 @@ from holdfast.runtime.rounds import Neighbours, Rounds
 from holdfast.runtime.stores import open_store
 from holdfast.runtime.tracing import watched
 from holdfast.store.address import parse
-from holdfast.store.clock import SystemClock
+from holdfast.store.clock import Clock
 from holdfast.store.contract import Store
 from holdfast.worker.watchdog import Watchdog
 from holdfast.worker.worker import Worker
@@ -112,7 +112,7 @@ class Process:
         if self._serving:
             return
         self._serving = self.rounds.serving = True
-        await stand(self.store, SystemClock(), self._schedules)
+        await stand(self.store, self._schedules)
         await self.rounds.go()
         self._worker.serve()
         self._begin()
@@ -123,7 +123,7 @@ class Process:
         return self._worker.name
 
     def now_us(self) -> int:
-        return SystemClock().wall_us()
+        return self.store.clock.wall_us()
 
     async def start(self, draft: JobDraft) -> str:
         return (await self.store.jobs.submit(draft)).job_id
@@ -269,7 +269,7 @@ async def opened(
     points = points_of(os.environ)
     meter = watched(os.environ, meter)
     store = crashing(await open_store(address), os.environ)
-    ids, clock = RandomIds(), SystemClock()
+    ids, clock = RandomIds(), store.clock
     neighbours = Neighbours(HostProcesses(clock.boot()))
     named = name or neighbours.my_name(socket.gethostname())
     scribe = Scribe(store.streams)
@@ -319,7 +319,7 @@ async def opened(
     return process
 
 
-def _herald(store: Store, clock: SystemClock, neighbours: Neighbours, worker: str, offer: Offer) -> Herald:
+def _herald(store: Store, clock: Clock, neighbours: Neighbours, worker: str, offer: Offer) -> Herald:
     """Who says for this process that it is there, once it serves."""
     presence = Presence(
         worker=worker,
