@@ -99,7 +99,7 @@ on_every_store = pytest.mark.parametrize("backend", STORES, indirect=True)
 
 async def minutely(shop: Shop, catch_up: CatchUp = CatchUp.SKIP, schedule_id: str = "s") -> Schedule:
     one = Schedule(schedule_id=schedule_id, kind="k", cron="* * * * *", next_at=0, catch_up=catch_up)
-    (stood,) = await stand(shop.store, shop.clock, [one])
+    (stood,) = await stand(shop.store, [one])
     return stood
 
 
@@ -113,13 +113,13 @@ async def test_a_schedule_fires_at_each_of_its_instants(backend: Backend) -> Non
     async with opened(backend) as shop:
         one = await minutely(shop)
         assert shop.clock.wall_us() < one.next_at <= shop.clock.wall_us() + MINUTE
-        assert await fire_due(shop.store, shop.clock) == []
+        assert await fire_due(shop.store) == []
         shop.clock.advance(one.next_at - shop.clock.wall_us())
-        (made,) = await fire_due(shop.store, shop.clock)
+        (made,) = await fire_due(shop.store)
         assert (await shop.store.jobs.get(made)).request_key == f"s@{to_iso(one.next_at)}"
-        assert await fire_due(shop.store, shop.clock) == []
+        assert await fire_due(shop.store) == []
         shop.clock.advance(MINUTE)
-        assert len(await fire_due(shop.store, shop.clock)) == 1
+        assert len(await fire_due(shop.store)) == 1
         assert await keys(shop) == [f"s@{to_iso(one.next_at + n * MINUTE)}" for n in range(2)]
 
 
@@ -134,7 +134,7 @@ async def test_what_was_missed_is_worked_off_once(
     async with opened(backend) as shop:
         one = await minutely(shop, catch_up)
         shop.clock.advance(one.next_at - shop.clock.wall_us() + 9 * MINUTE + LATE_US // 2)
-        made = await asyncio.gather(*(fire_due(shop.store, shop.clock) for _ in range(3)))
+        made = await asyncio.gather(*(fire_due(shop.store) for _ in range(3)))
         assert len([job for some in made for job in some]) == len(instants_made)
         assert await keys(shop) == [f"s@{to_iso(one.next_at + n * MINUTE)}" for n in instants_made]
         assert (await shop.store.schedules.get("s")).next_at == one.next_at + 10 * MINUTE
@@ -145,7 +145,7 @@ async def test_a_long_absence_does_not_hold_a_process(backend: Backend) -> None:
     async with opened(backend) as shop:
         await minutely(shop, CatchUp.ALL)
         shop.clock.advance(3 * HOUR)
-        counts = [len(await fire_due(shop.store, shop.clock)) for _ in range(3)]
+        counts = [len(await fire_due(shop.store)) for _ in range(3)]
         assert counts == [AT_ONCE, 180 - AT_ONCE, 0]
 
 
@@ -163,11 +163,11 @@ async def test_one_that_cannot_fire_keeps_nobody_from_it(
         await shop.store.schedules.put(strange)
         await shop.store.queues.limit(QueueLimits(queue="full", depth_max=0))
         shop.clock.advance(MINUTE)
-        assert len(await fire_due(shop.store, shop.clock)) == 1
+        assert len(await fire_due(shop.store)) == 1
         assert "schedule a did not fire: queue 'full' is full" in caplog.text
         assert "schedule b did not fire: there is no time zone 'Europe/Atlantis'" in caplog.text
         await shop.store.queues.limit(QueueLimits(queue="full"))
-        assert len(await fire_due(shop.store, shop.clock)) == 1, "there is room now"
+        assert len(await fire_due(shop.store)) == 1, "there is room now"
 
 
 @on_every_store
@@ -177,8 +177,8 @@ async def test_standing_again_and_resuming(backend: Backend) -> None:
         shop.clock.advance(5 * MINUTE)
         assert await minutely(shop) == one, "a restart misses nothing"
         await shop.store.schedules.pause("s")
-        assert await fire_due(shop.store, shop.clock) == []
-        resumed = await resume(shop.store, shop.clock, "s")
+        assert await fire_due(shop.store) == []
+        resumed = await resume(shop.store, "s")
         assert not resumed.paused
         assert resumed.next_at == cron.after("* * * * *", "UTC")(shop.clock.wall_us())
-        assert await fire_due(shop.store, shop.clock) == [], "what came in the pause was not wanted"
+        assert await fire_due(shop.store) == [], "what came in the pause was not wanted"

@@ -19,6 +19,7 @@ TYPES = {"TEXT": 'text collate "C"', "INTEGER": "bigint", "BLOB": "bytea"}
 NOT_DATA = {
     "schema_migrations": "the target is migrated by the code that restores",
     "retention_gate": "open only within a transaction",
+    "store_clock": "the target has a clock of its own",
 }
 
 

@@ -181,6 +181,12 @@ class Stage:
         except TimeoutError:
             raise AssertionError(f"not recorded: {what}\n{await self.report(job_id)}") from None
 
+    async def until_scheduled(self, schedule_id: str, after: int) -> None:
+        """Wait for the schedule to stand at an instant after this one."""
+        async with asyncio.timeout(PATIENCE_S):
+            while (await self._store.schedules.get(schedule_id)).next_at <= after:
+                await self._store.wakeups.wait(frozenset({"schedules"}), 0.05)
+
     async def signal(self, name: str, job_id: str = "job") -> None:
         await self._client.signal(job_id, name)
 

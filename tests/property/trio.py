@@ -24,9 +24,10 @@ from holdfast.store.contract import Store
 from holdfast.store.memory.store import MemoryStore
 from holdfast.store.postgres.open import open_postgres
 from holdfast.store.sqlite.open import open_sqlite
+from holdfast.store.store_clock import HostStoreClock
 from holdfast.store.tables.store import SqlStore
 
-STAYS: Final = frozenset({"retention_gate", "schema_migrations", "store_state"})
+STAYS: Final = frozenset({"retention_gate", "schema_migrations", "store_clock", "store_state"})
 """The tables that no example changes."""
 
 
@@ -104,10 +105,23 @@ class Trio:
         for ids in self._ids.values():
             ids.begin(0)
         self.memory = MemoryStore(self.clock, self._ids["memory"])
+        for store in (self.sqlite, self.postgres):
+            assert isinstance(store.clock, HostStoreClock)
+            store.clock.begin_boot(0)
+            self.run(store.clock.sync())
         _empty_sqlite(self._sqlite)
         self.run(_empty_postgres(self._postgres, _tables(self._sqlite)))
         for store in (self.sqlite, self.postgres):
             self.run(store.namespaces.create(DEFAULT_NAMESPACE))
+
+    def reboot(self, boot: str) -> None:
+        """The machine boots. All stores have seen the same time before and begin their time at the same instant."""
+        stores: tuple[Store, ...] = (self.memory, self.sqlite, self.postgres)
+        for store in stores:
+            store.clock.wall_us()
+        self.clock.hands.reboot(boot)
+        for store in stores:
+            self.run(store.clock.sync())
 
     def reopen(self) -> None:
         """The databases are closed and opened again, as another process would find them."""

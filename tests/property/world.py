@@ -141,7 +141,7 @@ class World(RuleBasedStateMachine):
     def clock_misbehaves(self, us: int | None) -> None:
         """The wall clock jumps, or the machine boots and all ticks start again."""
         if us is None:
-            self.trio.clock.hands.reboot(self.fresh("boot"))
+            self.trio.reboot(self.fresh("boot"))
         else:
             self.trio.clock.hands.jump_wall(us)
 

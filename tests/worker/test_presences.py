@@ -56,7 +56,11 @@ async def test_a_beat_every_ten_seconds_and_no_more_questions(backend: Backend) 
         for _ in range(6):
             await rounds.go()
             shop.clock.advance(ROUND_US)
-        assert calls == {"presences.beat": 3, "schedules.due": 6, "work.unclaimed": 6}
+        once = {
+            "namespaces.list": 1,
+            "schedules.list": 1,
+        }  # does a schedule stand where a wrong clock has put it?
+        assert calls == {"presences.beat": 3, "schedules.due": 6, "work.unclaimed": 6} | once
         (seen,) = await shop.store.presences.list()
         assert seen.state is WorkerState.HERE
 

@@ -14,10 +14,9 @@ from holdfast.model.jobs import JobFilter
 from holdfast.model.states import WaitReason
 from holdfast.model.vitals import Vitals
 from holdfast.store.clock import Clock
-from holdfast.store.contract import Store
+from holdfast.store.contract import Store, Tier
 
 CLOCK_WARNING_US = SECOND // 2
-CLOCK_CRITICAL_US = 5 * SECOND
 READY_WARNING_US = 60 * SECOND
 BACKUP_WARNING_US = 26 * HOUR
 BACKUP_CRITICAL_US = 72 * HOUR
@@ -35,18 +34,28 @@ async def examined(store: Store, clock: Clock, sample: int) -> list[Finding]:
     """Everything that is worth knowing of a store that answers."""
     asked_at = clock.wall_us()
     vitals = await store.vitals.look()
-    found = [_clock(vitals, asked_at, clock.wall_us()), *_jobs(vitals)]
+    answered_at, store_clock = clock.wall_us(), store.clock
+    set_by_us = store_clock.calendar_us() - store_clock.wall_us()
+    on_server = store.tier in {Tier.POSTGRES, Tier.POSTGRES_REDUCED}
+    found = [_clock(vitals, asked_at, answered_at, set_by_us, on_server=on_server), *_jobs(vitals)]
     found.append(await _backup(store, vitals.now))
-    return [*found, *[one async for one in _journals(store, clock, sample)]]
+    return [*found, *[one async for one in _journals(store, sample)]]
 
 
-def _clock(vitals: Vitals, earliest: int, latest: int) -> Finding:
-    off_us = max(vitals.now - latest, earliest - vitals.now, 0)
-    verdict = "ok" if off_us < CLOCK_WARNING_US else "warning" if off_us < CLOCK_CRITICAL_US else "failed"
-    told = "the store's clock and this host's agree"
-    if off_us >= CLOCK_WARNING_US:
-        told = f"they differ by {off_us / SECOND:.1f} s; repair this host's time service"
-    return Finding(verdict, "clock", told)
+def _clock(vitals: Vitals, earliest: int, latest: int, set_by_us: int, *, on_server: bool) -> Finding:
+    """`set_by_us`: by how much the clock that store time comes from was set since."""
+    ahead_us = max(vitals.now - latest, 0) - max(earliest - vitals.now, 0)
+    if abs(ahead_us) < CLOCK_WARNING_US:
+        return Finding("ok", "clock", "store time and this host's clock agree")
+    finding = (
+        f"store time is {abs(ahead_us) / SECOND:.1f} s {'ahead of' if ahead_us > 0 else 'behind'} this host's clock. "
+        "Times that are shown are off by as much; durations are right, and no job waits for it"
+    )
+    if abs(set_by_us) < CLOCK_WARNING_US:
+        return Finding("warning", "clock", f"{finding}. Repair this host's time service")
+    where = "the server's" if on_server else "this host's"
+    remedy = f"{where} clock was set by {set_by_us / SECOND:+.1f} s while jobs ran; if it is wrong now, set it right"
+    return Finding("warning", "clock", f"{finding}. {remedy[0].upper()}{remedy[1:]}")
 
 
 def _jobs(vitals: Vitals) -> list[Finding]:
@@ -80,11 +89,11 @@ async def _backup(store: Store, now: int) -> Finding:
     return Finding(verdict, "backup", f"{to_iso(last.at)}, {age_us / HOUR:.0f} h ago")
 
 
-async def _journals(store: Store, clock: Clock, sample: int) -> AsyncIterator[Finding]:
+async def _journals(store: Store, sample: int) -> AsyncIterator[Finding]:
     """A sample of journals holds, from the first event to the head."""
     if not sample:
         return
-    client = EmbeddedClient(store, clock, RandomIds())
+    client = EmbeddedClient(store, store.clock, RandomIds())
     jobs = (await store.jobs.list(JobFilter(), limit=sample)).items
     events = 0
     for job in jobs:

@@ -21,7 +21,6 @@ from holdfast.store.backup.files import Backup
 from holdfast.store.backup.stage import Restored
 from holdfast.store.backup.transfer import back_up
 from holdfast.store.backup.transfer import restore as restore_store
-from holdfast.store.clock import SystemClock
 from holdfast.store.contract import Store
 from holdfast.store.sql.migrate import SCHEMA_VERSION
 from holdfast.store.tables.store import SqlStore
@@ -111,8 +110,8 @@ def backup(target: Path, where: str, *, as_json: bool) -> None:
     async def copy() -> Backup:
         store = await existing(where)
         try:
-            began = SystemClock().wall_us()
-            made = await back_up(store, target, clock=SystemClock(), ids=RandomIds())
+            began = store.clock.wall_us()
+            made = await back_up(store, target, clock=store.clock, ids=RandomIds())
             try:
                 await remember_backup(store, LastBackup(began, made.sha256))
             except (
@@ -147,7 +146,7 @@ def restore(source: Path, where: str, *, yes: bool, as_json: bool) -> None:
     async def replace() -> Restored:
         store = await open_store(where)
         try:
-            return await restore_store(store, source, clock=SystemClock(), ids=RandomIds())
+            return await restore_store(store, source, clock=store.clock, ids=RandomIds())
         finally:
             await store.close()
 

@@ -16,7 +16,6 @@ from holdfast.client.records import Checked
 from holdfast.client.remote import RemoteClient
 from holdfast.errors import InvalidSetting
 from holdfast.model import canonical
-from holdfast.store.clock import SystemClock
 
 
 @click.command()
@@ -58,7 +57,7 @@ async def _exported(job_id: str, where: str) -> bytes:
             return await remote.export(job_id)
     store = await existing(where)
     try:
-        return await exports.archive(store, await store.jobs.head(job_id), SystemClock().wall_us())
+        return await exports.archive(store, await store.jobs.head(job_id), store.clock.wall_us())
     finally:
         await store.close()
 

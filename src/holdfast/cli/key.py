@@ -79,7 +79,7 @@ def create(
                 why=why,
                 namespace=namespace,
                 session_id=session,
-                expires_at=None if lifetime is None else SystemClock().wall_us() + lifetime,
+                expires_at=None if lifetime is None else store.clock.wall_us() + lifetime,
             )
         finally:
             await store.close()

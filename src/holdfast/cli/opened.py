@@ -16,7 +16,6 @@ from holdfast.errors import NotFound
 from holdfast.model.ids import RandomIds
 from holdfast.runtime import open_store
 from holdfast.store import address
-from holdfast.store.clock import SystemClock
 from holdfast.store.contract import Store
 
 
@@ -46,7 +45,7 @@ async def client_at(where: str, *, making: bool = False) -> AsyncIterator[Client
         return
     store = await (open_store(where) if making else existing(where))
     try:
-        yield EmbeddedClient(store, SystemClock(), RandomIds())
+        yield EmbeddedClient(store, store.clock, RandomIds())
     finally:
         await store.close()
 

@@ -39,6 +39,7 @@ from holdfast.model.mail import MailDraft
 from holdfast.model.page import Page
 from holdfast.model.states import HELD, TERMINAL, MailKind, Status, WaitReason
 from holdfast.store.ports.journal import Ruling
+from holdfast.store.store_clock import to_store_us
 
 POLL_S: Final = 1.0
 """How long a hint may be late before the store is asked without one."""
@@ -72,7 +73,7 @@ class EmbeddedClient(EmbeddedWorking):
             priority=priority,
             request_key=request_key,
             session_id=session_id,
-            ready_at=ready_at,
+            ready_at=to_store_us(self._store.clock, ready_at) if ready_at else 0,
             # Named before it is sent, so that a request without a key can be sent again after a lost reply, too.
             job_id=self._ids.new("job") if (job_id, request_key) == (None, None) else job_id,
         )

@@ -37,7 +37,7 @@ class EmbeddedOperating(EmbeddedHosting):
         from holdfast.engine.cron import after
 
         try:
-            next_at = after(cron, time_zone)(self._clock.wall_us())
+            next_at = after(cron, time_zone)(self._store.clock.calendar_us())
         except InvalidSetting as error:
             raise InvalidPayload(str(error), hint=error.hint) from None
         new = check_schedule(
@@ -87,7 +87,7 @@ class EmbeddedOperating(EmbeddedHosting):
         from holdfast.engine.schedules import resume
 
         check_name(schedule_id, "schedule id")
-        return await resume(self._store, self._clock, schedule_id, namespace=self._namespace)
+        return await resume(self._store, schedule_id, namespace=self._namespace)
 
     async def remove_schedule(self, schedule_id: str) -> Schedule:
         known = await self.get_schedule(schedule_id)

@@ -151,7 +151,7 @@ class EmbeddedRegistering(EmbeddedFollowing, ABC):
         )
 
     def _shown(self, seen: Seen) -> AgentEntryView:
-        return entry_view(seen, self._clock.wall_us(), self._registry.health().source)
+        return entry_view(seen, self._registry.now_us(), self._registry.health().source)
 
 
 def counted_as(status: Status, reason: WaitReason | None) -> str:

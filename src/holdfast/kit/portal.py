@@ -58,11 +58,11 @@ class Database:
 
     def __init__(self, where: str, clock: Clock | None = None, ids: IdSource | None = None) -> None:
         self.where = where
-        self.clock: Clock = SystemClock() if clock is None else clock
         self.ids: IdSource = RandomIds() if ids is None else ids
-        self.processes: Processes = HostProcesses(self.clock.boot())
+        self.processes: Processes = HostProcesses((SystemClock() if clock is None else clock).boot())
         self.flights = SingleFlight()
         self.pid = os.getpid()
+        self._given_clock = clock
         self._closed = False
         self._lock = threading.Lock()
         self._loop = asyncio.new_event_loop()
@@ -73,17 +73,23 @@ class Database:
         except BaseException:
             self._stop()
             raise
+        self.clock: Clock = self.store.clock
+        """Store time: what leases and ledger rows are dated with."""
         self._at_once = self.store.tier in _AT_ONCE
         self._in_place = self.store.tier in _IN_PLACE
         self._own = threading.local()
         self.on_server = not self._at_once and clock is None
-        """Whether leases go by a server's clock, which is a wall clock."""
+        """Whether leases go by a server's clock; else by the ticks of this host."""
         self._me = self._name()
 
     @property
     def me(self) -> str:
         """The name of this process: enough for others on this host to prove its death."""
         return self._me
+
+    def goes_by(self, clock: Clock) -> bool:
+        """Whether this is the clock that the store was opened with."""
+        return clock is self._given_clock
 
     def lease_now_us(self) -> int:
         """The time that leases of this store are measured in, as this process knows it."""
@@ -186,7 +192,7 @@ def get_db(
             known = _REGISTRY[where] = Database(where, clock, ids)
         elif known.pid != os.getpid():
             raise _forked(where)
-        elif clock is not None and clock is not known.clock:
+        elif clock is not None and not known.goes_by(clock):
             msg = f"{where} is open already, with another clock"
             raise Misuse(msg, hint="Close it first, or pass the Database around.")
     return known

@@ -36,11 +36,11 @@ log = logging.getLogger("holdfast.registry")
 
 
 class Registry:
-    """`now_us` is the wall clock."""
+    """`now_us` is the clock that the place dates with: store time, or wall time for NATS."""
 
     def __init__(self, place: Place, now_us: Callable[[], int]) -> None:
         self._place = place
-        self._now_us = now_us
+        self.now_us = now_us
 
     def health(self) -> RegistryHealth:
         return self._place.health()
@@ -52,7 +52,7 @@ class Registry:
         """The agent is listed as it says. Again is again: it keeps the day on which it was first there."""
         for _ in range(TRIES):
             before = await self._place.get(entry.guid)
-            new = registered(entry, None if before is None else before.entry, self._now_us())
+            new = registered(entry, None if before is None else before.entry, self.now_us())
             seen = await self._place.put(new, over=0 if before is None else before.revision)
             if seen is not None:
                 return seen
@@ -60,11 +60,11 @@ class Registry:
 
     async def beat(self, guid: str, *, status: AgentStatus | None = None, tasks: int | None = None) -> Seen:
         """The agent was there just now. One that is not listed must register first."""
-        return await self._change(guid, beaten(self._now_us(), status, tasks))
+        return await self._change(guid, beaten(self.now_us(), status, tasks))
 
     async def update(self, guid: str, changes: Changes) -> Seen:
         """The agent is as it says."""
-        return await self._change(guid, changed(changes, self._now_us()))
+        return await self._change(guid, changed(changes, self.now_us()))
 
     async def deregister(self, guid: str) -> bool:
         """The agent is not listed any more; says whether it was."""
@@ -85,7 +85,7 @@ class Registry:
             if guid not in known:
                 raise
             seen = known[guid]
-        if seen is None or is_forgotten(seen, self._now_us()):
+        if seen is None or is_forgotten(seen, self.now_us()):
             raise _unknown(guid)
         return seen
 
@@ -93,7 +93,7 @@ class Registry:
         self, which: Which = EVERYBODY, *, limit: int = ROWS_PER_PAGE_DEFAULT, cursor: str | None = None
     ) -> Page[Seen]:
         """Those that are asked for, by handle."""
-        found = chosen(await self._place.list(), which, self._now_us())
+        found = chosen(await self._place.list(), which, self.now_us())
         if cursor is not None:
             handle, guid = decode_cursor(_CURSOR, cursor, keys=2)
             found = [one for one in found if (one.entry.handle, one.entry.guid) > (str(handle), str(guid))]
@@ -108,7 +108,7 @@ class Registry:
         is another."""
         gone = 0
         for seen in await self._place.list():
-            if is_forgotten(seen, self._now_us()) and await self._place.remove(
+            if is_forgotten(seen, self.now_us()) and await self._place.remove(
                 seen.entry.guid, over=seen.revision
             ):
                 log.info("agent %s was silent for a day and is forgotten", seen.entry.guid)

@@ -50,7 +50,7 @@ from holdfast.runtime.rounds import Neighbours, Rounds
 from holdfast.runtime.stores import open_store
 from holdfast.runtime.tracing import watched
 from holdfast.store.address import parse
-from holdfast.store.clock import SystemClock
+from holdfast.store.clock import Clock
 from holdfast.store.contract import Store, Tier
 from holdfast.worker.renewal_thread import RenewalThread
 from holdfast.worker.watchdog import BLOCKING_LIMIT_S, REMEDY, Watchdog
@@ -122,7 +122,7 @@ class Process:
         if self._serving:
             return
         self._serving = self.rounds.serving = True
-        await stand(self.store, SystemClock(), self._schedules)
+        await stand(self.store, self._schedules)
         await self.rounds.go()
         self._worker.serve()
         self._begin()
@@ -133,7 +133,7 @@ class Process:
         return self._worker.name
 
     def now_us(self) -> int:
-        return SystemClock().wall_us()
+        return self.store.clock.wall_us()
 
     async def start(self, draft: JobDraft) -> str:
         return (await self.store.jobs.submit(draft)).job_id
@@ -282,7 +282,7 @@ async def opened(
     points = points_of(os.environ)
     meter = watched(os.environ, meter)
     store = crashing(await open_store(address), os.environ)
-    ids, clock = RandomIds(), SystemClock()
+    ids, clock = RandomIds(), store.clock
     neighbours = Neighbours(HostProcesses(clock.boot()))
     named = name or neighbours.my_name(socket.gethostname())
     scribe = Scribe(store.streams)
@@ -391,7 +391,7 @@ def _duration_setting(name: str, default_us: int) -> int:
     return duration_us
 
 
-def _herald(store: Store, clock: SystemClock, neighbours: Neighbours, worker: str, offer: Offer) -> Herald:
+def _herald(store: Store, clock: Clock, neighbours: Neighbours, worker: str, offer: Offer) -> Herald:
     """Who says for this process that it is there, once it serves."""
     presence = Presence(
         worker=worker,

@@ -18,7 +18,7 @@ from holdfast.engine.meter import SILENT, Meter
 from holdfast.engine.outwork import Outwork
 from holdfast.engine.processes import Processes
 from holdfast.engine.recover import LastSweep, Rules, prove_dead, remember, sweep_jobs
-from holdfast.engine.schedules import fire_due
+from holdfast.engine.schedules import ScheduleRewind, fire_due
 from holdfast.errors import HoldfastError
 from holdfast.model.identity import identity_in, is_dead, worker_name
 from holdfast.model.instants import SECOND
@@ -84,17 +84,20 @@ class Rounds:
         self._herald = herald
         self._capabilities = capabilities
         self._outwork = Outwork(store, clock, random.random)
+        self._rewind = ScheduleRewind(store)
         self._due_at = clock.tick_us() + SWEEP_EVERY_US
 
     async def go(self) -> None:
         """This process is listed, the dead are buried, what is due by the clock has begun, and, if it is time, what the
         dead left is in order. A store that is away is for next time."""
         try:
+            await self._store.clock.sync()
             if self._herald is not None and self.serving:
                 await self._herald.beat()
             await self._neighbours.bury(self._store)
             if self.serving:
-                await fire_due(self._store, self._clock)
+                await self._rewind.go()
+                await fire_due(self._store)
             await self._outwork.tidy()
             if self._capabilities:
                 self.unwanted = await self._store.work.unpreferred(self._capabilities, grace_us=PREFERENCE_US)

@@ -112,17 +112,17 @@ class Service:
             nats = self._settings.nats
             wired = None if nats is None else Wired(self, self._clock, self._ids, self._settings, nats)
             store = await open_store(self._where) if isinstance(self._where, str) else self._where
-            gate = Gate(store, self._clock, token=self.token, require_key=self._settings.require_key)
+            gate = Gate(store, store.clock, token=self.token, require_key=self._settings.require_key)
             link = None if wired is None else wired.link
             nats_up = None if link is None else lambda: link.well
             gauges = Gauges(store, self._clock, self._metrics, version("holdfast"), nats_up)
             self._house = House(
-                store, self._clock, self._ids, self._settings, gate, self._metrics, gauges, self._scribe, link
+                store, store.clock, self._ids, self._settings, gate, self._metrics, gauges, self._scribe, link
             )
             self._late.start()
             self._wired = wired
             if self._settings.tends:
-                self._tending = Tending(store, self._clock, self._house.registry)
+                self._tending = Tending(store, store.clock, self._house.registry)
                 self._tending.start()
             if wired is not None:
                 if self._tending is not None:

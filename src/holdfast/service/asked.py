@@ -71,7 +71,7 @@ class House:
         self.draining = asyncio.Event()
         self.streams: dict[str, int] = {}
         """Open streams by who reads them."""
-        self.registry = None if nats is None else Registry(nats.place, clock.wall_us)
+        self.registry = None if nats is None else Registry(nats.place, store.clock.calendar_us)
         """Where agents of the default namespace are found, if not in the store."""
 
     def ready(self, capability: str) -> None:

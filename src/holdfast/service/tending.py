@@ -69,6 +69,7 @@ class Tending:
 
     async def go(self) -> list[Swept]:
         """What nobody holds any more is pending, or held as a dead letter; what nobody will begin has ended."""
+        await self._store.clock.sync()
         ended = await self._outwork.tidy()
         if ended:
             log.info("work that nobody began in time, or that was cancelled meanwhile: %d", ended)

@@ -1,19 +1,20 @@
-"""Where time comes in.
+"""Clocks of a host. What a store dates and compares with is its own time: see `store.store_clock`.
 
-Two times matter to a store and they are not the same. *Wall* time dates events and says when a timer is due; it may
-jump. *Tick* time measures leases; it must not jump, or setting a laptop's clock would take every job from its worker.
-
-For a file on one host the tick is the time since boot, which also counts while the machine sleeps, together with the
-boot's own id: a lease of another boot is over. For Postgres both are the server's clock, so that many machines obey
-one; production passes nothing and tests pass a virtual time.
+*Wall* time is what people read off a clock; it may be set. *Tick* time is the time since boot, which also counts while
+the machine sleeps; it cannot be set, and compares only within one boot.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
+
+TEST_CLOCK_FILE: Final = "HOLDFAST_TEST_CLOCK_FILE"
+"""For tests with real processes: names a file whose content is by how many microseconds this host's wall clock was set.
+Without the file, or while it is empty, the clock is right."""
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -35,15 +36,24 @@ class SystemClock:
 
     def __init__(self) -> None:
         self._boot = _boot_id()
+        self._test_file = os.environ.get(TEST_CLOCK_FILE)
 
     def wall_us(self) -> int:
-        return time.time_ns() // 1000
+        us = time.time_ns() // 1000
+        return us if self._test_file is None else us + _read_shift(Path(self._test_file))
 
     def tick_us(self) -> int:
         return time.clock_gettime_ns(_TICKING) // 1000
 
     def boot(self) -> str:
         return self._boot
+
+
+def _read_shift(file: Path) -> int:
+    try:
+        return int(file.read_text() or 0)
+    except FileNotFoundError:
+        return 0
 
 
 _TICKING = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -79,7 +89,7 @@ class VirtualClock:
         self._tick += us
 
     def jump_wall(self, us: int) -> None:
-        """What an administrator or a time server does to a machine; leases must not notice."""
+        """What an administrator or a time server does to a machine; no duration may notice."""
         self._wall += us
 
     def reboot(self, boot: str) -> None:

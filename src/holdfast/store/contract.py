@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from holdfast.store.ports.vitals import Watch
     from holdfast.store.ports.wakeups import Wakeups
     from holdfast.store.ports.work import WorkList
+    from holdfast.store.store_clock import StoreClock
 
 
 class Tier(StrEnum):
@@ -70,6 +71,11 @@ class Store(Protocol):
 
     @property
     def tier(self) -> Tier: ...
+
+    @property
+    def clock(self) -> StoreClock:
+        """Store time. Whatever is compared with what the store has dated is read off this clock."""
+        ...
 
     @property
     def jobs(self) -> Jobs: ...

@@ -68,6 +68,7 @@ class WrappedStore:
     def __init__(self, store: Store, around: Around) -> None:
         self.inner = store
         self.tier = store.tier
+        self.clock = store.clock
         self.jobs = cast("Jobs", _Port(store.jobs, "jobs", around))
         self.journal = cast("Journal", _Port(store.journal, "journal", around))
         self.leases = cast("Leases", _Port(store.leases, "leases", around))

@@ -182,7 +182,7 @@ DISK: Final = Metric(
     "gauge", "holdfast_disk_free_ratio", "The free part of the disk under a SQLite file, from 0 to 1."
 )
 CLOCK: Final = Metric(
-    "gauge", "holdfast_clock_offset_seconds", "How far the store's clock is ahead of this host's."
+    "gauge", "holdfast_clock_offset_seconds", "How far store time is ahead of this host's clock."
 )
 BACKUP: Final = Metric(
     "gauge", "holdfast_backup_age_seconds", "How old the last backup is that this store knows of."

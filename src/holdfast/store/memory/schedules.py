@@ -50,7 +50,7 @@ class MemorySchedules:
         return Page(page, more)
 
     async def due(self, *, limit: int = 100) -> tuple[Schedule, ...]:
-        now = self._state.clock.wall_us()
+        now = self._state.clock.calendar_us()
         due = [one for one in self._state.tables.schedules.values() if not one.paused and one.next_at <= now]
         due.sort(key=lambda one: (one.next_at, one.namespace, one.schedule_id))
         return tuple(unpacked(one, "input") for one in due[:limit])

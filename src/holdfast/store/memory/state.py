@@ -37,9 +37,9 @@ from holdfast.model.schedule import Schedule
 from holdfast.model.session import Checkpoint, Committed, Frame, Node, SessionMeta, Usage
 from holdfast.model.streams import Passage
 from holdfast.model.worker_lease import WorkerLease
-from holdfast.store.clock import Clock
 from holdfast.store.ports.attachments import AttachmentIntent
 from holdfast.store.ports.cache import Cached
+from holdfast.store.store_clock import HostStoreClock
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -194,7 +194,7 @@ class Work:
 class State:
     """The tables as of the last commit, and the sources of time, ids and epoch."""
 
-    def __init__(self, clock: Clock, ids: IdSource, epoch: int, tell: Callable[[str], None]) -> None:
+    def __init__(self, clock: HostStoreClock, ids: IdSource, epoch: int, tell: Callable[[str], None]) -> None:
         self.clock = clock
         self.ids = ids
         self.epoch = epoch

@@ -54,6 +54,7 @@ from holdfast.store.ports.streams import Streams
 from holdfast.store.ports.vitals import Watch
 from holdfast.store.ports.wakeups import Wakeups
 from holdfast.store.ports.work import WorkList
+from holdfast.store.store_clock import HostStoreClock, StoreClock
 
 
 class MemoryStore:
@@ -61,8 +62,9 @@ class MemoryStore:
 
     def __init__(self, clock: Clock, ids: IdSource, epoch: int = 1) -> None:
         wakeups = MemoryWakeups()
-        state = State(clock, ids, epoch, wakeups.hint)
+        state = State(HostStoreClock(clock), ids, epoch, wakeups.hint)
         self.tier = Tier.MEMORY
+        self.clock: StoreClock = state.clock
         self.jobs: Jobs = MemoryJobs(state)
         self.journal: Journal = MemoryJournal(state)
         self.leases: Leases = MemoryLeases(state)

@@ -57,6 +57,9 @@ class Connections:
         self._idle: deque[tuple[Connection, float]] = deque()
         self._used: set[Connection] = set()
         self._closed = False
+        self.look: Callable[[Connection], Awaitable[None]] | None = None
+        """Called with a connection before it is used for the first time, and with any one while `is_stale`."""
+        self.is_stale: Callable[[], bool] = lambda: False
 
     def one(self) -> One:
         """A connection that is ours alone inside the block."""
@@ -66,12 +69,23 @@ class Connections:
         """A connection that is ours alone until it is given back."""
         await self._free.acquire()
         try:
-            connection = self._kept() or await self._connect()
+            kept = self._kept()
+            connection = kept or await self._connect()
+            if self.look is not None and (kept is None or self.is_stale()):
+                await self._look(self.look, connection)
         except BaseException:
             self._free.release()
             raise
         self._used.add(connection)
         return connection
+
+    @staticmethod
+    async def _look(look: Callable[[Connection], Awaitable[None]], connection: Connection) -> None:
+        try:
+            await look(connection)
+        except BaseException:
+            connection.terminate()
+            raise
 
     def give_back(self, connection: Connection, error: BaseException | None) -> None:
         """It is the next one's, if what has happened on it leaves no doubt who speaks next."""

@@ -21,12 +21,13 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
 from holdfast.errors import HoldfastError, Misuse, OutcomeUnknown, StoreUnavailable
-from holdfast.store.clock import Clock, pause
+from holdfast.store.clock import pause
 from holdfast.store.executor import Row, RunAgain, Value, Work
 from holdfast.store.postgres.connections import Connection, Connections
 from holdfast.store.postgres.errors import COLLIDED, is_away, translate
 from holdfast.store.postgres.transaction import PostgresTransaction
 from holdfast.store.postgres.wakeups import PostgresWakeups
+from holdfast.store.store_clock import StoreClock
 
 T = TypeVar("T")
 
@@ -44,7 +45,7 @@ class PostgresExecutor:
     def __init__(
         self,
         connections: Connections,
-        clock: Clock | None,
+        clock: StoreClock,
         wakeups: PostgresWakeups,
         *,
         patience_s: float = 10.0,
@@ -121,6 +122,15 @@ class PostgresExecutor:
                     return await work(tx)
 
         return await self._patiently(reading)
+
+    async def with_connection(self, run: Callable[[Connection], Awaitable[T]]) -> T:
+        """What the function gives, called with a connection of its own: again, if that breaks."""
+
+        async def work(_: _Attempt) -> T:
+            async with self.connections.one() as connection:
+                return await run(connection)
+
+        return await self._patiently(work)
 
     async def _patiently(self, run: _Run[T]) -> T:
         """The result, after as many tries as the server's absences and collisions take."""

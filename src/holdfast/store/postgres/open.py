@@ -9,15 +9,18 @@ import asyncpg
 
 from holdfast.errors import InvalidSetting, TierNotKept
 from holdfast.model.ids import IdSource, check_name
-from holdfast.store.clock import Clock
+from holdfast.store.clock import Clock, SystemClock
 from holdfast.store.contract import Tier
-from holdfast.store.postgres.connections import Connections
+from holdfast.store.postgres.clock import look_at_server
+from holdfast.store.postgres.connections import Connection, Connections
 from holdfast.store.postgres.errors import CONNECTION_LOST, translate
 from holdfast.store.postgres.executor import PostgresExecutor
 from holdfast.store.postgres.schema import PostgresSchema, quoted
 from holdfast.store.postgres.wakeups import PostgresWakeups
 from holdfast.store.sql.dialect import POSTGRES
 from holdfast.store.sql.migrate import migrate, require_current
+from holdfast.store.store_clock import STALE_US, HostStoreClock, ServerStoreClock
+from holdfast.store.tables.clock import begin_host_clock
 from holdfast.store.tables.store import SqlStore, write_first_rows
 
 if TYPE_CHECKING:
@@ -64,7 +67,7 @@ async def open_postgres(
 ) -> SqlStore:
     """A store in this database's schema, made if it is not there; refused if it cannot keep its tier.
 
-    Without a clock (production) the server's clock decides; a test passes a virtual one.
+    Without a clock (production) store time is the server's clock less its steps; a test passes a virtual one.
     """
     check_name(schema, "schema")
     connect = functools.partial(
@@ -78,7 +81,8 @@ async def open_postgres(
     )
     connections = Connections(connect, most=CONNECTIONS_MAX)
     wakeups = PostgresWakeups(connect, connections, f"holdfast_{schema}"[:63])
-    executor = PostgresExecutor(connections, clock, wakeups, patience_s=patience_s)
+    store_clock = ServerStoreClock(SystemClock()) if clock is None else HostStoreClock(clock)
+    executor = PostgresExecutor(connections, store_clock, wakeups, patience_s=patience_s)
 
     async def close() -> None:
         await wakeups.close()
@@ -89,6 +93,10 @@ async def open_postgres(
         await (migrate if migrating else require_current)(
             PostgresSchema(connections, schema, clock), POSTGRES
         )
+        if isinstance(store_clock, HostStoreClock):
+            await begin_host_clock(executor, store_clock)
+        else:
+            await _begin_server_clock(executor, store_clock)
         await write_first_rows(executor, ids)
     except ValueError as error:
         await close()
@@ -104,6 +112,7 @@ async def open_postgres(
         executor,
         ids,
         wakeups,
+        clock=store_clock,
         tier=tier,
         address=_without_password(url),
         details=details,
@@ -111,6 +120,23 @@ async def open_postgres(
         integrity=_integrity,
         codec=codec,
     )
+
+
+async def _begin_server_clock(executor: PostgresExecutor, clock: ServerStoreClock) -> None:
+    """The clock knows store time, and looks at the server again with each new connection, beside a statement if it has
+    not for a while, and whenever it is told to."""
+    connections = executor.connections
+
+    async def look(connection: Connection) -> None:
+        await look_at_server(connection, clock)
+
+    async def look_now() -> None:
+        await executor.with_connection(look)
+
+    async with connections.one() as connection:
+        await look(connection)
+    connections.look, connections.is_stale = look, lambda: clock.age_us() >= STALE_US
+    clock.look = look_now
 
 
 async def _integrity() -> list[str]:

@@ -7,22 +7,22 @@ from typing import Any
 
 import asyncpg
 
-from holdfast.store.clock import Clock
 from holdfast.store.executor import Row, Value
-from holdfast.store.sql.dialect import POSTGRES
+from holdfast.store.sql.dialect import POSTGRES, TIMES
 from holdfast.store.sql.loader import statements
+from holdfast.store.store_clock import StoreClock
 
 
 class PostgresTransaction:
     """One unit of work's view of the database."""
 
-    __slots__ = ("_connection", "_times", "hints")
+    __slots__ = ("_clock", "_connection", "hints")
     batches = True
     seals = False
 
-    def __init__(self, connection: asyncpg.Connection[Any], clock: Clock | None) -> None:
+    def __init__(self, connection: asyncpg.Connection[Any], clock: StoreClock) -> None:
         self._connection = connection
-        self._times = times(clock)
+        self._clock = clock
         self.hints: list[str] = []
 
     async def rows(self, statement: str, /, **values: Value) -> Sequence[Row]:
@@ -55,18 +55,11 @@ class PostgresTransaction:
     def _call(self, name: str, values: Mapping[str, Value]) -> tuple[Any, ...]:
         """The text and its arguments, in the order of their numbers."""
         text, names, timed = _READY[name]
-        arguments = {**values, **self._times} if timed else values
+        arguments = {**values, **self._clock.times()} if timed else values
         return (text, *[arguments[parameter] for parameter in names])
 
 
 _READY = {
-    name: (statement.text, statement.names, not {"now", "tick", "boot"}.isdisjoint(statement.names))
+    name: (statement.text, statement.names, not TIMES.isdisjoint(statement.names))
     for name, statement in statements(POSTGRES).items()
 }
-
-
-def times(clock: Clock | None) -> dict[str, Value]:
-    """No clock: the server's decides, and every machine obeys the same one. A clock is a test's."""
-    if clock is None:
-        return {"now": None, "tick": None, "boot": ""}
-    return {"now": clock.wall_us(), "tick": clock.tick_us(), "boot": clock.boot()}

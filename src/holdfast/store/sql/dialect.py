@@ -11,9 +11,9 @@ and these habits are what keeps it so (each was tried on both databases):
     constraint      the transaction goes on, or is dead             → ON CONFLICT, or one savepoint each
     time            the host's, or the server's                     → {now} and {tick}, never written out
 
-`{now}` is wall time and dates things; `{tick}` is the lease clock, which does not jump (see `store.clock`); `{boot}`
-names the stretch of time in which ticks compare. The executor supplies all three.
-"""
+`{now}` is store time (see `store.store_clock`): it dates things and says what is due. `{tick}` measures leases, and
+`{boot}` names the stretch of time in which ticks compare. `{wall}` is wall time, which people set: only schedules ask
+for it. The executor supplies the values."""
 
 from __future__ import annotations
 
@@ -23,8 +23,24 @@ from typing import Final
 
 import msgspec
 
+from holdfast.store.store_clock import TOLERANCE_US
+
+TIMES: Final = frozenset({"now", "tick", "boot", "wall", "step"})
+"""Parameters that the executor supplies."""
+
 _SERVER_US: Final = "(extract(epoch from statement_timestamp()) * 1000000)::bigint"
 # statement_timestamp() is stable, so an index can be used; clock_timestamp() is volatile and forces a scan.
+_STORE_US: Final = f"{_SERVER_US} - CAST(:step AS bigint)"
+
+
+def _unless_stepped(prediction: str) -> str:
+    """The server's clock less its known steps, while it is where the process predicts it; else the prediction: a
+    clock that was set a moment ago is found out here. Without a `step` (tests that bring a clock) the prediction
+    counts."""
+    return (
+        f"(CASE WHEN abs({_STORE_US} - CAST(:now AS bigint)) <= {TOLERANCE_US} "
+        f"THEN {_STORE_US} ELSE CAST(:{prediction} AS bigint) END)"
+    )
 
 
 class Dialect(msgspec.Struct, frozen=True, eq=False):
@@ -41,6 +57,7 @@ SQLITE: Final = Dialect(
     tokens={
         "now": ":now",
         "tick": ":tick",
+        "wall": ":wall",
         "boot": ":boot",
         "text": "TEXT",
         "int": "INTEGER",
@@ -61,8 +78,9 @@ SQLITE: Final = Dialect(
 POSTGRES: Final = Dialect(
     name="postgres",
     tokens={
-        "now": f"coalesce(CAST(:now AS bigint), {_SERVER_US})",
-        "tick": f"coalesce(CAST(:tick AS bigint), {_SERVER_US})",
+        "now": _unless_stepped("now"),
+        "tick": _unless_stepped("tick"),
+        "wall": f"coalesce(CAST(:wall AS bigint), {_SERVER_US})",
         "boot": "CAST(:boot AS text)",
         "text": 'TEXT COLLATE "C"',
         "int": "BIGINT",

@@ -35,7 +35,6 @@ from typing import Any, Final, TypeVar
 import apsw
 
 from holdfast.errors import HoldfastError, Misuse, StoreBusy, StoreUnavailable
-from holdfast.store.clock import Clock
 from holdfast.store.executor import Row, Transaction, Value, Work
 from holdfast.store.sqlite.connection import connect
 from holdfast.store.sqlite.errors import translate, translate_commit
@@ -43,6 +42,7 @@ from holdfast.store.sqlite.transaction import SqliteTransaction, drive
 from holdfast.store.sqlite.turnstile import Turnstile
 from holdfast.store.sqlite.units import Queued, Undone, Unit
 from holdfast.store.sqlite.wakeups import FileWakeups
+from holdfast.store.store_clock import HostStoreClock
 
 T = TypeVar("T")
 
@@ -63,7 +63,7 @@ class SqliteExecutor:
         self,
         path: Path,
         writer: apsw.Connection,
-        clock: Clock,
+        clock: HostStoreClock,
         wakeups: FileWakeups,
         *,
         vfs: str | None = None,
@@ -241,6 +241,8 @@ class SqliteExecutor:
             self.writer.execute("BEGIN IMMEDIATE")
             for unit in batch:
                 self._run(unit, alone=len(batch) == 1)
+            if self._clock.is_unkept():
+                drive(self._keep_clock, SqliteTransaction(self.writer, self._clock))
             self.writer.execute("COMMIT")
         except apsw.Error as error:
             self._undo()
@@ -253,6 +255,10 @@ class SqliteExecutor:
             for unit in batch:
                 unit.outcome = undone.cause
                 unit.hints.clear()
+
+    async def _keep_clock(self, tx: Transaction) -> None:
+        """The time that the store has seen is in it; with a commit that is made anyway."""
+        await tx.run("keep_store_clock", **self._clock.row())
 
     def _run(self, unit: Unit[Any], *, alone: bool) -> None:
         tx = SqliteTransaction(self.writer, self._clock)

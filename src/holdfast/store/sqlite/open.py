@@ -18,6 +18,8 @@ from holdfast.store.sqlite.connection import adopt, check_library, connect, make
 from holdfast.store.sqlite.executor import SqliteExecutor
 from holdfast.store.sqlite.schema import SqliteSchema
 from holdfast.store.sqlite.wakeups import FileWakeups
+from holdfast.store.store_clock import HostStoreClock
+from holdfast.store.tables.clock import begin_host_clock
 from holdfast.store.tables.store import SqlStore, write_first_rows
 
 if TYPE_CHECKING:
@@ -50,8 +52,9 @@ async def open_sqlite(
     filesystem.make_private(path)
     writer, details = _durable(path, vfs=vfs, relaxed=relaxed)
     wakeups = FileWakeups(path, ids.new("wake"))
+    store_clock = HostStoreClock(clock)
     try:
-        executor = SqliteExecutor(path, writer, clock, wakeups, vfs=vfs, patience_s=patience_s)
+        executor = SqliteExecutor(path, writer, store_clock, wakeups, vfs=vfs, patience_s=patience_s)
     except HoldfastError:
         wakeups.close()
         writer.close()
@@ -64,6 +67,7 @@ async def open_sqlite(
     try:
         schema = SqliteSchema(writer, executor.turnstile, clock, path)
         await (migrate if migrating else require_current)(schema, SQLITE)
+        await begin_host_clock(executor, store_clock)
         await write_first_rows(executor, ids)
     except BaseException:
         await close()
@@ -72,6 +76,7 @@ async def open_sqlite(
         executor,
         ids,
         wakeups,
+        clock=store_clock,
         tier=Tier.SQLITE_RELAXED if relaxed else Tier.SQLITE,
         address=f"sqlite:///{path}",
         details=details,

@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 import apsw
 
 from holdfast.errors import InvalidPayload, StoreCorrupt
-from holdfast.store.clock import Clock
 from holdfast.store.executor import Row, Value, Work
-from holdfast.store.sql.dialect import SQLITE
+from holdfast.store.sql.dialect import SQLITE, TIMES
 from holdfast.store.sql.loader import statements
 from holdfast.store.sqlite.errors import translate
+from holdfast.store.store_clock import StoreClock
 
 T = TypeVar("T")
 Picker = Callable[[Mapping[str, Value]], Sequence[Value]]
@@ -32,10 +32,10 @@ class SqliteTransaction:
     batches = False
     seals = False
 
-    def __init__(self, connection: apsw.Connection, clock: Clock) -> None:
+    def __init__(self, connection: apsw.Connection, clock: StoreClock) -> None:
         self._connection = connection
         self._clock = clock
-        self._times: dict[str, Value] = {}
+        self._times: Mapping[str, Value] = {}
         self.hints: list[str] = []
 
     async def rows(self, statement: str, /, **values: Value) -> Sequence[Row]:
@@ -69,11 +69,10 @@ class SqliteTransaction:
     def hint(self, topic: str) -> None:
         self.hints.append(topic)
 
-    def _now(self) -> dict[str, Value]:
+    def _now(self) -> Mapping[str, Value]:
         """The time, one for all of the transaction. An ordinary append asks for none."""
         if not self._times:
-            clock = self._clock
-            self._times = {"now": clock.wall_us(), "tick": clock.tick_us(), "boot": clock.boot()}
+            self._times = self._clock.times()
         return self._times
 
     def _execute(self, name: str, values: dict[str, Any]) -> Sequence[Row]:
@@ -107,7 +106,7 @@ class _Ready(dict[str, tuple[str, Picker, bool, list[str]]]):
     def __missing__(self, name: str) -> tuple[str, Picker, bool, list[str]]:
         statement = statements(SQLITE)[name]
         lists = [statement.names[int(number) - 1] for number in sorted(set(_LIST.findall(statement.text)))]
-        timed = bool({"now", "tick", "boot"} & {*statement.names})
+        timed = not TIMES.isdisjoint(statement.names)
         self[name] = statement.text, _picker(statement.names), timed, lists
         return self[name]
 

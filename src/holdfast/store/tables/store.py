@@ -12,6 +12,7 @@ from holdfast.store.contract import StoreInfo, Tier
 from holdfast.store.executor import Executor, Transaction
 from holdfast.store.ports.wakeups import Wakeups
 from holdfast.store.sql.migrate import MIN_READER, SCHEMA_VERSION
+from holdfast.store.store_clock import StoreClock
 from holdfast.store.tables.agents import SqlAgents
 from holdfast.store.tables.attachments import SqlAttachments
 from holdfast.store.tables.audit import SqlAudit
@@ -50,6 +51,7 @@ class SqlStore:
         ids: IdSource,
         wakeups: Wakeups,
         *,
+        clock: StoreClock,
         tier: Tier,
         address: str,
         details: dict[str, str],
@@ -59,6 +61,7 @@ class SqlStore:
     ) -> None:
         executor = executor if codec is None else codec.around(executor)
         self.executor = executor
+        self.clock = clock
         self.tier = tier
         self.address = address
         self.jobs = SqlJobs(executor, ids)

@@ -30,7 +30,7 @@ FROM schedules WHERE namespace = :namespace AND schedule_id > :after ORDER BY sc
 -- name: due_schedules
 -- What has to be fired, longest due first.
 SELECT schedule_id, kind, cron, next_at, time_zone, catch_up, request, namespace, queue, priority, paused, created_at
-FROM schedules WHERE paused = 0 AND next_at <= {now} ORDER BY next_at, namespace, schedule_id LIMIT :limit;
+FROM schedules WHERE paused = 0 AND next_at <= {wall} ORDER BY next_at, namespace, schedule_id LIMIT :limit;
 
 -- name: move_schedule
 -- The schedule stands at this instant.

@@ -52,9 +52,12 @@ async def a_batch_is_available_from_its_instant_on(bench: Bench) -> None:
     assert batches_in(present(await bench.claim(), "the batch")) == [batch.batch_id]
 
 
-async def the_wall_clock_says_what_is_available(bench: Bench) -> None:
-    await bench.store.inbox.enqueue(message("tomorrow", available_at=bench.clock.wall_us() + DAY))
-    bench.clock.jump_wall(DAY)
+async def a_jump_of_the_wall_clock_makes_nothing_available(bench: Bench) -> None:
+    await bench.store.inbox.enqueue(message("tomorrow", available_at=bench.store.clock.wall_us() + DAY))
+    bench.clock.jump_wall(2 * DAY)
+    assert await bench.claim() is None
+    bench.clock.jump_wall(-3 * DAY)
+    bench.clock.advance(DAY)
     assert await bench.claim() is not None
 
 

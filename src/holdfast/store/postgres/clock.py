@@ -1,0 +1,33 @@
+"""Looks at the server's clock, and records its steps."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from holdfast.store.postgres.connections import Connection
+from holdfast.store.postgres.transaction import PostgresTransaction
+from holdfast.store.store_clock import Look, ServerStoreClock, warn_of_step
+
+TRIES: Final = 5
+"""More processes than this do not record different steps between two looks."""
+
+
+async def look_at_server(connection: Connection, clock: ServerStoreClock) -> None:
+    """The clock predicts store time from now on; a step that was found is recorded. Any thread may do so, on a
+    connection of its own event loop."""
+    tx = PostgresTransaction(connection, clock)
+    submitted_at = 0
+    if not clock.is_known:
+        submitted = await tx.row("latest_submitted")
+        submitted_at = 0 if submitted is None or submitted[0] is None else submitted[0]
+    for _ in range(TRIES):
+        asked_tick = clock.tick_us()
+        row = await tx.row("look_at_clock", settled=clock.settled_us())
+        assert row is not None, "a store has a clock since it was made or migrated"
+        server_us, step_us, epoch, seen_at = row
+        look = Look(server_us, step_us, epoch, seen_at, asked_tick, clock.tick_us(), submitted_at)
+        new_step_us = clock.judge(look)
+        if new_step_us is None:
+            return
+        if await tx.row("record_step", step_us=new_step_us, epoch=epoch) is not None:
+            warn_of_step(new_step_us - step_us, "the database server's")
