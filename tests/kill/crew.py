@@ -100,7 +100,6 @@ async def work(store_address: str, world: World) -> None:
         clock,
         {"errand": program(world)},
         RetryPolicy(attempts=ATTEMPTS),
-        takeovers_max=1_000_000,  # here it is never the job's fault
     )
     keeper = Keeper(store.leases, clock, ttl_us=TTL_US)
     ids = RandomIds()

@@ -13,9 +13,10 @@ import msgspec
 import pytest
 
 from holdfast.engine import drive, effects, pen, replay_scheduler, run, storetime
+from holdfast.engine import recover as recover_module
 from holdfast.engine.committer import Committer
 from holdfast.errors import Unavailable
-from holdfast.model import history, lease
+from holdfast.model import history
 from holdfast.model.append import NOTHING
 from holdfast.model.effects import Answer, CallStatus, CutOff, Effect, Recovery, recover
 from holdfast.model.events import CallCancelled
@@ -137,8 +138,9 @@ def progress_is_not_noted(patch: pytest.MonkeyPatch) -> None:
 
 
 @bug
-def poison_is_not_noticed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(lease, "is_poison", lambda **_: False)
+def a_death_convicts_a_job(patch: pytest.MonkeyPatch) -> None:
+    """Whoever lost three workers without progress is a dead letter, guilty or not."""
+    patch.setattr(recover_module, "is_poison", lambda **counts: counts["takeovers"] >= 3)
 
 
 # ── effects ───────────────────────────────────────────────────────────────────────────────────────

@@ -18,6 +18,8 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from holdfast.agents.threads import in_thread
 from holdfast.engine import results
 from holdfast.engine.checkpoints import Inspector
@@ -43,6 +45,7 @@ from holdfast.model.states import MailKind, Status
 from holdfast.model.streams import AttemptSuperseded, Chunk
 from holdfast.runtime.crashes import crashing, points_of
 from holdfast.runtime.herald import Herald
+from holdfast.runtime.isolation import ChildProcesses
 from holdfast.runtime.rounds import Neighbours, Rounds
 from holdfast.runtime.stores import open_store
 from holdfast.runtime.tracing import watched
@@ -262,37 +265,33 @@ async def opened(
     process_class: type[Process] = Process,
     serving: bool = True,
     worker_command: Callable[[str], str] = default_worker_command,
+    isolated_command: Sequence[str] | None = None,
 ) -> Process:
     """A process on the store at this address. `serving`: it is a worker at once; otherwise it claims nothing until it
-    is told to drive a job or to serve. `worker_command` gives the command that starts a worker for a kind."""
+    is told to drive a job or to serve. `worker_command` gives the command that starts a worker for a kind.
+    `isolated_command` starts a process that drives one job alone, with the same application; without it suspects are
+    driven here if they are to be driven here, and are otherwise left to other workers."""
     offer = Offer(kinds=tuple(sorted(programs)), concurrency=concurrency) if offer is None else offer
-    points = points_of(os.environ)
     meter = watched(os.environ, meter)
     store = crashing(await open_store(address), os.environ)
     ids, clock = RandomIds(), SystemClock()
     neighbours = Neighbours(HostProcesses(clock.boot()))
     named = name or neighbours.my_name(socket.gethostname())
     scribe = Scribe(store.streams)
-    desk = Desk(
-        store,
-        Committer(store.journal, meter),
-        clock,
-        programs,
-        strict=strict,
-        chance=random.random,
-        points=points,
-        gone=neighbours.is_dead,
-        inspect=_inspector(Path.cwd(), _own_file(address)),
-        scribe=scribe,
-        meter=meter,
-    )
+    desk = make_desk(store, programs, address, neighbours, scribe, meter, strict=strict)
+    if isolated_command is not None:
+        desk = msgspec.structs.replace(desk, isolates=True)
+    isolation = isolated_command and ChildProcesses(store, clock, address, isolated_command, named, meter)
     rules = Rules(
-        takeovers_max=desk.takeovers_max,
         failed_attempts_max=ATTEMPTS_MAX,  # a job that has used up its attempts is a dead letter already
         by=f"sweep of {named}",
     )
     herald = _herald(store, clock, neighbours, named, offer)
-    rounds = Rounds(store, clock, neighbours, rules, meter, herald, capabilities=offer.capabilities)
+    rounds = Rounds(
+        *(store, clock, neighbours, rules, meter, herald),
+        capabilities=offer.capabilities,
+        leaves_suspects=isolated_command is None,
+    )
     worker = Worker(
         desk,
         named,
@@ -303,6 +302,8 @@ async def opened(
         watchdog=Watchdog(),
         also=lambda: rounds.unwanted,
         serving=False,
+        isolation=isolation or None,
+        leaves_suspects=isolation is None,
     )
     process = process_class(
         store,
@@ -317,6 +318,32 @@ async def opened(
     if serving:
         await process.serve()
     return process
+
+
+def make_desk(
+    store: Store,
+    programs: Mapping[str, Program],
+    address: str,
+    neighbours: Neighbours,
+    scribe: Scribe,
+    meter: Meter,
+    *,
+    strict: bool,
+) -> Desk:
+    """What the runs of this process need, on the host's clock and with its randomness."""
+    return Desk(
+        store,
+        Committer(store.journal, meter),
+        SystemClock(),
+        programs,
+        strict=strict,
+        chance=random.random,
+        points=points_of(os.environ),
+        gone=neighbours.is_dead,
+        inspect=_inspector(Path.cwd(), _own_file(address)),
+        scribe=scribe,
+        meter=meter,
+    )
 
 
 def _herald(store: Store, clock: SystemClock, neighbours: Neighbours, worker: str, offer: Offer) -> Herald:
