@@ -23,9 +23,10 @@ from holdfast.model.events import JobDeadLettered, JobRequeued
 from holdfast.model.identity import Sight, identity_in, is_dead, is_neighbour
 from holdfast.model.instants import DAY
 from holdfast.model.jobs import JobHead
-from holdfast.model.lease import FAILED_ATTEMPTS_MAX, is_poison
+from holdfast.model.lease import FAILED_ATTEMPTS_MAX, TAKEOVERS_MAX, is_poison
 from holdfast.model.states import Status, WaitReason
 from holdfast.model.suspicion import find_parent
+from holdfast.model.work import HOLDER
 from holdfast.store.clock import Clock
 from holdfast.store.contract import Store
 from holdfast.store.ports.journal import Ruling
@@ -126,7 +127,8 @@ def ruling(rules: Rules, head: JobHead) -> Ruling:
     if not head.mail_seq and is_poison(
         takeovers=takeovers,
         failed_attempts=head.attempts,
-        takeovers_max=rules.takeovers_max,
+        # An external agent is no process of many jobs: what it holds, it lost by itself.
+        takeovers_max=TAKEOVERS_MAX if head.lease_owner.startswith(HOLDER) else rules.takeovers_max,
         failed_attempts_max=rules.failed_attempts_max,
     ):
         return Ruling(_buried(head.lease_owner, takeovers, head.attempts), _DEAD_LETTER)

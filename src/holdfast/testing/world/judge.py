@@ -169,18 +169,29 @@ def _journal(job_id: str, head: JobHead, sealed: list[SealedEvent], letters: lis
         yield f"I28: {job_id} was cancelled and is {head.status}"
     yield from (f"{one.invariant}: {job_id}: {one.detail}" for one in judge_alone(head, sealed, letters))
     yield from promises.broken(job_id, facts)
-    yield from _tries(job_id, [event for _, _, event in facts])
+    yield from _tries(job_id, head, [event for _, _, event in facts])
 
 
-def _tries(job_id: str, events: list[e.Event]) -> Iterator[str]:
-    """A job that keeps failing is held, and no other: here no process is one job's own, so no death convicts a job."""
-    failures = 0
+PROGRESS = (e.StepFinished, e.ToolReturned, e.ToolFailed, e.SignalTaken)
+
+
+def _tries(job_id: str, head: JobHead, events: list[e.Event]) -> Iterator[str]:
+    """A job that keeps failing is held, and no other: here no process is one job's own, so no death convicts a job.
+    Deaths count from the last progress on, for they make a suspect."""
+    takeovers = failures = 0
     for event in events:
-        if isinstance(event, e.JobRequeued):
+        if isinstance(event, e.JobClaimed):
+            takeovers += event.takeover
+        elif isinstance(event, PROGRESS):
+            takeovers = 0
+        elif isinstance(event, e.JobRequeued):
             failures += event.why == "failed"
+            takeovers += event.takeover
             if event.mail_seq:  # a person has decided to begin again
-                failures = 0
+                takeovers = failures = 0
         elif isinstance(event, e.JobDeadLettered):
             failed = event.causes[0].get("error") is not None
             if failures + failed < 3:
                 yield f"I26: {job_id} is held after {failures + failed} failures"
+    if head.takeovers > takeovers:
+        yield f"I26: {job_id} counts {head.takeovers} takeovers; since its last progress there were {takeovers}"
