@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -163,3 +164,18 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
         with up(tmp_path, "--port", url.rpartition(":")[2]) as other:
             assert other.process.wait(60) == 2
             assert "--port" in other.rest()
+
+
+def test_a_supervisor_that_is_killed_leaves_no_stopped_worker_behind(tmp_path: Path) -> None:
+    """Stop the worker and kill the supervisor beside it: the worker wakes and drains."""
+    with up(tmp_path, "app.py", "--port", "0") as one:
+        _, worker, _ = started(one)
+        os.kill(worker, signal.SIGSTOP)
+        try:
+            one.process.kill()
+            assert "stopping: what runs is finished or given back" in one.rest(), (
+                "until the last has closed its end"
+            )
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(worker, signal.SIGKILL)

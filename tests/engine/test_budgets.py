@@ -254,14 +254,11 @@ async def test_a_takeover_pays_for_nothing_again(backend: Backend) -> None:
             return reached_point
 
         for point in (Point.BEFORE_INTENT, Point.AFTER_INTENT, Point.AFTER_SUCCESS):
-            desk = msgspec.structs.replace(
-                shop.desk(strict=True), points=killed_at(point, 1), takeovers_max=9
-            )
+            desk = msgspec.structs.replace(shop.desk(strict=True), points=killed_at(point, 1))
             runs.append(await shop.claim(desk=desk))
             assert await runs[-1].go() == "lost"
             backend.clock.advance(31 * SECOND)
-        desk = msgspec.structs.replace(shop.desk(), takeovers_max=9)
-        assert await (await shop.claim(desk=desk)).go() == "completed"
+        assert await (await shop.claim()).go() == "completed"
         assert shop.done["hello"] == shop.done["and"] == 1
         assert shop.done["mail"] == 2, "sent by the killed worker, and again under the same key"
         found = await account(shop, job_id)

@@ -20,6 +20,7 @@ from holdfast.model.instants import MINUTE, SECOND
 from holdfast.model.jobs import JobDraft
 from holdfast.model.mail import MailDraft
 from holdfast.model.states import MailKind, Status, WaitReason
+from holdfast.model.suspicion import lone_label
 from holdfast.store.clock import SystemClock
 from holdfast.store.ports.leases import ClaimAsk
 from holdfast.testing.conformance import Backend, bench_on
@@ -53,11 +54,12 @@ def test_the_statistics_are_the_seeds() -> None:
 
 @on_every_store
 async def test_two_recoveries_then_a_dead_letter(backend: Backend) -> None:
-    """Let a job lose its worker three times: twice it is queued again, the third time it is held with the causes."""
+    """Let a job lose its holder three times under rules for one item at a time: twice it is queued again, the third
+    time it is held with the causes."""
     async with bench_on(backend) as bench:
         (job_id,) = await lose(bench, 1)
         for takeovers in (1, 2):
-            stats = await sweep(bench.store, bench.clock, Rules(by="sweeper"))
+            stats = await sweep(bench.store, bench.clock, Rules(takeovers_max=3, by="sweeper"))
             assert figures(stats) | {"recovered": 1, "expired_found": 1} == figures(stats)
             assert stats.failed == stats.errors == 0
             head = await bench.store.jobs.head(job_id)
@@ -66,7 +68,7 @@ async def test_two_recoveries_then_a_dead_letter(backend: Backend) -> None:
             assert fact == JobRequeued("its lease ran out", "sweeper", takeover=True, holder="gone")
             await bench.grants("gone", queues=("lost",), ttl_us=SECOND)
             bench.clock.advance(2 * SECOND)
-        stats = await sweep(bench.store, bench.clock)
+        stats = await sweep(bench.store, bench.clock, Rules(takeovers_max=3))
         assert (stats.expired_found, stats.recovered, stats.failed) == (1, 0, 1)
         head = await bench.store.jobs.head(job_id)
         assert (head.status, head.wait_reason) == (Status.WAITING, WaitReason.DEAD_LETTER)
@@ -79,6 +81,20 @@ async def test_two_recoveries_then_a_dead_letter(backend: Backend) -> None:
             "attempts": 0,
         }
         assert await bench.claimable(queues=("lost",)) == []
+
+
+@on_every_store
+async def test_no_number_of_lost_workers_convicts_a_job(backend: Backend) -> None:
+    """Sweep a job after each of nine deaths, as a worker does: it is queued again each time, and counted."""
+    async with bench_on(backend) as bench:
+        (job_id,) = await lose(bench, 1)
+        for takeovers in range(1, 10):
+            stats = await sweep(bench.store, bench.clock)
+            assert (stats.recovered, stats.failed) == (1, 0)
+            head = await bench.store.jobs.head(job_id)
+            assert (head.status, head.takeovers) == (Status.PENDING, takeovers)
+            await bench.grants("gone", queues=("lost",), ttl_us=SECOND)
+            bench.clock.advance(2 * SECOND)
 
 
 @on_every_store
@@ -175,6 +191,18 @@ async def test_jobs_of_the_proven_dead_are_free_at_once(backend: Backend) -> Non
         assert await prove_dead(bench.store, town) == []
         for who in ("alive", "hidden", "far", "named"):
             await held[who].write(step("undisturbed"))
+
+
+@on_every_store
+async def test_a_child_that_drives_a_job_alone_is_left_to_its_parent(backend: Backend) -> None:
+    """Two such children are dead: that of a living parent keeps its lease, for the parent says how it died; that of a
+    dead one loses it."""
+    kept = worker_name(lone_label("w", 4), Identity("boot", 1, 2, 20))
+    lost = worker_name(lone_label("w", 5), Identity("boot", 1, 3, 30))
+    async with bench_on(backend) as bench:
+        for name in (kept, lost):
+            await bench.driving(name, ttl_us=MINUTE)
+        assert await prove_dead(bench.store, Town(p4=40)) == [lost]
 
 
 def test_a_killed_process_is_seen_to_be_gone() -> None:

@@ -100,7 +100,6 @@ async def work(store_address: str, world: World) -> None:
         clock,
         {"errand": program(world)},
         RetryPolicy(attempts=ATTEMPTS),
-        takeovers_max=1_000_000,  # here it is never the job's fault
     )
     ids = RandomIds()
     name = f"worker-{os.getpid()}"

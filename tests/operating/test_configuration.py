@@ -16,7 +16,7 @@ PAGE = OPERATING / "configuration.md"
 _VARIABLE = re.compile(r"\b(?:HOLDFAST|OTEL)_[A-Z_]*[A-Z]\b")
 
 
-INTERNAL = {"HOLDFAST_LIFELINE_FD", "HOLDFAST_SECRET_STRIPE"}
+INTERNAL = {"HOLDFAST_LIFELINE_FD", "HOLDFAST_LIFELINE_PID", "HOLDFAST_HANDED_JOB", "HOLDFAST_SECRET_STRIPE"}
 """What `holdfast up` tells its own parts, and an example."""
 
 

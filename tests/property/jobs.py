@@ -186,6 +186,7 @@ class JobRules(World):
         limit=st.integers(0, 3),
         ttl_us=TTLS,
         by_age=st.booleans(),
+        suspect_at=st.sampled_from([None, None, 0, 1, 2]),
     )
     def claim(
         self,
@@ -196,10 +197,20 @@ class JobRules(World):
         limit: int,
         ttl_us: int,
         by_age: bool,
+        suspect_at: int | None,
     ) -> None:
         token = data.draw(st.sampled_from([self.fresh("token")] * 18 + self.tokens[:-9:-1] + [ODD_NAME, ""]))
+        handed = data.draw(st.sampled_from([None] * 9 + [_held(self.holders[-1]) if self.holders else None]))
         ask = ClaimAsk(
-            worker=worker, token=token, queues=queues, kinds=kinds, limit=limit, ttl_us=ttl_us, by_age=by_age
+            worker=worker,
+            token=token,
+            queues=queues,
+            kinds=kinds,
+            limit=limit,
+            ttl_us=ttl_us,
+            by_age=by_age,
+            suspect_at=suspect_at,
+            handed=handed,
         )
         self.claimed(ask)
 
@@ -470,6 +481,10 @@ class JobRules(World):
     def exists(self, job_id: str) -> bool:
         jobs = self.trio.peek(lambda store: store.jobs.list(JobFilter(), limit=1000))
         return any(record.job_id == job_id for record in jobs)
+
+
+def _held(holder: Holder) -> Held:
+    return Held(holder.job_id, holder.fence, holder.lease_token)
 
 
 def _holder(grant: Grant) -> Holder:

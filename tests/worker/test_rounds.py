@@ -13,7 +13,7 @@ from holdfast.errors import StoreUnavailable
 from holdfast.model.events import JobClaimed, JobRequeued
 from holdfast.model.identity import Identity, Sight
 from holdfast.model.instants import MINUTE, SECOND
-from holdfast.model.states import Status, WaitReason
+from holdfast.model.states import Status
 from holdfast.runtime.rounds import SWEEP_EVERY_US, Neighbours, Rounds
 from holdfast.store.wrapped import WrappedStore
 from holdfast.testing.conformance.bench import Backend
@@ -33,8 +33,9 @@ class Nobody:
         return Sight.UNKNOWN
 
 
-def rounds_of(shop: Shop, by: str = "sweep of a") -> Rounds:
-    return Rounds(shop.store, shop.clock, Neighbours(Nobody()), Rules(by=by))
+def rounds_of(shop: Shop, by: str = "sweep of a", *, leaves_suspects: bool = False) -> Rounds:
+    neighbours = Neighbours(Nobody())
+    return Rounds(shop.store, shop.clock, neighbours, Rules(by=by), leaves_suspects=leaves_suspects)
 
 
 async def nothing(_drive: Drive, _: Any) -> None: ...
@@ -104,16 +105,22 @@ async def test_a_claim_before_the_sweep_leaves_it_nothing(backend: Backend) -> N
         assert await heir.go() == "completed"
 
 
-async def test_a_job_that_keeps_losing_its_workers_is_held(backend: Backend) -> None:
+async def test_a_job_that_keeps_losing_its_workers_is_not_held(
+    backend: Backend, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It may be the victim of another. A process that cannot run it alone says who can."""
     async with opened(backend) as shop:
-        rounds = rounds_of(shop)
+        rounds = rounds_of(shop, leaves_suspects=True)
         job_id = await shop.submit(nothing)
         for _ in range(3):
             await shop.claim(worker="lost", ttl_us=SECOND)
             shop.clock.advance(SWEEP_EVERY_US)
             await rounds.go()
         head = await shop.store.jobs.head(job_id)
-        assert (head.wait_reason, head.takeovers) == (WaitReason.DEAD_LETTER, 3)
+        assert (head.status, head.takeovers) == (Status.PENDING, 3)
+        said = [line for line in caplog.messages if "run it alone" in line]
+        assert len(said) == 2, "from the second death on"
+        assert "Start one: holdfast worker" in said[0]
 
 
 async def test_a_store_that_is_away_is_for_next_time(

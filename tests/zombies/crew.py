@@ -92,13 +92,11 @@ def program(effect: Effect, mail: FiledMail, start_within_us: int) -> Program:
 
 
 def desk_of(store: Store, programs: Mapping[str, Program], points: Points = nothing) -> Desk:
-    never = 1_000_000  # here it is never the job's fault
     return Desk(
         store,
         Committer(store.journal),
         SystemClock(),
         programs,
-        takeovers_max=never,
         strict=True,  # nothing is on its way to the disk when the process stops
         points=points,
     )

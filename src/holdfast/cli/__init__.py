@@ -6,7 +6,13 @@ Data goes to stdout, talk to stderr; a table on a terminal, JSON with `--json`. 
 from __future__ import annotations
 
 import io
+import os
+import signal
 import sys
+from typing import Final
+
+_SUPERVISED: Final = "HOLDFAST_LIFELINE_PID"
+_HANDED: Final = "HOLDFAST_HANDED_JOB"
 
 
 def main() -> None:
@@ -16,6 +22,11 @@ def main() -> None:
             stream, io.TextIOWrapper
         ):  # a terminal that lacks a character gets another one, no traceback
             stream.reconfigure(errors="replace")
+    if _SUPERVISED in os.environ:
+        from holdfast.runtime.lifeline import follow_parent
+
+        # What drives one job alone ends with its parent. A worker is woken, should it be stopped, and drains.
+        follow_parent(signal.SIGKILL if _HANDED in os.environ else signal.SIGCONT)
     from holdfast.cli.root import holdfast
     from holdfast.cli.running import run
     from holdfast.runtime.guarding import last_words

@@ -21,6 +21,7 @@ from holdfast.model.identity import short
 from holdfast.model.jobs import JobFilter, JobRecord
 from holdfast.model.page import Page
 from holdfast.model.states import Status, WaitReason, parse_status
+from holdfast.model.suspicion import find_parent, is_suspect
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -221,6 +222,11 @@ def _facts(job: JobView, width: int) -> list[tuple[str, object]]:
         tries = f"{_count(job.claims, 'claim')}, last by {short(job.last_worker or 'nobody')}"
         used = f"; used up: {_count(job.attempts, 'attempt')}, {_count(job.takeovers, 'takeover')}"
         rows.append(("workers", tries + (used if job.attempts or job.takeovers else "")))
+    if job.worker is not None and find_parent(job.worker) is not None:
+        rows.append(("alone", f"since {when(job.changed_at)}, in a process of its own: its workers died"))
+    elif is_suspect(job.takeovers) and job.status is Status.PENDING:
+        command = f"holdfast worker YOUR_MODULE --queue {job.queue}"
+        rows.append(("alone", f"its workers died; waits for a worker that runs it alone: {command}"))
     if job.cancel_requested:
         why = f": {job.cancelled_why}" if job.cancelled_why else ""
         rows.append(("ended by", f"{job.cancelled_by or 'somebody'}{why}"))

@@ -66,6 +66,9 @@ _COMMANDS: Final = {
     "completion": ("holdfast.cli.completion", "completion", "Make the shell complete commands and options."),
 }
 
+_INTERNAL: Final = {"isolated": ("holdfast.cli.isolated", "isolated")}
+"""Commands that Holdfast starts itself: no part of what people type, and in no list."""
+
 
 class Lazy(click.Group):
     """A group that knows its commands' names and summaries, and imports one only to run it."""
@@ -74,9 +77,10 @@ class Lazy(click.Group):
         return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
+        found = _COMMANDS.get(cmd_name) or _INTERNAL.get(cmd_name)
+        if found is None:
             return None
-        module, name, _ = _COMMANDS[cmd_name]
+        module, name = found[:2]
         command: click.Command = getattr(importlib.import_module(module), name)
         return command
 

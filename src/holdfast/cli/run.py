@@ -13,6 +13,7 @@ from typing import Any
 import click
 import msgspec
 
+from holdfast.cli.isolated import isolated_command
 from holdfast.cli.opened import server
 from holdfast.cli.options import store_option
 from holdfast.cli.talk import plain, to_json, wait_for
@@ -79,7 +80,8 @@ async def _run(
     if spec is not None and spec.app is not None and app_at is None:
         assert spec_path is not None
         app_at = str(spec_path.parent / spec.app)
-    app = load(app_at or await code_of(where, job_id))
+    code = app_at or await code_of(where, job_id)
+    app = load(code)
     draft = None if spec is None else _draft(app, spec, app_at)
     process = await opened(
         app.programs(),
@@ -89,6 +91,7 @@ async def _run(
         process_class=Foreground,
         serving=False,
         ends_when_blocked=True,
+        isolated_command=isolated_command(code, where),
     )
     try:
         if draft is not None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from holdfast.cli.isolated import isolated_command
 from holdfast.cli.logs import format_option, level_option, logging_as
 from holdfast.cli.options import store_option
 from holdfast.cli.talk import wait_for
@@ -102,12 +103,19 @@ def worker(
         concurrency=concurrency or app.concurrency,
     )
     offer = msgspec.structs.replace(offer, drains=True)
+    alone = isolated_command(app_at, where, log_format, log_level)
     with logging_as(log_format, log_level) as log:
-        wait_for(_work(app, offer, name, where, port, log.named))
+        wait_for(_work(app, offer, name, where, port, log.named, alone))
 
 
 async def _work(
-    app: App, offer: Offer, name: str | None, where: str, port: _Port | None, named: Callable[[str], None]
+    app: App,
+    offer: Offer,
+    name: str | None,
+    where: str,
+    port: _Port | None,
+    named: Callable[[str], None],
+    alone: tuple[str, ...] | None,
 ) -> None:
     meter = _meter(port)
     process = await opened(
@@ -119,6 +127,7 @@ async def _work(
         schedules=tuple(app.schedules.values()),
         meter=meter,
         ends_when_blocked=True,
+        isolated_command=alone,
     )
     named(process.name)
     async with contextlib.AsyncExitStack() as stack:

@@ -25,6 +25,7 @@ from holdfast.model.instants import to_iso
 from holdfast.model.jobs import JobHead
 from holdfast.model.stall_report import arrange_report
 from holdfast.model.states import TERMINAL
+from holdfast.model.suspicion import DIED_ALONE, find_parent
 
 OPEN: Final = "open"
 
@@ -287,6 +288,12 @@ class _Reader:
                 self._workers[at.fence] = event.worker
                 self._claimed_at = at.at
                 taken_over, self._lost = event.takeover or self._lost, False
+                if find_parent(event.worker) is not None:
+                    said = f"{short(event.worker)} took the job: it runs alone"
+                    self.seam(at, SeamKind.CLAIMED, said, event.worker)
+                    why = "it runs alone in a process of its own, because its workers died"
+                    self._note(at, f"{why}; if that process dies, this job is the cause.")
+                    return
                 if not taken_over:
                     self.seam(at, SeamKind.CLAIMED, f"{short(event.worker)} took the job", event.worker)
                     return
@@ -322,9 +329,8 @@ class _Reader:
                 self.seam(at, SeamKind.CREATED, f"{event.kind} was {how}")
             case e.JobRequeued() if event.takeover:  # a sweep found it; whoever claims it next takes over
                 self._lost = True
-                self.seam(
-                    at, SeamKind.REQUEUED, f"the lease of {short(event.holder or 'its worker')} ran out"
-                )
+                ran_out = f"the lease of {short(event.holder or 'its worker')} ran out"
+                self.seam(at, SeamKind.REQUEUED, event.why if event.why.startswith(DIED_ALONE) else ran_out)
             case e.JobRequeued() if event.by:
                 self.seam(at, SeamKind.REQUEUED, f"{event.by} had it tried again: {event.why}")
                 self._note(at, f"attempts count from nothing, because {event.by} asked for it: {event.why}.")

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from holdfast.engine.tracebacks import format_error
 from holdfast.model.events import Event, JobClaimed, JobDeadLettered, JobRequeued
+from holdfast.model.suspicion import DIED_ALONE
 
 _LOST: Final = "its holder was not heard of again"
 FAILED: Final = "failed"
@@ -31,8 +32,9 @@ def causes_of(facts: Iterable[tuple[int, Event]]) -> list[Any]:
                 if takeover:
                     causes.append({"why": _LOST, "at": at, "holder": holder})
                 holder = worker
-            case JobRequeued(takeover=True, holder=lost):
-                causes.append({"why": _LOST, "at": at, "holder": lost})
+            case JobRequeued(takeover=True, holder=lost, why=why):
+                seen = why.startswith(DIED_ALONE)
+                causes.append({"why": why if seen else _LOST, "at": at, "holder": lost})
             case JobRequeued(error=error) if error is not None:
                 causes.append({"why": FAILED, "at": at, "holder": holder, "error": error})
             case JobRequeued():

@@ -33,7 +33,8 @@ class Desk(msgspec.Struct, frozen=True):
     programs: Mapping[str, Program]
     retry: RetryPolicy = RetryPolicy(attempts=lease.FAILED_ATTEMPTS_MAX)
     """For jobs of kinds that declare none."""
-    takeovers_max: int = lease.TAKEOVERS_MAX
+    isolates: bool = False
+    """Whether suspects are handed to a process of their own instead of being driven here."""
     strict: bool = False
     points: Points = nothing
     chance: Callable[[], float] = lambda: 0.5

@@ -69,6 +69,10 @@ class Meter:
     def stalled(self) -> None:
         """A job is held because its code made no progress for too long."""
 
+    def isolated(self, how: str) -> None:
+        """A suspect runs alone in a child process (`started`), is none any more (`cleared`), or is a dead letter
+        because that process died (`convicted`)."""
+
     def swept(self, stats: SweepStats) -> None:
         """A sweep is over."""
 

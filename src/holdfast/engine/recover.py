@@ -1,9 +1,9 @@
 """The sweep: what is owed to jobs whose worker is gone.
 
 An expired lease is claimable as it is, so no job waits for a sweep. What the sweep adds is the bookkeeping: one more
-takeover on the record, the job back in its queue where it stood, or, when it has used up its workers, held as a dead
-letter with the causes. It writes by short holds, all in one transaction, and judges each lease inside it: whoever
-renews in time keeps the job, and two sweeps at once share the work.
+takeover on the record, and the job back in its queue where it stood. A death convicts no job here (`model.suspicion`);
+only rules that name `takeovers_max` hold a job as a dead letter. It writes by short holds, all in one transaction, and
+judges each lease inside it: whoever renews in time keeps the job, and two sweeps at once share the work.
 
 A lease normally runs out by itself. `prove_dead` shortens that for workers of this host whose process is gone.
 """
@@ -20,11 +20,13 @@ from holdfast.engine.processes import Processes
 from holdfast.errors import Unavailable
 from holdfast.model.append import Move
 from holdfast.model.events import JobDeadLettered, JobRequeued
-from holdfast.model.identity import identity_in, is_dead, is_neighbour
+from holdfast.model.identity import Sight, identity_in, is_dead, is_neighbour
 from holdfast.model.instants import DAY
 from holdfast.model.jobs import JobHead
 from holdfast.model.lease import FAILED_ATTEMPTS_MAX, TAKEOVERS_MAX, is_poison
 from holdfast.model.states import Status, WaitReason
+from holdfast.model.suspicion import find_parent
+from holdfast.model.work import HOLDER
 from holdfast.store.clock import Clock
 from holdfast.store.contract import Store
 from holdfast.store.ports.journal import Ruling
@@ -66,9 +68,10 @@ class Swept(msgspec.Struct, frozen=True, gc=False):
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
-    """When a job has used up its tries, and who says so."""
+    """When a job has used up its tries, and who says so. `takeovers_max` is for holders of one item at a time; without
+    it no loss of a holder convicts a job."""
 
-    takeovers_max: int = TAKEOVERS_MAX
+    takeovers_max: int | None = None
     failed_attempts_max: int = FAILED_ATTEMPTS_MAX
     by: str | None = None
 
@@ -124,7 +127,8 @@ def ruling(rules: Rules, head: JobHead) -> Ruling:
     if not head.mail_seq and is_poison(
         takeovers=takeovers,
         failed_attempts=head.attempts,
-        takeovers_max=rules.takeovers_max,
+        # An external agent is no process of many jobs: what it holds, it lost by itself.
+        takeovers_max=TAKEOVERS_MAX if head.lease_owner.startswith(HOLDER) else rules.takeovers_max,
         failed_attempts_max=rules.failed_attempts_max,
     ):
         return Ruling(_buried(head.lease_owner, takeovers, head.attempts), _DEAD_LETTER)
@@ -154,6 +158,9 @@ async def prove_dead(store: Store, processes: Processes) -> list[str]:
         who = identity_in(name)
         if who is None or not is_neighbour(who, here) or not is_dead(who, here, processes.seen(who.pid)):
             continue
+        parent = find_parent(name)
+        if parent is not None and processes.seen(parent) is not Sight.GONE:
+            continue  # its parent has seen how it died, and writes that down
         if await store.leases.expire(name):
             dead.append(name)
     return dead

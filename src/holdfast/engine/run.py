@@ -35,11 +35,12 @@ from holdfast.engine.streams import Outlet, Scribe
 from holdfast.errors import Broken, Fenced, HoldfastError, InvalidSetting, Misuse, Unavailable
 from holdfast.model import fold, lease
 from holdfast.model.append import NOTHING, Extras, Holder, Move
-from holdfast.model.chain import EMPTY, Head, SealedEvent
+from holdfast.model.chain import EMPTY, Head, SealedEvent, unseal
 from holdfast.model.events import (
     ChildStarted,
     Event,
     JobCancelled,
+    JobClaimed,
     JobCompleted,
     JobCreated,
     JobDeadLettered,
@@ -55,6 +56,7 @@ from holdfast.model.mail import Mail
 from holdfast.model.pinning import misfit
 from holdfast.model.retry import CALL_RETRY, delay
 from holdfast.model.states import Status, WaitReason
+from holdfast.model.suspicion import dies_daily, is_suspect
 from holdfast.store.clock import Clock
 from holdfast.store.ports.leases import Held
 
@@ -62,7 +64,12 @@ AGAIN_S: Final = 0.2
 GIVE_BACK_S: Final = 2.0
 """So long an interpreter that ends is held up for a job to be given back."""
 
+DRAINED: Final = JobReleased().why
 LOST: Final = "lost"
+SUSPECT: Final = "suspect"
+"""A run that has driven nothing: its job runs alone, in a process of its own (`model.suspicion`)."""
+
+_HANDS: Final = frozenset({JobClaimed.type, JobRequeued.type})
 T = TypeVar("T")
 
 
@@ -109,6 +116,8 @@ class JobRun:
         )
         self._ending = False
         self._leaving = False
+        self._leaving_why = DRAINED
+        self._is_suspect = False
         self._news = False
         self.ended_with: Event | None = None
         """The last fact of this run, once it is durable."""
@@ -166,14 +175,18 @@ class JobRun:
         )
 
     async def _go(self) -> str:
+        if self.desk.isolates and is_suspect(self.grant.takeovers):
+            return SUSPECT
         try:
             job = await self._load()
         except HoldfastError as error:
-            if isinstance(error, Unavailable) or not self._is_poison():
+            if isinstance(error, Unavailable) or not is_suspect(self.grant.takeovers):
                 raise
             # Every worker that took it found it like this: it is held for a person, and not taken again.
             self._pen.mail_seen = self.grant.mail_seq
             return await self._dead("its journal cannot be read", failures.told(error))
+        if self._is_suspect:
+            return SUSPECT
         self._pen.mail_seen = job.mail_seq
         if self.grant.mail_seq > job.mail_seq:
             await self._read_mail()
@@ -182,16 +195,20 @@ class JobRun:
         if self._letterbox.requeued is not None:
             return await self._end(self._letterbox.requeued, Move(status=Status.PENDING, anew=True))
         if self._is_poison():
-            return await self._dead("its workers died or it failed too often", None)
+            return await self._dead("it failed too often", None)
         return await self._drive_on()
 
     def _is_poison(self) -> bool:
         return lease.is_poison(
-            takeovers=self.grant.takeovers,
             failed_attempts=self.grant.attempts,
-            takeovers_max=self.desk.takeovers_max,
             failed_attempts_max=self.desk.attempts_for(self.grant.kind),
         )
+
+    async def hand_back(self, why: str, wait_us: int = 0) -> str:
+        """The job, which this run has not driven, is given back; it is ready again after so long."""
+        self._pen.mail_seen = self.grant.mail_seq
+        ready_at = self._clock.wall_us() + wait_us if wait_us else 0
+        return await self._end(JobReleased(why=why), Move(status=Status.PENDING, ready_at=ready_at))
 
     async def _load(self) -> fold.Job:
         """What the journal says; it must hang together, and end where the claim left it."""
@@ -208,6 +225,9 @@ class JobRun:
             msg = f"the journal of job {grant.job_id} does not lead to its head"
             raise Broken(msg)
         self._clock = self._pen.clock = StoreTime(self.desk.clock, sealed[-1].at, self._granted_tick)
+        if self.desk.isolates and grant.takeovers:  # a worker has just died: how many were it today?
+            hands = ((one.at, unseal(one)) for one in sealed if one.type in _HANDS)
+            self._is_suspect = dies_daily(hands, self._clock.wall_us())
         job, created = opening.told(grant.job_id, sealed, self._history)
         self._pen.last_at = self._history.last_at
         if isinstance(created, JobCreated):
@@ -227,7 +247,7 @@ class JobRun:
         if report is not None:
             return await self._end(JobParked(report), Move(status=Status.WAITING, reason=WaitReason.DRIFT))
         if self._leaving:
-            return await self._end(JobReleased(), Move(status=Status.PENDING))
+            return await self._end(JobReleased(why=self._leaving_why), Move(status=Status.PENDING))
         given = None if self._created is None else self._created.input
         self._outlet = await self._open_outlet()
         owner = budgets.owner_of(self.grant, self._created)
@@ -268,7 +288,7 @@ class JobRun:
             self.lose(Fenced(str(uncovered)))
             raise Lost from None
         except Drained:
-            return await self._end(JobReleased(), Move(status=Status.PENDING))
+            return await self._end(JobReleased(why=self._leaving_why), Move(status=Status.PENDING))
         except Interrupted:
             return await self._end(JobReleased(why="interrupted"), Move(status=Status.PENDING))
         except Cancelled:
@@ -289,9 +309,9 @@ class JobRun:
         if self._drive is not None and not self._ending and self._pen.hold_for_mail():
             self._mail_waits()
 
-    def wind_down(self) -> None:
+    def wind_down(self, why: str = DRAINED) -> None:
         """The job is given back as soon as the calls that are under way have ended, or ends before."""
-        self._leaving = True
+        self._leaving, self._leaving_why = True, why
         if self._drive is not None:
             self._drive.wind_down(Drained())
 

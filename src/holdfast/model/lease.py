@@ -28,6 +28,7 @@ STOP_AHEAD_US: Final = 5 * SECOND
 """A holder fires nothing in the last seconds of its lease, measured on its own monotonic clock from before it asked."""
 
 TAKEOVERS_MAX: Final = 3
+"""Holders that an item of external work or of the kit may lose: each of them held one item at a time."""
 FAILED_ATTEMPTS_MAX: Final = 3
 AGE_TURN_EVERY: Final = 8
 """Every eighth claim goes by age alone: the lowest priority waits long, never for ever."""
@@ -79,13 +80,15 @@ def may_fire(*, asked_at: int, now: int, ttl_us: int, stop_ahead_us: int = STOP_
 
 def is_poison(
     *,
-    takeovers: int,
     failed_attempts: int,
-    takeovers_max: int = TAKEOVERS_MAX,
     failed_attempts_max: int = FAILED_ATTEMPTS_MAX,
+    takeovers: int = 0,
+    takeovers_max: int | None = None,
 ) -> bool:
-    """Whether the job has used up its tries: it kills its workers, or it keeps failing."""
-    return takeovers >= takeovers_max or failed_attempts >= failed_attempts_max
+    """Whether the job has used up its tries: it keeps failing. Lost holders count only where `takeovers_max` says so,
+    for work that one holder at a time takes; what a dead worker of many jobs proves is in `suspicion`."""
+    died = takeovers_max is not None and takeovers >= takeovers_max
+    return died or failed_attempts >= failed_attempts_max
 
 
 def by_age(nth_claim: int) -> bool:

@@ -18,12 +18,13 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from holdfast.agents.threads import in_thread
 from holdfast.engine import results
 from holdfast.engine.checkpoints import Inspector
 from holdfast.engine.committer import Committer
 from holdfast.engine.desk import Desk, Program
-from holdfast.engine.lease_renewal import LeaseRenewal
 from holdfast.engine.meter import SILENT, Meter
 from holdfast.engine.processes import HostProcesses
 from holdfast.engine.recover import Rules
@@ -31,12 +32,10 @@ from holdfast.engine.schedules import stand
 from holdfast.engine.streams import Scribe
 from holdfast.engine.task_scopes import create_detached_task
 from holdfast.engine.watching import watch
-from holdfast.errors import HoldfastError, InvalidSetting
+from holdfast.errors import HoldfastError
 from holdfast.model.evidence import EvidencePack, Result
 from holdfast.model.ids import RandomIds
-from holdfast.model.instants import SECOND, parse_duration
 from holdfast.model.jobs import JobDraft
-from holdfast.model.lease import LEASE_TTL_US
 from holdfast.model.limits import ATTEMPTS_MAX
 from holdfast.model.mail import MailDraft
 from holdfast.model.presence import Offer, Presence, WorkerState
@@ -46,24 +45,18 @@ from holdfast.model.states import MailKind, Status
 from holdfast.model.streams import AttemptSuperseded, Chunk
 from holdfast.runtime.crashes import crashing, points_of
 from holdfast.runtime.herald import Herald
+from holdfast.runtime.isolation import ChildProcesses
+from holdfast.runtime.lease_setup import make_lease
 from holdfast.runtime.rounds import Neighbours, Rounds
 from holdfast.runtime.stores import open_store
 from holdfast.runtime.tracing import watched
 from holdfast.store.address import parse
 from holdfast.store.clock import Clock
-from holdfast.store.contract import Store, Tier
-from holdfast.worker.renewal_thread import RenewalThread
-from holdfast.worker.watchdog import BLOCKING_LIMIT_S, REMEDY, Watchdog
+from holdfast.store.contract import Store
 from holdfast.worker.worker import Worker
 
 UNSERVED_S: Final = 2.0
 """How long a result is waited for before it is checked that a worker serves the job."""
-
-LEASE_TTL_SETTING: Final = "HOLDFAST_LEASE_TTL"
-BLOCKING_LIMIT_SETTING: Final = "HOLDFAST_BLOCKING_LIMIT"
-GIVE_UP_S: Final = 10.0
-BLOCKED_STATUS: Final = 70
-"""The exit status of a worker that ended because code blocked its event loop for too long."""
 
 log = logging.getLogger("holdfast")
 
@@ -273,46 +266,36 @@ async def opened(
     serving: bool = True,
     worker_command: Callable[[str], str] = default_worker_command,
     ends_when_blocked: bool = False,
+    isolated_command: Sequence[str] | None = None,
 ) -> Process:
     """A process on the store at this address. `serving`: it is a worker at once; otherwise it claims nothing until it
     is told to drive a job or to serve. `worker_command` gives the command that starts a worker for a kind.
-    `ends_when_blocked`: the process is ended when code blocks its event loop for too long. An application that works in
-    its own process gives its jobs up instead."""
+    `isolated_command` starts a process that drives one job alone, with the same application; without it suspects are
+    driven here if they are to be driven here, and are otherwise left to other workers. `ends_when_blocked`: the process
+    is ended when code blocks its event loop for too long; an application that works in its own process lets its jobs
+    go instead."""
     offer = Offer(kinds=tuple(sorted(programs)), concurrency=concurrency) if offer is None else offer
-    points = points_of(os.environ)
     meter = watched(os.environ, meter)
     store = crashing(await open_store(address), os.environ)
     ids, clock = RandomIds(), store.clock
     neighbours = Neighbours(HostProcesses(clock.boot()))
     named = name or neighbours.my_name(socket.gethostname())
     scribe = Scribe(store.streams)
-    desk = Desk(
-        store,
-        Committer(store.journal, meter),
-        clock,
-        programs,
-        strict=strict,
-        chance=random.random,
-        points=points,
-        gone=neighbours.is_dead,
-        inspect=_inspector(Path.cwd(), _own_file(address)),
-        scribe=scribe,
-        meter=meter,
-    )
+    desk = make_desk(store, programs, address, neighbours, scribe, meter, strict=strict)
+    if isolated_command is not None:
+        desk = msgspec.structs.replace(desk, isolates=True)
+    isolation = isolated_command and ChildProcesses(store, clock, address, isolated_command, named, meter)
     rules = Rules(
-        takeovers_max=desk.takeovers_max,
         failed_attempts_max=ATTEMPTS_MAX,  # a job that has used up its attempts is a dead letter already
         by=f"sweep of {named}",
     )
     herald = _herald(store, clock, neighbours, named, offer)
-    renewal = _lease_renewal(named, clock, neighbours, meter)
-    # A store in memory has no other process that could take a lease away.
-    renewal_thread = (
-        None
-        if store.tier is Tier.MEMORY
-        else RenewalThread(lambda: open_store(address, migrating=False), neighbours.processes)
+    lease = make_lease(named, address, store, neighbours, meter, ends_when_blocked=ends_when_blocked)
+    rounds = Rounds(
+        *(store, clock, neighbours, rules, meter, herald),
+        capabilities=offer.capabilities,
+        leaves_suspects=isolated_command is None,
     )
-    rounds = Rounds(store, clock, neighbours, rules, meter, herald, capabilities=offer.capabilities)
     worker = Worker(
         desk,
         named,
@@ -320,11 +303,13 @@ async def opened(
         queues=offer.queues,
         concurrency=offer.concurrency,
         now_and_then=rounds.go,
-        renewal=renewal,
-        renewal_thread=renewal_thread,
-        watchdog=_watchdog(renewal_thread, ends=ends_when_blocked),
+        renewal=lease.renewal,
+        renewal_thread=lease.thread,
+        watchdog=lease.watchdog,
         also=lambda: rounds.unwanted,
         serving=False,
+        isolation=isolation or None,
+        leaves_suspects=isolation is None,
     )
     process = process_class(
         store,
@@ -341,54 +326,30 @@ async def opened(
     return process
 
 
-def _lease_renewal(worker: str, clock: SystemClock, neighbours: Neighbours, meter: Meter) -> LeaseRenewal:
-    ids = RandomIds()
-    return LeaseRenewal(
-        worker,
-        clock,
-        lambda: ids.new("lease"),
-        identity=neighbours.my_identity() or "",
-        ttl_us=_duration_setting(LEASE_TTL_SETTING, LEASE_TTL_US),
+def make_desk(
+    store: Store,
+    programs: Mapping[str, Program],
+    address: str,
+    neighbours: Neighbours,
+    scribe: Scribe,
+    meter: Meter,
+    *,
+    strict: bool,
+) -> Desk:
+    """What the runs of this process need, on the store's clock and with the host's randomness."""
+    return Desk(
+        store,
+        Committer(store.journal, meter),
+        store.clock,
+        programs,
+        strict=strict,
+        chance=random.random,
+        points=points_of(os.environ),
+        gone=neighbours.is_dead,
+        inspect=_inspector(Path.cwd(), _own_file(address)),
+        scribe=scribe,
         meter=meter,
     )
-
-
-def _watchdog(renewal_thread: RenewalThread | None, *, ends: bool) -> Watchdog:
-    limit_s = _duration_setting(BLOCKING_LIMIT_SETTING, int(BLOCKING_LIMIT_S * SECOND)) / SECOND
-
-    def give_up(report: str) -> None:
-        log.error(
-            "the event loop has been blocked for %.0f s: this worker gives up its jobs%s. %s sets the limit.\n%s\n%s",
-            limit_s,
-            " and ends" if ends else " until the loop goes on",
-            BLOCKING_LIMIT_SETTING,
-            report,
-            REMEDY,
-        )
-        if renewal_thread is not None:
-            renewal_thread.give_up(GIVE_UP_S)
-        if ends:
-            for handler in logging.getLogger().handlers:
-                handler.flush()
-            os._exit(BLOCKED_STATUS)
-
-    resume = (lambda: None) if renewal_thread is None else renewal_thread.resume
-    return Watchdog(limit_s=limit_s, on_limit=give_up, on_answer=resume)
-
-
-def _duration_setting(name: str, default_us: int) -> int:
-    text = os.environ.get(name, "").strip()
-    if not text:
-        return default_us
-    try:
-        duration_us = parse_duration(text)
-    except HoldfastError as error:
-        msg = f"{name}={text!r} is no duration"
-        raise InvalidSetting(msg, hint=f"For example {name}=30s.") from error
-    if duration_us < SECOND:
-        msg = f"{name}={text!r} is less than a second"
-        raise InvalidSetting(msg, hint=f"For example {name}=30s.")
-    return duration_us
 
 
 def _herald(store: Store, clock: Clock, neighbours: Neighbours, worker: str, offer: Offer) -> Herald:

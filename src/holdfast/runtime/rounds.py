@@ -2,7 +2,7 @@
 schedules, and sweeps.
 
 No job waits for it: a lease that has run out can be claimed as it is. The sweep does the bookkeeping for jobs that
-nobody here has code for, and holds those that keep killing their workers. Every process fires and sweeps; two at once
+nobody here has code for. Every process fires and sweeps; two at once
 share the work.
 """
 
@@ -22,6 +22,7 @@ from holdfast.engine.schedules import ScheduleRewind, fire_due
 from holdfast.errors import HoldfastError
 from holdfast.model.identity import identity_in, is_dead, worker_name
 from holdfast.model.instants import SECOND
+from holdfast.model.suspicion import is_suspect
 from holdfast.model.work import PREFERENCE_US
 from holdfast.runtime.herald import Herald
 from holdfast.store.clock import Clock
@@ -69,7 +70,9 @@ class Rounds:
         meter: Meter = SILENT,
         herald: Herald | None = None,
         capabilities: Sequence[str] = (),
+        leaves_suspects: bool = False,
     ) -> None:
+        """`leaves_suspects`: this process cannot run a job alone, and says so of those that it leaves to others."""
         self.serving = True
         """Whether this process is a worker. One that only drives jobs of its own is not listed, fires no schedules and
         does not sweep; it does free what dead processes of its host held."""
@@ -83,6 +86,7 @@ class Rounds:
         self._meter = meter
         self._herald = herald
         self._capabilities = capabilities
+        self._leaves_suspects = leaves_suspects
         self._outwork = Outwork(store, clock, random.random)
         self._rewind = ScheduleRewind(store)
         self._due_at = clock.tick_us() + SWEEP_EVERY_US
@@ -110,9 +114,13 @@ class Rounds:
 
     async def _sweep(self) -> None:
         stats, swept = await sweep_jobs(self._store, self._clock, self._rules)
-        for job_id in (one.head.job_id for one in swept if one.dead):
+        for head in (
+            one.head for one in swept if self._leaves_suspects and is_suspect(one.head.takeovers + 1)
+        ):
             log.warning(
-                "job %s is a dead letter: it lost too many workers. See: holdfast job %s", job_id, job_id
+                "job %s (%s) lost its worker %d times without progress: it is left to a worker that can run it alone. "
+                "Start one: holdfast worker YOUR_MODULE. See: holdfast job %s",
+                *(head.job_id, head.kind, head.takeovers + 1, head.job_id),
             )
         self._meter.swept(stats)
         self.last = LastSweep(at=self._clock.wall_us(), by=self._rules.by or "", stats=stats)

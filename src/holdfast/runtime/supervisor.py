@@ -20,7 +20,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.runtime.lifeline import BEAT_S, VARIABLE
+from holdfast.runtime.lifeline import BEAT_S, PARENT, VARIABLE
 
 SILENCE_S: Final = 15 * BEAT_S
 AGAIN_S: Final = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0)
@@ -91,7 +91,7 @@ class Supervisor:
                 *part.command,
                 stdin=asyncio.subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(), *part.shared),
-                env=os.environ | {VARIABLE: str(theirs.fileno())},
+                env=os.environ | {VARIABLE: str(theirs.fileno()), PARENT: str(os.getpid())},
                 start_new_session=True,
             )
         if self._stopping.is_set():

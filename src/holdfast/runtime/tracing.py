@@ -237,6 +237,10 @@ class Both(Meter):
         self._one.stalled()
         self._other.stalled()
 
+    def isolated(self, how: str) -> None:
+        self._one.isolated(how)
+        self._other.isolated(how)
+
     def swept(self, stats: SweepStats) -> None:
         self._one.swept(stats)
         self._other.swept(stats)

@@ -147,7 +147,6 @@ class _Stage:
             Committer(store.journal),
             self._clock,
             self._scenario.programs,
-            takeovers_max=1000,  # here it is never the job's fault
             points=lambda point, _tool: self._at_point(process, fate(str(point))),
         )
         process.start(Worker(desk, process.name, lambda: self._ids.new("claim")).work())

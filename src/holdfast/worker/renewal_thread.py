@@ -24,7 +24,8 @@ from typing import Final
 from holdfast.engine.lease_renewal import LeaseRenewal
 from holdfast.engine.processes import Processes
 from holdfast.errors import HoldfastError, Unavailable
-from holdfast.model.identity import identity_in, is_dead, is_neighbour
+from holdfast.model.identity import Sight, identity_in, is_dead, is_neighbour
+from holdfast.model.suspicion import find_parent
 from holdfast.model.worker_lease import WorkerLease
 from holdfast.store.contract import Store
 
@@ -181,8 +182,11 @@ class _Neighbours:
             who = identity_in(lease.identity)
             if here is None or who is None or worker in self._watched or not is_neighbour(who, here):
                 continue
-            pidfd = _open_pidfd(who.pid)
+            parent = find_parent(worker)
+            if parent is not None and self._processes.seen(parent) is not Sight.GONE:
+                continue  # its parent sees how it dies, and writes that down
             # Opened first, looked at second: the pid that is looked at is then the one that is held.
+            pidfd = _open_pidfd(who.pid)
             if is_dead(who, here, self._processes.seen(who.pid)):
                 if pidfd is not None:
                     os.close(pidfd)

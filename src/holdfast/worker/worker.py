@@ -22,15 +22,16 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, Protocol
 
 from holdfast.engine.desk import Desk
 from holdfast.engine.lease_renewal import LeaseRenewal
 from holdfast.engine.named import about
 from holdfast.engine.rest import rest
-from holdfast.engine.run import LOST, JobRun
+from holdfast.engine.run import LOST, SUSPECT, JobRun
 from holdfast.errors import HoldfastError, InvalidSetting, NotFound, Unavailable
 from holdfast.model.lease import Grant, by_age
+from holdfast.model.suspicion import SUSPECT_AT
 from holdfast.store.ports.leases import WORKERS, ClaimAsk
 from holdfast.worker.attempt_log import log_attempt
 from holdfast.worker.renewal_thread import RenewalThread
@@ -47,6 +48,24 @@ DRAIN_S: Final = 30.0
 SHORT: Final = 32
 """A journal of so many events is worth reading together with others."""
 log = logging.getLogger("holdfast.worker")
+
+
+class Isolation(Protocol):
+    """Drives suspects in child processes."""
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another child may be started now."""
+        ...
+
+    async def drive(self, run: JobRun) -> None:
+        """The job of this run, which has driven nothing, is handed to a child process; returns when that has ended and
+        its end is written down."""
+        ...
+
+    def drain(self, *, at_once: bool) -> None:
+        """Every child gives its job back: at the next boundary, or at once."""
+        ...
 
 
 class Worker:
@@ -67,9 +86,12 @@ class Worker:
         watchdog: Watchdog | None = None,
         also: Callable[[], Sequence[str]] = tuple,
         serving: bool = True,
+        isolation: Isolation | None = None,
+        leaves_suspects: bool = False,
     ) -> None:
         """`also` names kinds to take besides those there is code for by name: work that nobody else has wanted. Without
-        `serving` it claims nothing before `drive` names a job, or `serve` is called."""
+        `serving` it claims nothing before `drive` names a job, or `serve` is called. `isolation` drives suspects, if
+        the desk hands them over; a worker that `leaves_suspects` claims none, unless it is told to drive them."""
         self.name = name
         self._desk = desk
         self._new_token = new_token
@@ -82,6 +104,8 @@ class Worker:
         self._watchdog = watchdog
         self._also = also
         self._serving = serving
+        self._isolation = isolation
+        self._leaves_suspects = leaves_suspects
         self._roots: Counter[str] = Counter()
         """The jobs that somebody in this process waits for, each with how many do."""
         self._has_left = False
@@ -194,16 +218,7 @@ class Worker:
         if self._token is None:
             # Kept with the token: after a lost reply the store gives what it gave the first time.
             self._token, self._asked_at = self._new_token(), self._desk.clock.tick_us()
-        ask = ClaimAsk(
-            worker=self.name,
-            token=self._token,
-            queues=self._queues,
-            kinds=(*self._desk.programs, *self._also()),
-            limit=free,
-            incarnation=self._renewal.incarnation,
-            by_age=by_age(self._claims),
-            roots=None if self._serving else tuple(self._roots),
-        )
+        ask = self._make_ask(self._token, free)
         try:
             grants = await self._desk.store.leases.claim(ask)
         except Unavailable as error:
@@ -258,6 +273,20 @@ class Worker:
             self._renewal_thread.look()  # at the other workers of this host
         return True
 
+    def _make_ask(self, token: str, free: int) -> ClaimAsk:
+        has_room = not self._leaves_suspects and (self._isolation is None or self._isolation.has_room)
+        return ClaimAsk(
+            worker=self.name,
+            token=token,
+            queues=self._queues,
+            kinds=(*self._desk.programs, *self._also()),
+            limit=free,
+            incarnation=self._renewal.incarnation,
+            by_age=by_age(self._claims),
+            roots=None if self._serving else tuple(self._roots),
+            suspect_at=None if has_room else SUSPECT_AT,
+        )
+
     async def _give_back_left(self) -> None:
         """Runs that nobody in this process waits for any more wind down."""
         self._has_left = False
@@ -310,15 +339,20 @@ class Worker:
         timed, how = self._desk.meter.attempt(run.grant), "broken"
         try:
             how = await run.go()
+            if how == SUSPECT and self._isolation is not None:
+                await self._isolation.drive(run)
+                return
             if how == LOST:
                 log.warning("job %s is somebody else's now: %s", run.grant.job_id, run.why_lost)
             log_attempt(log, run)
             self._remember(run)
         except HoldfastError as error:
-            # Its lease runs out, somebody else tries; a job that does this again and again ends with the dead.
+            # Its lease runs out, and another worker tries; a job that does this again and again runs alone.
             log.exception("job %s could not be driven (%s)", run.grant.job_id, error.hint)
-        except Exception:
+            self._note_failure(run, error)
+        except Exception as error:
             log.exception("job %s could not be driven", run.grant.job_id)
+            self._note_failure(run, error)
         finally:
             timed.over(how, run.why_lost)
             if run.ended_with is None:
@@ -327,6 +361,9 @@ class Worker:
                 self._renewal.let_go(run)
             if self._runs.get(_topic(run)) is run:  # a job that slept a moment may be ours again already
                 del self._runs[_topic(run)]
+
+    def _note_failure(self, run: JobRun, error: Exception) -> None:
+        """This run could not be driven, and still has its lease."""
 
     def _remember(self, run: JobRun) -> None:
         """A job that sleeps for a moment is looked at on time; one that sleeps for long is found by asking."""
@@ -395,6 +432,8 @@ class Worker:
         """Every run is on its way out: at the next boundary, or in a hurry at once."""
         for run in list(self._runs.values()):
             run.release() if self._hurry.is_set() else run.wind_down()
+        if self._isolation is not None:
+            self._isolation.drain(at_once=self._hurry.is_set())
 
     async def _all_over(self) -> None:
         while self._tasks:

@@ -107,8 +107,16 @@ def test_a_holder_that_misses_one_renewal_is_still_there() -> None:
 )
 def test_three_of_either_is_poison(takeovers: int, failed_attempts: int, poison: bool) -> None:
     """Count takeovers and failures apart: two of each are not three of one."""
-    assert is_poison(takeovers=takeovers, failed_attempts=failed_attempts) is poison
+    counted = is_poison(takeovers=takeovers, failed_attempts=failed_attempts, takeovers_max=TAKEOVERS_MAX)
+    assert counted is poison
     assert TAKEOVERS_MAX == FAILED_ATTEMPTS_MAX == 3
+
+
+@pytest.mark.parametrize("takeovers", [0, 3, 1000])
+def test_takeovers_alone_are_no_poison(takeovers: int) -> None:
+    """Leave `takeovers_max` out, as for jobs that share a process with others: only failures count."""
+    assert not is_poison(takeovers=takeovers, failed_attempts=2)
+    assert is_poison(takeovers=takeovers, failed_attempts=3)
 
 
 @given(st.integers(0, 10**9))

@@ -172,6 +172,9 @@ class Metrics(Meter):
     def stalled(self) -> None:
         self._child(table.JOBS_STALLED).inc()
 
+    def isolated(self, how: str) -> None:
+        self._child(table.SUSPECTS, how).inc()
+
     def swept(self, stats: SweepStats) -> None:
         self._child(table.SWEEPS).inc()
         self._child(table.SWEEP_SECONDS).observe(stats.scan_duration_ms / 1000)

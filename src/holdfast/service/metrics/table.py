@@ -70,6 +70,12 @@ JOBS_STALLED: Final = Metric(
     "holdfast_jobs_stalled_total",
     "Jobs that were held because their code made no progress for ten minutes.",
 )
+SUSPECTS: Final = Metric(
+    "counter",
+    "holdfast_suspects_total",
+    "Jobs that ran alone in a child process because their workers had died: started, cleared or convicted.",
+    ("outcome",),
+)
 SWEEPS: Final = Metric("counter", "holdfast_sweeps_total", "Sweeps that this process made.")
 SWEEP_SECONDS: Final = Metric("histogram", "holdfast_sweep_seconds", "How long a sweep took.", buckets=SLOW)
 SWEEP_ERRORS: Final = Metric(

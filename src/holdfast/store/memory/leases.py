@@ -42,6 +42,11 @@ class MemoryLeases:
                 lease = work.tables.worker_leases.get(ask.worker)
                 if lease is None or lease.incarnation != ask.incarnation:
                     return []
+            if ask.handed is not None:
+                row = work.tables.jobs.get(ask.handed.job_id)
+                if row is None or not _is_held(row.head, ask.handed.lease_token):
+                    return []
+                return [_take(work, row, ask)] if row.head.fence == ask.handed.fence else []
             within = None if ask.roots is None else _reach(rows, ask.roots)
             ready = [
                 row
@@ -148,6 +153,10 @@ def _is_held(head: JobHead, token: str) -> bool:
 def _is_asked_for(head: JobHead, ask: ClaimAsk) -> bool:
     if ask.namespace not in {None, head.namespace}:
         return False
+    if ask.suspect_at is not None and ask.roots is None:
+        deaths = head.takeovers + (head.status is Status.RUNNING)
+        if deaths >= ask.suspect_at:
+            return False
     return head.queue in ask.queues and (not ask.kinds or head.kind in ask.kinds)
 
 
@@ -201,7 +210,7 @@ def _in_order(rows: list[JobRow], ask: ClaimAsk) -> list[JobRow]:
 
 def _take(work: Work, row: JobRow, ask: ClaimAsk) -> Grant:
     old = row.head
-    takeover = old.status is Status.RUNNING
+    takeover = old.status is Status.RUNNING and ask.handed is None
     fence = old.fence + 1
     claimed = JobClaimed(worker=ask.worker, takeover=takeover)
     events, end = seal(old.job_id, old.head, fence, work.wall, [claimed])

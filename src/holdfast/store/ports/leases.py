@@ -21,6 +21,14 @@ WORKERS: Final = "workers"
 """The topic of hints that a worker has started."""
 
 
+class Held(msgspec.Struct, frozen=True):
+    """A lease as its holder names it."""
+
+    job_id: str
+    fence: int
+    lease_token: str
+
+
 class ClaimAsk(msgspec.Struct, frozen=True, kw_only=True):
     """What a worker asks for. `token` is the worker's own: a repeat after a lost reply finds the same grants."""
 
@@ -46,6 +54,13 @@ class ClaimAsk(msgspec.Struct, frozen=True, kw_only=True):
     stands behind. The latter at once if its lease is over, otherwise only once nobody has claimed it for `AHEAD_US`:
     until then it is left to its own driver."""
 
+    suspect_at: int | None = None
+    """Jobs that have lost so many holders without progress are passed over: another claimer runs them alone. Claims
+    with `roots` or `handed` pass over none."""
+
+    handed: Held | None = None
+    """Hand-over: this job and no other, from the holder that still has this lease. It is no takeover."""
+
     @property
     def lease_us(self) -> int:
         """How long the lease of each granted job lasts by itself."""
@@ -63,14 +78,6 @@ def check_ask(ask: ClaimAsk) -> ClaimAsk:
     check_name(ask.worker, "worker")
     check_name(ask.token, "lease token")
     return ask
-
-
-class Held(msgspec.Struct, frozen=True):
-    """A lease as its holder names it."""
-
-    job_id: str
-    fence: int
-    lease_token: str
 
 
 class Beat(msgspec.Struct, frozen=True):
@@ -99,7 +106,7 @@ class Leases(Protocol):
         Claimable are, in these queues and of these kinds (no kinds: any): pending jobs that are ready, waiting jobs
         whose `wake_at` is due (unless held for a person), and running jobs whose lease is over. Larger priority first,
         then older `ready_at`, then id; with `by_age` priority does not count. Grants are in that order. With `roots`
-        nothing else is claimable.
+        nothing else is claimable. With `handed` only that job is, while the lease named is its current one.
 
         Each grant has `job_claimed` as its newest event. It is a takeover when the last lease was not given back; then
         `takeovers` is one more than before. No job is granted twice, whatever the number of claimers. A job whose

@@ -29,6 +29,7 @@ from holdfast.store.tables.batches import event_values
 from holdfast.store.tables.heads import head_of
 
 WORKERS_KEPT: Final = 256
+NO_SUSPECTS: Final = 2**53
 
 
 class SqlLeases:
@@ -37,7 +38,8 @@ class SqlLeases:
 
     async def claim(self, ask: ClaimAsk) -> list[Grant]:
         check_ask(ask)
-        if self._executor.batches and not self._executor.seals and ask.roots is None:
+        is_open = ask.roots is None and ask.handed is None
+        if self._executor.batches and not self._executor.seals and is_open:
             return await self._claim_at_once(ask)
 
         async def work(tx: Transaction) -> list[Grant]:
@@ -50,7 +52,10 @@ class SqlLeases:
         """The same in one statement, which grants nothing under a token that was granted something before."""
         claimed = _claimed(ask)
         rows = await self._executor.once(
-            "claim_by_age" if ask.by_age else "claim_by_priority", **_wanted(ask), **claimed
+            "claim_by_age" if ask.by_age else "claim_by_priority",
+            **_wanted(ask),
+            suspect_at=_suspect_at(ask),
+            **claimed,
         )
         if not rows:
             return await self._executor.read(functools.partial(granted_before, ask=ask), brief=True)
@@ -182,10 +187,13 @@ async def claim_in(tx: Transaction, ask: ClaimAsk) -> list[Grant]:
     wanted = _wanted(ask)
     if ask.most is not None:
         wanted["limit"] = max(0, min(ask.limit, ask.most - await count_in(tx, ask.worker)))
-    if ask.roots is not None:
+    if ask.handed is not None:
+        chosen = await tx.rows("choose_handed", **msgspec.structs.asdict(ask.handed))
+    elif ask.roots is not None:
         chosen = await tx.rows("choose_own", **wanted, roots=list(ask.roots), ahead_us=AHEAD_US)
     else:
-        chosen = await tx.rows("choose_by_age" if ask.by_age else "choose_by_priority", **wanted)
+        choose = "choose_by_age" if ask.by_age else "choose_by_priority"
+        chosen = await tx.rows(choose, **wanted, suspect_at=_suspect_at(ask))
     if not chosen:
         return []
     heads = [head_of(row) for row in chosen]
@@ -193,9 +201,17 @@ async def claim_in(tx: Transaction, ask: ClaimAsk) -> list[Grant]:
     expiries = await (_grant_batch if tx.batches else _grant_each)(tx, granted, ask)
     new = await _journals(tx, [after for after, _ in granted])
     return [
-        _grant(after, expiries[after.job_id], new, takeover=before.status is Status.RUNNING)
+        _grant(after, expiries[after.job_id], new, takeover=_is_takeover(before, ask))
         for before, (after, _) in zip(heads, granted, strict=True)
     ]
+
+
+def _is_takeover(head: JobHead, ask: ClaimAsk) -> bool:
+    return head.status is Status.RUNNING and ask.handed is None
+
+
+def _suspect_at(ask: ClaimAsk) -> int:
+    return NO_SUSPECTS if ask.suspect_at is None else ask.suspect_at
 
 
 def _wanted(ask: ClaimAsk) -> dict[str, Value]:
@@ -277,7 +293,7 @@ def _order(head: JobHead, *, by_age: bool) -> tuple[int, int, str]:
 
 def _granted(head: JobHead, ask: ClaimAsk, at: int) -> tuple[JobHead, SealedEvent]:
     """The head as the grant leaves it, and the event that says so."""
-    takeover = head.status is Status.RUNNING
+    takeover = _is_takeover(head, ask)
     fact = JobClaimed(worker=ask.worker, takeover=takeover)
     (event,), new = seal(head.job_id, head.head, head.fence + 1, at, [fact])
     after = JobHead(

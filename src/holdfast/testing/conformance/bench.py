@@ -25,7 +25,7 @@ from holdfast.model.limits import INSTANT_US_MAX
 from holdfast.model.session import SessionView
 from holdfast.store.clock import VirtualClock
 from holdfast.store.contract import Store, Tier
-from holdfast.store.ports.leases import ClaimAsk
+from holdfast.store.ports.leases import ClaimAsk, Held
 from holdfast.store.ports.sessions import FULL_GRAPH, Scope
 from holdfast.testing.conformance.driver import Driver
 
@@ -163,6 +163,8 @@ class Bench:
         by_age: bool = False,
         token: str | None = None,
         roots: tuple[str, ...] | None = None,
+        suspect_at: int | None = None,
+        handed: Held | None = None,
     ) -> list[Grant]:
         """What a worker gets; under a token of its own unless one is given."""
         ask = ClaimAsk(
@@ -174,6 +176,8 @@ class Bench:
             ttl_us=ttl_us,
             by_age=by_age,
             roots=roots,
+            suspect_at=suspect_at,
+            handed=handed,
         )
         return await self.store.leases.claim(ask)
 

@@ -29,7 +29,6 @@ async def findings(
     store: Store,
     witness: Witness,
     people: People,
-    takeovers_max: int,
 ) -> list[str]:
     """What is wrong with this history; nothing, if all is well."""
     found = [*witness.wrong, *_fires(witness, people.accepted), *_looks(witness), *_naps(witness)]
@@ -44,7 +43,7 @@ async def findings(
     for job_id, head in heads.items():
         given = jobs[job_id]
         sealed = await store.journal.read(job_id)
-        found += _journal(job_id, head, sealed, await store.post.read(job_id), takeovers_max)
+        found += _journal(job_id, head, sealed, await store.post.read(job_id))
         found += promises.resumed(head, sealed, witness)
         if not promises.may_stay(job_id, heads, witness, given["moves"]):
             found.append(f"L1: {job_id} is {head.status} for {head.wait_reason} long after the last fault")
@@ -146,9 +145,7 @@ def _child(job_id: str, label: str, result: Any, witness: Witness) -> Iterator[s
 # ── the store ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _journal(
-    job_id: str, head: JobHead, sealed: list[SealedEvent], letters: list[Mail], takeovers_max: int
-) -> Iterator[str]:
+def _journal(job_id: str, head: JobHead, sealed: list[SealedEvent], letters: list[Mail]) -> Iterator[str]:
     end = Head(sealed[-1].seq, sealed[-1].hash) if sealed else EMPTY
     if end != head.head:
         yield f"I5: the journal of {job_id} does not lead to its head"
@@ -172,25 +169,21 @@ def _journal(
         yield f"I28: {job_id} was cancelled and is {head.status}"
     yield from (f"{one.invariant}: {job_id}: {one.detail}" for one in judge_alone(head, sealed, letters))
     yield from promises.broken(job_id, facts)
-    yield from _tries(job_id, [event for _, _, event in facts], takeovers_max)
+    yield from _tries(job_id, head, [event for _, _, event in facts])
 
 
-PROGRESS = (
-    *(e.StepFinished, e.ToolReturned, e.ToolFailed, e.TimerFired),
-    *(e.SignalTaken, e.ChildStarted, e.CheckpointSaved),
-)
-WORK = (*PROGRESS, e.ToolCalled, e.TimerSet, e.ApprovalRequested)
+PROGRESS = (e.StepFinished, e.ToolReturned, e.ToolFailed, e.SignalTaken)
 
 
-def _tries(job_id: str, events: list[e.Event], takeovers_max: int) -> Iterator[str]:
-    """A job that kills its workers is held after so many, and no other."""
+def _tries(job_id: str, head: JobHead, events: list[e.Event]) -> Iterator[str]:
+    """A job that keeps failing is held, and no other: here no process is one job's own, so no death convicts a job.
+    Deaths count from the last progress on, for they make a suspect."""
     takeovers = failures = 0
     for event in events:
         if isinstance(event, e.JobClaimed):
             takeovers += event.takeover
-        elif isinstance(event, WORK) and takeovers >= takeovers_max:
-            yield f"I26: {job_id} was driven on after {takeovers} takeovers without progress"
-            return
+        elif isinstance(event, PROGRESS):
+            takeovers = 0
         elif isinstance(event, e.JobRequeued):
             failures += event.why == "failed"
             takeovers += event.takeover
@@ -198,8 +191,7 @@ def _tries(job_id: str, events: list[e.Event], takeovers_max: int) -> Iterator[s
                 takeovers = failures = 0
         elif isinstance(event, e.JobDeadLettered):
             failed = event.causes[0].get("error") is not None
-            takeovers += "holder" in event.causes[0]  # swept, and held in the same breath
-            if takeovers < takeovers_max and failures + failed < 3:
-                yield f"I26: {job_id} is held after {takeovers} takeovers and {failures} failures"
-        if isinstance(event, PROGRESS):
-            takeovers = 0
+            if failures + failed < 3:
+                yield f"I26: {job_id} is held after {failures + failed} failures"
+    if head.takeovers > takeovers:
+        yield f"I26: {job_id} counts {head.takeovers} takeovers; since its last progress there were {takeovers}"

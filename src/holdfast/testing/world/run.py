@@ -108,9 +108,7 @@ def run(seed: int, mix: Mix | None = None) -> Verdict:
         except Deadlock as stuck:
             found.append(f"L3: {stuck}")
         people = world.people
-        found += loop.run_until_complete(
-            judge.findings(world.store.inner, world.witness, people, world.mix.takeovers_max)
-        )
+        found += loop.run_until_complete(judge.findings(world.store.inner, world.witness, people))
         found += [f"a worker could not go on: {text}" for text in heard.errors]
         found += [f"unheard: {text}" for text in loop.complaints]
         digest = loop.run_until_complete(world.digest())

@@ -107,7 +107,6 @@ class Host:
             Committer(store.journal),
             self.clock,
             {"errand": program(line, town.witness, room, town.is_deployed)},
-            takeovers_max=town.mix.takeovers_max,
             gone=town.is_gone,
             short=0,
             points=lambda point, tool: town.at_point(self.process, point, tool),
@@ -178,7 +177,7 @@ class Town:
 
     async def sweep(self) -> None:
         """What is owed to the jobs of the dead, now and then, beside the workers. Never ends."""
-        rules = Rules(takeovers_max=self.mix.takeovers_max, by=None)
+        rules = Rules(by=None)
         while self.mix.sweep_every_s:
             await rest(self.chance.uniform(0.3, 1.7) * self.mix.sweep_every_s)
             for name in filter(self.is_gone, list(self.processes)):

@@ -8,7 +8,8 @@ FROM job_heads WHERE status = 'running' AND lease_owner = :worker AND lease_toke
 
 -- name: choose_by_priority
 -- The jobs to claim, locked. Three ways to be claimable and one order among them: ready, due (a timer rang), and lost
--- (running, but the lease is over). What another claimer has locked is passed over, never waited for. Last, the wall clock.
+-- (running, but the lease is over). What has lost `suspect_at` holders is passed over; a lost job has lost one more than its
+-- head counts. What another claimer has locked is passed over, never waited for. Last, the wall clock.
 -- A worker that claims under its own lease gets nothing without it.
 -- `NOT ready_at >`, because SQLite would take `ready_at <=` for a reason to fetch by age all that is ready and to sort it.
 WITH ready AS MATERIALIZED (
@@ -16,7 +17,7 @@ WITH ready AS MATERIALIZED (
            head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers
     FROM job_heads
     WHERE status = 'pending' AND NOT ready_at > {now} AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
-      AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace)
+      AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace) AND takeovers < :suspect_at
       AND (session_slot IS NULL OR session_slot <> 'behind')
     ORDER BY priority DESC, ready_at, job_id LIMIT :limit {skip_locked}
 ), due AS MATERIALIZED (
@@ -27,7 +28,7 @@ WITH ready AS MATERIALIZED (
       AND wait_reason NOT IN ('drift', 'stalled', 'dead_letter', 'restore_review', 'joined')
       AND (session_slot IS NULL OR session_slot <> 'behind')
       AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
-      AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace)
+      AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace) AND takeovers < :suspect_at
     ORDER BY priority DESC, ready_at, job_id LIMIT :limit {skip_locked}
 ), lost AS MATERIALIZED (
     SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot, head_seq,
@@ -35,7 +36,7 @@ WITH ready AS MATERIALIZED (
     FROM job_heads
     WHERE status = 'running' AND (lease_expires_at <= {tick} OR lease_boot <> {boot})
       AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
-      AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace)
+      AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace) AND takeovers + 1 < :suspect_at
     ORDER BY priority DESC, ready_at, job_id LIMIT :limit {skip_locked}
 )
 SELECT claimable.*, {now} FROM (SELECT * FROM ready UNION ALL SELECT * FROM due UNION ALL SELECT * FROM lost) AS claimable
@@ -50,7 +51,7 @@ WITH ready AS MATERIALIZED (
            head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers
     FROM job_heads
     WHERE status = 'pending' AND ready_at <= {now} AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
-      AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace)
+      AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace) AND takeovers < :suspect_at
       AND (session_slot IS NULL OR session_slot <> 'behind')
     ORDER BY ready_at, job_id LIMIT :limit {skip_locked}
 ), due AS MATERIALIZED (
@@ -61,7 +62,7 @@ WITH ready AS MATERIALIZED (
       AND wait_reason NOT IN ('drift', 'stalled', 'dead_letter', 'restore_review', 'joined')
       AND (session_slot IS NULL OR session_slot <> 'behind')
       AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
-      AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace)
+      AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace) AND takeovers < :suspect_at
     ORDER BY ready_at, job_id LIMIT :limit {skip_locked}
 ), lost AS MATERIALIZED (
     SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot, head_seq,
@@ -69,7 +70,7 @@ WITH ready AS MATERIALIZED (
     FROM job_heads
     WHERE status = 'running' AND (lease_expires_at <= {tick} OR lease_boot <> {boot})
       AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
-      AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace)
+      AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace) AND takeovers + 1 < :suspect_at
     ORDER BY ready_at, job_id LIMIT :limit {skip_locked}
 )
 SELECT claimable.*, {now} FROM (SELECT * FROM ready UNION ALL SELECT * FROM due UNION ALL SELECT * FROM lost) AS claimable
@@ -104,6 +105,14 @@ WHERE job_id IN (SELECT job_id FROM own UNION SELECT job_id FROM ahead)
   AND (CAST(:incarnation AS TEXT) IS NULL
        OR EXISTS (SELECT 1 FROM worker_leases w WHERE w.worker = :worker AND w.incarnation = :incarnation))
 ORDER BY priority DESC, ready_at, job_id LIMIT :limit {skip_locked};
+
+-- name: choose_handed
+-- The job that its holder hands over, locked, if it still has it. Last, the wall clock. (For the token see `append_head`.)
+SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot, head_seq,
+       head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers, {now}
+FROM job_heads
+WHERE job_id = :job_id AND status = 'running' AND fence = :fence AND lease_token = :lease_token AND :lease_token <> ''
+{for_update};
 
 -- name: grant_lease
 -- The job runs under this token and a fence nobody had before; its newest event says so.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from holdfast.errors import Fenced
 from holdfast.model.append import Move
 from holdfast.model.chain import Head, first_break, unseal
-from holdfast.model.events import JobClaimed
+from holdfast.model.events import JobClaimed, JobReleased, JobWaiting
 from holdfast.model.instants import MINUTE, SECOND
 from holdfast.model.states import HELD, Status, WaitReason
-from holdfast.store.ports.leases import AHEAD_US
+from holdfast.store.ports.leases import AHEAD_US, Held
 from holdfast.testing.conformance.bench import Bench
 from holdfast.testing.conformance.driver import step
 
@@ -256,3 +257,76 @@ async def a_restricted_claim_leaves_a_ready_job_before_it_to_its_driver_for_a_wh
 async def a_restricted_claim_with_the_whole_session_takes_its_front_at_once(bench: Bench) -> None:
     front, back = await bench.submit(session_id="root"), await bench.submit(session_id="root")
     assert await bench.claimable(roots=(front, back)) == [front]
+
+
+async def suspects_are_passed_over_on_request(bench: Bench) -> None:
+    """A job that was lost counts one more than its head does; whoever passes nothing over takes all."""
+    fresh, lost, twice = await bench.submit(), await bench.submit(), await bench.submit()
+    await bench.grants("worker-1", limit=2, roots=(lost, twice), ttl_us=0)
+    await bench.grants("worker-2", roots=(twice,), ttl_us=0)
+    heads = [await bench.store.jobs.head(job_id) for job_id in (fresh, lost, twice)]
+    assert [(head.status, head.takeovers) for head in heads] == [
+        (Status.PENDING, 0),
+        (Status.RUNNING, 0),
+        (Status.RUNNING, 1),
+    ]
+    for by_age in (False, True):
+        assert await bench.claimable(limit=3, suspect_at=0, by_age=by_age) == []
+    assert await bench.claimable(limit=3, suspect_at=1, ttl_us=MINUTE) == [fresh]
+    assert await bench.claimable(limit=3, suspect_at=2, by_age=True, ttl_us=MINUTE) == [lost]
+    assert await bench.claimable(limit=3, suspect_at=2) == [], "twice has lost its second holder"
+    assert await bench.claimable(roots=(twice,), suspect_at=2) == [twice], (
+        "whoever asks for it by name gets it"
+    )
+
+
+async def a_suspect_that_is_ready_or_due_is_passed_over(bench: Bench) -> None:
+    ready, due = await bench.submit(), await bench.submit()
+    for _ in range(2):
+        await bench.grants("worker-1", limit=2, ttl_us=0)
+    for grant in await bench.grants("worker-2", limit=2):
+        wake_at = bench.clock.wall_us() - 1 if grant.job_id == due else None
+        waiting = Move(status=Status.WAITING, reason=WaitReason.TIMER, wake_at=wake_at)
+        back = Move(status=Status.PENDING)
+        driver = bench.driver(grant)
+        if grant.job_id == due:
+            await driver.write(JobWaiting(WaitReason.TIMER, wake_at), move=waiting)
+        else:
+            await driver.write(JobReleased(), move=back)
+    for by_age in (False, True):
+        assert await bench.claimable(limit=2, suspect_at=2, by_age=by_age) == []
+    assert sorted(await bench.claimable(limit=2, suspect_at=3)) == sorted([ready, due])
+
+
+async def a_lease_is_handed_over_without_a_takeover(bench: Bench) -> None:
+    """The new holder has a larger fence, and the old one may not write any more; a lease that is not the current one
+    cannot be handed over, nor one that was given back."""
+    driver = await bench.driving("parent", ttl_us=MINUTE)
+    old = driver.grant
+    held = Held(old.job_id, old.fence, old.lease_token)
+    others = (Held(old.job_id, old.fence + 1, old.lease_token), Held(old.job_id, old.fence, "another"))
+    for wrong in (
+        *others,
+        Held("nothing of this id", old.fence, old.lease_token),
+        Held(old.job_id, old.fence, ""),
+    ):
+        assert await bench.claimable(worker="child", handed=wrong) == []
+    token = bench.fresh("token")
+    [grant] = await bench.grants("child", handed=held, token=token)
+    for one in (
+        grant,
+        *await bench.grants("child", handed=held, token=token),
+    ):  # asked again after a lost reply
+        assert one == grant
+        assert (grant.job_id, grant.fence, grant.takeover) == (old.job_id, old.fence + 1, False)
+        assert grant.takeovers == old.takeovers
+    assert unseal((await bench.store.journal.read(old.job_id))[-1]) == JobClaimed(worker="child")
+    assert await bench.claimable(worker="child", handed=held) == [], "once"
+    async with bench.refuses(Fenced):
+        await driver.write(step("late"))
+    heir = bench.driver(grant)
+    await heir.write(step("on time"))
+    await heir.write(JobReleased(), move=Move(status=Status.PENDING))
+    assert (
+        await bench.claimable(worker="third", handed=Held(grant.job_id, grant.fence, grant.lease_token)) == []
+    )

@@ -27,7 +27,7 @@ WITH known AS MATERIALIZED (
       AND (session_slot IS NULL OR session_slot <> 'behind')
       AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
       AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace)
-      AND NOT EXISTS (SELECT 1 FROM known)
+      AND takeovers < :suspect_at AND NOT EXISTS (SELECT 1 FROM known)
     ORDER BY priority DESC, ready_at, job_id LIMIT (SELECT left_over FROM room) {skip_locked}
 ), due AS MATERIALIZED (
     SELECT job_id, priority, ready_at, 0 AS takeover FROM job_heads
@@ -36,14 +36,14 @@ WITH known AS MATERIALIZED (
       AND (session_slot IS NULL OR session_slot <> 'behind')
       AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
       AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace)
-      AND NOT EXISTS (SELECT 1 FROM known)
+      AND takeovers < :suspect_at AND NOT EXISTS (SELECT 1 FROM known)
     ORDER BY priority DESC, ready_at, job_id LIMIT (SELECT left_over FROM room) {skip_locked}
 ), lost AS MATERIALIZED (
     SELECT job_id, priority, ready_at, 1 AS takeover FROM job_heads
     WHERE status = 'running' AND (lease_expires_at <= {tick} OR lease_boot <> {boot})
       AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
       AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace)
-      AND NOT EXISTS (SELECT 1 FROM known)
+      AND takeovers + 1 < :suspect_at AND NOT EXISTS (SELECT 1 FROM known)
     ORDER BY priority DESC, ready_at, job_id LIMIT (SELECT left_over FROM room) {skip_locked}
 ), chosen AS MATERIALIZED (
     SELECT * FROM (SELECT * FROM ready UNION ALL SELECT * FROM due UNION ALL SELECT * FROM lost) AS claimable
@@ -99,7 +99,7 @@ WITH known AS MATERIALIZED (
       AND (session_slot IS NULL OR session_slot <> 'behind')
       AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
       AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace)
-      AND NOT EXISTS (SELECT 1 FROM known)
+      AND takeovers < :suspect_at AND NOT EXISTS (SELECT 1 FROM known)
     ORDER BY ready_at, job_id LIMIT (SELECT left_over FROM room) {skip_locked}
 ), due AS MATERIALIZED (
     SELECT job_id, priority, ready_at, 0 AS takeover FROM job_heads
@@ -108,14 +108,14 @@ WITH known AS MATERIALIZED (
       AND (session_slot IS NULL OR session_slot <> 'behind')
       AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
       AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace)
-      AND NOT EXISTS (SELECT 1 FROM known)
+      AND takeovers < :suspect_at AND NOT EXISTS (SELECT 1 FROM known)
     ORDER BY ready_at, job_id LIMIT (SELECT left_over FROM room) {skip_locked}
 ), lost AS MATERIALIZED (
     SELECT job_id, priority, ready_at, 1 AS takeover FROM job_heads
     WHERE status = 'running' AND (lease_expires_at <= {tick} OR lease_boot <> {boot})
       AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
       AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace)
-      AND NOT EXISTS (SELECT 1 FROM known)
+      AND takeovers + 1 < :suspect_at AND NOT EXISTS (SELECT 1 FROM known)
     ORDER BY ready_at, job_id LIMIT (SELECT left_over FROM room) {skip_locked}
 ), chosen AS MATERIALIZED (
     SELECT * FROM (SELECT * FROM ready UNION ALL SELECT * FROM due UNION ALL SELECT * FROM lost) AS claimable

@@ -1,0 +1,64 @@
+"""`holdfast isolated`: drives one job alone, for the worker that started it. Internal: people do not type it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable
+
+import click
+import msgspec
+
+from holdfast.cli.logs import format_option, level_option, logging_as
+from holdfast.cli.options import store_option
+from holdfast.cli.talk import wait_for
+from holdfast.errors import Misuse
+from holdfast.model.suspicion import STORE_AWAY
+from holdfast.runtime import lifeline
+from holdfast.runtime.app import App
+from holdfast.runtime.isolation import HANDED, Handed
+from holdfast.runtime.loading import load
+from holdfast.runtime.lone_process import opened_alone
+from holdfast.store import address
+
+
+def isolated_command(
+    app_at: str | None, where: str, log_format: str | None = None, log_level: str | None = None
+) -> tuple[str, ...] | None:
+    """The command that starts a child process with the same application; None on a store that is one process's own."""
+    if address.parse(where).kind == "memory":
+        return None
+    options = [("--log-format", log_format), ("--log-level", log_level)]
+    given = [word for option, value in options if value is not None for word in (option, value)]
+    return (sys.executable, "-m", "holdfast", "isolated", *([app_at] if app_at else []), *given)
+
+
+@click.command(hidden=True)
+@click.argument("app_at", metavar="[APP]", required=False)
+@format_option
+@level_option
+@store_option
+def isolated(app_at: str | None, where: str, *, log_format: str, log_level: str) -> None:
+    """Drive one job alone, for the worker that started this process."""
+    given = os.environ.pop(HANDED, "")
+    if not given:
+        msg = "no worker has handed a job to this process"
+        raise Misuse(msg, hint="Start a worker: holdfast worker app.py")
+    handed = msgspec.json.decode(given, type=Handed)
+    with logging_as(log_format, log_level) as log:
+        app = App(where) if app_at is None else load(app_at)
+        sys.exit(wait_for(_drive(app, where, handed, log.named)))
+
+
+async def _drive(app: App, where: str, handed: Handed, named: Callable[[str], None]) -> int:
+    """The exit status: that of a store that was not there, or 0."""
+    async with opened_alone(app.programs(), where, handed, strict=app.strict) as worker:
+        named(worker.name)
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, worker.drain)
+        loop.add_signal_handler(signal.SIGINT, lambda: worker.drain(at_once=True))
+        lifeline.ready(worker.name)
+        await worker.work()
+        return STORE_AWAY if worker.is_store_away else 0

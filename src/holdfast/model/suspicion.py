@@ -1,0 +1,128 @@
+"""Suspicion: which jobs run in a process of their own, and when the death of that process convicts one.
+
+A worker drives many jobs in one process. Its death says that one of them may have killed it, and not which. So a death
+alone convicts no job:
+
+    its worker died               the job is taken over at once, and driven among others
+    its workers died twice        without progress between: the job is a suspect, and runs alone in a child process
+    the child died, its parent    convicted: dead letter
+    lives
+    parent and child died, or     nothing is proven: still a suspect, it runs alone again
+    the child was told to drain
+
+A signal that other processes send (SIGKILL: an operator, or the kernel when memory runs out) proves less than a crash:
+it convicts at the third death in such a child. The name of the child's worker says that it drives one job alone, and
+for whom: the parent has seen how the child died, and it alone writes that down while it lives.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Final
+
+from holdfast.model.events import Event, JobClaimed, JobReleased, JobRequeued
+from holdfast.model.instants import DAY
+
+SUSPECT_AT: Final = 2
+"""Workers that a job loses without progress before it runs alone."""
+
+DEATHS_PER_DAY: Final = 10
+"""Workers that a job loses within a day, progress or not, before it runs alone."""
+
+KILLS_ALONE_MAX: Final = 3
+
+STORE_AWAY: Final = 75
+"""Exit status of a child that could not reach the store: says nothing about the job."""
+
+CLEARED: Final = "made progress alone"
+DIED_ALONE: Final = "its process died while it ran alone"
+
+_SIGNALS: Final = {
+    1: "SIGHUP",
+    2: "SIGINT",
+    3: "SIGQUIT",
+    4: "SIGILL",
+    6: "SIGABRT",
+    7: "SIGBUS",
+    8: "SIGFPE",
+    9: "SIGKILL",
+    11: "SIGSEGV",
+    15: "SIGTERM",
+}
+_SENT_BY_OTHERS: Final = frozenset({"SIGHUP", "SIGINT", "SIGQUIT", "SIGKILL", "SIGTERM"})
+_LONE: Final = re.compile(r".*~alone~(?P<parent>[0-9]{1,10})(?:@.*)?", re.DOTALL)
+
+
+class Verdict(StrEnum):
+    """What the death of a child process says about the job that it drove alone."""
+
+    CONVICTED = "convicted"
+    SUSPECT = "suspect"
+    UNPROVEN = "unproven"
+
+
+def is_suspect(takeovers: int) -> bool:
+    """Whether a job that lost so many workers since its last progress runs alone."""
+    return takeovers >= SUSPECT_AT
+
+
+def count_deaths(facts: Iterable[tuple[int, Event]], *, since: int) -> int:
+    """How many workers the job has lost since then. `facts` are the journal's events with their times."""
+    return sum(at >= since and _is_death(event) for at, event in facts)
+
+
+def dies_daily(facts: Iterable[tuple[int, Event]], now: int) -> bool:
+    """Whether a job that makes progress loses its workers so often that it runs alone all the same."""
+    return count_deaths(facts, since=now - DAY) >= DEATHS_PER_DAY
+
+
+def _is_death(event: Event) -> bool:
+    return isinstance(event, JobClaimed | JobRequeued) and event.takeover
+
+
+def count_kills_alone(facts: Iterable[tuple[int, Event]]) -> int:
+    """How often the job's process has died while it ran alone, since it last made progress or was begun anew."""
+    count = 0
+    for _, event in facts:
+        match event:
+            case JobRequeued(takeover=True, why=why):
+                count += why.startswith(DIED_ALONE)
+            case JobRequeued() | JobReleased(why="made progress alone"):
+                count = 0
+            case _:
+                pass
+    return count
+
+
+def judge_death(status: int, kills_alone: int, *, is_draining: bool, has_unread_mail: bool) -> Verdict:
+    """What a child's exit status proves, if it still held its job. A status below 0 is a signal, as `subprocess` has
+    it. Unread mail may say that the job begins again, so that no verdict passes it."""
+    if is_draining or status == STORE_AWAY:
+        return Verdict.UNPROVEN
+    if has_unread_mail:
+        return Verdict.SUSPECT
+    if _SIGNALS.get(-status) in _SENT_BY_OTHERS and kills_alone + 1 < KILLS_ALONE_MAX:
+        return Verdict.SUSPECT
+    return Verdict.CONVICTED
+
+
+def describe_exit(status: int) -> str:
+    """How a process ended: `killed by SIGSEGV`, `ended with status 9`."""
+    if status >= 0:
+        return f"ended with status {status}"
+    name = _SIGNALS.get(-status, f"signal {-status}")
+    hint = " (an operator, or the kernel when memory ran out)" if name == "SIGKILL" else ""
+    return f"was killed by {name}{hint}"
+
+
+def lone_label(label: str, parent_pid: int) -> str:
+    """The label of a worker that drives one job alone, for its parent."""
+    return f"{label}~alone~{parent_pid}"
+
+
+def find_parent(worker: str) -> int | None:
+    """The pid of the process that a worker drives one job alone for; None, if it drives jobs among others."""
+    found = _LONE.fullmatch(worker)
+    return None if found is None else int(found["parent"])

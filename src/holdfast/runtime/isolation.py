@@ -1,0 +1,269 @@
+"""Isolation, the parent's end: a child process for each suspect, and what its death proves.
+
+    the worker claims a suspect → starts `python -m holdfast isolated APP` → the child takes the lease over under a name
+    of its own → it drives the job → the child ends → what it still held is judged (`model.suspicion`)
+
+The child is a fresh interpreter with the application, the environment and the log of its parent. Between them is a
+lifeline (`runtime.lifeline`): the child says its name over it and beats; it ends when the line is cut, and the kernel
+kills it with its parent. The lease is the child's own, so no other process may act on the job before the child is
+proven dead.
+
+Only the parent knows how the child died, and writes it down. If both die together the lease runs out as any other, and
+nothing is proven.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import re
+import signal
+import socket
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from holdfast.engine.meter import Meter
+from holdfast.engine.rest import rest
+from holdfast.engine.run import JobRun
+from holdfast.errors import Fenced, MailWaiting, NotFound, Unavailable
+from holdfast.model.append import Holder, Move, append_of
+from holdfast.model.chain import unseal
+from holdfast.model.events import Event, JobDeadLettered, JobReleased, JobRequeued
+from holdfast.model.instants import SECOND
+from holdfast.model.jobs import JobHead
+from holdfast.model.states import Status, WaitReason
+from holdfast.model.suspicion import DIED_ALONE, Verdict, count_kills_alone, describe_exit, judge_death
+from holdfast.runtime.lifeline import BEAT_S, PARENT, VARIABLE
+from holdfast.store.clock import Clock
+from holdfast.store.contract import Store
+from holdfast.store.ports.leases import Held
+
+HANDED: Final = "HOLDFAST_HANDED_JOB"
+ROOM: Final = 4
+"""Child processes of one worker at a time."""
+
+SILENCE_S: Final = 15 * BEAT_S
+AGAIN_S: Final = 0.5
+NOT_STARTED_US: Final = 10 * SECOND
+"""So long a job waits after its child could not be started, for instance because the application cannot be loaded."""
+
+log = logging.getLogger("holdfast.isolation")
+
+
+class Handed(msgspec.Struct, frozen=True):
+    """What a child is told: the lease that it takes over, and the label of its name."""
+
+    lease: Held
+    label: str
+
+
+class ChildProcesses:
+    """Starts, watches and judges the child processes of one worker (an `Isolation`)."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        address: str,
+        command: Sequence[str],
+        worker: str,
+        meter: Meter,
+        *,
+        room: int = ROOM,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._address = address
+        self._command = command
+        self._worker = worker
+        self._meter = meter
+        self._room = room
+        self._free = asyncio.Semaphore(room)
+        self._held = 0
+        self._running: set[asyncio.subprocess.Process] = set()
+        self._draining = asyncio.Event()
+        self._at_once = False
+
+    @property
+    def has_room(self) -> bool:
+        return self._held < self._room
+
+    def drain(self, *, at_once: bool) -> None:
+        if self._draining.is_set() and (self._at_once or not at_once):
+            return
+        self._draining.set()
+        self._at_once = at_once
+        for child in self._running:
+            _stop(child, at_once=at_once)
+
+    async def drive(self, run: JobRun) -> None:
+        self._held += 1
+        try:
+            async with self._free:
+                if self._draining.is_set():
+                    await run.hand_back("drained")
+                    return
+                await self._drive(run)
+        finally:
+            self._held -= 1
+
+    async def _drive(self, run: JobRun) -> None:
+        grant = run.grant
+        child, line = await self._start(run)
+        self._meter.isolated("started")
+        log.warning(
+            "job %s (%s) lost its worker %d times without progress: it runs alone, in process %d. See: holdfast job %s",
+            grant.job_id,
+            grant.kind,
+            grant.takeovers,
+            child.pid,
+            grant.job_id,
+        )
+        self._running.add(child)
+        try:
+            name = await self._listen(child, line)
+            status = await child.wait()
+        finally:
+            self._running.discard(child)
+        if not name:
+            log.error(
+                "job %s was not driven: its process %s before it was ready; next try in %d s",
+                grant.job_id,
+                describe_exit(status),
+                NOT_STARTED_US // SECOND,
+            )
+            await run.hand_back("its process did not start", NOT_STARTED_US)
+            return
+        await self._judge(run, name, status)
+
+    async def _start(self, run: JobRun) -> tuple[asyncio.subprocess.Process, socket.socket]:
+        label = re.split("@", self._worker)[0]
+        handed = Handed(run.held, label)
+        ours, theirs = socket.socketpair()
+        with theirs:
+            child = await asyncio.create_subprocess_exec(
+                *self._command,
+                stdin=asyncio.subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(),),
+                env=os.environ
+                | {
+                    VARIABLE: str(theirs.fileno()),
+                    PARENT: str(os.getpid()),
+                    HANDED: msgspec.json.encode(handed).decode(),
+                    "HOLDFAST_STORE": self._address,  # an address may have a password in it: not for `ps`
+                },
+                start_new_session=True,
+            )
+        if self._draining.is_set():
+            _stop(child, at_once=self._at_once)
+        return child, ours
+
+    async def _listen(self, child: asyncio.subprocess.Process, line: socket.socket) -> str:
+        """Until the line is cut: the name of the child's worker, or nothing if it never said one. A child that is
+        silent for too long is frozen, and killed."""
+        reader, writer = await asyncio.open_connection(sock=line)
+        try:
+            name = (await reader.readline()).decode().strip()
+            while name:
+                try:
+                    async with asyncio.timeout(SILENCE_S):
+                        if not await reader.readline():
+                            break
+                except TimeoutError:
+                    log.warning("process %d has been silent for %.0f s: killed", child.pid, SILENCE_S)
+                    child.kill()
+            return name
+        finally:
+            writer.close()
+
+    # ── judging ───────────────────────────────────────────────────────────────────────────────────
+
+    async def _judge(self, run: JobRun, name: str, status: int) -> None:
+        """The child is over; what it still held is given back or held as a dead letter."""
+        while True:
+            try:
+                await self._write_down(run, name, status)
+                return
+            except Unavailable as error:
+                if self._draining.is_set():
+                    return  # the lease runs out, and nothing is proven
+                log.warning("cannot say how the process of job %s ended: %s", run.grant.job_id, error)
+                await rest(AGAIN_S)
+            except NotFound:
+                return
+
+    async def _write_down(self, run: JobRun, name: str, status: int) -> None:
+        """The parent writes with the child's own lease: no other process has it, and no other may claim the job before.
+        A job that the child no longer holds has ended, waits, or was given back."""
+        job_id = run.grant.job_id
+        head = await self._store.jobs.head(job_id)
+        if head.status is not Status.RUNNING or head.lease_owner != name:
+            self._tell_cleared(head)
+            return
+        events = await self._store.journal.read(job_id)
+        facts = [(one.at, unseal(one)) for one in events if one.body is not None]
+        mail_read = max((getattr(event, "mail_seq", 0) for _, event in facts), default=0)
+        verdict = judge_death(
+            status,
+            count_kills_alone(facts),
+            is_draining=self._draining.is_set(),
+            has_unread_mail=head.mail_seq > mail_read,
+        )
+        fact, move = rule(verdict, head, status, self._worker)
+        append = append_of(
+            Holder(job_id, head.namespace, head.fence, head.lease_token, head.head),
+            [fact],
+            at=max(events[-1].at, self._clock.wall_us()),
+            mail_seen=head.mail_seq if verdict is Verdict.CONVICTED else None,
+            move=move,
+        )
+        try:
+            await self._store.journal.append(append)
+        except MailWaiting:  # it came this moment, and may say that the job begins again
+            await self._write_down(run, name, status)
+            return
+        except Fenced:
+            return  # its lease ran out before this could be written: another worker has it
+        self._tell_verdict(head, verdict, status)
+
+    def _tell_verdict(self, head: JobHead, verdict: Verdict, status: int) -> None:
+        died = f"its process {describe_exit(status)} while it ran alone"
+        if verdict is Verdict.CONVICTED:
+            self._meter.isolated("convicted")
+            said = "job %s (%s) is a dead letter: %s. See: holdfast job %s"
+        else:
+            said = "job %s (%s) is still a suspect: %s. See: holdfast job %s"
+        log.warning(said, head.job_id, head.kind, died, head.job_id)
+
+    def _tell_cleared(self, head: JobHead) -> None:
+        if head.takeovers and head.status is Status.PENDING:
+            return  # drained before it could prove anything
+        self._meter.isolated("cleared")
+        log.info(
+            "job %s (%s) ran alone, and its process lived: it is no suspect any more (%s)",
+            *(head.job_id, head.kind, head.wait_reason or head.status),
+        )
+
+
+def rule(verdict: Verdict, head: JobHead, status: int, parent: str) -> tuple[Event, Move]:
+    """What is written for a job whose child process died: a dead letter, one more death, or nothing that counts."""
+    died = f"{DIED_ALONE}: it {describe_exit(status)}"
+    back = Move(status=Status.PENDING, ready_at=head.ready_at)
+    match verdict:
+        case Verdict.CONVICTED:
+            cause = {"why": died, "holder": head.lease_owner}
+            return JobDeadLettered((cause,)), Move(status=Status.WAITING, reason=WaitReason.DEAD_LETTER)
+        case Verdict.SUSPECT:
+            return JobRequeued(died, parent, takeover=True, holder=head.lease_owner), back
+        case Verdict.UNPROVEN:
+            return JobReleased(why=died), back
+
+
+def _stop(child: asyncio.subprocess.Process, *, at_once: bool) -> None:
+    """Two signals for two meanings: the kernel makes one of two that are the same and come together."""
+    with contextlib.suppress(ProcessLookupError):
+        child.send_signal(signal.SIGINT if at_once else signal.SIGTERM)

@@ -1,0 +1,91 @@
+"""Isolation, the child's end: a worker that drives one suspect alone in its process.
+
+It claims the one job that its parent hands over, drives it until it ends, waits or makes progress, and is over. The
+parent's end is `runtime.isolation`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from holdfast.engine.desk import Desk
+from holdfast.engine.meter import NOTHING, Meter, Timed
+from holdfast.engine.run import JobRun
+from holdfast.errors import Unavailable
+from holdfast.model.append import Append
+from holdfast.model.suspicion import CLEARED, is_suspect
+from holdfast.store.ports.leases import ClaimAsk, Held
+from holdfast.worker.worker import Worker
+
+log = logging.getLogger("holdfast.isolation")
+
+
+class ProgressMeter(Meter):
+    """Calls `on_progress` when a commit with progress is durable."""
+
+    __slots__ = ("on_progress",)
+
+    def __init__(self) -> None:
+        self.on_progress: Callable[[], None] = lambda: None
+
+    def commit(self, appends: Sequence[Append]) -> Timed:
+        if not any(append.progress for append in appends):
+            return NOTHING
+        return _Commit(self)
+
+
+class _Commit(Timed):
+    __slots__ = ("_meter",)
+
+    def __init__(self, meter: ProgressMeter) -> None:
+        self._meter = meter
+
+    def over(self, how: str, told: Any = None) -> None:
+        if how == "committed":
+            self._meter.on_progress()
+
+
+class LoneWorker(Worker):
+    """Worker of one job, which another worker hands over. Ends by itself."""
+
+    def __init__(
+        self, desk: Desk, name: str, new_token: Callable[[], str], handed: Held, **options: Any
+    ) -> None:
+        """`options`: what keeps its lease, as for any worker."""
+        super().__init__(desk, name, new_token, concurrency=1, serving=True, **options)
+        self._handed = handed
+        self.is_store_away = False
+        """Whether the job could not be driven because the store was not there."""
+
+    def clear(self) -> None:
+        """The job has made progress. It goes back among the others, unless it is here for dying daily."""
+        for run in self._runs.values():
+            if is_suspect(run.grant.takeovers):
+                run.wind_down(CLEARED)
+
+    def _make_ask(self, token: str, free: int) -> ClaimAsk:
+        return ClaimAsk(
+            worker=self.name,
+            token=token,
+            queues=self._queues,
+            incarnation=self._renewal.incarnation,
+            handed=self._handed,
+        )
+
+    async def _claim(self) -> bool:
+        claims = self._claims
+        await super()._claim()
+        if self._claims > claims and not self._tasks:
+            log.info("job %s is not to be had any more: it was given back or taken over", self._handed.job_id)
+            self.drain()
+        return False
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        super()._over(task)
+        self.drain()
+
+    def _note_failure(self, run: JobRun, error: Exception) -> None:
+        self.is_store_away = isinstance(error, Unavailable)
