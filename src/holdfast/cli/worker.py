@@ -12,7 +12,8 @@ import click
 import msgspec
 
 from holdfast.cli.logs import format_option, level_option, logging_as
-from holdfast.cli.options import store_option
+from holdfast.cli.opened import store_for
+from holdfast.cli.options import app_store_option
 from holdfast.cli.talk import wait_for
 from holdfast.engine.meter import SILENT, Meter
 from holdfast.errors import InvalidSetting
@@ -68,9 +69,10 @@ class _Port(msgspec.Struct, frozen=True):
     metavar="NAME[:PORT]",
     help="Another name that its port is reached by.",
 )
+@click.option("--print-store", is_flag=True, hidden=True, help="Print the store that it would work on.")
 @format_option
 @level_option
-@store_option
+@app_store_option
 def worker(
     app_at: str | None,
     concurrency: int | None,
@@ -82,6 +84,7 @@ def worker(
     hosts: tuple[str, ...],
     where: str,
     *,
+    print_store: bool,
     log_format: str,
     log_level: str,
 ) -> None:
@@ -96,6 +99,10 @@ def worker(
         check_name(queue, "queue")
     port = None if metrics_port is None else _Port(metrics_host, metrics_port, hosts)
     app = App(where) if app_at is None else load(app_at)
+    where = store_for(app, where)
+    if print_store:
+        click.echo(where)
+        return
     offer = app.offer(
         queues=tuple(dict.fromkeys(queues)),
         capabilities=tuple(dict.fromkeys(capabilities)),
@@ -118,6 +125,7 @@ async def _work(
         strict=app.strict,
         schedules=tuple(app.schedules.values()),
         meter=meter,
+        on_undurable=app.choose_on_undurable("warn"),
     )
     named(process.name)
     async with contextlib.AsyncExitStack() as stack:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.engine.audit_hook import IoMonitor
 from holdfast.engine.checkpoints import Inspector
 from holdfast.engine.committer import Committer
 from holdfast.engine.drive import Drive
@@ -15,7 +16,7 @@ from holdfast.engine.points import Points, nothing
 from holdfast.engine.streams import Scribe
 from holdfast.model import lease
 from holdfast.model.pinning import HERE
-from holdfast.model.retry import Retry, RetryPolicy
+from holdfast.model.retry import JOB_RETRY, Backoff, Retry
 from holdfast.model.work import plain_kind
 from holdfast.store.clock import Clock
 from holdfast.store.contract import Store
@@ -31,7 +32,7 @@ class Desk(msgspec.Struct, frozen=True):
     committer: Committer
     clock: Clock
     programs: Mapping[str, Program]
-    retry: RetryPolicy = RetryPolicy(attempts=lease.FAILED_ATTEMPTS_MAX)
+    retry: Backoff = JOB_RETRY.policy
     """For jobs of kinds that declare none."""
     takeovers_max: int = lease.TAKEOVERS_MAX
     strict: bool = False
@@ -49,6 +50,8 @@ class Desk(msgspec.Struct, frozen=True):
     """Who writes down what code says while it runs; None: each run its own."""
     meter: Meter = SILENT
     """Who watches."""
+    io_monitor: IoMonitor | None = None
+    """What is done about job code that does something outside without a tool; None: nothing."""
     short: int = 32
     """A journal of so many events is read whole; in a longer one the last commit of state is looked for."""
     python: str = HERE

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from holdfast.agents.threads import in_thread
 from holdfast.engine import results
+from holdfast.engine.audit_hook import OnUndurable, make_io_monitor
 from holdfast.engine.checkpoints import Inspector
 from holdfast.engine.committer import Committer
 from holdfast.engine.desk import Desk, Program
@@ -262,9 +263,11 @@ async def opened(
     process_class: type[Process] = Process,
     serving: bool = True,
     worker_command: Callable[[str], str] = default_worker_command,
+    on_undurable: OnUndurable = "ignore",
 ) -> Process:
     """A process on the store at this address. `serving`: it is a worker at once; otherwise it claims nothing until it
-    is told to drive a job or to serve. `worker_command` gives the command that starts a worker for a kind."""
+    is told to drive a job or to serve. `worker_command` gives the command that starts a worker for a kind.
+    `on_undurable`: what happens when job code does something outside without a tool."""
     offer = Offer(kinds=tuple(sorted(programs)), concurrency=concurrency) if offer is None else offer
     points = points_of(os.environ)
     meter = watched(os.environ, meter)
@@ -285,6 +288,7 @@ async def opened(
         inspect=_inspector(Path.cwd(), _own_file(address)),
         scribe=scribe,
         meter=meter,
+        io_monitor=make_io_monitor(on_undurable),
     )
     rules = Rules(
         takeovers_max=desk.takeovers_max,

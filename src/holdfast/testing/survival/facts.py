@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.engine.audit_hook import OnUndurable
 from holdfast.engine.desk import Program
 from holdfast.errors import Refused
 from holdfast.model import canonical
@@ -72,6 +73,7 @@ class Setting(msgspec.Struct, frozen=True):
     approve: bool
     answers: tuple[tuple[str, Any], ...]
     strict: bool
+    on_undurable: OnUndurable
 
 
 class Played(msgspec.Struct, frozen=True, kw_only=True):
