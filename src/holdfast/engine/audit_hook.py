@@ -28,17 +28,15 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import thread as thread_pool
 from types import CodeType, FrameType
-from typing import Any, Final, Literal, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
+from holdfast.engine.desk import OnUndurable
 from holdfast.engine.replay_scheduler import JOB, READY, ReplayScheduler
 from holdfast.engine.stall_detector import walk_await_chain
 from holdfast.engine.tracebacks import is_our_file
 from holdfast.errors import InvalidMove
 from holdfast.model.redaction import redacted
 from holdfast.model.stall_report import is_installed, is_library
-
-OnUndurable = Literal["ignore", "warn", "error"]
-"""What happens when job code does something to the outside world without a tool."""
 
 _CONNECT: Final = "socket.connect"
 _PROCESS: Final = "subprocess.Popen"
@@ -130,6 +128,16 @@ class IoMonitor:
                 _remedy(event),
             )
 
+    def watch_loop(self, loop: asyncio.AbstractEventLoop) -> None:
+        """A loop that connects and starts processes in C raises no events for it: its methods do so instead."""
+        ours: Any = loop
+        if hasattr(loop, READY) or isinstance(ours.create_connection, _LoopCall):
+            return
+        ours.create_connection = _LoopCall(loop.create_connection, _CONNECT, _connection_address)
+        ours.create_unix_connection = _LoopCall(loop.create_unix_connection, _CONNECT, _unix_address)
+        ours.subprocess_exec = _LoopCall(loop.subprocess_exec, _PROCESS, _program)
+        ours.subprocess_shell = _LoopCall(loop.subprocess_shell, _PROCESS, _program)
+
     def _refuse(self, scheduler: ReplayScheduler, run: WatchedRun, event: str, what: str) -> InvalidMove:
         """The error that job code gets, and the end of its run: code that catches the error would go on without."""
         error = InvalidMove(
@@ -198,17 +206,6 @@ def _is_write(args: tuple[Any, ...]) -> bool:
         return False  # it reads, or wraps a descriptor that is open
     name = os.fsdecode(path)
     return _CACHE not in name and not name.startswith(_DEVICES)
-
-
-def watch_loop(loop: asyncio.AbstractEventLoop) -> None:
-    """A loop that connects and starts processes in C raises no events for it: its methods do so instead."""
-    ours: Any = loop
-    if not _installed or hasattr(loop, READY) or isinstance(ours.create_connection, _LoopCall):
-        return
-    ours.create_connection = _LoopCall(loop.create_connection, _CONNECT, _connection_address)
-    ours.create_unix_connection = _LoopCall(loop.create_unix_connection, _CONNECT, _unix_address)
-    ours.subprocess_exec = _LoopCall(loop.subprocess_exec, _PROCESS, _program)
-    ours.subprocess_shell = _LoopCall(loop.subprocess_shell, _PROCESS, _program)
 
 
 class _LoopCall:

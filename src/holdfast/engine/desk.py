@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from holdfast.engine.audit_hook import IoMonitor
 from holdfast.engine.checkpoints import Inspector
 from holdfast.engine.committer import Committer
 from holdfast.engine.drive import Drive
@@ -20,6 +19,12 @@ from holdfast.model.retry import JOB_RETRY, Backoff, Retry
 from holdfast.model.work import plain_kind
 from holdfast.store.clock import Clock
 from holdfast.store.contract import Store
+
+if TYPE_CHECKING:
+    from holdfast.engine.audit_hook import IoMonitor
+
+OnUndurable = Literal["ignore", "warn", "error"]
+"""What happens when job code does something to the outside world without a tool."""
 
 Program = Callable[[Drive, Any], Coroutine[Any, Any, Any]]
 """A kind's code: it gets its run and the job's input."""

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeGuard
 
-from holdfast.engine import audit_hook, failures, replay_scheduler, stall_detector, task_scopes
+from holdfast.engine import failures, replay_scheduler, stall_detector, task_scopes
 from holdfast.engine.asked import Asked, Terms, digest_of, written
 from holdfast.engine.effects import Acts, Owner
 from holdfast.engine.endings import (
@@ -148,7 +148,7 @@ class Drive:
         replay_scheduler.install(loop)
         task_scopes.install(loop)
         if self.io_monitor is not None:
-            audit_hook.watch_loop(loop)
+            self.io_monitor.watch_loop(loop)
         self.scheduler = ReplayScheduler(loop, self.clock, self.history, self._at_rest)
         self.scheduler.look_every(stall_detector.LOOK_EVERY_S)
         ordinal = str(self.history.ordinal)

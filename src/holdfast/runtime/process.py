@@ -16,14 +16,13 @@ import random
 import socket
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.agents.threads import in_thread
 from holdfast.engine import results
-from holdfast.engine.audit_hook import OnUndurable, make_io_monitor
 from holdfast.engine.checkpoints import Inspector
 from holdfast.engine.committer import Committer
-from holdfast.engine.desk import Desk, Program
+from holdfast.engine.desk import Desk, OnUndurable, Program
 from holdfast.engine.meter import SILENT, Meter
 from holdfast.engine.processes import HostProcesses
 from holdfast.engine.recover import Rules
@@ -52,6 +51,9 @@ from holdfast.store.clock import SystemClock
 from holdfast.store.contract import Store
 from holdfast.worker.watchdog import Watchdog
 from holdfast.worker.worker import Worker
+
+if TYPE_CHECKING:
+    from holdfast.engine.audit_hook import IoMonitor
 
 UNSERVED_S: Final = 2.0
 """How long a result is waited for before it is checked that a worker serves the job."""
@@ -269,7 +271,6 @@ async def opened(
     is told to drive a job or to serve. `worker_command` gives the command that starts a worker for a kind.
     `on_undurable`: what happens when job code does something outside without a tool."""
     offer = Offer(kinds=tuple(sorted(programs)), concurrency=concurrency) if offer is None else offer
-    points = points_of(os.environ)
     meter = watched(os.environ, meter)
     store = crashing(await open_store(address), os.environ)
     ids, clock = RandomIds(), SystemClock()
@@ -283,12 +284,12 @@ async def opened(
         programs,
         strict=strict,
         chance=random.random,
-        points=points,
+        points=points_of(os.environ),
         gone=neighbours.is_dead,
         inspect=_inspector(Path.cwd(), _own_file(address)),
         scribe=scribe,
         meter=meter,
-        io_monitor=make_io_monitor(on_undurable),
+        io_monitor=_make_io_monitor(on_undurable),
     )
     rules = Rules(
         takeovers_max=desk.takeovers_max,
@@ -345,6 +346,15 @@ def _inspector(base_path: Path, own_file: Path | None) -> Inspector:
         return await in_thread(lambda: looker.look_at_all(pack))
 
     return inspect
+
+
+def _make_io_monitor(on_undurable: OnUndurable) -> IoMonitor | None:
+    """What looks at job code; loaded where it is wanted."""
+    if on_undurable == "ignore":
+        return None
+    from holdfast.engine.audit_hook import make_io_monitor
+
+    return make_io_monitor(on_undurable)
 
 
 def _own_file(address: str) -> Path | None:

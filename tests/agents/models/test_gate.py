@@ -75,8 +75,8 @@ async def test_places_are_given_out_in_turn_and_none_is_lost() -> None:
 
 
 def test_patience_ends() -> None:
-    patience = Patience(retry=hf.Retry(attempts=3, initial=0.001, maximum=0.001))
-    assert patience.wait_us(1, [OSError()], 0.5, None) == 969
+    patience = Patience(retry=hf.Retry(attempts=3, initial=0.001, maximum=0.001, jitter=1))
+    assert patience.wait_us(1, [OSError()], 0.5, None) == 500
     assert patience.wait_us(2, [OSError()], 0.0, 7 * SECOND) == 7 * SECOND
     assert patience.wait_us(3, [OSError()], 0.5, None) is None
 

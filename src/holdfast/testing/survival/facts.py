@@ -7,8 +7,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.engine.audit_hook import OnUndurable
-from holdfast.engine.desk import Program
+from holdfast.engine.desk import OnUndurable, Program
 from holdfast.errors import Refused
 from holdfast.model import canonical
 from holdfast.model.effects import Effect
