@@ -31,7 +31,7 @@ from holdfast.model.ids import RandomIds
 from holdfast.model.instants import HOUR, MILLISECOND
 from holdfast.model.jobs import JobFilter, JobRecord
 from holdfast.model.mail import MailDraft
-from holdfast.model.retry import RetryPolicy
+from holdfast.model.retry import Backoff
 from holdfast.model.states import MailKind, Status, WaitReason
 from holdfast.runtime import open_store
 from holdfast.store.clock import SystemClock
@@ -99,7 +99,7 @@ async def work(store_address: str, world: World) -> None:
         Committer(store.journal),
         clock,
         {"errand": program(world)},
-        RetryPolicy(attempts=ATTEMPTS),
+        Backoff(attempts=ATTEMPTS),
     )
     ids = RandomIds()
     name = f"worker-{os.getpid()}"

@@ -9,6 +9,7 @@ import pytest
 
 from tests.fixtures.places import where
 from tests.fixtures.stores import postgres_template
+from tests.ordinary.provider import Provider, providing
 from tests.ordinary.receiver import Receiver, serving
 from tests.ordinary.stage import Stage, opened
 
@@ -25,6 +26,12 @@ def store(request: pytest.FixtureRequest) -> str:
 async def receiver() -> AsyncIterator[Receiver]:
     async with serving() as receiver:
         yield receiver
+
+
+@pytest.fixture
+async def provider() -> AsyncIterator[Provider]:
+    async with providing() as provider:
+        yield provider
 
 
 @pytest.fixture

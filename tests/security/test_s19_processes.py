@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 import holdfast as hf
-from holdfast.model.retry import RetryPolicy
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +45,7 @@ async def test_answers_are_not_cached_unless_asked_for(tmp_path: Path) -> None:
     script = tmp_path / "script.toml"
     script.write_text('[[reply]]\ntext = "Hello."\n', encoding="utf-8")
     app = hf.App(store=f"sqlite:///{tmp_path / 'test.db'}")
-    llm = hf.llm(f"scripted:{script}", retry=RetryPolicy(attempts=1))
+    llm = hf.llm(f"scripted:{script}", retry=hf.Retry(attempts=1))
 
     @app.agent
     async def asker() -> str:

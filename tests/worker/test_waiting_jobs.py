@@ -28,7 +28,7 @@ from holdfast.engine.task_scopes import TaskScope
 from holdfast.model.history import History
 from holdfast.model.jobs import JobDraft
 from holdfast.model.naming import Scope
-from holdfast.model.retry import RetryPolicy
+from holdfast.model.retry import Backoff
 from holdfast.model.states import Status
 from holdfast.testing.conformance.bench import Backend
 from holdfast.worker.worker import Worker
@@ -113,7 +113,7 @@ async def all_wait(shop: Shop) -> None:
 async def test_a_worker_keeps_nothing_of_jobs_that_wait(backend: Backend) -> None:
     async with opened(backend) as shop:
         shop.programs.update(PROGRAMS)
-        desk = msgspec.structs.replace(shop.desk(), retry=RetryPolicy(attempts=1))
+        desk = msgspec.structs.replace(shop.desk(), retry=Backoff(attempts=1))
         worker = Worker(desk, "worker-1", lambda: f"claim-{next(_tokens)}")
         before = alive()
         working = asyncio.create_task(worker.work())

@@ -67,7 +67,7 @@ class Agent(Generic[P, R]):
         self.priority = priority
         self._host = host
         self.budget = budget
-        self.retry = retry
+        self.retry = self.declared_retry = retry
         self.capability = None if capability is None else check_word(capability, "capability")
         self.boundaries = tuple(check_word(one, "boundary") for one in boundaries)
         if self.capability is not None and len(self.signature.names) != 1:

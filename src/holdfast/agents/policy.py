@@ -1,4 +1,4 @@
-"""The policy file: what is said about tools that nobody here can decorate.
+"""The policy file: what is said about tools and agents over what their code declares.
 
     # tools.toml
     [tools."github.create_*"]
@@ -13,18 +13,24 @@
     [tools."*.search*"]
     class = "read_only"
     timeout = "10s"
+    retry = { attempts = 5, initial = "1s", maximum = "30s" }
 
     [tools."shell"]
     deny = true
 
-    policy = hf.Policy.read("tools.toml")
+    [agents."report*"]
+    retry = { attempts = 10 }
+
+    policy = hf.Policy.read("tools.toml")                # for tools that nobody here can decorate: hf.mcp(policy=…)
+    app = hf.App(policy="tools.toml")                    # for those of an application; or HOLDFAST_POLICY=tools.toml
 
 With `unsafe = "approve"` (or `"deny"`) on the first line, an unsafe tool waits for a person (or is refused) unless its
 rule says otherwise: `approve = false`. A rule is the owner's word; no model can change it or talk its way past it.
 
-A rule is found by the tool's name; `*`, `?` and `[…]` stand for what they stand for in a shell. The first rule in the
-file that fits is the one that counts. What it does not say stays as it was. The class names of other systems are
-understood: `external` is `unsafe`, `local` is `verifiable`, `memory` is `idempotent`.
+A rule is found by the name of the tool or agent; `*`, `?` and `[…]` stand for what they stand for in a shell. The
+first rule in the file that fits is the one that counts. What it does not say stays as it was. The class names of other
+systems are understood: `external` is `unsafe`, `local` is `verifiable`, `memory` is `idempotent`. Of a retry policy
+it says what it names; which errors are retried stays the code's word.
 
 Nothing here is guessed: a tool that no rule names, and whose own word is not known, is `unsafe`.
 """
@@ -34,17 +40,22 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
+from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from holdfast.agents.tools import Tool
+from holdfast.agents.tools import Tool, override_terms
 from holdfast.engine.asked import Terms
 from holdfast.errors import Denied, HoldfastError, InvalidSetting
 from holdfast.model.effects import Effect, parse_effect
 from holdfast.model.instants import parse_duration
+from holdfast.model.retry import JOB_RETRY, Retry
+
+if TYPE_CHECKING:
+    from holdfast.agents.catalogue import Catalogue
 
 ALLOW: Final = "allow"
 
@@ -65,6 +76,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     approval_lifetime_us: int | None = None
     longest_call_us: int | None = None
     receiver_delay_us: int | None = None
+    retry: Mapping[str, Any] | None = None
 
     @property
     def honours_key(self) -> bool:
@@ -83,6 +95,10 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
             )
             if (value := getattr(self, name)) is not None
         }
+        if self.longest_call_us is not None:
+            said["reads_within_us"] = self.longest_call_us
+        if self.retry is not None:
+            said["retry"] = msgspec.structs.replace(before.retry, **self.retry)
         if self.deny:
             said["approve"] = _never
         elif self.approve is not None:
@@ -90,14 +106,24 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(before, **said)
 
 
-class Policy:
-    """Rules about tools, by name."""
+class AgentRule(msgspec.Struct, frozen=True, kw_only=True):
+    """What the file says about the agents that a pattern fits."""
 
-    def __init__(self, rules: Iterable[Rule] = (), *, unsafe: str = ALLOW) -> None:
+    pattern: str
+    retry: Mapping[str, Any] = {}
+
+
+class Policy:
+    """Rules about tools and agents, by name."""
+
+    def __init__(
+        self, rules: Iterable[Rule] = (), *, unsafe: str = ALLOW, agent_rules: Iterable[AgentRule] = ()
+    ) -> None:
         if unsafe not in _UNSAFE:
             msg = f"unsafe = {unsafe!r} is not known"
             raise InvalidSetting(msg, hint=f"Say one of {', '.join(map(repr, _UNSAFE))}.")
         self.rules = tuple(rules)
+        self.agent_rules = tuple(agent_rules)
         self.unsafe = unsafe
 
     @classmethod
@@ -123,16 +149,19 @@ class Policy:
             raise InvalidSetting(
                 msg, hint='A rule looks like this: [tools."mail.*"] and class = "unsafe".'
             ) from None
-        if unknown := document.keys() - {"tools", "unsafe"}:
-            msg = f"{where} has {_listed(unknown)} beside its tools"
-            raise InvalidSetting(msg, hint='Everything but `unsafe` stands below [tools."…"].')
-        tools = document.get("tools", {})
-        if not isinstance(tools, dict):
-            msg = f"{where}: tools is no table"
-            raise InvalidSetting(msg, hint='Write one table for each pattern: [tools."mail.*"].')
-        rules = [_rule(where, pattern, said) for pattern, said in tools.items()]
+        if unknown := document.keys() - {"tools", "agents", "unsafe"}:
+            msg = f"{where} has {_listed(unknown)} beside its tools and agents"
+            raise InvalidSetting(
+                msg, hint='Everything but `unsafe` stands below [tools."…"] or [agents."…"].'
+            )
+        for kind in ("tools", "agents"):
+            if not isinstance(document.get(kind, {}), dict):
+                msg = f"{where}: {kind} is no table"
+                raise InvalidSetting(msg, hint=f'Write one table for each pattern: [{kind}."mail.*"].')
+        rules = [_rule(where, pattern, said) for pattern, said in document.get("tools", {}).items()]
+        agents = [_agent_rule(where, pattern, said) for pattern, said in document.get("agents", {}).items()]
         try:
-            return cls(rules, unsafe=str(document.get("unsafe", ALLOW)))
+            return cls(rules, unsafe=str(document.get("unsafe", ALLOW)), agent_rules=agents)
         except InvalidSetting as error:
             raise InvalidSetting(f"{where}: {error}", hint=error.hint) from None
 
@@ -140,12 +169,29 @@ class Policy:
         """The first rule whose pattern fits the name."""
         return next((rule for rule in self.rules if fnmatchcase(name, rule.pattern)), None)
 
+    def find_agent_rule(self, name: str) -> AgentRule | None:
+        """The first rule about agents whose pattern fits the name."""
+        return next((rule for rule in self.agent_rules if fnmatchcase(name, rule.pattern)), None)
+
+    def apply(self, catalogue: Catalogue) -> None:
+        """Tools and agents of an application are on the policy's terms from now on."""
+        for tool in catalogue.tools.values():
+            override_terms(tool, partial(self._change, self.find_rule(tool.name)))
+        agents: dict[str, Any] = {**catalogue.agents, **catalogue.sessions}
+        for name, agent in agents.items():
+            declared, rule = getattr(agent, "declared_retry", None), self.find_agent_rule(name)
+            agent.retry = declared
+            if rule is not None:
+                agent.retry = msgspec.structs.replace(declared or JOB_RETRY, **rule.retry)
+
+    def _change(self, rule: Rule | None, terms: Terms) -> Terms:
+        return self.guarded(rule, terms if rule is None else rule.terms(terms))
+
     def over(self, tools: Iterable[Tool[..., Any]]) -> list[Tool[..., Any]]:
         """The same tools, on the terms that the policy sets."""
         ruled = []
         for tool in tools:
-            rule = self.find_rule(tool.name)
-            terms = self.guarded(rule, tool.terms if rule is None else rule.terms(tool.terms))
+            terms = self._change(self.find_rule(tool.name), tool.terms)
             ruled.append(tool if terms is tool.terms else tool.with_terms(terms))
         return ruled
 
@@ -157,20 +203,37 @@ class Policy:
         return msgspec.structs.replace(terms, approve=_UNSAFE[self.unsafe])
 
     def __repr__(self) -> str:
-        return f"<policy of {len(self.rules)} rules>"
+        return f"<policy of {len(self.rules) + len(self.agent_rules)} rules>"
 
 
 def _rule(where: str, pattern: str, said: Any) -> Rule:
     place = f"{where}: tools.{pattern!r}"
+    rule = Rule(pattern=pattern, **_read_settings(place, "tools", pattern, said, _SETTINGS))
+    if rule.key_lifetime_us is not None and rule.effect not in {None, Effect.IDEMPOTENT}:
+        msg = f"{place}: a key_lifetime for a class that sends no key again"
+        raise InvalidSetting(msg, hint='Leave it out, or say class = "idempotent".')
+    return rule
+
+
+def _agent_rule(where: str, pattern: str, said: Any) -> AgentRule:
+    read = _read_settings(f"{where}: agents.{pattern!r}", "agents", pattern, said, _AGENT_SETTINGS)
+    return AgentRule(pattern=pattern, **read)
+
+
+def _read_settings(
+    place: str, kind_of_rule: str, pattern: str, said: Any, settings: Mapping[str, tuple[str, Any]]
+) -> dict[str, Any]:
     if not isinstance(said, Mapping):
         msg = f"{place} is no table"
-        raise InvalidSetting(msg, hint=f'Write [tools."{pattern}"], and its settings on the lines below.')
-    if unknown := said.keys() - _SETTINGS.keys():
+        raise InvalidSetting(
+            msg, hint=f'Write [{kind_of_rule}."{pattern}"], and its settings on the lines below.'
+        )
+    if unknown := said.keys() - settings.keys():
         msg = f"{place} has no setting {_listed(unknown)}"
-        raise InvalidSetting(msg, hint=f"There are {', '.join(_SETTINGS)}.")
+        raise InvalidSetting(msg, hint=f"There are {', '.join(settings)}.")
     read = {}
     for name, value in said.items():
-        field, kind = _SETTINGS[name]
+        field, kind = settings[name]
         # A duration may be a number of seconds, and True is no number here.
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
             msg = f"{place}: {name} = {value!r} is of the wrong type"
@@ -180,11 +243,20 @@ def _rule(where: str, pattern: str, said: Any) -> Rule:
         except HoldfastError as error:
             msg = f"{place}: {name}: {error}"
             raise InvalidSetting(msg, hint=error.hint) from None
-    rule = Rule(pattern=pattern, **read)
-    if rule.key_lifetime_us is not None and rule.effect not in {None, Effect.IDEMPOTENT}:
-        msg = f"{place}: a key_lifetime for a class that sends no key again"
-        raise InvalidSetting(msg, hint='Leave it out, or say class = "idempotent".')
-    return rule
+    return read
+
+
+def _parse_retry(said: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers of a retry policy, as far as they are said."""
+    if unknown := said.keys() - _RETRY.keys():
+        msg = f"there is no {_listed(unknown)}"
+        raise InvalidSetting(msg, hint=f"There are {', '.join(_RETRY)}; errors are named in code.")
+    for name, value in said.items():
+        if not isinstance(value, _RETRY[name]) or isinstance(value, bool):
+            msg = f"{name} = {value!r} is of the wrong type"
+            raise InvalidSetting(msg, hint=_RETRY_HINT)
+    Retry(**said)
+    return dict(said)
 
 
 def _as_it_is(value: Any) -> Any:
@@ -219,8 +291,21 @@ _SETTINGS: Final[dict[str, tuple[str, Any]]] = {
     "approval_lifetime": ("approval_lifetime_us", _TIME),
     "timeout": ("longest_call_us", _TIME),
     "receiver_delay": ("receiver_delay_us", _TIME),
+    "retry": ("retry", Mapping),
 }
 """What a rule may say, and the field and type it is read as."""
+
+_AGENT_SETTINGS: Final[dict[str, tuple[str, Any]]] = {"retry": ("retry", Mapping)}
+_RETRY: Final[dict[str, Any]] = {
+    "attempts": int,
+    "initial": _TIME,
+    "maximum": _TIME,
+    "multiplier": (int, float),
+    "jitter": (int, float),
+}
+_RETRY_HINT: Final = (
+    'Write it like this: retry = { attempts = 5, initial = "1s", maximum = "30s", jitter = 0.25 }.'
+)
 
 _READ: Final[dict[str, Any]] = {
     "class": parse_effect,
@@ -228,10 +313,12 @@ _READ: Final[dict[str, Any]] = {
     "approval_lifetime": parse_duration,
     "timeout": parse_duration,
     "receiver_delay": parse_duration,
+    "retry": _parse_retry,
 }
 _HINTS: Final = {
     "approve": "Write true or false, without quotes.",
     "deny": "Write true or false, without quotes.",
+    "retry": _RETRY_HINT,
     **dict.fromkeys(
         ("key_lifetime", "approval_lifetime", "timeout", "receiver_delay"),
         'Write "90s", "24h" or a number of seconds.',

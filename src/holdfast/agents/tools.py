@@ -93,7 +93,7 @@ class Tool(Generic[P, R], metaclass=_ToolType):
         self.signature = Signature(function) if signature is None else signature
         self.schema = schema
         """What a model is told of the arguments, where that does not follow from the function's hints."""
-        self.terms = terms
+        self.terms = self.declared = terms
         self.raises = raises
         self.made: Any = None
         """The function that this tool is for everybody else."""
@@ -163,7 +163,7 @@ class Tool(Generic[P, R], metaclass=_ToolType):
     def with_terms(self, terms: Terms) -> Tool[P, R]:
         """The same tool, with other terms."""
         other = copy.copy(self)
-        other.terms = terms
+        other.terms = other.declared = terms
         made: Tool[P, R] = _make_function(other)
         return made
 
@@ -204,6 +204,12 @@ def _make_function(tool: Tool[P, R]) -> Any:
     vars(function).update({name: getattr(tool, name) for name in _ATTRIBUTES}, **{_TOOL: tool})
     tool.made = function
     return function
+
+
+def override_terms(function: Any, change: Callable[[Terms], Terms]) -> None:
+    """The calls of this tool are made on the terms that its author declared, changed like this."""
+    tool: Tool[..., Any] = vars(function)[_TOOL]
+    tool.terms = function.terms = change(tool.declared)
 
 
 async def _here(asked: Asked) -> Any:

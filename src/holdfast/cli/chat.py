@@ -22,8 +22,8 @@ from holdfast.agents.conversations import Session
 from holdfast.agents.hosted import session_with
 from holdfast.agents.models.wire import TEXT
 from holdfast.cli.afar import Asked, FarSession, Posts
-from holdfast.cli.opened import client_at, server
-from holdfast.cli.options import store_option
+from holdfast.cli.opened import client_at, server, store_for
+from holdfast.cli.options import app_store_option
 from holdfast.cli.talk import complain, plain, wait_for
 from holdfast.errors import HoldfastError, JobCancelled, NotFound
 from holdfast.model.ids import RandomIds
@@ -39,7 +39,7 @@ from holdfast.runtime.process import Foreground, Process, opened
 @click.option(
     "--app", "app_at", envvar="HOLDFAST_APP", help="The application whose tools and agents it uses."
 )
-@store_option
+@app_store_option
 def chat(agent: str, session_id: str | None, app_at: str | None, where: str) -> None:
     """Talk to an agent: one of `holdfast agent list`, or a session of the application.
 
@@ -55,6 +55,7 @@ async def _chat(agent: str, session_id: str | None, app_at: str | None, where: s
     if server():
         return await _chat_from_afar(agent, session_id, app_at, where)
     app = App(where) if app_at is None else load(app_at)
+    where = store_for(app, where)
     process = await opened(
         app.programs(),
         where,
@@ -62,6 +63,7 @@ async def _chat(agent: str, session_id: str | None, app_at: str | None, where: s
         strict=app.strict,
         process_class=Foreground,
         serving=False,
+        on_undurable=app.choose_on_undurable("warn"),
     )
     try:
         named = session_id or RandomIds().new("session")

@@ -21,6 +21,7 @@ from holdfast.runtime.app import App
 from holdfast.runtime.isolation import HANDED, Handed
 from holdfast.runtime.loading import load
 from holdfast.runtime.lone_process import opened_alone
+from holdfast.runtime.process import RunOptions
 from holdfast.store import address
 
 
@@ -54,7 +55,8 @@ def isolated(app_at: str | None, where: str, *, log_format: str, log_level: str)
 
 async def _drive(app: App, where: str, handed: Handed, named: Callable[[str], None]) -> int:
     """The exit status: that of a store that was not there, or 0."""
-    async with opened_alone(app.programs(), where, handed, strict=app.strict) as worker:
+    how = RunOptions(strict=app.strict, on_undurable=app.choose_on_undurable("warn"))
+    async with opened_alone(app.programs(), where, handed, how) as worker:
         named(worker.name)
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, worker.drain)

@@ -14,7 +14,9 @@ from holdfast.client.protocol import Client
 from holdfast.client.remote import RemoteClient
 from holdfast.errors import NotFound
 from holdfast.model.ids import RandomIds
+from holdfast.model.redaction import redacted
 from holdfast.runtime import open_store
+from holdfast.runtime.app import App
 from holdfast.store import address
 from holdfast.store.contract import Store
 
@@ -26,6 +28,29 @@ async def existing(where: str, *, migrating: bool = False) -> Store:
         msg = f"there is no store at {where}"
         raise NotFound(msg, hint="Check --store and HOLDFAST_STORE; `holdfast db migrate` makes a new one.")
     return await open_store(where, migrating=migrating)
+
+
+def store_for(app: App, where: str) -> str:
+    """The store for a command that runs this application: what is typed, else HOLDFAST_STORE, else what the application
+    declares, else the usual one."""
+    declared = app.declared_store
+    if declared is None:
+        return where
+    if not is_store_named():
+        return declared
+    if address.parse(declared) != address.parse(where):
+        name = "--store" if _is_typed("where") else "HOLDFAST_STORE"
+        click.echo(
+            f"{name} names {redacted(where)}; the App declares another store, which is not used", err=True
+        )
+    return where
+
+
+def is_store_named() -> bool:
+    """Whether the command line or the environment says which store is meant."""
+    context = click.get_current_context(silent=True)
+    named = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
+    return context is not None and context.get_parameter_source("where") in named
 
 
 def server() -> str:

@@ -19,6 +19,16 @@ store_option = click.option(
     help="Where facts are kept: sqlite:///file.db or postgresql://user@host/database.",
 )
 
+app_store_option = click.option(
+    "--store",
+    "where",
+    envvar="HOLDFAST_STORE",
+    default=DEFAULT,
+    show_envvar=True,
+    help="Where facts are kept: sqlite:///file.db or postgresql://user@host/database."
+    f"  [default: as the App declares, {DEFAULT} if it does not]",
+)
+
 by_option = click.option(
     "--by",
     default=lambda: os.environ.get("HOLDFAST_BY") or _user(),

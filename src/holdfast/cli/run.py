@@ -14,8 +14,8 @@ import click
 import msgspec
 
 from holdfast.cli.isolated import isolated_command
-from holdfast.cli.opened import server
-from holdfast.cli.options import store_option
+from holdfast.cli.opened import server, store_for
+from holdfast.cli.options import app_store_option
 from holdfast.cli.talk import plain, to_json, wait_for
 from holdfast.errors import InvalidPayload, InvalidSetting, JobHeld, NotFound
 from holdfast.model import canonical
@@ -48,7 +48,7 @@ class Spec(msgspec.Struct):
 @click.option(
     "--write-resume", type=click.Path(path_type=Path), help="Write the command that goes on to this file."
 )
-@store_option
+@app_store_option
 def run(
     spec_path: Path | None,
     job_id: str | None,
@@ -69,7 +69,7 @@ def run(
         msg = "say either which job to start or which to go on with"
         raise InvalidSetting(msg, hint="holdfast run --job spec.json, or holdfast run --resume --run-id ID")
     if server():
-        click.echo(f"HOLDFAST_API_URL is not used: the job runs here, on {plain(where)}", err=True)
+        click.echo("HOLDFAST_API_URL is not used: the job runs here, on a store", err=True)
     sys.exit(wait_for(_run(spec_path, job_id, app_at, write_resume, where)))
 
 
@@ -82,6 +82,8 @@ async def _run(
         app_at = str(spec_path.parent / spec.app)
     code = app_at or await code_of(where, job_id)
     app = load(code)
+    if app_at is not None:  # otherwise the job was found where it is
+        where = store_for(app, where)
     draft = None if spec is None else _draft(app, spec, app_at)
     process = await opened(
         app.programs(),
@@ -92,6 +94,7 @@ async def _run(
         serving=False,
         ends_when_blocked=True,
         isolated_command=isolated_command(code, where),
+        on_undurable=app.choose_on_undurable("warn"),
     )
     try:
         if draft is not None:

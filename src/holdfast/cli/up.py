@@ -10,7 +10,8 @@ import tempfile
 
 import click
 
-from holdfast.cli.options import store_option
+from holdfast.cli.opened import is_store_named
+from holdfast.cli.options import app_store_option
 from holdfast.cli.serve import page_link
 from holdfast.cli.talk import wait_for
 from holdfast.client.keys import new_token
@@ -32,7 +33,7 @@ from holdfast.store import address
     type=click.IntRange(min=1),
     help="How many jobs each drives at a time.  [default: as the App declares, 16 if it does not]",
 )
-@store_option
+@app_store_option
 def up(app_at: str | None, port: int, workers: int, concurrency: int | None, where: str) -> None:
     """Serve the API and drive the jobs of an application (app.py, or a module); or of configured agents alone.
 
@@ -42,10 +43,25 @@ def up(app_at: str | None, port: int, workers: int, concurrency: int | None, whe
 
     Example: holdfast up app.py
     """
+    if app_at is not None and not is_store_named():
+        where = wait_for(_declared_store(app_at))
     if address.parse(where).kind == "memory":
         msg = "a store in memory is one process's own, and this is several"
         raise InvalidSetting(msg, hint="Use sqlite:///holdfast.db, or leave --store out.")
     sys.exit(wait_for(_up(app_at, port, workers, concurrency, where)))
+
+
+async def _declared_store(app_at: str) -> str:
+    """The store that the application declares, else the usual one. Another process loads it: what its modules do when
+    they are imported is no business of the supervisor."""
+    command = (sys.executable, "-m", "holdfast", "worker", app_at, "--print-store")
+    child = await asyncio.create_subprocess_exec(
+        *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
+    )
+    printed, _ = await child.communicate()
+    if child.returncode != 0:
+        sys.exit(child.returncode)  # it has said why
+    return printed.decode().splitlines()[-1]  # the application may print as well
 
 
 async def _up(app_at: str | None, port: int, workers: int, concurrency: int | None, where: str) -> int:

@@ -13,7 +13,8 @@ import msgspec
 
 from holdfast.cli.isolated import isolated_command
 from holdfast.cli.logs import format_option, level_option, logging_as
-from holdfast.cli.options import store_option
+from holdfast.cli.opened import store_for
+from holdfast.cli.options import app_store_option
 from holdfast.cli.talk import wait_for
 from holdfast.engine.meter import SILENT, Meter
 from holdfast.errors import InvalidSetting
@@ -69,9 +70,10 @@ class _Port(msgspec.Struct, frozen=True):
     metavar="NAME[:PORT]",
     help="Another name that its port is reached by.",
 )
+@click.option("--print-store", is_flag=True, hidden=True, help="Print the store that it would work on.")
 @format_option
 @level_option
-@store_option
+@app_store_option
 def worker(
     app_at: str | None,
     concurrency: int | None,
@@ -83,6 +85,7 @@ def worker(
     hosts: tuple[str, ...],
     where: str,
     *,
+    print_store: bool,
     log_format: str,
     log_level: str,
 ) -> None:
@@ -97,6 +100,10 @@ def worker(
         check_name(queue, "queue")
     port = None if metrics_port is None else _Port(metrics_host, metrics_port, hosts)
     app = App(where) if app_at is None else load(app_at)
+    where = store_for(app, where)
+    if print_store:
+        click.echo(where)
+        return
     offer = app.offer(
         queues=tuple(dict.fromkeys(queues)),
         capabilities=tuple(dict.fromkeys(capabilities)),
@@ -128,6 +135,7 @@ async def _work(
         meter=meter,
         ends_when_blocked=True,
         isolated_command=alone,
+        on_undurable=app.choose_on_undurable("warn"),
     )
     named(process.name)
     async with contextlib.AsyncExitStack() as stack:

@@ -10,11 +10,11 @@ from typing import Final, TypeVar
 from holdfast.engine.rest import rest
 from holdfast.errors import Unavailable
 from holdfast.model.instants import MILLISECOND, SECOND
-from holdfast.model.retry import RetryPolicy, delay
+from holdfast.model.retry import Backoff, delay
 
 T = TypeVar("T")
 
-BACK_OFF: Final = RetryPolicy(base_us=200 * MILLISECOND, cap_us=10 * SECOND)
+BACK_OFF: Final = Backoff(base_us=200 * MILLISECOND, cap_us=10 * SECOND)
 """How long to wait between tries. Of their number nobody keeps count: whoever runs an agent ends it."""
 
 log = logging.getLogger("holdfast.outside")

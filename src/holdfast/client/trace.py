@@ -101,7 +101,7 @@ class _Reader:
             case e.LlmRepurchased():
                 differing = ", ".join(event.fields) or "its contents"
                 text = f"Bought a recorded answer again: the request {event.step_key} differs in {differing}."
-                self._note(at, text, (SpanKind.MODEL, event.step_key, "0"))
+                self._note(at, text, (SpanKind.MODEL, event.step_key, str(event.generation)))
             case (
                 e.JobCreated()
                 | e.JobRequeued()
@@ -240,7 +240,7 @@ class _Reader:
                 self._note(at, f"{by} said about {tool} that {said}: {event.why}.", place)
 
     def _give_up(self, at: SealedEvent, event: e.CallCancelled) -> None:
-        for kind in (SpanKind.EFFECT, SpanKind.READ, SpanKind.SLEEP):
+        for kind in (SpanKind.EFFECT, SpanKind.MODEL, SpanKind.READ, SpanKind.SLEEP):
             place = (kind, event.step_key, str(event.generation))
             if place in self.spans and self.spans[place].end_at is None:
                 self._close(at, place, "given up")
@@ -265,6 +265,25 @@ class _Reader:
         self._note(at, text, place)
         if place is None:
             self.seam(at, SeamKind.OTHER, text)
+
+    def _request(self, at: SealedEvent, event: e.LlmRequested) -> None:
+        """A request to a model; a later attempt of it belongs to the same span."""
+        place = (SpanKind.MODEL, event.step_key, str(event.generation))
+        before = self.spans.get(place)
+        if before is None:
+            self._open(
+                at,
+                SpanKind.MODEL,
+                event.step_key,
+                event.generation,
+                name=event.model,
+                attempt=event.attempt,
+                sent_at=(at.at,),
+            )
+            return
+        self.spans[place] = msgspec.structs.replace(
+            before, attempt=event.attempt, sent_at=(*before.sent_at, at.at), end_at=None, outcome=OPEN
+        )
 
     def _retry(self, at: SealedEvent, event: e.CallRetried) -> None:
         error = event.error or {}
@@ -360,10 +379,10 @@ class _Reader:
             case e.TimerFired():
                 self._close(at, (SpanKind.SLEEP, event.step_key, "0"), "over")
             case e.LlmRequested():
-                self._open(at, SpanKind.MODEL, event.step_key, name=event.model, attempt=event.attempt)
+                self._request(at, event)
             case e.LlmResponded():
                 answer = {"result": event.response, "error": event.error, "usage": event.usage}
-                place = (SpanKind.MODEL, event.step_key, "0")
+                place = (SpanKind.MODEL, event.step_key, str(event.generation))
                 self._close(at, place, "failed" if event.error else "succeeded", **answer)
                 self._say_edited(at, place)
             case e.ApprovalRequested():

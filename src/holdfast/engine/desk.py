@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -13,12 +13,17 @@ from holdfast.engine.drive import Drive
 from holdfast.engine.meter import SILENT, Meter
 from holdfast.engine.points import Points, nothing
 from holdfast.engine.streams import Scribe
-from holdfast.model import lease
 from holdfast.model.pinning import HERE
-from holdfast.model.retry import Retry, RetryPolicy
+from holdfast.model.retry import JOB_RETRY, Backoff, Retry
 from holdfast.model.work import plain_kind
 from holdfast.store.clock import Clock
 from holdfast.store.contract import Store
+
+if TYPE_CHECKING:
+    from holdfast.engine.audit_hook import IoMonitor
+
+OnUndurable = Literal["ignore", "warn", "error"]
+"""What happens when job code does something to the outside world without a tool."""
 
 Program = Callable[[Drive, Any], Coroutine[Any, Any, Any]]
 """A kind's code: it gets its run and the job's input."""
@@ -31,7 +36,7 @@ class Desk(msgspec.Struct, frozen=True):
     committer: Committer
     clock: Clock
     programs: Mapping[str, Program]
-    retry: RetryPolicy = RetryPolicy(attempts=lease.FAILED_ATTEMPTS_MAX)
+    retry: Backoff = JOB_RETRY.policy
     """For jobs of kinds that declare none."""
     isolates: bool = False
     """Whether suspects are handed to a process of their own instead of being driven here."""
@@ -50,6 +55,8 @@ class Desk(msgspec.Struct, frozen=True):
     """Who writes down what code says while it runs; None: each run its own."""
     meter: Meter = SILENT
     """Who watches."""
+    io_monitor: IoMonitor | None = None
+    """What is done about job code that does something outside without a tool; None: nothing."""
     short: int = 32
     """A journal of so many events is read whole; in a longer one the last commit of state is looked for."""
     python: str = HERE

@@ -50,6 +50,7 @@ from holdfast.store.wrapped import Call as StoreCall
 from holdfast.store.wrapped import WrappedStore as InterceptedStore
 
 if TYPE_CHECKING:
+    from holdfast.engine.audit_hook import IoMonitor
     from holdfast.engine.budgets import Purse
     from holdfast.engine.checkpoints import Inspector
     from holdfast.engine.streams import Outlet
@@ -86,6 +87,7 @@ class Drive:
         dead: dict[str, int] | None = None,
         outlet: Outlet | None = None,
         chance: Callable[[], float] = lambda: 0.5,
+        io_monitor: IoMonitor | None = None,
     ) -> None:
         self.history = history
         self.recorder = recorder
@@ -94,6 +96,7 @@ class Drive:
         self._unsure_us = unsure_us
         self.owner = owner
         self.inspect = inspect
+        self.io_monitor = io_monitor
         self.outlet = outlet
         self._gone = gone
         self._dead = {} if dead is None else dead
@@ -144,6 +147,8 @@ class Drive:
         loop = asyncio.get_running_loop()
         replay_scheduler.install(loop)
         task_scopes.install(loop)
+        if self.io_monitor is not None:
+            self.io_monitor.watch_loop(loop)
         self.scheduler = ReplayScheduler(loop, self.clock, self.history, self._at_rest)
         self.scheduler.look_every(stall_detector.LOOK_EVERY_S)
         ordinal = str(self.history.ordinal)

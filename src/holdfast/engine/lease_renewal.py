@@ -66,6 +66,8 @@ class LeaseRenewal:
     ) -> None:
         self.ttl_us = ttl_us
         self.every_us = ttl_us * RENEW_EVERY_US // LEASE_TTL_US
+        self.has_started = False
+        """Whether the worker has had a lease. The first is taken on the loop that drives the jobs, others by beats."""
         self.is_replaced = False
         """Whether another process has taken this worker's name."""
         self.deliver: Callable[[Callable[[], None]], None] = lambda call: call()
@@ -128,7 +130,7 @@ class LeaseRenewal:
             lease  # also if the reply is lost: the next beat then finds our own row, not another process's
         )
         beat = await leases.start(lease)
-        self._beat_at = asked_at
+        self._beat_at, self.has_started = asked_at, True
         await self._observe(leases, beat, asked_at)
         return beat.others
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from holdfast.engine import repurchase
+from holdfast.engine import failures, repurchase
 from holdfast.engine.budgets import ONE_ANSWER
 from holdfast.engine.endings import Stopped
 from holdfast.engine.meter import Timed
@@ -27,7 +27,7 @@ from holdfast.engine.voices import Voice
 from holdfast.model import canonical
 from holdfast.model.append import Extras
 from holdfast.model.effects import CallStatus
-from holdfast.model.events import LlmRepurchased, LlmRequested, LlmResponded
+from holdfast.model.events import CallRetried, LlmRepurchased, LlmRequested, LlmResponded
 from holdfast.model.history import Recorded
 from holdfast.model.instants import SECOND
 
@@ -87,6 +87,9 @@ class Asking:
         self.step_key = step_key
         self.answer: Answer | None = None
         self.attempt = known.attempt if known else 0
+        self.failed_attempts = known.failed_attempts if known else 0
+        self.retry_at = known.retry_at if known else 0
+        """When the next attempt is due, if one has failed."""
         self._drive = drive
         self._place = place
         self._request = request
@@ -157,9 +160,25 @@ class Asking:
             for start in range(0, len(text), PIECE):
                 self._voice.say(text[start : start + PIECE], stream)
 
+    def record_failure(self, error: Exception, attempts: int, next_at: int) -> None:
+        """An attempt has failed, of so many in all; the next one is due then."""
+        self._over("again")
+        self.failed_attempts, self.retry_at = self.failed_attempts + 1, next_at
+        event = CallRetried(
+            self.step_key,
+            self._digest,
+            self.failed_attempts,
+            attempts,
+            next_at,
+            generation=self._generation,
+            error=failures.told(error),
+        )
+        self._drive.note(event)
+
     async def rest(self, until_us: int) -> None:
         """The instant has come. If that takes long, nobody holds the job meanwhile."""
-        self._over("again")
+        if until_us <= self.now_us():
+            return
         if until_us - self.now_us() > AWAKE_US:
             await self._drive.waits.until(until_us)
             return

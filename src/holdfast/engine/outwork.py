@@ -69,7 +69,7 @@ from holdfast.model.jobs import JobHead
 from holdfast.model.lease import Grant
 from holdfast.model.limits import NAME_LENGTH_MAX
 from holdfast.model.redaction import redacted
-from holdfast.model.retry import RetryPolicy, delay
+from holdfast.model.retry import Backoff, delay
 from holdfast.model.states import MailKind, Status
 from holdfast.model.work import agent_in
 from holdfast.store.clock import Clock
@@ -79,7 +79,7 @@ from holdfast.store.ports.leases import ClaimAsk, Held
 
 TRIES: Final = 20
 NOTE_MAX: Final = 2_000
-DEFAULT: Final = RetryPolicy()
+DEFAULT: Final = Backoff()
 
 
 Said = tuple[tuple[Event, ...], Move | None]
@@ -90,7 +90,7 @@ class Outwork:
     """What agents that live elsewhere may do with work. `chance` spreads the tries of what failed."""
 
     def __init__(
-        self, store: Store, clock: Clock, chance: Callable[[], float], retry: RetryPolicy = DEFAULT
+        self, store: Store, clock: Clock, chance: Callable[[], float], retry: Backoff = DEFAULT
     ) -> None:
         self._store = store
         self._clock = clock

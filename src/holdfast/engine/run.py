@@ -266,6 +266,7 @@ class JobRun:
             unsure_us=self._granted_tick - self._asked_tick,
             outlet=self._outlet,
             chance=self.desk.chance,
+            io_monitor=self.desk.io_monitor,
         )
         drive.store, drive.meter = self.desk.store, self.desk.meter
         budgets.enter(drive, self.desk.store.budgets)

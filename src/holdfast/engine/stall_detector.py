@@ -123,7 +123,7 @@ def waits_for_foreign(task: asyncio.Task[Any]) -> bool:
     """Whether the task waits for something that is neither durable nor done by another task of the job."""
     if isinstance(getattr(task, "_fut_waiter", None), asyncio.Task):
         return False  # which is looked at itself
-    frames = [frame.f_code for frame in _await_chain(task.get_coro())]
+    frames = [frame.f_code for frame in walk_await_chain(task.get_coro())]
     if not frames:
         return False
     innermost = frames[-1].co_filename
@@ -148,14 +148,14 @@ def format_waits(tasks: set[asyncio.Task[Any]]) -> list[dict[str, Any]]:
     """Where each task of a job stands: its name, and the lines of its await chain, outermost first."""
     found = []
     for task in tasks:
-        frames = list(_await_chain(task.get_coro()))
+        frames = list(walk_await_chain(task.get_coro()))
         stack = [f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}" for frame in frames]
         authored = [line for line in stack if not line.startswith(_OURS)]
         found.append({"task": getattr(task.get_coro(), "__qualname__", task.get_name()), "stack": authored})
     return sorted(found, key=lambda one: str(one["stack"]))
 
 
-def _await_chain(awaited: Any) -> Iterator[types.FrameType]:
+def walk_await_chain(awaited: Any) -> Iterator[types.FrameType]:
     """The frames of a coroutine and of what it awaits, outermost first."""
     while awaited is not None:
         if inspect.iscoroutine(awaited):

@@ -126,7 +126,7 @@ def locate_error(error: Any) -> str:
 
 
 def _select(stack: Iterable[Place]) -> list[Place]:
-    places = [place for place in stack if not _is_ours(_file(place))]
+    places = [place for place in stack if not is_our_file(_file(place))]
     authored = [place for place in places if not is_library(_file(place))]
     installed = [place for place in places if is_installed(_file(place))]
     if not authored:
@@ -140,7 +140,7 @@ def _file(place: Place) -> str:
     return place[0].f_code.co_filename
 
 
-def _is_ours(file: str) -> bool:
+def is_our_file(file: str) -> bool:
     return file.startswith(_PACKAGE) and not file.startswith(_DEMO)
 
 

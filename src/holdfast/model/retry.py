@@ -3,9 +3,10 @@
 Without jitter everybody who failed together comes back together. The random fraction is an argument, so a policy is a
 table, not a dice game.
 
-`Retry` is what authors declare on a tool or an agent; `RetryPolicy` is its back-off alone. An author who does not say
-which errors are retried gets `is_transient`: what may be over in a while. An error that says "your call is wrong" (a
-missing key, a wrong type, a 404) is the same error next time, and the code gets it at once.
+`Retry` is what authors declare on a tool, an agent or a model client; `Backoff` is its back-off alone, for our own
+use. An author who does not say which errors are retried gets `is_transient`: what may be over in a while. An error
+that says "your call is wrong" (a missing key, a wrong type, a 404) is the same error next time, and the code gets it
+at once.
 """
 
 from __future__ import annotations
@@ -17,12 +18,15 @@ import msgspec
 
 from holdfast.errors import HoldfastError, InvalidSetting, Misuse
 from holdfast.model.instants import MINUTE, SECOND, Duration, Micros, parse_duration
+from holdfast.model.lease import FAILED_ATTEMPTS_MAX
 from holdfast.model.limits import ATTEMPTS_DEFAULT, ATTEMPTS_MAX, DURATION_US_MAX, RETRY_AFTER_US_MAX
 
-_HINT = "Use 1 or more attempts, base_us <= cap_us, a factor of at least 1 and a jitter between 0 and 1."
+_HINT = (
+    "Use 1 or more attempts, waits from 0 to a year, a multiplier of at least 1 and a jitter between 0 and 1."
+)
 
 
-class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Backoff(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How often and how patiently.
 
     `attempts` counts all tries, the first included. `jitter` is the share of each delay left to chance: 1 is
@@ -39,14 +43,15 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         if not 1 <= self.attempts <= ATTEMPTS_MAX:
             raise InvalidSetting(f"attempts is {self.attempts}, not 1 to {ATTEMPTS_MAX}", hint=_HINT)
         if not 0 <= self.base_us <= self.cap_us <= DURATION_US_MAX:
-            raise InvalidSetting(f"base_us is {self.base_us} and cap_us is {self.cap_us}", hint=_HINT)
+            msg = f"the first wait is {self.base_us} µs and the longest {self.cap_us} µs"
+            raise InvalidSetting(msg, hint=_HINT)
         if not (self.factor >= 1.0 and math.isfinite(self.factor)):
-            raise InvalidSetting(f"factor is {self.factor}", hint=_HINT)
+            raise InvalidSetting(f"multiplier is {self.factor}", hint=_HINT)
         if not 0.0 <= self.jitter <= 1.0:
             raise InvalidSetting(f"jitter is {self.jitter}", hint=_HINT)
 
 
-def ceiling(policy: RetryPolicy, attempt: int) -> Micros:
+def ceiling(policy: Backoff, attempt: int) -> Micros:
     """Return the longest wait after the given attempt failed; attempts count from 1."""
     assert attempt >= 1, f"attempts count from 1: {attempt}"
     wait = float(policy.base_us)
@@ -59,7 +64,7 @@ def ceiling(policy: RetryPolicy, attempt: int) -> Micros:
     return int(wait)
 
 
-def delay(policy: RetryPolicy, attempt: int, fraction: float, retry_after_us: Micros | None = None) -> Micros:
+def delay(policy: Backoff, attempt: int, fraction: float, retry_after_us: Micros | None = None) -> Micros:
     """Return how long to wait after the given attempt failed.
 
     A receiver's Retry-After is a floor, not a replacement: the jittered delay is added to it, or all clients
@@ -76,7 +81,7 @@ def delay(policy: RetryPolicy, attempt: int, fraction: float, retry_after_us: Mi
     return wait + min(max(retry_after_us, 0), RETRY_AFTER_US_MAX)
 
 
-def exhausted(policy: RetryPolicy, attempts_made: int) -> bool:
+def exhausted(policy: Backoff, attempts_made: int) -> bool:
     """Whether no attempt is left."""
     return attempts_made >= policy.attempts
 
@@ -127,10 +132,10 @@ class Retry(msgspec.Struct, frozen=True):
         _ = self.policy
 
     @property
-    def policy(self) -> RetryPolicy:
+    def policy(self) -> Backoff:
         """The back-off alone."""
         initial_us = parse_duration(self.initial)
-        return RetryPolicy(
+        return Backoff(
             attempts=self.attempts,
             base_us=initial_us,
             cap_us=max(initial_us, parse_duration(self.maximum)),
@@ -158,10 +163,22 @@ def _is_error_class(value: Any) -> bool:
 
 NO_RETRY: Final = Retry(attempts=1)
 CALL_RETRY: Final = Retry()
-"""Rides out an outage of a minute: ten attempts within 68 to 92 seconds."""
+"""Rides out an outage of a minute: ten attempts within 69 to 92 seconds."""
 
 PROBED_RETRY: Final = Retry(attempts=3)
 """A verifiable call: each attempt costs a quiet time and a probe; then a person is asked."""
+
+
+JOB_RETRY: Final = Retry(attempts=FAILED_ATTEMPTS_MAX, initial=1, maximum=60, jitter=1.0)
+"""The function of a job. Its calls have been retried by then."""
+
+MODEL_RETRY: Final = Retry(attempts=6, initial=1, maximum=60, jitter=1.0)
+"""A request to a model: providers are busy for longer than other receivers, and say how long (`Retry-After`)."""
+
+
+def is_transient_status(status: int) -> bool:
+    """Whether an HTTP status says that it may be otherwise in a while."""
+    return status >= 500 or status in _TRANSIENT_STATUSES
 
 
 def is_transient(error: BaseException) -> bool:
@@ -172,7 +189,7 @@ def is_transient(error: BaseException) -> bool:
         )
     status = _status_of(error)
     if status is not None:
-        return status >= 500 or status in _TRANSIENT_STATUSES
+        return is_transient_status(status)
     if isinstance(error, HoldfastError):
         return False
     return not isinstance(error, (*_OF_CODE, *_OF_DATA)) and isinstance(error, Exception)

@@ -24,7 +24,7 @@ from nats.aio.client import Client
 
 from holdfast.errors import Unavailable
 from holdfast.model.instants import MILLISECOND, SECOND
-from holdfast.model.retry import RetryPolicy, delay
+from holdfast.model.retry import Backoff, delay
 from holdfast.registry.addresses import Address, NatsSettings
 from holdfast.registry.credentials import read_credentials
 from holdfast.registry.troubles import Trouble, told
@@ -36,8 +36,8 @@ ASK_S: Final = 1.5
 DIAL_S: Final = 5.0
 BEAT_S: Final = 2.0
 CLOSE_S: Final = 1.0
-SOON: Final = RetryPolicy(base_us=200 * MILLISECOND, cap_us=2 * SECOND, jitter=0.5)
-SLOWLY: Final = RetryPolicy(base_us=2 * SECOND, cap_us=20 * SECOND, jitter=0.5)
+SOON: Final = Backoff(base_us=200 * MILLISECOND, cap_us=2 * SECOND, jitter=0.5)
+SLOWLY: Final = Backoff(base_us=2 * SECOND, cap_us=20 * SECOND, jitter=0.5)
 _NEVER: Final = 1_000_000_000
 
 log = logging.getLogger("holdfast.nats")
@@ -202,7 +202,7 @@ class Connection:
                 log.debug("%s over NATS broke", name, exc_info=True)
                 await self._later(name, told(error, self._at), tried)
 
-    def wait_s(self, policy: RetryPolicy, tried: int) -> float:
+    def wait_s(self, policy: Backoff, tried: int) -> float:
         return delay(policy, tried, self._chance()) / SECOND
 
     def settled(self, name: str) -> None:

@@ -18,7 +18,7 @@ from nats.js.errors import NoStreamResponseError
 
 from holdfast.model.instants import MILLISECOND, SECOND
 from holdfast.model.registry import FORGOTTEN_US, Entry, RegistryHealth, Seen, write_entry
-from holdfast.model.retry import RetryPolicy
+from holdfast.model.retry import Backoff
 from holdfast.registry.bucket import BUCKET, Bucket, Revision, State, Watch, key_of
 from holdfast.registry.connection import Connection
 from holdfast.registry.known import Known
@@ -31,7 +31,7 @@ RELIST_US: Final = 30 * SECOND
 DOUBTS: Final = 2
 DOUBTS_MAX: Final = 30
 SWEPT_AT_ONCE: Final = 100
-AGAIN: Final = RetryPolicy(base_us=2 * MILLISECOND, cap_us=50 * MILLISECOND)
+AGAIN: Final = Backoff(base_us=2 * MILLISECOND, cap_us=50 * MILLISECOND)
 LOSERS_MAX: Final = 1_000
 
 log = logging.getLogger("holdfast.nats")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import shlex
 import sys
@@ -11,13 +12,23 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Literal
+from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from holdfast.agents.catalogue import Catalogue
+from holdfast.engine.desk import OnUndurable, Program
 from holdfast.engine.task_scopes import create_detached_task
 from holdfast.errors import InvalidSetting
 from holdfast.runtime.process import Process, opened
 from holdfast.store import address
+
+if TYPE_CHECKING:
+    from holdfast.agents.policy import Policy
+
+STORE: Final = "HOLDFAST_STORE"
+ON_UNDURABLE: Final = "HOLDFAST_ON_UNDURABLE"
+POLICY: Final = "HOLDFAST_POLICY"
+
+log = logging.getLogger("holdfast")
 
 
 class App(Catalogue):
@@ -26,6 +37,12 @@ class App(Catalogue):
     `store` is an address (`sqlite:///file.db`, `postgresql://…`, `memory:`); without one it is `HOLDFAST_STORE`, or a
     SQLite file in the working directory. `durability="strict"` waits for the disk after each step; without it only
     what leaves the job does (an effect, an answer, the end), and a crash takes back nothing that anybody has seen.
+
+    `on_undurable` is what happens when an agent's own code connects a socket, starts a process or writes a file outside
+    a tool: `"warn"` names the place in the log, `"error"` refuses it and ends the job, `"ignore"` does nothing. Nothing
+    said is `"warn"` in `holdfast worker`, `up`, `run` and `chat`, and `"ignore"` in an application that drives jobs
+    itself. `policy` is a policy file or an `hf.Policy`: the classes, retries and timeouts of tools and agents by name,
+    over what the code declares. `HOLDFAST_ON_UNDURABLE` and `HOLDFAST_POLICY` count before both.
     """
 
     def __init__(
@@ -34,12 +51,18 @@ class App(Catalogue):
         *,
         concurrency: int = 16,
         durability: Literal["output", "strict"] = "output",
+        on_undurable: OnUndurable | None = None,
+        policy: Policy | str | os.PathLike[str] | None = None,
     ) -> None:
         super().__init__()
         if durability not in {"output", "strict"}:
             msg = f"durability={durability!r} is not known"
             raise InvalidSetting(msg, hint='Leave it out, or say durability="strict".')
         self._store = store
+        self._on_undurable = (
+            None if on_undurable is None else _check_on_undurable(on_undurable, "on_undurable")
+        )
+        self._policy = policy
         self._concurrency = concurrency
         self._strict = durability == "strict"
         self._processes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[Process]] = (
@@ -49,7 +72,33 @@ class App(Catalogue):
     @property
     def store(self) -> str:
         """The address of the store, as it is now."""
-        return self._store or os.environ.get("HOLDFAST_STORE") or address.DEFAULT
+        return self._store or os.environ.get(STORE) or address.DEFAULT
+
+    @property
+    def declared_store(self) -> str | None:
+        """The address that the code declares; None, if it leaves that to whoever runs it."""
+        return self._store
+
+    def choose_on_undurable(self, usual: OnUndurable) -> OnUndurable:
+        """What happens when job code does something outside without a tool: what the environment says, else what the
+        application declares, else what is usual where it runs."""
+        said = os.environ.get(ON_UNDURABLE)
+        return _check_on_undurable(said, ON_UNDURABLE) if said else self._on_undurable or usual
+
+    def programs(self) -> dict[str, Program]:
+        """The code for each kind of job. Its tools and agents are on the terms of the policy from here on."""
+        policy = self._find_policy()
+        if policy is not None:
+            policy.apply(self)
+        return super().programs()
+
+    def _find_policy(self) -> Policy | None:
+        where = os.environ.get(POLICY) or self._policy
+        if where is None:
+            return None
+        from holdfast.agents.policy import Policy
+
+        return where if isinstance(where, Policy) else Policy.read(where)
 
     @property
     def concurrency(self) -> int:
@@ -66,6 +115,7 @@ class App(Catalogue):
         worker only in `running`."""
         loop = asyncio.get_running_loop()
         if loop not in self._processes:
+            self._say_other_store()
             opening = opened(
                 self.programs(),
                 self.store,
@@ -74,6 +124,7 @@ class App(Catalogue):
                 schedules=tuple(self.schedules.values()),
                 serving=False,
                 worker_command=self._worker_command,
+                on_undurable=self.choose_on_undurable("ignore"),
             )
             self._processes[loop] = create_detached_task(loop, opening, "holdfast-open")
         return await asyncio.shield(self._processes[loop])
@@ -90,6 +141,15 @@ class App(Catalogue):
             self._processes.pop(asyncio.get_running_loop(), None)
             await process.close()
 
+    def _say_other_store(self) -> None:
+        """A worker takes the store of the environment, and this process the application's own: that is said."""
+        said = os.environ.get(STORE)
+        if said and self._store is not None and address.parse(said) != address.parse(self._store):
+            log.warning(
+                "this App declares its store, which is used here; HOLDFAST_STORE names another one, which"
+                " `holdfast worker` would use. Unset it, or leave store= out of the App."
+            )
+
     def _worker_command(self, kind: str) -> str:
         """The command that starts a worker with the code of this application."""
         declared = self.agents.get(kind) or self.sessions.get(kind)
@@ -105,6 +165,14 @@ class App(Catalogue):
         ):  # others may have a password
             command += ["--store", self._store]
         return shlex.join(command)
+
+
+def _check_on_undurable(value: str, name: str) -> OnUndurable:
+    for known in get_args(OnUndurable):
+        if value == known:
+            return known  # type: ignore[no-any-return]
+    msg = f"{name}={value!r} is not known"
+    raise InvalidSetting(msg, hint=f"Say one of {', '.join(map(repr, get_args(OnUndurable)))}.")
 
 
 def _place_of(module: ModuleType | None) -> str:

@@ -14,7 +14,7 @@ from holdfast.model.suspicion import lone_label
 from holdfast.runtime.crashes import crashing
 from holdfast.runtime.isolation import Handed
 from holdfast.runtime.lease_setup import make_lease
-from holdfast.runtime.process import make_desk
+from holdfast.runtime.process import RunOptions, make_desk
 from holdfast.runtime.rounds import Neighbours
 from holdfast.runtime.stores import open_store
 from holdfast.runtime.tracing import watched
@@ -24,7 +24,10 @@ from holdfast.worker.isolation import LoneWorker, ProgressMeter
 
 @asynccontextmanager
 async def opened_alone(
-    programs: Mapping[str, Program], address: str, handed: Handed, *, strict: bool
+    programs: Mapping[str, Program],
+    address: str,
+    handed: Handed,
+    how: RunOptions,
 ) -> AsyncIterator[LoneWorker]:
     """In the block there is a worker for the job that is handed over, under a name of its own."""
     progress, ids = ProgressMeter(), RandomIds()
@@ -32,7 +35,7 @@ async def opened_alone(
     store = crashing(await open_store(address), os.environ)
     try:
         neighbours = Neighbours(HostProcesses(SystemClock().boot()))
-        desk = make_desk(store, programs, address, neighbours, Scribe(store.streams), meter, strict=strict)
+        desk = make_desk(store, programs, address, neighbours, Scribe(store.streams), meter, how)
         name = neighbours.my_name(lone_label(handed.label, os.getppid()))
         lease = make_lease(name, address, store, neighbours, meter, ends_when_blocked=True)
         worker = LoneWorker(

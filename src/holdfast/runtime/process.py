@@ -16,7 +16,7 @@ import random
 import socket
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -24,7 +24,7 @@ from holdfast.agents.threads import in_thread
 from holdfast.engine import results
 from holdfast.engine.checkpoints import Inspector
 from holdfast.engine.committer import Committer
-from holdfast.engine.desk import Desk, Program
+from holdfast.engine.desk import Desk, OnUndurable, Program
 from holdfast.engine.meter import SILENT, Meter
 from holdfast.engine.processes import HostProcesses
 from holdfast.engine.recover import Rules
@@ -54,6 +54,9 @@ from holdfast.store.address import parse
 from holdfast.store.clock import Clock
 from holdfast.store.contract import Store
 from holdfast.worker.worker import Worker
+
+if TYPE_CHECKING:
+    from holdfast.engine.audit_hook import IoMonitor
 
 UNSERVED_S: Final = 2.0
 """How long a result is waited for before it is checked that a worker serves the job."""
@@ -267,13 +270,14 @@ async def opened(
     worker_command: Callable[[str], str] = default_worker_command,
     ends_when_blocked: bool = False,
     isolated_command: Sequence[str] | None = None,
+    on_undurable: OnUndurable = "ignore",
 ) -> Process:
     """A process on the store at this address. `serving`: it is a worker at once; otherwise it claims nothing until it
     is told to drive a job or to serve. `worker_command` gives the command that starts a worker for a kind.
     `isolated_command` starts a process that drives one job alone, with the same application; without it suspects are
     driven here if they are to be driven here, and are otherwise left to other workers. `ends_when_blocked`: the process
     is ended when code blocks its event loop for too long; an application that works in its own process lets its jobs
-    go instead."""
+    go instead. `on_undurable`: what happens when job code does something outside without a tool."""
     offer = Offer(kinds=tuple(sorted(programs)), concurrency=concurrency) if offer is None else offer
     meter = watched(os.environ, meter)
     store = crashing(await open_store(address), os.environ)
@@ -281,14 +285,11 @@ async def opened(
     neighbours = Neighbours(HostProcesses(clock.boot()))
     named = name or neighbours.my_name(socket.gethostname())
     scribe = Scribe(store.streams)
-    desk = make_desk(store, programs, address, neighbours, scribe, meter, strict=strict)
-    if isolated_command is not None:
-        desk = msgspec.structs.replace(desk, isolates=True)
+    how = RunOptions(strict=strict, on_undurable=on_undurable, isolates=isolated_command is not None)
+    desk = make_desk(store, programs, address, neighbours, scribe, meter, how)
     isolation = isolated_command and ChildProcesses(store, clock, address, isolated_command, named, meter)
-    rules = Rules(
-        failed_attempts_max=ATTEMPTS_MAX,  # a job that has used up its attempts is a dead letter already
-        by=f"sweep of {named}",
-    )
+    # A job that has used up its attempts is a dead letter already.
+    rules = Rules(failed_attempts_max=ATTEMPTS_MAX, by=f"sweep of {named}")
     herald = _herald(store, clock, neighbours, named, offer)
     lease = make_lease(named, address, store, neighbours, meter, ends_when_blocked=ends_when_blocked)
     rounds = Rounds(
@@ -326,6 +327,14 @@ async def opened(
     return process
 
 
+class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How jobs are driven in a process, as its application or its command line says."""
+
+    strict: bool = False
+    on_undurable: OnUndurable = "ignore"
+    isolates: bool = False
+
+
 def make_desk(
     store: Store,
     programs: Mapping[str, Program],
@@ -333,8 +342,7 @@ def make_desk(
     neighbours: Neighbours,
     scribe: Scribe,
     meter: Meter,
-    *,
-    strict: bool,
+    how: RunOptions,
 ) -> Desk:
     """What the runs of this process need, on the store's clock and with the host's randomness."""
     return Desk(
@@ -342,13 +350,15 @@ def make_desk(
         Committer(store.journal, meter),
         store.clock,
         programs,
-        strict=strict,
+        strict=how.strict,
+        isolates=how.isolates,
         chance=random.random,
         points=points_of(os.environ),
         gone=neighbours.is_dead,
         inspect=_inspector(Path.cwd(), _own_file(address)),
         scribe=scribe,
         meter=meter,
+        io_monitor=_make_io_monitor(how.on_undurable),
     )
 
 
@@ -374,6 +384,15 @@ def _inspector(base_path: Path, own_file: Path | None) -> Inspector:
         return await in_thread(lambda: looker.look_at_all(pack))
 
     return inspect
+
+
+def _make_io_monitor(on_undurable: OnUndurable) -> IoMonitor | None:
+    """What looks at job code; loaded where it is wanted."""
+    if on_undurable == "ignore":
+        return None
+    from holdfast.engine.audit_hook import make_io_monitor
+
+    return make_io_monitor(on_undurable)
 
 
 def _own_file(address: str) -> Path | None:

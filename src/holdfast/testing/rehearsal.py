@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.agents.threads import in_thread
+from holdfast.engine.audit_hook import make_io_monitor
 from holdfast.engine.committer import Committer
 from holdfast.engine.desk import Desk
 from holdfast.engine.evidence import Looker
@@ -129,6 +130,7 @@ async def _opened(app: App, address: str, clock: LeapingClock) -> Rehearsal:
         gone=neighbours.is_dead,
         inspect=lambda pack: in_thread(lambda: looker.look_at_all(pack)),
         scribe=scribe,
+        io_monitor=make_io_monitor(app.choose_on_undurable("warn")),
     )
     worker = Worker(desk, name, lambda: ids.new("claim"), queues=queues, concurrency=app.concurrency)
     rounds = Rounds(store, clock, neighbours, Rules(by=name))

@@ -140,7 +140,7 @@ class RenewalThread:
                 if self._is_blocked:
                     await renewal.release(store.leases)
                     self._released.set()
-                elif renewal.incarnation is not None:
+                elif renewal.has_started:
                     others = await renewal.beat(store.leases)
                     if others is not None:
                         neighbours.watch(others)

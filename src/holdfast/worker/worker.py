@@ -257,7 +257,7 @@ class Worker:
             )
         if self._renewal.is_fresh:
             return True
-        if self._renewal.incarnation is not None:
+        if self._renewal.has_started:
             if self._renewal_thread is not None:  # it beats as soon as it can, and what it frees is hinted at
                 self._renewal_thread.look()
                 return False

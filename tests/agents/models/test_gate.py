@@ -10,7 +10,6 @@ import holdfast as hf
 from holdfast.agents.models.patience import SHUT_AFTER, SHUT_US, Gate, Patience
 from holdfast.errors import InvalidSetting
 from holdfast.model.instants import MINUTE, SECOND
-from holdfast.model.retry import RetryPolicy
 
 NOW = 1_000 * MINUTE
 
@@ -76,10 +75,10 @@ async def test_places_are_given_out_in_turn_and_none_is_lost() -> None:
 
 
 def test_patience_ends() -> None:
-    patience = Patience(retry=RetryPolicy(attempts=3, base_us=1000, cap_us=1000))
-    assert patience.wait_us(1, 0.5, None) == 500
-    assert patience.wait_us(2, 0.0, 7 * SECOND) == 7 * SECOND
-    assert patience.wait_us(3, 0.5, None) is None
+    patience = Patience(retry=hf.Retry(attempts=3, initial=0.001, maximum=0.001, jitter=1))
+    assert patience.wait_us(1, [OSError()], 0.5, None) == 500
+    assert patience.wait_us(2, [OSError()], 0.0, 7 * SECOND) == 7 * SECOND
+    assert patience.wait_us(3, [OSError()], 0.5, None) is None
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 1.5, "8"])

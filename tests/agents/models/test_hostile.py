@@ -13,7 +13,6 @@ import holdfast as hf
 from holdfast.engine.replayed import replay
 from holdfast.errors import CallFailed
 from holdfast.model.limits import RESULT_BYTES_MAX
-from holdfast.model.retry import RetryPolicy
 from holdfast.model.streams import Chunk
 from holdfast.store.clock import SystemClock
 
@@ -52,7 +51,7 @@ async def test_half_characters_and_control_sequences_are_kept_as_they_are(app: h
 
 async def test_an_answer_that_no_journal_takes_is_an_error_that_code_can_catch(app: hf.App) -> None:
     """Ten megabytes of text: refused once, on record as refused, and not asked for again by itself."""
-    llm = hf.llm(["x" * 10_000_000], retry=RetryPolicy(attempts=3, base_us=1000, cap_us=1000))
+    llm = hf.llm(["x" * 10_000_000], retry=hf.Retry(attempts=3, initial=0.001, maximum=0.001))
 
     @app.agent
     async def asker() -> str:

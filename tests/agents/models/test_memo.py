@@ -13,7 +13,6 @@ import holdfast as hf
 from holdfast.engine.replayed import replay
 from holdfast.model.chain import unseal
 from holdfast.model.events import LlmResponded
-from holdfast.model.retry import RetryPolicy
 from holdfast.store.clock import SystemClock
 
 pytestmark = pytest.mark.store("sqlite")
@@ -62,7 +61,7 @@ async def test_a_refusal_is_not_kept(
     app: hf.App, models: LLMockServer, claude: anthropic.AsyncAnthropic
 ) -> None:
     models.state.scenarios.add(Fail(400), Reply("kelp", times=None))
-    cached = hf.wrap(claude, cache=hf.Cache("dev"), retry=RetryPolicy(attempts=1))
+    cached = hf.wrap(claude, cache=hf.Cache("dev"), retry=hf.Retry(attempts=1))
 
     @app.agent
     async def asker() -> str:

@@ -17,7 +17,6 @@ from holdfast.engine.replayed import replay
 from holdfast.errors import JobHeld
 from holdfast.model.chain import unseal
 from holdfast.model.events import LlmRequested, LlmResponded, ToolCalled
-from holdfast.model.retry import RetryPolicy
 from holdfast.runtime.process import Process
 from holdfast.store.clock import SystemClock
 from tests.registry.worlds import until
@@ -25,7 +24,7 @@ from tests.registry.worlds import until
 pytestmark = pytest.mark.store("sqlite")
 
 QUESTION: Any = [{"role": "user", "content": "Name a root that holds fast."}]
-QUICK = RetryPolicy(attempts=4, base_us=1000, cap_us=2000)
+QUICK = hf.Retry(attempts=4, initial=0.001, maximum=0.002)
 Claude = anthropic.AsyncAnthropic
 
 

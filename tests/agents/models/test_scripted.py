@@ -13,7 +13,6 @@ from holdfast.engine.replayed import replay
 from holdfast.errors import CallFailed, InvalidSetting
 from holdfast.model.chain import unseal
 from holdfast.model.events import LlmRequested, LlmResponded
-from holdfast.model.retry import RetryPolicy
 from holdfast.model.streams import Chunk
 from holdfast.store.clock import SystemClock
 
@@ -89,7 +88,7 @@ async def test_in_a_job_it_is_a_durable_step_and_is_heard(app: hf.App, script: s
 
 async def test_a_script_that_fails_is_asked_again(app: hf.App) -> None:
     llm = hf.llm(
-        [{"text": "at last", "fail": [529, 500]}], retry=RetryPolicy(attempts=3, base_us=1000, cap_us=1000)
+        [{"text": "at last", "fail": [529, 500]}], retry=hf.Retry(attempts=3, initial=0.001, maximum=0.001)
     )
 
     @app.agent

@@ -14,14 +14,13 @@ import holdfast as hf
 from holdfast.engine.replayed import replay
 from holdfast.model.chain import unseal
 from holdfast.model.events import LlmRequested, LlmResponded
-from holdfast.model.retry import RetryPolicy
 from holdfast.runtime.process import Process
 from holdfast.store.clock import SystemClock
 
 pytestmark = pytest.mark.store("sqlite")
 
 QUESTION: Any = [{"role": "user", "content": "Name a root that holds fast."}]
-QUICK = RetryPolicy(attempts=4, base_us=1000, cap_us=2000)
+QUICK = hf.Retry(attempts=4, initial=0.001, maximum=0.002)
 
 
 def paid(models: LLMockServer) -> int:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack
 from typing import Any, Final
 
@@ -20,9 +20,9 @@ import msgspec
 
 from holdfast.agents.models import sse
 from holdfast.agents.models.flow import Flow
-from holdfast.agents.models.live import BAD, Live, Send, Served, Unreachable
+from holdfast.agents.models.live import BAD, Failure, Live, Refusal, Send, Served, Unreachable, to_errors
 from holdfast.agents.models.memo import Cache
-from holdfast.agents.models.patience import RETRIED, Gate, Patience
+from holdfast.agents.models.patience import Gate, Patience
 from holdfast.agents.models.prices import Price, find_price
 from holdfast.agents.models.wire import Body, Wire
 from holdfast.engine.asked import encode_result
@@ -32,14 +32,15 @@ from holdfast.errors import HoldfastError
 from holdfast.model import canonical
 from holdfast.model.instants import SECOND
 from holdfast.model.limits import BLOB_BYTES_MAX
+from holdfast.model.retry import is_transient_status
 
 KEPT_HEADERS: Final = ("retry-after", "retry-after-ms")
 
 
 class _Later(msgspec.Struct, frozen=True):
-    """Not now: again after so long."""
+    """Not now: again at this time."""
 
-    wait_us: int
+    at: int
 
 
 class Exchange(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +53,8 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True):
     ignore: frozenset[str] = frozenset()
     """Fields that are not part of a request's identity, beside those of its wire."""
     parks_repurchases: bool = False
+    to_errors: Callable[[Failure], tuple[Exception, ...]] = to_errors
+    """What a failure is for the code that asks: the client's own error, and that of the library below it."""
 
     async def serve(self, drive: Drive, wire: Wire, body: Body, send: Send) -> Served:
         """The answer, from the record or from the provider; that of the model's stand-in, if it stays away."""
@@ -61,7 +64,7 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True):
             is_last = other is None or other in seen
             try:
                 served = await _One(self, drive, wire, body, send).served()
-                if is_last or served.status not in RETRIED:
+                if is_last or not is_transient_status(served.status):
                     return served
             except Unreachable:
                 if is_last:
@@ -103,11 +106,12 @@ class _One:
             if kept is not None:
                 return kept
             await asking.check_repurchase(park=self._exchange.parks_repurchases)
+            await asking.rest(asking.retry_at)  # a worker may have died in the pause before the next attempt
             while True:
                 served = await self._attempt(asking)
                 if isinstance(served, Served):
                     return served
-                await asking.rest(asking.now_us() + served.wait_us)
+                await asking.rest(served.at)
         except asyncio.CancelledError:
             await asking.given_up()
             raise
@@ -132,7 +136,7 @@ class _One:
         now = asking.now_us()
         opens_at = self._gate.opens_at(now)
         if opens_at > now:
-            return _Later(opens_at - now)
+            return _Later(opens_at)
         async with AsyncExitStack() as stack:
             with asking.working():
                 await stack.enter_async_context(self._gate.slot())
@@ -140,23 +144,37 @@ class _One:
             asking.begin()
             try:
                 with asking.working():
-                    live = await self._send(self._body)
-                    stack.push_async_callback(live.close)
-                if self._body.get("stream") and live.status < BAD:
-                    return self._flowing(asking, live, stack.pop_all())
-                with asking.working():
-                    data = await _read(live)
+                    live, data = await self._send_within(stack)
             except Unreachable as error:
                 return await self._unreachable(asking, error)
+            if data is None:
+                return self._flowing(asking, live, stack.pop_all())
         return await self._whole(asking, live, data)
+
+    async def _send_within(self, stack: AsyncExitStack) -> tuple[Live, bytes | None]:
+        """The answer within its time, and its bytes; none yet, if it is streamed."""
+        limit_us = self._exchange.patience.timeout_us
+        timeout = asyncio.timeout(None if limit_us is None else limit_us / SECOND)
+        try:
+            async with timeout:
+                live = await self._send(self._body)
+                stack.push_async_callback(live.close)
+                is_streamed = bool(self._body.get("stream")) and live.status < BAD
+                return live, None if is_streamed else await _read(live)
+        except TimeoutError:
+            if not timeout.expired() or limit_us is None:
+                raise
+            msg = f"no answer within {limit_us / SECOND:g} s"
+            raise Unreachable("ReadTimeout", msg) from None
 
     def _flowing(self, asking: Asking, live: Live, stack: AsyncExitStack) -> Served:
         flow = Flow(asking, live.pieces(), self._wire.gathering(self._body), self._answer, self._keep, stack)
         return Served(live.status, dict(live.headers), flow.stream(), asking.step_key, flow.close)
 
     async def _whole(self, asking: Asking, live: Live, data: bytes) -> Served | _Later:
-        if live.status in RETRIED:
-            later = self._later(asking, _retry_after_us(live.headers))
+        if live.status >= BAD:
+            refusal = Refusal(live.status, live.headers, data)
+            later = self._later(asking, refusal, _retry_after_us(live.headers))
             if later is not None:
                 return later
         value = _json(data)
@@ -175,16 +193,24 @@ class _One:
             await cache.keep(store, self._drive.owner.namespace, self._request, answer.response)
 
     async def _unreachable(self, asking: Asking, error: Unreachable) -> _Later:
-        later = self._later(asking, None)
+        later = self._later(asking, error, None)
         if later is not None:
             return later
         await asking.answered(Answer(error={"kind": error.kind, "message": str(error)}))
         raise asking.failed(error)
 
-    def _later(self, asking: Asking, retry_after_us: int | None) -> _Later | None:
-        self._gate.failed(asking.now_us(), retry_after_us)
-        wait_us = self._exchange.patience.wait_us(asking.attempt, asking.chance(), retry_after_us)
-        return None if wait_us is None else _Later(wait_us)
+    def _later(self, asking: Asking, failure: Failure, retry_after_us: int | None) -> _Later | None:
+        """When the next attempt is due, with the one that failed on record; None, if there is no other."""
+        if isinstance(failure, Unreachable) or is_transient_status(failure.status):
+            self._gate.failed(asking.now_us(), retry_after_us)
+        patience, errors = self._exchange.patience, self._exchange.to_errors(failure)
+        failed_attempts = asking.failed_attempts + 1
+        wait_us = patience.wait_us(failed_attempts, errors, asking.chance(), retry_after_us)
+        if wait_us is None:
+            return None
+        at = asking.now_us() + wait_us
+        asking.record_failure(errors[0], patience.retry.attempts, at)
+        return _Later(at)
 
     def _answer(self, asking: Asking, value: Any) -> Answer:
         """The answer as it is kept; or that it cannot be."""

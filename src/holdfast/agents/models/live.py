@@ -13,6 +13,9 @@ BAD: Final = 400
 """From here on a status says no."""
 
 
+MESSAGE_MAX: Final = 1_000
+
+
 class Live(Protocol):
     """An answer that is coming in."""
 
@@ -32,6 +35,33 @@ class Unreachable(Exception):
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
         self.kind = kind
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """A provider's answer that says no."""
+
+    status: int
+    headers: Mapping[str, str]
+    data: bytes
+
+
+Failure = Unreachable | Refusal
+"""How an attempt to ask a provider fails."""
+
+
+class ProviderError(Exception):
+    """A provider said no; `status_code` is the HTTP status."""
+
+    def __init__(self, status_code: int, message: str) -> None:
+        super().__init__(f"{status_code}: {message}" if message else str(status_code))
+        self.status_code = status_code
+
+
+def to_errors(failure: Failure) -> tuple[Exception, ...]:
+    """A failure as an exception, where no client has a class of its own for it."""
+    if isinstance(failure, Unreachable):
+        return (failure,)
+    return (ProviderError(failure.status, failure.data.decode("utf-8", "replace")[:MESSAGE_MAX]),)
 
 
 class Served(msgspec.Struct, frozen=True):

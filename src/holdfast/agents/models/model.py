@@ -26,7 +26,7 @@ from holdfast.agents.models.exchange import KNOWN, Exchange, Known
 from holdfast.agents.models.live import BAD, Live, Unreachable
 from holdfast.agents.models.memo import Cache
 from holdfast.agents.models.openai_wire import ChatWire
-from holdfast.agents.models.patience import Limits, Patience
+from holdfast.agents.models.patience import Limits, patience_of
 from holdfast.agents.models.prices import Price
 from holdfast.agents.models.script import Script, read_script, script_of
 from holdfast.agents.models.scripted import WIRE, Provider
@@ -35,7 +35,8 @@ from holdfast.agents.models.transport import asking, wrap
 from holdfast.agents.models.wire import Body, Usage
 from holdfast.agents.schemas import schemas
 from holdfast.errors import CallFailed, InvalidSetting
-from holdfast.model.retry import RetryPolicy
+from holdfast.model.instants import Duration
+from holdfast.model.retry import Retry
 
 TOKENS_MAX: Final = 4096
 CHAT: Final = ChatWire()
@@ -124,7 +125,8 @@ def llm(
     *,
     base_url: str | None = None,
     api_key: str | None = None,
-    retry: RetryPolicy | None = None,
+    retry: Retry | None = None,
+    timeout: Duration | None = None,
     fallback: Mapping[str, str] | None = None,
     limits: Limits | None = None,
     prices: Mapping[str, Price] | None = None,
@@ -134,10 +136,13 @@ def llm(
     `scripted:file.toml`. A list of replies is a scripted model, too. The rest is as in `hf.wrap`."""
     if not isinstance(name, str):
         script = name if isinstance(name, Script) else script_of(name)
-        return Model("scripted", _scripted("scripted", script, _exchange(retry, limits, prices, cache)))
+        return Model(
+            "scripted", _scripted("scripted", script, _exchange(retry, timeout, limits, prices, cache))
+        )
     provider, _, wanted = name.partition(":")
     options: dict[str, Any] = {
         "retry": retry,
+        "timeout": timeout,
         "fallback": fallback,
         "limits": limits,
         "prices": prices,
@@ -148,7 +153,8 @@ def llm(
         case "scripted" if wanted:
             script = read_script(wanted)
             return Model(
-                name, _scripted(PurePath(wanted).name, script, _exchange(retry, limits, prices, cache))
+                name,
+                _scripted(PurePath(wanted).name, script, _exchange(retry, timeout, limits, prices, cache)),
             )
         case "anthropic" if wanted:
             return Model(name, _Claude(wanted, where, options))
@@ -160,14 +166,13 @@ def llm(
 
 
 def _exchange(
-    retry: RetryPolicy | None,
+    retry: Retry | None,
+    timeout: Duration | None,
     limits: Limits | None,
     prices: Mapping[str, Price] | None,
     cache: Cache | None,
 ) -> Exchange:
-    usual = Patience()
-    patience = Patience(retry=retry or usual.retry, limits=limits or usual.limits)
-    return Exchange(patience=patience, prices=prices or {}, cache=cache)
+    return Exchange(patience=patience_of(retry, timeout, None, limits), prices=prices or {}, cache=cache)
 
 
 def _declared(tools: Iterable[Any]) -> list[Any]:

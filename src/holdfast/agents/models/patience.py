@@ -10,18 +10,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from holdfast.errors import InvalidSetting
-from holdfast.model.instants import MINUTE, SECOND, Micros
-from holdfast.model.retry import RetryPolicy, delay
-
-RETRIED: Final = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
-"""What a provider answers that may be otherwise in a moment."""
+from holdfast.model.instants import MINUTE, SECOND, Duration, Micros, parse_duration
+from holdfast.model.retry import MODEL_RETRY, Retry, delay
 
 SHUT_AFTER: Final = 5
 SHUT_US: Final = 30 * SECOND
@@ -45,15 +42,42 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 class Patience(msgspec.Struct, frozen=True, kw_only=True):
     """How requests to models are treated. `fallback` names, for a model that stays away, the one to ask instead."""
 
-    retry: RetryPolicy = RetryPolicy(attempts=6, base_us=1 * SECOND, cap_us=1 * MINUTE)
+    retry: Retry = MODEL_RETRY
     fallback: Mapping[str, str] = {}
     limits: Limits = Limits()
+    timeout_us: Micros | None = None
+    """How long one attempt may take: to the whole answer, or to the first bytes of a streamed one."""
 
-    def wait_us(self, attempt: int, chance: float, retry_after_us: Micros | None) -> Micros | None:
-        """How long to wait before the next attempt; None: there is none."""
-        if attempt >= self.retry.attempts:
+    def wait_us(
+        self, failed_attempts: int, errors: Sequence[Exception], chance: float, retry_after_us: Micros | None
+    ) -> Micros | None:
+        """How long to wait after so many failed attempts; None: there is no other. `errors` is what the last one is for
+        the client and for the library below it."""
+        retry = self.retry
+        if failed_attempts >= retry.attempts or any(isinstance(error, retry.never) for error in errors):
             return None
-        return delay(self.retry, attempt, chance, retry_after_us)
+        if not any(retry.covers(error) for error in errors):
+            return None
+        return delay(retry.policy, failed_attempts, chance, retry_after_us)
+
+
+def patience_of(
+    retry: Retry | None,
+    timeout: Duration | None,
+    fallback: Mapping[str, str] | None,
+    limits: Limits | None,
+) -> Patience:
+    """What an author says of the requests of a client; what is not said is as usual."""
+    given: Any = retry
+    if given is not None and not isinstance(given, Retry):
+        msg = f"retry= is a {type(given).__name__}"
+        raise InvalidSetting(msg, hint="Say retry=hf.Retry(attempts=5).")
+    return Patience(
+        retry=MODEL_RETRY if retry is None else retry,
+        fallback={} if fallback is None else dict(fallback),
+        limits=Limits() if limits is None else limits,
+        timeout_us=None if timeout is None else parse_duration(timeout),
+    )
 
 
 class Gate:

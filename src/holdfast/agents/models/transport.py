@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import inspect
 import sys
 from collections.abc import AsyncIterator, Collection, Mapping
@@ -20,10 +21,10 @@ from holdfast.agents import context
 from holdfast.agents.models.acting import acted
 from holdfast.agents.models.anthropic_wire import AnthropicWire
 from holdfast.agents.models.exchange import Exchange
-from holdfast.agents.models.live import Served, Unreachable
+from holdfast.agents.models.live import BAD, Failure, Served, Unreachable, to_errors
 from holdfast.agents.models.memo import Cache
 from holdfast.agents.models.openai_wire import ChatWire, ResponsesWire
-from holdfast.agents.models.patience import Limits, Patience
+from holdfast.agents.models.patience import Limits, patience_of
 from holdfast.agents.models.prices import PRICES, Price
 from holdfast.agents.models.wire import PlainWire, Wire
 from holdfast.engine import task_scopes
@@ -33,8 +34,9 @@ from holdfast.engine.failures import STEP
 from holdfast.engine.replay_scheduler import JOB, ReplayScheduler
 from holdfast.errors import InvalidMove, InvalidSetting, Misuse
 from holdfast.model import canonical
+from holdfast.model.instants import Duration
 from holdfast.model.limits import BLOB_BYTES_MAX
-from holdfast.model.retry import RetryPolicy
+from holdfast.model.retry import Retry
 
 C = TypeVar("C")
 
@@ -54,7 +56,8 @@ _WIRES: Final[Mapping[str, Wire]] = {
 def wrap(
     client: C,
     *,
-    retry: RetryPolicy | None = None,
+    retry: Retry | None = None,
+    timeout: Duration | None = None,
     fallback: Mapping[str, str] | None = None,
     limits: Limits | None = None,
     prices: Mapping[str, Price] | None = None,
@@ -64,7 +67,9 @@ def wrap(
 ) -> C:
     """The same client, whose requests inside an agent are durable: recorded, found again, streamed to whoever watches.
 
-    retry: how patiently a provider that is busy or away is asked again; while that takes long nobody holds the job.
+    retry: how often a provider that is busy or away is asked, and which errors of the client or of its HTTP library are
+    retried; each failed attempt is recorded, and while the wait is long nobody holds the job. The client's own retries
+    are off. timeout: how long one attempt may take, to the whole answer, or to the first bytes of a streamed one.
     fallback: for a model that stays away, the one to ask instead. limits: what this process asks of one model at most.
     prices: corrections of and additions to the table of prices, by the model's name.
     cache: answers that other jobs had to the very same question may be given again; off unless it is asked for.
@@ -78,18 +83,13 @@ def wrap(
         msg = f"{_type_name(client)} is not a model client that can be wrapped"
         raise InvalidSetting(msg, hint=_what_to_wrap(client))
     library, copy = _library_of(inner), client.copy  # type: ignore[attr-defined]
-    usual = Patience()
-    patience = Patience(
-        retry=usual.retry if retry is None else retry,
-        fallback=usual.fallback if fallback is None else dict(fallback),
-        limits=usual.limits if limits is None else limits,
-    )
     exchange = Exchange(
-        patience=patience,
+        patience=patience_of(retry, timeout, fallback, limits),
         prices={**PRICES, **(prices or {})},
         cache=cache,
         ignore=_check_ignored(ignore),
         parks_repurchases=_check_on_repurchase(on_repurchase) == "park",
+        to_errors=functools.partial(_to_errors, client, library),
     )
     if isinstance(inner, library.AsyncClient):
         return cast("C", copy(http_client=_durable(library, inner, exchange), max_retries=0))
@@ -193,6 +193,7 @@ def _durable(library: Any, inner: Any, exchange: Exchange) -> Any:
             drive = asking()
             if drive is None:
                 return await inner.send(request, stream=True)
+            _refuse_own_retry(library, request)
             try:
                 served = await _served(drive, library, inner, exchange, request)
             except Unreachable as error:
@@ -201,7 +202,11 @@ def _durable(library: Any, inner: Any, exchange: Exchange) -> Any:
                 # The client would take it for a connection that failed, and the code could not tell.
                 drive.fail(error)
                 raise Stopped from error
-            headers = {name: served.headers[name] for name in _SHOWN if name in served.headers}
+            headers: dict[str, str] = {
+                name: served.headers[name] for name in _SHOWN if name in served.headers
+            }
+            if served.status >= BAD:
+                headers["x-should-retry"] = "false"  # it has been retried, by a policy that is on record
             return library.Response(
                 served.status, headers=headers, stream=Answered(served), extensions={STEP: served.step_key}
             )
@@ -316,6 +321,33 @@ def _as_the_client_says(library: Any, error: Unreachable) -> Exception:
     known = isinstance(kind, type) and issubclass(kind, library.TransportError)
     said: Exception = (kind if known and kind is not None else library.TransportError)(str(error))
     return said
+
+
+def _to_errors(client: Any, library: Any, failure: Failure) -> tuple[Exception, ...]:
+    """The errors that the client and its HTTP library raise for this, for a retry policy that names their classes."""
+    package = sys.modules[type(client).__module__.partition(".")[0]]
+    request = library.Request("POST", str(getattr(client, "base_url", "http://provider")))
+    try:
+        if not isinstance(failure, Unreachable):
+            response = library.Response(failure.status, content=failure.data, request=request)
+            return (client._make_status_error_from_response(response),)  # noqa: SLF001 - both clients have it
+        below = _as_the_client_says(library, failure)
+        is_timeout = isinstance(below, library.TimeoutException)
+        made = package.APITimeoutError if is_timeout else package.APIConnectionError
+        return (below, made(request=request))
+    except Exception:  # another version of the client: the failure is an error all the same
+        return to_errors(failure)
+
+
+_OWN_RETRY: Final = "x-stainless-retry-count"
+"""The header in which a client counts its own retries."""
+
+
+def _refuse_own_retry(library: Any, request: Any) -> None:
+    """A client that was given retries of its own again asks no more: what it repeats has been retried on record."""
+    if request.headers.get(_OWN_RETRY, "0") != "0":
+        msg = "the client's own retries are off in an agent: hf.wrap(client, retry=hf.Retry(…)) declares them"
+        raise library.ConnectError(msg, request=request)
 
 
 def _refusing(library: Any, inner: Any) -> Any:

@@ -7,9 +7,10 @@ The agent runs once undisturbed, which shows its result and every crash point th
 of them: its worker is killed there, another takes over, and the result and everything that was done must be what they
 were. Time is virtual, the store is in memory, and nothing is left behind.
 
-What it sees by itself is every real call of every tool, by its declared effect. What code does without a tool it cannot
-see; `effects` is a witness for that: whatever describes the outside world (what was sent, what was booked), compared
-with the undisturbed run. `reset` puts that world back before each run.
+What it sees by itself is every real call of every tool, by its declared effect. A socket, process or file that the
+agent's own code opens is an error (`App(on_undurable="warn")` says otherwise). Whatever else code does without a tool
+it cannot see; `effects` is a witness for that: whatever describes the outside world (what was sent, what was booked),
+compared with the undisturbed run. `reset` puts that world back before each run.
 
 A call that is unsafe and was cut off needs a person. Here the kit plays the person, and says the truth.
 """
@@ -30,6 +31,7 @@ from holdfast.agents.sessions import SessionAgent
 from holdfast.errors import InvalidMove, InvalidSetting
 from holdfast.model.inbox import BatchDraft
 from holdfast.model.jobs import JobDraft
+from holdfast.runtime.app import App
 from holdfast.testing.survival import judge
 from holdfast.testing.survival.facts import Passed, Played, Setting
 from holdfast.testing.survival.play import play
@@ -84,6 +86,7 @@ def survives_crashes(
         approve=approve == "yes",
         answers=tuple((answers or {}).items()),
         strict=bool(getattr(app, "_strict", False)),
+        on_undurable=app.choose_on_undurable("error") if isinstance(app, App) else "error",
     )
     keyless = frozenset(name for name, tool in app.tools.items() if tool.signature.key_parameter is None)
     return _Trial(agent, setting, effects, reset, compare, keyless).held(kill)

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.engine.desk import Program
+from holdfast.engine.desk import OnUndurable, Program
 from holdfast.errors import Refused
 from holdfast.model import canonical
 from holdfast.model.effects import Effect
@@ -72,6 +72,7 @@ class Setting(msgspec.Struct, frozen=True):
     approve: bool
     answers: tuple[tuple[str, Any], ...]
     strict: bool
+    on_undurable: OnUndurable
 
 
 class Played(msgspec.Struct, frozen=True, kw_only=True):

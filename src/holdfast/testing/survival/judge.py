@@ -81,7 +81,7 @@ def stopped(played: Played) -> Fault:
         cause: dict[str, Any] = (played.report or ({},))[-1]
         error = cause.get("error") or {}
         told = f"{error.get('type', '')}: {error.get('message', cause.get('why', ''))}".removeprefix(": ")
-        return Fault(f"it failed: {told}")
+        return Fault(f"it failed: {told}", str(error.get("hint", "")))
     if played.stopped == "stalled":
         return Fault(f"it made no progress: {summarize_report(played.report)}", STALLED)
     known = STOPPED.get(str(played.stopped))

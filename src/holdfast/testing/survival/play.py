@@ -19,6 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.engine.asked import Asked, Probed
+from holdfast.engine.audit_hook import make_io_monitor
 from holdfast.engine.committer import Committer
 from holdfast.engine.desk import Desk, Program
 from holdfast.engine.drive import Drive
@@ -151,6 +152,7 @@ class Play:
             strict=self._setting.strict,
             points=lambda point, tool: life.meet(str(point), tool),
             inspect=inspect,
+            io_monitor=make_io_monitor(self._setting.on_undurable),
         )
         worker = Worker(desk, process.name, lambda: self._ids.new("claim"), queues=self._setting.queues)
         process.start(worker.work())
