@@ -27,7 +27,7 @@ RESULT = {"summary": "a few words about what was found", "status": 200, "ok": Tr
 CALLS_TO_READ = 3
 """Functions of ours that run for each event of a journal that is read: linked and opened, folded, taken."""
 
-CALLS_TO_REPLAY = 17
+CALLS_TO_REPLAY = 16
 """And for each recorded call that the code asks for again: bound, placed, digested, found, handed over."""
 
 app = hf.App("memory:")

@@ -370,7 +370,7 @@ async def test_a_hundred_thousand_words_are_few_commits_and_little_memory(backen
         async def talk(drive: Drive, _: Any) -> None:
             async def speech() -> None:
                 nonlocal most
-                outlet = VOICE.get()._outlet  # type: ignore[union-attr]
+                outlet = VOICE.get().outlet  # type: ignore[union-attr]
                 for n in range(100_000):
                     await say(f"word {n} ")
                     most = max(most, outlet._size)  # type: ignore[union-attr]

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine import replay_scheduler
+from holdfast.engine import ready_queue
 from holdfast.engine.asked import Asked, Terms
 from holdfast.engine.drive import Drive
 from holdfast.engine.effects import Owner
@@ -138,7 +138,7 @@ def _queue_hidden(hidden: bool) -> Iterator[None]:
     """The loop's ready queue cannot be looked into, as on loops that are not asyncio's own."""
     with pytest.MonkeyPatch.context() as patch:
         if hidden:
-            patch.setattr(replay_scheduler, "READY", "_no_such_queue")
+            patch.setattr(ready_queue, "NAME", "_no_such_queue")
         yield
 
 

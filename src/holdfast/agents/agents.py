@@ -23,7 +23,7 @@ from holdfast.agents.context import Context
 from holdfast.agents.jobs import Host, Job
 from holdfast.agents.signatures import Signature, plain
 from holdfast.engine import children
-from holdfast.engine.asked import encode_result
+from holdfast.engine.asked import check_result
 from holdfast.engine.drive import Drive
 from holdfast.errors import InvalidSetting
 from holdfast.model.budget import Budget
@@ -159,7 +159,7 @@ class Agent(Generic[P, R]):
         context.enter(drive, Context(drive.owner.job_id, drive.owner.namespace, self.name))
         bound = self.signature.call_with(given or {})
         output = plain(await self.function(*bound.args, **bound.kwargs), f"the result of {self.name}")
-        encode_result(output)  # a parent must be able to hear it, too
+        check_result(output)  # a parent must be able to hear it, too
         return output
 
     async def take_work(self, drive: Drive, given: Any) -> Any:

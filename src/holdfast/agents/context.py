@@ -19,25 +19,27 @@ class Context(msgspec.Struct, frozen=True):
     kind: str
 
 
-_CURRENT: Final[contextvars.ContextVar[tuple[Drive, Context] | None]] = contextvars.ContextVar(
+CURRENT: Final[contextvars.ContextVar[tuple[Drive, Context] | None]] = contextvars.ContextVar(
     "holdfast_context", default=None
 )
+"""The run whose code this is. Tools read it themselves: every call passes there."""
 
 
 def enter(drive: Drive, context: Context) -> None:
-    """From here on, in this task and those it starts, the surface speaks to this run."""
-    _CURRENT.set((drive, context))
+    """From here on, in this task and those it starts, the surface speaks to this run. Programs begin with it."""
+    CURRENT.set((drive, context))
+    drive.scheduler.begin_code()
 
 
 def find_drive() -> Drive | None:
     """The run of the job whose code this is; None outside a job."""
-    current = _CURRENT.get()
+    current = CURRENT.get()
     return None if current is None else current[0]
 
 
 def drive(what: str) -> Drive:
     """The run of the job whose code this is; or an error that says where `what` belongs."""
-    current = _CURRENT.get()
+    current = CURRENT.get()
     if current is None:
         msg = f"{what} outside a job"
         raise InvalidMove(msg, hint=f"Call {what} from an agent's function, or from a task it started.")
@@ -46,7 +48,7 @@ def drive(what: str) -> Drive:
 
 def context() -> Context:
     """The job that this code runs in."""
-    current = _CURRENT.get()
+    current = CURRENT.get()
     if current is None:
         msg = "there is no job here"
         raise InvalidMove(msg, hint="Ask for the context inside an agent's function.")

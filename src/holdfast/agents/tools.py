@@ -109,16 +109,18 @@ class Tool(Generic[P, R], metaclass=_ToolType):
 
         async def call(*args: P.args, **kwargs: P.kwargs) -> R:
             given = self.signature.bind(args, self._named(kwargs) if kwargs else kwargs)
-            drive = context.find_drive()
-            if drive is None:
+            current = context.CURRENT.get()
+            if current is None:
                 value = await self.outcome(given)
             else:
+                drive = current[0]
                 met = drive.meet(self.name, self._same(given) if self.terms.relaunch else given)
                 recorded = met[3]
                 # What is simply handed back has nothing made for it.
-                value = (
-                    recorded.result if drive.recalls(recorded) else await drive.call(self._asked(given), met)
-                )
+                if recorded is not None and drive.recalls(recorded):
+                    value = recorded.result
+                else:
+                    value = await drive.call(self._asked(given), met)
             result: R = self.signature.result(value)
             return result
 

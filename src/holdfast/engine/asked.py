@@ -12,7 +12,7 @@ from holdfast.errors import HoldfastError
 from holdfast.model import canonical
 from holdfast.model.effects import QUIET_MARGIN_US, START_WITHIN_US, Answer, Effect
 from holdfast.model.instants import DAY, MINUTE
-from holdfast.model.limits import RESULT_BYTES_MAX, RESULT_DEPTH_MAX
+from holdfast.model.limits import INTEGER_MAX, RESULT_BYTES_MAX, RESULT_DEPTH_MAX
 from holdfast.model.retry import NO_RETRY, Retry
 
 
@@ -76,6 +76,14 @@ def digest_of(identity: Any) -> str:
 def encode_result(value: Any) -> bytes:
     """The canonical bytes of arguments or of a result; an error, if they would not fit into an event."""
     return canonical.encode(value, bytes_max=RESULT_BYTES_MAX, depth_max=RESULT_DEPTH_MAX)
+
+
+def check_result(value: Any) -> None:
+    """An error, if the value would not fit into an event. One that fits for certain is not written to see that."""
+    kind = type(value)
+    if value is None or kind is bool or (kind is int and -INTEGER_MAX <= value <= INTEGER_MAX):
+        return
+    encode_result(value)
 
 
 class Unstorable(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from holdfast.engine import failures, replay_scheduler, stall_detector, task_scopes
 from holdfast.engine.asked import Asked, Terms, digest_of, written
@@ -150,18 +150,21 @@ class Drive:
         if self.io_monitor is not None:
             self.io_monitor.watch_loop(loop)
         self.scheduler = ReplayScheduler(loop, self.clock, self.history, self._at_rest)
-        self.scheduler.look_every(stall_detector.LOOK_EVERY_S)
         ordinal = str(self.history.ordinal)
         self.callback_scope = TaskScope(self, Scope(f"{ordinal}/<callback>"))
         root = self._root = task_scopes.start_root(loop, body(), self, Scope(ordinal))
         try:
-            # Not awaited itself: whatever cancels this run ends the code, and that is not a decision of the code.
-            await task_scopes.wait_until_done(loop, root)
+            await asyncio.sleep(0)  # code that never waits has come to its end: nothing is set up to watch it
+            if not root.done():
+                self.scheduler.look_every(stall_detector.LOOK_EVERY_S)
+                # Not awaited itself: whatever cancels this run ends the code, which is not a decision of the code.
+                await task_scopes.wait_until_done(loop, root)
         except asyncio.CancelledError:
             await self._all_ended()
             raise
         finally:
             self.scheduler.stop()
+        self.tasks.discard(root)
         if self.tasks and self._ending is None and not root.cancelled() and root.exception() is None:
             self._name_orphans()
         await self._all_ended()
@@ -218,11 +221,6 @@ class Drive:
         """Something has changed: once the code has come to rest, it is seen what comes next."""
         self.scheduler.look()
 
-    @property
-    def is_single_task(self) -> bool:
-        """Whether one task is all there is of the job's code."""
-        return len(self.tasks) == 1
-
     # ── calls ─────────────────────────────────────────────────────────────────────────────────────
 
     def place(self) -> TaskScope:
@@ -240,9 +238,9 @@ class Drive:
         digest = digest_of(identity)
         return place, key, digest, self.history.find(key, digest)
 
-    def recalls(self, recorded: Recorded | None) -> TypeGuard[Recorded]:
+    def recalls(self, recorded: Recorded) -> bool:
         """Whether the code simply gets this result: a long replay is made of these."""
-        if recorded is None or recorded.seq is None or recorded.error is not None:
+        if recorded.seq is None or recorded.error is not None:
             return False
         if recorded.cancelled_seq is not None or len(self.tasks) != 1:
             return False
@@ -256,12 +254,13 @@ class Drive:
         place, key, digest, recorded = self.meet(asked.name, asked.identity) if met is None else met
         if recorded is None and self.history.has_unclaimed:
             recorded = await self.adopt(key, digest)
-        if self.recalls(recorded):
-            return recorded.result
-        if recorded is not None and recorded.settled:
-            if await self.past(recorded):
-                return self.recall(recorded, asked)
-            recorded = None if recorded.effect is Effect.READ_ONLY else recorded
+        if recorded is not None:
+            if self.recalls(recorded):
+                return recorded.result
+            if recorded.settled:
+                if await self.past(recorded):
+                    return self.recall(recorded, asked)
+                recorded = None if recorded.effect is Effect.READ_ONLY else recorded
         if self._winding_down is not None:
             await self.unless_winding_down()
         if asked.terms.effect is Effect.READ_ONLY and recorded is None:
@@ -322,14 +321,18 @@ class Drive:
             value, error = await (self.purse or self).perform(asked, place, key)
             if error is not None and asked.terms.retry.attempts > 1:
                 value, error = await self._read_again(asked, place, key, digest, generation, error)
-            data = None
+            body = data = None
             if error is None:
                 value, data, error = written(value)
-            outcome, told = ("succeeded", None) if error is None else ("failed", failures.told(error))
-            step = StepFinished(key, digest, outcome, value, told, generation)
-            body = None if data is None else body_of_step(step, data)
+            if data is not None:
+                step = StepFinished(key, digest, "succeeded", value, None, generation)
+                body = body_of_step(step, data)
+            else:
+                told = None if error is None else failures.told(error)
+                step = StepFinished(key, digest, "failed", value, told, generation)
             stamp = self.recorder.record(step, body=body, progress=True)
-            if self._strict or len(self.tasks) != 1 or not self.scheduler.deliver_at_once(*stamp):
+            is_alone = len(self.tasks) == 1 and not self._strict
+            if not is_alone or not self.scheduler.deliver_at_once(stamp.seq, stamp.at):
                 await self.handed_over(stamp)
         except asyncio.CancelledError:
             await self.given_up(key, digest, generation)
@@ -441,12 +444,13 @@ class Drive:
             event = CallCancelled(key, digest, generation=generation)
             stamp = self.recorder.record(event, extras=extras)
             self.look()
-            await self.turn(*stamp)
+            await self.turn(stamp.seq, stamp.at)
 
     async def handed_over(self, stamp: Stamp) -> None:
         if self._strict:
             await self.on_disk(stamp)
-        await self.turn(*stamp)
+        if len(self.tasks) != 1 or not self.scheduler.deliver_at_once(stamp.seq, stamp.at):
+            await self.scheduler.turn(stamp.seq, stamp.at)
 
     async def on_disk(self, stamp: Stamp) -> None:
         """The result is durable, and no later one has been delivered meanwhile."""
@@ -457,7 +461,7 @@ class Drive:
             finally:
                 self.running -= 1
             return
-        with self.scheduler.expecting(*stamp):
+        with self.scheduler.expecting(stamp.seq, stamp.at):
             await self.recorder.durable()
 
     async def turn(self, seq: int, at: int) -> None:

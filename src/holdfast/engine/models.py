@@ -202,7 +202,7 @@ class Asking:
         )
         stamp = self._drive.note(event, progress=True)
         await self._drive.on_disk(stamp)
-        await self._drive.turn(*stamp)
+        await self._drive.turn(stamp.seq, stamp.at)
 
     async def given_up(self) -> None:
         """It is a fact that the code did not wait for the answer, unless it is we who stop the code."""

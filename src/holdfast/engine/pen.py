@@ -17,6 +17,7 @@ again, and the store recognises them. Four outcomes:
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -108,11 +109,18 @@ class Pen:
         """The fact's place in the order of all facts of this job; it will be durable after all before it."""
         if self.lost is not None:
             raise self.lost
-        stamp = self.reserve(at)
-        self._entries.append(Entry(stamp.seq, event, row, extras, move, guarded, progress, body, stamp.at))
+        # As `reserve` has it, written out: every fact passes here.
+        self._order = order = self._order + 1
+        if at is None:
+            at = self.clock.wall_us()
+        if at < self.last_at:
+            at = self.last_at
+        else:
+            self.last_at = at
+        self._entries.append(Entry(order, event, row, extras, move, guarded, progress, body, at))
         if self._sent is None and not self._reading:
             self._courier.wake(self)
-        return stamp
+        return Stamp(order, at)
 
     def reserve(self, at: int | None = None) -> Stamp:
         """The next place in the order, and its job time: now, unless it is said."""
@@ -186,19 +194,19 @@ class Pen:
         return taken
 
     def _sealed(self, entries: Sequence[Entry]) -> Append:
-        seq, at = self.holder.head.seq, 0
+        times = [entry.at for entry in entries]
+        if times != sorted(times):  # the last word of a hold may stand behind mail that came after it
+            times = list(itertools.accumulate(times, max))
         rows: list[CallRow] = []
         beside: list[Extras] = []
-        times: list[int] = []
         guarded = progress = False
-        for entry in entries:
-            seq += 1
-            at = max(at, entry.at)  # the last word of a hold may stand behind mail that came after it
-            times.append(at)
-            guarded |= entry.guarded
-            progress |= entry.progress
+        for nth, entry in enumerate(entries):
+            if entry.guarded:
+                guarded = True
+            if entry.progress:
+                progress = True
             if entry.row is not None:
-                rows.append(_placed(entry.row, seq, at))
+                rows.append(_placed(entry.row, self.holder.head.seq + nth + 1, times[nth]))
             if entry.extras is not NOTHING:
                 beside.append(entry.extras)
         return append_of(

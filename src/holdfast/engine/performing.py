@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from holdfast.engine.replay_scheduler import JOB
 from holdfast.engine.voices import VOICE, Voice
 from holdfast.errors import Refused
 
@@ -21,7 +22,7 @@ async def performed(
     timed = drive.meter.call(drive.owner, asked.name, asked.terms.effect, step_key)
     how, error = "cancelled", None
     drive.running += 1
-    left = place.enter(step_key)
+    place.inside, left = step_key, JOB.set(drive.scheduler.inside)
     voice = drive.outlet.voice(step_key) if drive.outlet is not None else Voice(None, step_key, 1)
     spoken = VOICE.set(voice)
     try:
@@ -40,5 +41,6 @@ async def performed(
         voice.is_over = True
         VOICE.reset(spoken)
         timed.over(how, error)
-        place.leave(left)
+        JOB.reset(left)
+        place.inside = None
         drive.running -= 1

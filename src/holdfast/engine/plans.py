@@ -29,7 +29,7 @@ async def made_once(drive: Drive, make: Callable[[], Awaitable[Plan]]) -> Plan:
         stamp = drive.note(event, progress=True)
         async with drive.noting_cancel(key, "", 0):
             await drive.on_disk(stamp)
-            await drive.turn(*stamp)
+            await drive.turn(stamp.seq, stamp.at)
         # As a replay gives it, from the first time on.
         return Plan.from_json(event.plan, recorded_as=event.plan_id)
     return Plan.from_json(recorded.result, recorded_as=recorded.name)

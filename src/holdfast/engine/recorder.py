@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Protocol
+
+import msgspec
 
 from holdfast.model.append import NOTHING, Extras
 from holdfast.model.events import Event
 from holdfast.model.ledger import CallRow
 
 
-class Stamp(NamedTuple):
+class Stamp(msgspec.Struct, frozen=True, gc=False):
     """A fact's place in the order of the job's facts, and its job time."""
 
     seq: int

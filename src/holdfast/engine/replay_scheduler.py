@@ -52,7 +52,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, Final
 
-from holdfast.model.history import History
+from holdfast.engine import ready_queue
+from holdfast.engine.ready_queue import CountedCallback, ReadyQueue
+from holdfast.model.history import Gap, History
 from holdfast.model.instants import MINUTE
 from holdfast.store.clock import Clock
 
@@ -60,9 +62,6 @@ JOB: Final[contextvars.ContextVar[ReplayScheduler | InsideCall | None]] = contex
     "holdfast_job", default=None
 )
 """What code runs: a job's own (its scheduler), a call of a job, or anything else."""
-
-READY: Final = "_ready"
-"""The ready queue of asyncio's own loops: a deque of handles."""
 
 POLLING_PASSES: Final = 1000
 """So many passes of the loop the code may be busy before it counts as polling for what is to be delivered."""
@@ -137,6 +136,28 @@ class ReplayScheduler:
     `polling`: the code is busy, but has done nothing else than poll for long.
     """
 
+    # What begins the same in every run is not set in each: most runs are short.
+    timers = 0
+    """How many timers of the code are pending."""
+    externals = 0
+    """How many futures of threads and processes the code may be waiting for."""
+    ready_callbacks = 0
+    """Callbacks of the job that are about to run, where the loop does not tell."""
+    deliveries = 0
+    """How many results and timers the code has got: it makes progress while this grows."""
+    _gaps: Sequence[Gap] = ()
+    _gap = -1
+    _gap_seq = NEVER_US
+    _fired_s = 0.0
+    _alarm: asyncio.TimerHandle | None = None
+    _alarm_us = 0
+    _second_look: asyncio.TimerHandle | None = None
+    _regular_look: asyncio.TimerHandle | None = None
+    _stopped = False
+    _paused = 0
+    _looking = False
+    _busy_passes = 0
+
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
@@ -148,38 +169,23 @@ class ReplayScheduler:
         self._clock = clock
         self._history = history
         self._at_rest = at_rest
-        self._ready: Any = getattr(loop, READY, None)
+        self._ready: Any = getattr(loop, ready_queue.NAME, None)
+        self._queue = None if self._ready is None else ReadyQueue(self._ready, JOB, self)
         self.inside = InsideCall(self)
         self.run: Any = None
         """The run whose order this is; it says so when it starts."""
         started_at = clock.wall_us() if history.start_at is None else history.start_at
         self.now_us = started_at
         self._origin_us = started_at
-        self._fired_s = 0.0
-        self._gaps = list(history.gaps)
-        self._gap = 0
+        if history.gaps:
+            self._gaps = list(history.gaps)
+            self._pass_gap()
         self._deliveries: dict[int, _Delivery] = {}
         self._seqs: list[int] = []
         self._unrepeated: dict[int, asyncio.Future[bool]] = {}
         self._adoptions: list[tuple[int, int, int, asyncio.Future[None]]] = []
         self._timers: list[tuple[int, int, JobTimer]] = []
         self._numbers = itertools.count()
-        self.timers = 0
-        """How many timers of the code are pending."""
-        self.externals = 0
-        """How many futures of threads and processes the code may be waiting for."""
-        self.ready_callbacks = 0
-        """Callbacks of the job that are about to run, where the loop does not tell."""
-        self.deliveries = 0
-        """How many results and timers the code has got: it makes progress while this grows."""
-        self._alarm: asyncio.TimerHandle | None = None
-        self._alarm_us = 0
-        self._second_look: asyncio.TimerHandle | None = None
-        self._regular_look: asyncio.TimerHandle | None = None
-        self._stopped = False
-        self._paused = 0
-        self._looking = False
-        self._busy_passes = 0
 
     # ── job time ──────────────────────────────────────────────────────────────────────────────────
 
@@ -237,17 +243,22 @@ class ReplayScheduler:
 
     def _fire_before(self, seq: int, at: int) -> bool:
         """The first timer has fired that precedes the fact at this place and time, if there is one."""
-        while self._gap < len(self._gaps) and self._gaps[self._gap].seq < seq:
+        while self._gap_seq < seq:
             if self._fire_due(self._gaps[self._gap].last_at):
                 return True
             self._cross_gap()
         return self._fire_due(at)
 
+    def _pass_gap(self) -> None:
+        """The code has come past a gap. `_gap_seq`: place of the next one."""
+        self._gap += 1
+        self._gap_seq = self._gaps[self._gap].seq if self._gap < len(self._gaps) else NEVER_US
+
     def _cross_gap(self) -> None:
         """Short timers do not count the time in which no worker drove the job. Those that were set after it, by code
         that was already in the time of a new fact (a checkpoint), have nothing to leave out."""
         gap = self._gaps[self._gap]
-        self._gap += 1
+        self._pass_gap()
         if not self.timers or not gap.length_us:
             return
         for _, _, timer in self._timers:
@@ -261,17 +272,27 @@ class ReplayScheduler:
     def deliver_at_once(self, seq: int, at: int) -> bool:
         """Whether the result at this place is delivered without a wait, to the only task of the job: nothing else of
         the job could run or fire before it."""
-        if self.timers or self._paused or ((self._ready or self._ready is None) and not self.is_quiet):
+        if self.timers or self._paused:
             return False
-        self.now_us = max(self.now_us, at)
-        if self._gap < len(self._gaps):
-            while self._gap < len(self._gaps) and self._gaps[self._gap].seq < seq:
-                self._gap += 1
+        if self._queue is None:
+            if self.ready_callbacks:
+                return False
+        elif self._ready and not self._queue.is_quiet():
+            return False
+        if at > self.now_us:  # noqa: PLR1730 - every result passes here, and a call takes as long again
+            self.now_us = at
+        while self._gap_seq < seq:
+            self._pass_gap()
         return True
 
     def advance(self, at: int) -> None:
         """The code goes on at this job time."""
         self.now_us = max(self.now_us, at)
+
+    def begin_code(self) -> None:
+        """The job's code begins to run: it has no callbacks yet."""
+        if self._queue is not None:
+            self._queue.begin()
 
     async def turn(self, seq: int, at: int) -> None:
         """The result at this place is delivered now."""
@@ -429,7 +450,7 @@ class ReplayScheduler:
             return True
         if self._at_rest(is_polling):
             return True
-        while self._gap < len(self._gaps):
+        while self._gap_seq < NEVER_US:
             if self._fire_due(self._gaps[self._gap].last_at):
                 return True
             self._cross_gap()
@@ -470,14 +491,8 @@ class ReplayScheduler:
     @property
     def is_quiet(self) -> bool:
         """Whether no code of the job is about to run."""
-        ready = self._ready
-        if ready is None:
-            return self.ready_callbacks == 0
-        # A copy: other threads schedule what they have to say, and a queue that changes cannot be walked through.
-        for handle in list(ready):  # noqa: SIM110 - every read passes here, and a generator takes as long again
-            if handle._context.get(JOB) is self:  # noqa: SLF001 - no other way
-                return False
-        return True
+        queue = self._queue
+        return self.ready_callbacks == 0 if queue is None else queue.is_quiet()
 
 
 # ── hooks of the event loop ───────────────────────────────────────────────────────────────────────
@@ -493,7 +508,7 @@ def install(loop: asyncio.AbstractEventLoop) -> None:
         return
     call_at, time = loop.call_at, loop.time
     call_later: Callable[..., asyncio.TimerHandle] = loop.call_later
-    if hasattr(loop, READY):
+    if hasattr(loop, ready_queue.NAME):
 
         def call_later_in_loop_time(delay: float, *args: Any, **options: Any) -> asyncio.TimerHandle:
             return call_at(time() + delay, *args, **options)
@@ -505,7 +520,7 @@ def install(loop: asyncio.AbstractEventLoop) -> None:
         ours.call_soon = _CallSoon(loop.call_soon)
     ours.call_at = _CallAt(call_at)
     ours.call_later = _CallLater(call_later)
-    ours.time = _Time(time)
+    ours.time = _make_time(time)
     ours.run_in_executor = _RunInExecutor(loop.run_in_executor)
 
 
@@ -538,10 +553,14 @@ class _CallLater(_LoopHook):
         return timer
 
 
-class _Time(_LoopHook):
-    def __call__(self) -> float:
+def _make_time(before: Callable[[], float]) -> Callable[[], float]:
+    """`loop.time`, for job code job time. A plain function: the loop asks in every pass."""
+
+    def time() -> float:
         owner = JOB.get()
-        return owner.time() if type(owner) is ReplayScheduler else float(self._before())
+        return owner.time() if type(owner) is ReplayScheduler else before()
+
+    return time
 
 
 class _RunInExecutor(_LoopHook):
@@ -565,34 +584,6 @@ class _CallSoon(_LoopHook):
         owner = JOB.get() if context is None else context.get(JOB)
         if type(owner) is not ReplayScheduler:
             return self._before(callback, *args, context=context)
-        counted = _CountedCallback(owner, callback)
+        counted = CountedCallback(owner, callback)
         counted.handle = self._before(counted, *args, context=context)
         return counted
-
-
-class _CountedCallback:
-    """A callback of job code, and the handle that cancels it."""
-
-    __slots__ = ("_callback", "_scheduler", "handle")
-
-    def __init__(self, scheduler: ReplayScheduler, callback: Callable[..., object]) -> None:
-        self._scheduler: ReplayScheduler | None = scheduler
-        self._callback = callback
-        self.handle: Any = None
-        scheduler.ready_callbacks += 1
-
-    def __call__(self, *args: Any) -> None:
-        self._leave()
-        self._callback(*args)
-
-    def cancel(self) -> None:
-        self._leave()
-        self.handle.cancel()
-
-    def cancelled(self) -> bool:
-        return bool(self.handle.cancelled())
-
-    def _leave(self) -> None:
-        scheduler, self._scheduler = self._scheduler, None
-        if scheduler is not None:
-            scheduler.ready_callbacks -= 1

@@ -14,11 +14,12 @@ class StoreTime:
 
     def __init__(self, clock: Clock, claimed_at: int, tick: int) -> None:
         self._clock = clock
-        self._claimed_at = claimed_at
-        self._tick = tick
+        self._tick_us = clock.tick_us
+        self._ahead_us = claimed_at - tick
+        """How far the store's time is ahead of the ticks."""
 
     def wall_us(self) -> int:
-        return self._claimed_at + self._clock.tick_us() - self._tick
+        return self._ahead_us + self._tick_us()
 
     def tick_us(self) -> int:
         return self._clock.tick_us()

@@ -6,6 +6,8 @@ import contextvars
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from holdfast.model import canonical
 from holdfast.model.limits import CHUNK_BYTES_MAX
 from holdfast.model.redaction import redacted
@@ -14,29 +16,26 @@ if TYPE_CHECKING:
     from holdfast.engine.streams import Outlet
 
 
-class Voice:
-    """One attempt of one call, as it speaks."""
+class Voice(msgspec.Struct, eq=False):
+    """One attempt of one call, as it speaks. A struct: one is made for every call, and few say anything."""
 
-    __slots__ = ("_outlet", "attempt", "is_over", "offsets", "step_key")
-
-    def __init__(self, outlet: Outlet | None, step_key: str, attempt: int) -> None:
-        self.step_key = step_key
-        self.attempt = attempt
-        self.offsets: dict[str, int] = {}
-        self.is_over = False
-        self._outlet = outlet
+    outlet: Outlet | None
+    step_key: str
+    attempt: int
+    offsets: dict[str, int] = {}
+    is_over: bool = False
 
     def say(self, said: Any, stream: str) -> Room:
         """It is said. Await the answer to wait while the store is behind."""
-        if self._outlet is not None:
+        if self.outlet is not None:
             if isinstance(said, str) and len(said) <= CHUNK_BYTES_MAX // 8:
                 said = redacted(said)  # whoever listens here hears what will be stored
                 size = len(said)
             else:  # a copy: its author may change the value after it was said
                 data = canonical.encode(said, bytes_max=CHUNK_BYTES_MAX)
                 said, size = canonical.decode_stored(data), len(data)
-            self._outlet.say(self, stream, said, size)
-        return Room(self._outlet)
+            self.outlet.say(self, stream, said, size)
+        return Room(self.outlet)
 
 
 class Room:

@@ -61,7 +61,7 @@ def encode(value: object, *, bytes_max: int = JSON_BYTES_MAX, depth_max: int = J
         data = careful.write(value)
     except TypeError:  # a key that is not a string; the walk above looks at values only
         data = careful.write(_simplified(value, bytes_max, depth_max))
-    rules = redaction.here()
+    rules = redaction.current
     if rules.suspects(data) and rules.needed(data):
         data = _without_secrets(rules, value, data)
     if len(data) > bytes_max:

@@ -23,6 +23,7 @@ from holdfast.model.events import EVENTS, Event, StepFinished
 from holdfast.model.limits import JSON_DEPTH_MAX, PAYLOAD_INLINE_BYTES
 
 GENESIS: Final = bytes(32)
+_PLAIN_NAMES_MAX: Final = 10_000
 _OTHER_VERSION: Final = "Read this job with the version of Holdfast that wrote it, or a newer one."
 
 
@@ -68,13 +69,26 @@ def body_of_step(step: StepFinished, result: bytes) -> bytes:
         or step.error is not None
         or step.generation != 0
         or step.outcome != "succeeded"
-        or not (key.isascii() and key.isprintable() and digest.isascii() and digest.isalnum())
-        or '"' in key
-        or "\\" in key
-        or redaction.here().suspects(key.encode())
+        or not (digest.isascii() and digest.isalnum())
+        or not _is_plain_key(key)
     ):
         return body_of(step)
     return b'{"args_digest":"%b","result":%b,"step_key":"%b"}' % (digest.encode(), result, key.encode())
+
+
+def _is_plain_key(key: str) -> bool:
+    """Whether the key stands in JSON as it is, and no secret is in it."""
+    rules = redaction.current
+    name, _, number = key.rpartition("#")
+    if name in rules.plain_names and number.isdecimal() and number.isascii():
+        return True
+    is_plain = key.isascii() and key.isprintable() and '"' not in key and "\\" not in key
+    if not is_plain or rules.suspects(key.encode()):
+        return False
+    if rules.looks_for_shapes_only and len(rules.plain_names) < _PLAIN_NAMES_MAX:
+        # A number behind its "#" is in no shape of a secret: the next call of this name need not be looked at.
+        rules.plain_names.add(name)
+    return True
 
 
 @functools.cache
@@ -104,17 +118,16 @@ def seal(
     seq, link = head.seq, head.hash
     events = list(events)
     times = [at] * len(events) if isinstance(at, int) else at
-    sha256, ending, last_at = hashlib.sha256, "", -1
+    sha256 = hashlib.sha256
     made = [None] * len(events) if bodies is None else bodies
     for event, known, event_at in zip(events, made, times, strict=True):
         body = body_of(event) if known is None else known
         digest = sha256(body).digest()
         seq += 1
         type_, version = event.type, event.version
-        if event_at != last_at:
-            last_at, ending = event_at, f"/{fence}/{event_at}"
         # As `chain` has it, written out: every fact passes here.
-        link = sha256(link + digest + f"{job_id}/{seq}/{type_}/{version}{ending}".encode()).digest()
+        place = f"{job_id}/{seq}/{type_}/{version}/{fence}/{event_at}"
+        link = sha256(link + digest + place.encode()).digest()
         sealed.append(SealedEvent(seq, type_, version, fence, event_at, body, digest, link))
     return tuple(sealed), Head(seq, link)
 
@@ -170,18 +183,18 @@ def unsealed(
     """The facts one after the other, each checked as it comes: its link to the one before, its body, its type. One
     pass: what `first_break` and `unseal` find is found here too."""
     link, seq, job, sha256 = head.hash, head.seq, job_id.encode(), hashlib.sha256
-    type_, version, fence, at = "", 0, 0, 0
-    ending, known, read = b"", False, _reader(type_)[1]
+    type_, version, fence = "", 0, 0
+    middle, known, read = b"", False, _reader(type_)[1]
     for sealed in events:
         seq += 1
-        if sealed.type != type_ or sealed.at != at or sealed.fence != fence or sealed.version != version:
-            # Facts of one kind in one append have all of it in common.
-            type_, version, fence, at = sealed.type, sealed.version, sealed.fence, sealed.at
-            ending = f"/{type_}/{version}/{fence}/{at}".encode()
+        if sealed.type != type_ or sealed.fence != fence or sealed.version != version:
+            # Facts of one kind that one worker wrote have all of it in common.
+            type_, version, fence = sealed.type, sealed.version, sealed.fence
+            middle = f"/{type_}/{version}/{fence}/".encode()
             newest, read = _reader(type_)
             known = 1 <= version <= newest
         body, digest = sealed.body, sealed.body_digest
-        link = sha256(b"%b%b%b/%d%b" % (link, digest, job, seq, ending)).digest()
+        link = sha256(b"%b%b%b/%d%b%d" % (link, digest, job, seq, middle, sealed.at)).digest()
         whole = body is None or sha256(body).digest() == digest
         if not whole:
             must_be_open(body, f"the body of event {seq}")

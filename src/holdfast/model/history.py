@@ -37,6 +37,7 @@ SUCCEEDED: Final = "succeeded"
 
 _SUCCEEDED: Final = CallStatus.SUCCEEDED
 _FAILED: Final = CallStatus.FAILED
+_STEP: Final = e.StepFinished
 """As names of this module: the way through their class takes half as long as the record itself."""
 
 
@@ -93,6 +94,13 @@ class History:
 
     def find(self, step_key: str, args_digest: str) -> Recorded | None:
         """The newest record of this very call, which is claimed by that. One with other arguments is not it."""
+        recorded = self._calls.get(step_key)
+        if not self._moved:  # almost always, and then most keys have no record or one
+            if recorded is None:
+                return None
+            if recorded.args_digest == args_digest and recorded.before is None and not recorded.generation:
+                self._unclaimed.pop(step_key, None)
+                return None if recorded.retired else recorded
         asked = step_key
         if self._moved:
             step_key = self._moved.get((asked, args_digest), asked)
@@ -239,17 +247,16 @@ class History:
 
     def take(self, seq: int, event: e.Event, at: int = 0) -> None:
         """One more fact, at this time."""
-        if at < self.last_at:
-            clock_at, at = at, self.last_at  # job time does not go back
-        else:
-            clock_at = at
-        if type(event) is e.StepFinished:  # first, because most facts are
-            step_key, calls = event.step_key, self._calls
-            self.last_at = at
+        if type(event) is _STEP:  # first, because most facts are
+            if at < self.last_at:
+                at = self.last_at  # job time does not go back
+            else:
+                self.last_at = at
+            step_key, calls, generation = event.step_key, self._calls, event.generation
             recorded = calls[step_key] = Recorded(
                 step_key,
                 event.args_digest,
-                generation=event.generation,
+                generation=generation,
                 seq=seq,
                 at=at,
                 status=_SUCCEEDED if event.outcome == SUCCEEDED else _FAILED,
@@ -257,8 +264,9 @@ class History:
                 error=event.error,
                 before=calls.get(step_key),
             )
-            self._unclaimed[step_key if event.generation == 0 else recorded.unclaimed_key] = recorded
+            self._unclaimed[recorded.unclaimed_key if generation else step_key] = recorded
             return
+        clock_at, at = at, max(at, self.last_at)
         if type(event) is e.JobClaimed:
             self._drive_on(seq, event, at, clock_at)
             return

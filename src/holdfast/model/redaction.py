@@ -152,6 +152,10 @@ class Redactor:
         self._needles = tuple(dict.fromkeys(known))
         self._shaped = bool(self.shapes or headers)
         self._fielded = tuple({name.rpartition("_")[2].encode() for name in fields})
+        self.looks_for_shapes_only = not self._needles and not self._fielded
+        """Whether it knows no secret by its value, and looks at no field by its name."""
+        self.plain_names: set[str] = set()
+        """Names, without the number behind them, in which nothing was found."""
 
     def suspects(self, data: bytes) -> bool:
         """Whether these bytes may hold something that must not be written. False is certain."""
@@ -332,28 +336,29 @@ def own_words() -> frozenset[str]:
     return frozenset(words)
 
 
-_here = Redactor()
+current = Redactor()
+"""The rules of this process. Set by `use`; read as an attribute of this module where every value passes."""
 
 
 def here() -> Redactor:
     """The rules of this process."""
-    return _here
+    return current
 
 
 def use(redactor: Redactor) -> Redactor:
     """These are the rules of this process from now on; the answer is what they were."""
-    global _here
-    before, _here = _here, redactor
+    global current
+    before, current = current, redactor
     return before
 
 
 def register(values: Mapping[str, str]) -> None:
     """These secrets are known by name from now on; what was known before stays."""
-    if not values.items() <= {(name, value) for value, name in _here.values.items()}:
-        known = [*((name, value) for value, name in _here.values.items()), *values.items()]
-        use(Redactor(known, shapes=_here.shapes, fields=_here.fields, headers=_here.headers))
+    if not values.items() <= {(name, value) for value, name in current.values.items()}:
+        known = [*((name, value) for value, name in current.values.items()), *values.items()]
+        use(Redactor(known, shapes=current.shapes, fields=current.fields, headers=current.headers))
 
 
 def redacted(text: str) -> str:
     """A text for people (a log line, a traceback, an error) without secrets."""
-    return _here.text(text)
+    return current.text(text)

@@ -17,6 +17,7 @@ from holdfast.engine.run import JobRun
 from holdfast.engine.tracebacks import format_error, locate_error
 from holdfast.model.events import (
     Event,
+    JobCompleted,
     JobDeadLettered,
     JobParked,
     JobRequeued,
@@ -32,6 +33,8 @@ _ERROR_MAX: Final = 500
 
 def log_attempt(log: logging.Logger, run: JobRun) -> None:
     """Write the line for an attempt that is over, if it is worth one."""
+    if isinstance(run.ended_with, JobCompleted):
+        return
     grant = run.grant
     said = describe_end(run.ended_with, grant.attempts, run.sleeps_for_us(), run.find_uncertain())
     if said is not None:
