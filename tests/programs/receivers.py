@@ -64,6 +64,10 @@ class Request:
     arrived: bool = False
     ended: bool = False
     result: str | None = None
+    back: float = 0.0
+    """How long its answer takes."""
+    due: float = 0.0
+    """When it arrives, or, once it has, when its answer is there."""
 
 
 def answer_of(label: str) -> str:
@@ -95,6 +99,7 @@ class Receivers:
     faults: list[str] = field(default_factory=list)
     under_way: int = 0
     changed: Callable[[], None] = lambda: None
+    time: Callable[[], float] = lambda: 0.0
     ticks: int = 0
     events: int = 0
     """How often something has left a process, arrived, or been answered."""
@@ -123,27 +128,39 @@ class Receivers:
         request = Request(tool, label, token, key, self.tick(), worker)
         self.requests.append(request)
         self.events += 1
+        there, back = self.latencies_of(tool, label)
+        request.due, request.back = self.time() + there, back + seconds
         if tool in READS:
-            return await self._serve(request, seconds)
+            return await self._serve(request, there)
         self.under_way += 1
         # Shielded: whoever stops waiting does not call a request back.
-        return await asyncio.shield(self.send(self._send(request)))
+        return await asyncio.shield(self.send(self._send(request, there)))
 
-    async def _send(self, request: Request) -> str:
+    def go_on(self) -> None:
+        """Effects that are under way come to their end, without anybody who waits for it."""
+        for request in self.requests:
+            if not (request.ended or request.tool in READS):
+                self.under_way += 1
+                sent = self.send(self._send(request, request.due - self.time()))
+                sent.add_done_callback(lambda sent: sent.cancelled() or sent.exception())
+
+    async def _send(self, request: Request, wait: float) -> str:
         try:
-            return await self._serve(request, 0.0)
+            return await self._serve(request, wait)
         finally:
             self.under_way -= 1
             self.changed()
 
-    async def _serve(self, request: Request, seconds: float) -> str:
-        there, back = self.latencies_of(request.tool, request.label)
+    async def _serve(self, request: Request, wait: float) -> str:
+        """The request after this wait: it arrives, unless it has already, and is answered."""
         try:
-            await _pass(there)
-            if request.label.startswith(REFUSED):
-                raise self.refusal(request.label)
-            self._arrive(request)
-            await _pass(back + seconds)
+            await _pass(wait)
+            if not request.arrived:
+                if request.label.startswith(REFUSED):
+                    raise self.refusal(request.label)
+                self._arrive(request)
+                request.due = self.time() + request.back
+                await _pass(request.back)
             if request.tool in READS and request.label.startswith(BAD):
                 raise LookupError(request.label)
             request.result = answer_of(request.label)

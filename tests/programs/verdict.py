@@ -12,7 +12,9 @@ from tests.programs.oracle import Outcome
 from tests.programs.receivers import READS, label_of
 from tests.programs.stage import Played
 
-Failing = Literal["parked", "stuck", "outcome", "effects", "reads", "threads", "key", "slow", "error"]
+Failing = Literal[
+    "parked", "stuck", "outcome", "effects", "reads", "threads", "key", "slow", "snapshot", "error"
+]
 
 SLOWER_S: Final = 100.0
 """So much longer than the oracle a play may take by itself: other latencies, polls, retries."""
