@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from tests.programs.runner import CHECKED_ONE_OF, SAMPLED, find_program, run_program
 
-CHUNK: Final = 20
+CHUNK: Final = 4
 REPORT_EVERY_S: Final = 30.0
 
 
@@ -56,7 +56,9 @@ class Tally:
             "parked": self.failures["parked"],
             "stuck": self.failures["stuck"],
             "different": sum(self.failures[kind] for kind in ("outcome", "slow", "error", "snapshot")),
-            "repeated": sum(self.failures[kind] for kind in ("effects", "reads", "threads", "key")),
+            "repeated": sum(
+                self.failures[kind] for kind in ("effects", "reads", "attempts", "threads", "key")
+            ),
         }
         lines = [f"{self.programs:,} programs, {self.plays:,} plays ({self.plays / each:.1f} each), of which"]
         lines += [

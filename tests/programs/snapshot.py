@@ -37,6 +37,7 @@ class Snapshot:
     waits: tuple[tuple[int, str], ...]
     threads: tuple[Thread, ...]
     crunched: Counter[str]
+    blocked: frozenset[str]
     hints: frozenset[str]
     tables: Tables
     writes: int = field(compare=False)
@@ -71,6 +72,7 @@ def take_snapshot(stage: Stage, passed: tuple[Point, ...]) -> Snapshot:
         waits=tuple(stage.waits),
         threads=tuple(copy.copy(one) for one in stage.loop.threads),
         crunched=receivers.crunched.copy(),
+        blocked=frozenset(receivers.blocked),
         hints=frozenset(hints),
         tables=state.tables,
         writes=stage.writes,
@@ -89,7 +91,7 @@ def restore_snapshot(stage: Stage, snapshot: Snapshot) -> None:
     stage.loop.chance, stage.loop.threads = snapshot.chance, [copy.copy(one) for one in snapshot.threads]
     receivers.ticks, receivers.events = snapshot.ticks, snapshot.events
     receivers.requests = [copy.copy(one) for one in snapshot.requests]
-    receivers.crunched = snapshot.crunched.copy()
+    receivers.crunched, receivers.blocked = snapshot.crunched.copy(), set(snapshot.blocked)
     stage.job_id, stage.writes = snapshot.job_id, snapshot.writes
     stage.signals, stage.messages = dict(snapshot.signals), dict(snapshot.messages)
     stage.claims, stage.waits = list(snapshot.claims), list(snapshot.waits)

@@ -44,7 +44,7 @@ from holdfast.worker.worker import Worker
 from tests.programs.loops import LOOPS, LoopKind, StageLoop, Thread
 from tests.programs.oracle import BUY
 from tests.programs.person import Person
-from tests.programs.receivers import EFFECTS, READS, Effect, Receivers
+from tests.programs.receivers import ATTEMPTS, EFFECTS, HOLDS, READS, Effect, Receivers
 from tests.programs.snapshot import Snapshot, restore_snapshot, take_snapshot
 from tests.programs.stores import (
     READING,
@@ -61,6 +61,9 @@ POLLS: Final = 240
 
 STUCK_S: Final = 4_000.0
 """Nothing is written for so long although a job runs: it is stuck. No generated sleep takes as long."""
+
+REQUESTS_MAX: Final = 100
+"""No program sends so many requests, whatever befalls its workers."""
 
 LEASE_S: Final = 900.0
 """Thirty times as long as in production, because renewals take time to simulate."""
@@ -143,6 +146,8 @@ class World:
     loop: StageLoop | None = None
     receivers: Receivers | None = None
     over: bool = False
+    block: Callable[[Process], None] = lambda _: None
+    """The process stands still for longer than its lease, and another takes over."""
 
     async def request(self, tool: str, label: str, token: str, key: str, seconds: float) -> str:
         assert self.loop is not None
@@ -152,7 +157,12 @@ class World:
             raise RuntimeError("the play is over")  # a coroutine of a dead process is being closed
         if process.dead:
             await self.loop.create_future()  # what a dead process was about to send never leaves
-        return await self.receivers.request(tool, label, token, key, seconds=seconds, worker=process.name)
+        answer = await self.receivers.request(tool, label, token, key, seconds=seconds, worker=process.name)
+        if label.startswith(HOLDS) and label not in self.receivers.blocked and not process.dead:
+            self.receivers.blocked.add(label)
+            self.block(process)
+            await process.must_live()
+        return answer
 
     def log_question(self, messages: list[Any]) -> None:
         assert self.loop is not None
@@ -218,7 +228,8 @@ class Application:
             "__name__": "program",
         }
         for tool, effect in EFFECTS.items():
-            self.names[tool] = self._declare(tool, effect)
+            if tool in source:
+                self.names[tool] = self._declare(tool, effect)
         exec(compile(source, "<program>", "exec"), self.names)  # noqa: S102 - it is ours
         self.programs: Mapping[str, Program] = self.app.programs()
 
@@ -243,6 +254,8 @@ class Application:
         async def probe(key: str, args: dict[str, Any]) -> Any:
             return world.probe(key)
 
+        if tool in ATTEMPTS:
+            return self._declare_retried(tool, effect, read if effect == "read_only" else act, probe)
         if tool == "compute":
             return self.app.step(effect="read_only", name=tool)(read)
         if tool in READS:
@@ -253,6 +266,19 @@ class Application:
             return self.app.tool(effect=effect, name=tool, probe=probe)(act)
         approve = True if tool == "wire" else None
         return self.app.tool(effect=effect, name=tool, key_lifetime="24h", approve=approve)(act)
+
+    def _declare_retried(self, tool: str, effect: Effect, function: Any, probe: Any) -> Any:
+        retry = hf.Retry(
+            attempts=ATTEMPTS[tool], initial="1s", maximum="60s", multiplier=4, never=(PermissionError,)
+        )
+        if tool == "total":
+            return self.app.step(effect="read_only", name=tool, retry=retry)(function)
+        if effect == "unsafe":
+            return self.app.tool(name=tool, retry=retry, sent_nothing=(ConnectionRefusedError,))(function)
+        if effect == "verifiable":
+            return self.app.tool(effect=effect, name=tool, probe=probe, retry=retry)(function)
+        lifetime = "24h" if effect == "idempotent" else None
+        return self.app.tool(effect=effect, name=tool, key_lifetime=lifetime, retry=retry)(function)
 
 
 class _Life:
@@ -277,7 +303,7 @@ class _Life:
         state, turn = (stage.writes, stage.receivers.events), stage.loop.selector.turns
         here = Point(name, self._times[name], about(), state, turn)
         self.passed.append(here)
-        if stage.snapshots is not None:
+        if stage.snapshots is not None and len(stage.lives) == 1:
             stage.snapshots[here] = take_snapshot(stage, tuple(self.passed))
         if self.fault is not None and self.fault.point == here:
             self._stage.strike(self, self.fault)
@@ -401,6 +427,7 @@ class Stage:
         for application in applications:
             world = application.world
             world.loop, world.receivers, world.over = loop, self.receivers, False
+            world.block = self._block
 
     # ── workers and what befalls them ─────────────────────────────────────────────────────────────
 
@@ -438,15 +465,20 @@ class Stage:
         if fault.kind == "kill":
             self._bury(life)
         elif fault.kind == "freeze":
-            life.process.freeze(FREEZE_S)
-            self.loop.root.call_later(0.0, self._start_worker)
-            self.loop.root.call_later(FREEZE_S, self.moved.set)
+            self._block(life.process)
         elif fault.kind == "drain":
             assert life.worker is not None
             life.worker.drain()
         else:
             life.ending = True
             self.loop.root.call_later(0.0, lambda: self.loop.root.start(self._tear_down(life)))
+
+    def _block(self, process: Process) -> None:
+        """The process stands still for longer than its lease; another is started."""
+        process.freeze(FREEZE_S)
+        self.loop.root.call_later(LEASE_S + 1.0, self._hint)
+        self.loop.root.call_later(0.0, self._start_worker)
+        self.loop.root.call_later(FREEZE_S, self.moved.set)
 
     def _has_ended(self, life: _Life, work: asyncio.Task[None]) -> None:
         """A worker that was drained is gone; no other ends by itself."""
@@ -467,7 +499,8 @@ class Stage:
 
     def _bury(self, life: _Life) -> None:
         life.process.kill()
-        if self._is_known is not None and not (self.complaints or self.receivers.faults):
+        is_alone = len(self.lives) == 1 and not (self.complaints or self.receivers.faults)
+        if self._is_known is not None and is_alone:
             is_known, self._is_known = self._is_known, None
             self.is_over = is_known(take_snapshot(self, tuple(life.passed)))
             if self.is_over:
@@ -590,6 +623,8 @@ class Stage:
             self.moved.clear()
             if self.is_over:
                 return None
+            if len(self.receivers.requests) > REQUESTS_MAX:
+                return f"stuck: {REQUESTS_MAX} requests were sent, and there is no end"
             ended = self.loop.selector.ended
             heads = await self._heads()
             head = next((one for one in heads if one.job_id == self.job_id or self._is_session), None)

@@ -19,7 +19,7 @@ import pytest
 
 from holdfast.testing.servers import PostgresServer
 from tests.programs import runner, writer
-from tests.programs.generator import generate
+from tests.programs.generator import FIRST_LATE, generate
 from tests.programs.known import KNOWN
 from tests.programs.long_run import play_programs
 from tests.programs.process import LOOPS, Crew, find_brief
@@ -44,6 +44,7 @@ PLAYS = 8
 """So many of its faults each of them meets, drawn by its number. In the long run each meets all of them."""
 
 CHAOS = 20_000
+CHAOS_LATE = 2_000
 FIRST_OF_CHAOS = 100_000
 """Numbers of the long run begin here, so that it plays others than `make test`."""
 
@@ -144,6 +145,22 @@ def make_database(postgres_server: PostgresServer) -> Iterator[Callable[[], str]
         yield make
 
 
+@pytest.mark.store("memory")
+def test_programs_with_retries_and_blocked_loops_come_out_right() -> None:
+    for number in range(FIRST_LATE, FIRST_LATE + CHUNK):
+        report = sample_program(find_program(number), MEMORY, PLAYS, SAMPLED)
+        if report.found:
+            pytest.fail(explain(report))
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(3600)
+@pytest.mark.store("memory")
+def test_many_programs_with_retries_come_out_right() -> None:
+    tally = play_programs(FIRST_LATE, FIRST_LATE + CHAOS_LATE, jobs=min(os.cpu_count() or 1, 8))
+    assert not tally.failing, f"{len(tally.failing)} programs: {sorted(tally.failing)[:50]}"
+
+
 @pytest.mark.chaos
 @pytest.mark.timeout(6 * 3600)
 @pytest.mark.store("memory")
@@ -221,6 +238,6 @@ def test_every_block_of_the_vocabulary_is_used(monkeypatch: pytest.MonkeyPatch) 
             return entry.write(w, f, depth)
 
         monkeypatch.setitem(writer.VOCABULARY, name, replace(entry, write=write))
-    for number in range(2000):
+    for number in (*range(2000), *range(FIRST_LATE, FIRST_LATE + 50)):
         generate(number)
     assert set(used) == set(writer.VOCABULARY)
