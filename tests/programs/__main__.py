@@ -5,7 +5,8 @@ python -m tests.programs 17 --show                 and print its source, and the
 python -m tests.programs 17 --kill before_intent#2 play it once, with this fault
 python -m tests.programs --known polling           a program of `known.py` instead
 python -m tests.programs --file program.py         a program of one's own
-python -m tests.programs --from 0 --to 500         many programs, one after the other
+python -m tests.programs --from 0 --to 500 --jobs 2 --progress build/programs.jsonl
+                                                   many programs; started again, it goes on where it was cut off
 """
 
 from __future__ import annotations
@@ -14,13 +15,12 @@ import argparse
 import functools
 import sys
 import tempfile
-import time
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
 
 from tests.programs.known import KNOWN
+from tests.programs.long_run import play_programs
 from tests.programs.runner import (
     Found,
     Program,
@@ -35,13 +35,12 @@ from tests.programs.shrink import shrink
 from tests.programs.stage import MEMORY, Fault, Kind, Played, Point
 from tests.programs.stores import Backend, Postgres, Sqlite
 
-PROGRESS_EVERY = 100
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parse(arguments)
     if options.start is not None:
-        return _run_many(options)
+        tally = play_programs(options.start, options.end, jobs=options.jobs, progress=options.progress)
+        return 1 if tally.failing else 0
     program = _load(options)
     if options.show:
         print(program.source)
@@ -76,6 +75,8 @@ def _parse(arguments: Sequence[str] | None) -> Any:
     parser.add_argument("--postgres", metavar="URL", help="on a Postgres database, which is emptied")
     parser.add_argument("--from", dest="start", type=int, help="play many programs, from this number")
     parser.add_argument("--to", dest="end", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=1, help="in so many processes")
+    parser.add_argument("--progress", type=Path, help="the file that says what has been played")
     parser.add_argument("--no-shrink", dest="shrink", action="store_false")
     return parser.parse_args(arguments)
 
@@ -145,27 +146,6 @@ def _first_of_each_kind(report: Report) -> dict[str, Found]:
     for one in report.found:
         found.setdefault(one.failure.kind, one)
     return found
-
-
-def _run_many(options: Any) -> int:
-    began = time.monotonic()
-    plays = 0
-    kinds: Counter[str] = Counter()
-    failing: dict[str, list[int]] = {}
-    for count, number in enumerate(range(options.start, options.end), 1):
-        report = run_program(find_program(number))
-        plays += report.plays
-        for kind, found in _first_of_each_kind(report).items():
-            kinds[kind] += 1
-            failing.setdefault(kind, []).append(number)
-            print(f"program {number}: {found}", flush=True)
-        if count % PROGRESS_EVERY == 0 or number + 1 == options.end:
-            seconds = time.monotonic() - began
-            each = seconds / max(plays, 1) * 1000
-            print(f"{count} programs, {plays} plays, {seconds:.0f} s, {each:.1f} ms per play", flush=True)
-    for kind, numbers in failing.items():
-        print(f"{kind}: {kinds[kind]} programs, such as {numbers[:12]}")
-    return 1 if failing else 0
 
 
 if __name__ == "__main__":

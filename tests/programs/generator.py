@@ -10,22 +10,32 @@ from __future__ import annotations
 
 import random
 
-from tests.programs import blocks, durable, locks, models, patterns, trio_style
-from tests.programs.writer import Function, Writer, indent
+from tests.programs import blocks, durable, locks, models, patterns, retries, trio_style
+from tests.programs.writer import VOCABULARY, Function, Writer, indent
 
-VOCABULARY = (blocks, locks, durable, models, patterns, trio_style)
+MODULES = (blocks, locks, durable, models, patterns, trio_style, retries)
 """Importing them fills `writer.VOCABULARY`."""
+
+
+FIRST_LATE = 200_000
+"""Programs from this number on have calls that are retried, and calls that block the loop. Those before are without, so
+that their numbers stay."""
 
 
 def generate(number: int, attempt: int = 0, *, quick: bool = False) -> str:
     """The source of the program with this number; a later attempt is another program. `quick`: nothing takes long."""
     writer = Writer(random.Random(f"{number}/{attempt}"))
     writer.quick = quick
+    writer.late = number >= FIRST_LATE
     if not quick and writer.maybe(0.06):
         return _join([*_session(writer)])
     main = Function("main", is_main=True)
     count = writer.chance.choice((1, 1, 2, 2, 3))
-    if writer.maybe(0.1):
+    if writer.late:
+        name = writer.pick(retried=0.75, outage=0.25)
+        main.lines += VOCABULARY[name].write(writer, main, 1)
+        count = writer.chance.choice((0, 1, 1, 2))
+    if not writer.late and writer.maybe(0.1):
         main.lines = _with_checkpoints(writer, main, count)
     else:
         for _ in range(count):

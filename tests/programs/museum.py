@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import pytest
 
-from holdfast.engine import drive, replay_scheduler, stall_detector, task_scopes
-from holdfast.model import history
+from holdfast.engine import drive, effects, replay_scheduler, stall_detector, task_scopes
+from holdfast.model import history, retry
 from holdfast.store.memory import inbox
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -179,6 +179,41 @@ def a_new_effect_waits_for_unrelated_calls(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(drive.Drive, "_at_rest", wait)
 
 
+# ── retries ───────────────────────────────────────────────────────────────────────────────────────
+
+
+@bug
+def attempts_are_counted_in_memory(patch: pytest.MonkeyPatch) -> None:
+    """Every worker begins to count a read's failures anew."""
+    patch.setattr(history.History, "find_retry", lambda *_: None)
+
+
+@bug
+def attempts_of_effects_are_counted_in_memory(patch: pytest.MonkeyPatch) -> None:
+    """Every worker begins to count an effect's failures anew."""
+
+    def count(self: Any) -> int:
+        return int(1 + self._attempt - self.__dict__.setdefault("first_attempt", self._attempt))
+
+    patch.setattr(effects._Call, "_failed_attempts", property(count))
+
+
+@bug
+def an_unsafe_call_is_made_again_after_an_ambiguous_error(patch: pytest.MonkeyPatch) -> None:
+    """A connection that broke is taken for one that was refused."""
+    ambiguous = effects._Call._ambiguous
+
+    async def did_nothing(self: Any, error: Exception) -> Any:
+        return await (self._did_nothing(error) if self._terms.sent_nothing else ambiguous(self, error))
+
+    patch.setattr(effects._Call, "_ambiguous", did_nothing)
+
+
+@bug
+def errors_that_are_never_retried_are(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(retry.Retry, "covers", lambda *_: True)
+
+
 # ── sessions ──────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -198,6 +233,10 @@ FOUND_BY: Final[dict[str, int]] = {
     "a_takeover_moves_timers_that_were_set_after_it": 90,
     "a_timeout_around_a_durable_wait_never_fires": 8,
     "a_worker_that_stood_still_claims_input_of_a_job_it_lost": 114,
+    "an_unsafe_call_is_made_again_after_an_ambiguous_error": 200034,
+    "attempts_are_counted_in_memory": 200010,
+    "attempts_of_effects_are_counted_in_memory": 200022,
+    "errors_that_are_never_retried_are": 200000,
     "names_of_coroutines_are_all_that_counts": 18,
     "polling_code_gets_nothing": 120,
     "recorded_sleeps_are_slept_again": 4,

@@ -23,7 +23,16 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, Final
 
-from tests.programs.receivers import DELAYS, EFFECTS, LATENCIES, Effect, Receivers, answer_of, question_of
+from tests.programs.receivers import (
+    ATTEMPTS,
+    DELAYS,
+    EFFECTS,
+    LATENCIES,
+    Effect,
+    Receivers,
+    answer_of,
+    question_of,
+)
 
 PASSES_MAX: Final = 20_000
 SPINS_MAX: Final = 100
@@ -106,6 +115,8 @@ class Outcome:
     done: dict[Effect, Counter[tuple[str, str]]]
     reads: Counter[str]
     crunched: Counter[str]
+    sent: Counter[tuple[str, str]]
+    """How often each request that fails some times was sent."""
     seconds: float = field(compare=False)
     """How long it took, in virtual time."""
 
@@ -250,7 +261,9 @@ def run(source: str, seed: int = 0, *, delayed: bool = False) -> Outcome:
         while receivers.under_way:
             loop.run_until_complete(asyncio.sleep(1.0))
         effects = {effect: receivers.done(effect) for effect in set(EFFECTS.values()) - {"read_only"}}
-        return Outcome(output, error, effects, receivers.reads(), receivers.crunched, seconds)
+        return Outcome(
+            output, error, effects, receivers.reads(), receivers.crunched, receivers.sent(), seconds
+        )
     finally:
         _close(loop)
 
@@ -281,10 +294,29 @@ def load(source: str, loop: VirtualLoop, receivers: Receivers, seed: int) -> dic
 
 def _plain_tool(tool: str, receivers: Receivers) -> Callable[..., Coroutine[Any, Any, str]]:
     async def call(label: str, token: str = "", seconds: float = 0.0) -> str:
+        if tool in ATTEMPTS:
+            return await _call_again(tool, label, receivers)
         return await receivers.request(tool, label, token, seconds=seconds)
 
     call.__name__ = call.__qualname__ = tool
     return call
+
+
+async def _call_again(tool: str, label: str, receivers: Receivers) -> str:
+    """The call as often as its policy allows, under one key. Whether an effect that raised has happened is found out,
+    except by errors that say that nothing was sent."""
+    key = f"key {receivers.ticks}"
+    for attempt in range(1, ATTEMPTS[tool] + 1):
+        try:
+            return await receivers.request(tool, label, key=key)
+        except ConnectionError:
+            found = receivers.find(key) if tool in {"hire", "fax"} else None
+            if found is not None:
+                return answer_of(label)
+            if attempt == ATTEMPTS[tool]:
+                raise
+            await asyncio.sleep(1.0)
+    raise AssertionError("unreachable")
 
 
 def _close(loop: VirtualLoop) -> None:

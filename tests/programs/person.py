@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from holdfast.model.chain import unseal
@@ -24,6 +24,15 @@ class Person:
         self._seen: dict[str, int] = {}
         self._uncertain: set[str] = set()
         self._sent: set[tuple[str, str]] = set()
+
+    @property
+    def memory(self) -> tuple[Mapping[str, int], frozenset[str], frozenset[tuple[str, str]]]:
+        """What the person knows: how far each journal was read, jobs with an uncertain call, what was said."""
+        return dict(self._seen), frozenset(self._uncertain), frozenset(self._sent)
+
+    @memory.setter
+    def memory(self, memory: tuple[Mapping[str, int], frozenset[str], frozenset[tuple[str, str]]]) -> None:
+        self._seen, self._uncertain, self._sent = dict(memory[0]), set(memory[1]), set(memory[2])
 
     async def act(self, heads: Sequence[JobHead]) -> bool:
         """Answer what is open; whether there was anything to say."""

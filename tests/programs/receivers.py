@@ -10,12 +10,17 @@ rests on these logs and on the program's output, never on a counter of Holdfast.
     book            verifiable: `find` answers a probe from the log
     mail            unsafe: every arrival counts
     wire            idempotent, and a person must agree first
+    poll, total     reads, a tool and a step, with retries declared; so are those below
+    charge          idempotent
+    hire            verifiable
+    fax             unsafe; a connection that is refused says that nothing was sent
     crunch          no tool: a plain function for threads; it may run again in every attempt
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -31,6 +36,11 @@ EFFECTS: Final[dict[str, Effect]] = {
     "book": "verifiable",
     "mail": "unsafe",
     "wire": "idempotent",
+    "poll": "read_only",
+    "total": "read_only",
+    "charge": "idempotent",
+    "hire": "verifiable",
+    "fax": "unsafe",
 }
 """Tool → its effect class."""
 
@@ -46,6 +56,23 @@ SLOW: Final = "slow"
 
 REFUSED: Final = "refused"
 """An effect whose label begins like this is refused: the receiver does nothing."""
+
+ATTEMPTS: Final = {"poll": 4, "total": 4, "charge": 4, "hire": 3, "fax": 4}
+"""Tools that are retried, and how often each is called at most."""
+
+HOLDS: Final = "holds"
+"""A call whose label begins like this blocks the loop after its answer has come, the first time."""
+
+_FAILING: Final = re.compile(r"(fails|loses|vague|down|denied)(?:(\d)x)?")
+"""How requests with a label fail. fails: so often before they arrive; fax says then that nothing was sent. vague: so
+often before they arrive, and nothing is said about it. loses: so often after they have arrived. down: always. denied:
+always, with an error that is not retried."""
+
+
+def is_failing(label: str) -> bool:
+    """Whether requests with this label fail some times."""
+    return _FAILING.match(label) is not None
+
 
 Send = Callable[[Coroutine[Any, Any, Any]], asyncio.Future[Any]]
 """Starts a request outside the process that sends it, which it outlives."""
@@ -64,6 +91,10 @@ class Request:
     arrived: bool = False
     ended: bool = False
     result: str | None = None
+    back: float = 0.0
+    """How long its answer takes."""
+    due: float = 0.0
+    """When it arrives, or, once it has, when its answer is there."""
 
 
 def answer_of(label: str) -> str:
@@ -95,10 +126,13 @@ class Receivers:
     faults: list[str] = field(default_factory=list)
     under_way: int = 0
     changed: Callable[[], None] = lambda: None
+    time: Callable[[], float] = lambda: 0.0
     ticks: int = 0
     events: int = 0
     """How often something has left a process, arrived, or been answered."""
     crunched: Counter[str] = field(default_factory=Counter)
+    blocked: set[str] = field(default_factory=set)
+    """Labels of calls that have blocked their loop."""
 
     def crunch(self, label: str) -> str:
         self.crunched[label] += 1
@@ -123,34 +157,61 @@ class Receivers:
         request = Request(tool, label, token, key, self.tick(), worker)
         self.requests.append(request)
         self.events += 1
+        there, back = self.latencies_of(tool, label)
+        request.due, request.back = self.time() + there, back + seconds
         if tool in READS:
-            return await self._serve(request, seconds)
+            return await self._serve(request, there)
         self.under_way += 1
         # Shielded: whoever stops waiting does not call a request back.
-        return await asyncio.shield(self.send(self._send(request)))
+        return await asyncio.shield(self.send(self._send(request, there)))
 
-    async def _send(self, request: Request) -> str:
+    def go_on(self) -> None:
+        """Effects that are under way come to their end, without anybody who waits for it."""
+        for request in self.requests:
+            if not (request.ended or request.tool in READS):
+                self.under_way += 1
+                sent = self.send(self._send(request, request.due - self.time()))
+                sent.add_done_callback(lambda sent: sent.cancelled() or sent.exception())
+
+    async def _send(self, request: Request, wait: float) -> str:
         try:
-            return await self._serve(request, 0.0)
+            return await self._serve(request, wait)
         finally:
             self.under_way -= 1
             self.changed()
 
-    async def _serve(self, request: Request, seconds: float) -> str:
-        there, back = self.latencies_of(request.tool, request.label)
+    async def _serve(self, request: Request, wait: float) -> str:
+        """The request after this wait: it arrives, unless it has already, and is answered."""
         try:
-            await _pass(there)
-            if request.label.startswith(REFUSED):
-                raise self.refusal(request.label)
-            self._arrive(request)
-            await _pass(back + seconds)
+            await _pass(wait)
+            if not request.arrived:
+                if request.label.startswith(REFUSED):
+                    raise self.refusal(request.label)
+                self._fail(request, "down", "denied", "fails", "vague")
+                self._arrive(request)
+                request.due = self.time() + request.back
+                await _pass(request.back)
             if request.tool in READS and request.label.startswith(BAD):
                 raise LookupError(request.label)
             request.result = answer_of(request.label)
+            self._fail(request, "loses")
             return request.result
         finally:
             request.ended = True
             self.events += 1
+
+    def _fail(self, request: Request, *modes: str) -> None:
+        """Raise what the label says, if it says one of these ways and this is one of the first requests with it."""
+        found = _FAILING.match(request.label)
+        if found is None or found[1] not in modes:
+            return
+        alike = [one for one in self.requests if (one.tool, one.label) == (request.tool, request.label)]
+        if found[2] is not None and alike.index(request) >= int(found[2]):
+            return
+        if found[1] == "denied":
+            raise PermissionError(request.label)
+        is_refused = request.tool == "fax" and found[1] in {"down", "fails"}
+        raise (ConnectionRefusedError if is_refused else ConnectionError)(request.label)
 
     def _arrive(self, request: Request) -> None:
         request.arrived = True
@@ -179,14 +240,25 @@ class Receivers:
         """Tool and label of everything that happened, as often as it did. An idempotent call happens once per key."""
         arrived = [one for one in self.requests if one.arrived and EFFECTS.get(one.tool) == effect]
         if effect == "idempotent" and any(one.key for one in arrived):
-            arrived = list({one.key: one for one in arrived}.values())
+            arrived = list({one.key or str(one.tick): one for one in arrived}.values())
         return Counter((one.tool, one.label) for one in arrived)
 
     def reads(self) -> Counter[str]:
         """How often each read was started, by label; without those that are given up, or made again as they fail."""
         return Counter(
-            one.label for one in self.requests if one.tool in READS and not one.label.startswith((SLOW, BAD))
+            one.label
+            for one in self.requests
+            if one.tool in READS and not (one.label.startswith((SLOW, BAD)) or is_failing(one.label))
         )
+
+    def sent(self) -> Counter[tuple[str, str]]:
+        """How often each request that fails some times was sent under one key. A person who says that a call did not
+        happen has it made under another, with as many attempts."""
+        by_key = Counter((one.tool, one.label, one.key) for one in self.requests if is_failing(one.label))
+        sent: Counter[tuple[str, str]] = Counter()
+        for (tool, label, _), times in by_key.items():
+            sent[tool, label] = max(sent[tool, label], times)
+        return sent
 
 
 async def _pass(seconds: float) -> None:

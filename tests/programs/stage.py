@@ -15,15 +15,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-import itertools
 import json
 import logging
-import random
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, Literal, cast
+from typing import Any, Final, Literal, cast
 
 import holdfast as hf
 from holdfast.agents.conversations import When, drafted
@@ -38,14 +35,17 @@ from holdfast.model.ids import SequentialIds
 from holdfast.model.jobs import JobFilter, JobHead
 from holdfast.model.states import HELD, TERMINAL, Status
 from holdfast.store.contract import Store
+from holdfast.store.memory.state import State
 from holdfast.store.ports.wakeups import Wakeups
 from holdfast.store.wrapped import Call, WrappedStore
-from holdfast.testing.process import Process, ProcessLoop
+from holdfast.testing.process import Process
 from holdfast.testing.simloop import Deadlock, LoopClock
 from holdfast.worker.worker import Worker
-from tests.programs.oracle import BUY, VirtualExecutor
+from tests.programs.loops import LOOPS, LoopKind, StageLoop, Thread
+from tests.programs.oracle import BUY
 from tests.programs.person import Person
-from tests.programs.receivers import EFFECTS, READS, Effect, Receivers
+from tests.programs.receivers import ATTEMPTS, EFFECTS, HOLDS, READS, Effect, Receivers
+from tests.programs.snapshot import Snapshot, restore_snapshot, take_snapshot
 from tests.programs.stores import (
     READING,
     Backend,
@@ -56,12 +56,14 @@ from tests.programs.stores import (
     find_violations,
 )
 
-PASSES_MAX: Final = 150_000
 POLLS: Final = 240
 """Workers poll so many times less often than in production: hints and the stage wake them."""
 
 STUCK_S: Final = 4_000.0
 """Nothing is written for so long although a job runs: it is stuck. No generated sleep takes as long."""
+
+REQUESTS_MAX: Final = 100
+"""No program sends so many requests, whatever befalls its workers."""
 
 LEASE_S: Final = 900.0
 """Thirty times as long as in production, because renewals take time to simulate."""
@@ -72,7 +74,6 @@ TEARDOWN_S: Final = 300.0
 
 MEMORY: Final = Memory()
 
-LoopKind = Literal["", "hidden", "eager"]
 Kind = Literal["kill", "teardown", "freeze", "drain"]
 
 
@@ -114,15 +115,6 @@ class Claim:
 
 
 @dataclass
-class Thread:
-    """A thread that job code has started: from when to when, by the receivers' ticks."""
-
-    job_id: str
-    began: int
-    ended: int | None = None
-
-
-@dataclass
 class Played:
     """What came of a play. `stopped` says why the job did not end, if it did not."""
 
@@ -147,65 +139,6 @@ class Played:
         return [unseal(one) for one in self.journals.get(job_id or self.job_id, [])]
 
 
-_LOOPS: Final = itertools.count(1)
-
-
-class StageLoop(ProcessLoop):
-    """A loop whose tasks hash by chance, as addresses do, and which knows the tasks of each process."""
-
-    def __init__(self, selector: SpinningSelector | WaitingSelector) -> None:
-        self.selector = selector
-        self._hashes = random.Random(0)
-        self._number = next(_LOOPS)
-        self.tasks: list[tuple[Process, asyncio.Task[Any]]] = []
-        self.threads: list[Thread] = []
-        self.tick: Callable[[], int] = lambda: 0
-        super().__init__(PASSES_MAX, self.selector)
-        self._numbers = iter(self._draw, None)  # type: ignore[assignment]
-        self.set_default_executor(VirtualExecutor(self._call_later_here))
-
-    def process_here(self) -> Process:
-        """The process whose code runs."""
-        return self._owner(None)
-
-    def _call_later_here(self, seconds: float, callback: Callable[[], None]) -> None:
-        """A thread belongs to the process that starts it."""
-        thread = Thread(hf.context().job_id, self.tick())
-        self.threads.append(thread)
-
-        def run() -> None:
-            thread.ended = self.tick()
-            callback()
-
-        self.process_here().call_later(seconds, run)
-
-    def _draw(self) -> int:
-        """A hash whose lower bits, which order a set, are the same in every play; no two plays share one."""
-        return self._hashes.getrandbits(20) | self._number << 20
-
-    def add_task(self, owner: Process, task: asyncio.Task[Any]) -> None:
-        super().add_task(owner, task)
-        self.tasks.append((owner, task))
-
-
-class HiddenLoop(StageLoop):
-    """A loop that the engine cannot look into, as it cannot into uvloop's."""
-
-    def __getattribute__(self, name: str) -> Any:
-        if name == "_ready" and sys._getframe(1).f_globals["__name__"].startswith("holdfast.engine"):
-            raise AttributeError(name)
-        return super().__getattribute__(name)
-
-
-class EagerLoop(StageLoop):
-    """A loop whose tasks run as soon as they are made, to their first wait."""
-
-    task_options: ClassVar[dict[str, Any]] = {"eager_start": True}
-
-
-LOOPS: Final[dict[LoopKind, type[StageLoop]]] = {"": StageLoop, "hidden": HiddenLoop, "eager": EagerLoop}
-
-
 @dataclass
 class World:
     """What the tools of a program talk to; set anew for each play."""
@@ -213,6 +146,8 @@ class World:
     loop: StageLoop | None = None
     receivers: Receivers | None = None
     over: bool = False
+    block: Callable[[Process], None] = lambda _: None
+    """The process stands still for longer than its lease, and another takes over."""
 
     async def request(self, tool: str, label: str, token: str, key: str, seconds: float) -> str:
         assert self.loop is not None
@@ -222,7 +157,12 @@ class World:
             raise RuntimeError("the play is over")  # a coroutine of a dead process is being closed
         if process.dead:
             await self.loop.create_future()  # what a dead process was about to send never leaves
-        return await self.receivers.request(tool, label, token, key, seconds=seconds, worker=process.name)
+        answer = await self.receivers.request(tool, label, token, key, seconds=seconds, worker=process.name)
+        if label.startswith(HOLDS) and label not in self.receivers.blocked and not process.dead:
+            self.receivers.blocked.add(label)
+            self.block(process)
+            await process.must_live()
+        return answer
 
     def log_question(self, messages: list[Any]) -> None:
         assert self.loop is not None
@@ -288,7 +228,8 @@ class Application:
             "__name__": "program",
         }
         for tool, effect in EFFECTS.items():
-            self.names[tool] = self._declare(tool, effect)
+            if tool in source:
+                self.names[tool] = self._declare(tool, effect)
         exec(compile(source, "<program>", "exec"), self.names)  # noqa: S102 - it is ours
         self.programs: Mapping[str, Program] = self.app.programs()
 
@@ -313,6 +254,8 @@ class Application:
         async def probe(key: str, args: dict[str, Any]) -> Any:
             return world.probe(key)
 
+        if tool in ATTEMPTS:
+            return self._declare_retried(tool, effect, read if effect == "read_only" else act, probe)
         if tool == "compute":
             return self.app.step(effect="read_only", name=tool)(read)
         if tool in READS:
@@ -323,6 +266,19 @@ class Application:
             return self.app.tool(effect=effect, name=tool, probe=probe)(act)
         approve = True if tool == "wire" else None
         return self.app.tool(effect=effect, name=tool, key_lifetime="24h", approve=approve)(act)
+
+    def _declare_retried(self, tool: str, effect: Effect, function: Any, probe: Any) -> Any:
+        retry = hf.Retry(
+            attempts=ATTEMPTS[tool], initial="1s", maximum="60s", multiplier=4, never=(PermissionError,)
+        )
+        if tool == "total":
+            return self.app.step(effect="read_only", name=tool, retry=retry)(function)
+        if effect == "unsafe":
+            return self.app.tool(name=tool, retry=retry, sent_nothing=(ConnectionRefusedError,))(function)
+        if effect == "verifiable":
+            return self.app.tool(effect=effect, name=tool, probe=probe, retry=retry)(function)
+        lifetime = "24h" if effect == "idempotent" else None
+        return self.app.tool(effect=effect, name=tool, key_lifetime=lifetime, retry=retry)(function)
 
 
 class _Life:
@@ -349,6 +305,8 @@ class _Life:
         state, turn = (stage.writes, stage.receivers.events), stage.loop.selector.turns
         here = Point(name, self._times[name], about(), state, turn)
         self.passed.append(here)
+        if stage.snapshots is not None and len(stage.lives) == 1:
+            stage.snapshots[here] = take_snapshot(stage, tuple(self.passed))
         if self.fault is not None and self.fault.point == here:
             self._stage.strike(self, self.fault)
 
@@ -427,7 +385,7 @@ class Stage:
     """One play. `faults`: what happens to the first worker, the second, and so on."""
 
     store: Store
-    _person: Person
+    person: Person
 
     def __init__(
         self,
@@ -437,8 +395,16 @@ class Stage:
         *,
         strict: bool,
         backend: Backend,
+        start: Snapshot | None = None,
+        is_known: Callable[[Snapshot], bool] | None = None,
+        snapshots: dict[Point, Snapshot] | None = None,
     ) -> None:
         self.loop = loop
+        self._start = start
+        self._is_known = is_known
+        self.snapshots = snapshots
+        self.is_over = False
+        """Whether the first worker is gone and another play went on from what it left."""
         self.clock = LoopClock(loop)
         self._backend = backend
         self.moved = asyncio.Event()
@@ -448,19 +414,22 @@ class Stage:
         self.writes = 0
         self.complaints: list[str] = []
         self.lives: dict[str, _Life] = {}
-        self.receivers = Receivers(loop.root.adopt, refusal=hf.Refused, changed=self.moved.set)
+        self.receivers = Receivers(
+            loop.root.adopt, refusal=hf.Refused, changed=self.moved.set, time=loop.clock_time
+        )
         loop.tick = self.receivers.tick
         self._strict = strict
         self._applications = applications
         self.faults = faults
-        self._ids = SequentialIds(2)
-        self._signals = applications[0].signals
-        self._messages = applications[0].messages
-        self._is_session = bool(self._messages)
+        self.ids = SequentialIds(2)
+        self.signals = applications[0].signals
+        self.messages = applications[0].messages
+        self._is_session = bool(self.messages)
         self.job_id = ""
         for application in applications:
             world = application.world
             world.loop, world.receivers, world.over = loop, self.receivers, False
+            world.block = self._block
 
     # ── workers and what befalls them ─────────────────────────────────────────────────────────────
 
@@ -480,9 +449,9 @@ class Stage:
             points=lambda point, tool: life.meet(str(point), lambda: tool),
         )
         renewal = LeaseRenewal(
-            process.name, self.clock, lambda: self._ids.new("lease"), ttl_us=int(LEASE_S * 1_000_000)
+            process.name, self.clock, lambda: self.ids.new("lease"), ttl_us=int(LEASE_S * 1_000_000)
         )
-        life.worker = Worker(desk, process.name, lambda: self._ids.new("claim"), renewal=renewal)
+        life.worker = Worker(desk, process.name, lambda: self.ids.new("claim"), renewal=renewal)
         work = process.start(life.worker.work())
         work.add_done_callback(lambda work: self._has_ended(life, work))
 
@@ -501,15 +470,20 @@ class Stage:
         if fault.kind == "kill":
             self._bury(life)
         elif fault.kind == "freeze":
-            life.process.freeze(FREEZE_S)
-            self.loop.root.call_later(0.0, self._start_worker)
-            self.loop.root.call_later(FREEZE_S, self.moved.set)
+            self._block(life.process)
         elif fault.kind == "drain":
             assert life.worker is not None
             life.worker.drain()
         else:
             life.ending = True
             self.loop.root.call_later(0.0, lambda: self.loop.root.start(self._tear_down(life)))
+
+    def _block(self, process: Process) -> None:
+        """The process stands still for longer than its lease; another is started."""
+        process.freeze(FREEZE_S)
+        self.loop.root.call_later(LEASE_S + 1.0, self._hint)
+        self.loop.root.call_later(0.0, self._start_worker)
+        self.loop.root.call_later(FREEZE_S, self.moved.set)
 
     def _has_ended(self, life: _Life, work: asyncio.Task[None]) -> None:
         """A worker that was drained is gone; no other ends by itself."""
@@ -530,10 +504,24 @@ class Stage:
 
     def _bury(self, life: _Life) -> None:
         life.process.kill()
+        is_alone = len(self.lives) == 1 and not (self.complaints or self.receivers.faults)
+        if self._is_known is not None and is_alone:
+            is_known, self._is_known = self._is_known, None
+            self.is_over = is_known(take_snapshot(self, tuple(life.passed)))
+            if self.is_over:
+                self.loop.root.call_later(0.0, self.moved.set)
+                return
         if life.wakeups is not None:
             self.loop.root.call_later(0.0, life.wakeups.end)
         self.loop.root.call_later(0.0, self._start_worker)
         self.loop.root.call_later(0.0, self.moved.set)
+
+    @property
+    def memory(self) -> State:
+        """The tables of the memory store."""
+        jobs: Any = self.store.jobs
+        state: State = jobs._state
+        return state
 
     # ── the play ──────────────────────────────────────────────────────────────────────────────────
 
@@ -545,7 +533,7 @@ class Stage:
         self.store = store
         if isinstance(selector, WaitingSelector):
             self.store = CountedStore(store, selector, self.loop.root)
-        self._person = Person(self.store, self.receivers)
+        self.person = Person(self.store, self.receivers)
 
     async def close(self) -> list[str]:
         """End everything; what `verify` says against a real store."""
@@ -561,23 +549,42 @@ class Stage:
         self.loop.selector.calls -= 1
         return violations
 
-    async def play(self) -> Played:
+    async def play(self) -> Played | None:
+        """The play to its end; None, if it ended early because another went on from the same snapshot."""
         await self.open()
-        if self._is_session:
-            for words, (at, when) in list(self._messages.items()):
+        if self._start is not None:
+            self._go_on_from(self._start)
+        elif self._is_session:
+            for words, (at, when) in list(self.messages.items()):
                 self.loop.root.start(self._deliver(words, at, when))
             await asyncio.sleep(0)
         else:
             agent = self._applications[0].app.agents["main"]
             self.job_id = (await self.store.jobs.submit(agent.draft({}))).job_id
-            for name, at in self._signals.items():
+            for name, at in self.signals.items():
                 self.loop.root.start(self._signal(self.job_id, name, at))
-        self._start_worker()
+        if self._start is None:
+            self._start_worker()
         stopped = await self._to_the_end()
+        if self.is_over:
+            return None
         while self.receivers.under_way:
             self.moved.clear()
             await self._something(1.0)
         return await self.result(stopped)
+
+    def _go_on_from(self, snapshot: Snapshot) -> None:
+        """The first worker has just been killed."""
+        restore_snapshot(self, snapshot)
+        self.receivers.go_on()
+        for words, (at, when) in self.messages.items():
+            self.loop.root.start(self._deliver(words, at, when))
+        for name, at in self.signals.items():
+            self.loop.root.start(self._signal(self.job_id, name, at))
+        process = self.loop.process("worker-1")
+        life = self.lives[process.name] = _Life(self, process, self.faults[0])
+        life.passed = list(snapshot.passed)
+        self.strike(life, self.faults[0])
 
     async def result(self, stopped: str | None) -> Played:
         jobs = [record.job_id for record in await self.store.jobs.list(JobFilter(), limit=1000)]
@@ -619,15 +626,19 @@ class Stage:
         """Why the job goes no further; None, if it ended."""
         while True:
             self.moved.clear()
+            if self.is_over:
+                return None
+            if len(self.receivers.requests) > REQUESTS_MAX:
+                return f"stuck: {REQUESTS_MAX} requests were sent, and there is no end"
             ended = self.loop.selector.ended
             heads = await self._heads()
             head = next((one for one in heads if one.job_id == self.job_id or self._is_session), None)
-            if (head is None and not self._messages) or (head and head.wait_reason == "dead_letter"):
+            if (head is None and not self.messages) or (head and head.wait_reason == "dead_letter"):
                 return None
             for one in heads:
                 if one.wait_reason in HELD:
                     return f"{one.wait_reason}"
-            if await self._person.act(heads) or await self._skip(heads, ended):
+            if await self.person.act(heads) or await self._skip(heads, ended):
                 continue
             if self._is_over(heads):
                 return f"stuck: waits for {heads[0].wait_reason} for ever"
@@ -638,9 +649,9 @@ class Stage:
 
     async def _deliver(self, words: str, at: float, when: When) -> None:
         """Say this to the session at this time."""
-        if at > 0:
-            await asyncio.sleep(at)
-        del self._messages[words]
+        if at > self.loop.time():
+            await asyncio.sleep(at - self.loop.time())
+        del self.messages[words]
         agent = self._applications[0].app.sessions["main"]
         message, draft = drafted(agent, SESSION, words, id=words, when=when)
         delivered = await self.store.inbox.deliver(message, draft)
@@ -656,6 +667,9 @@ class Stage:
 
     async def _heads(self) -> list[JobHead]:
         """Every job that has not ended."""
+        if not self._backend.is_real:
+            rows = sorted(self.memory.tables.jobs.items(), reverse=True)
+            return [row.head for _, row in rows if row.head.status not in TERMINAL]
         records = await self.store.jobs.list(JobFilter(), limit=1000)
         return [
             await self.store.jobs.head(record.job_id) for record in records if record.status not in TERMINAL
@@ -663,7 +677,7 @@ class Stage:
 
     def _is_over(self, heads: Sequence[JobHead]) -> bool:
         """Whether nothing can ever happen any more."""
-        if self._signals or self._messages or self.receivers.under_way:
+        if self.signals or self.messages or self.receivers.under_way:
             return False
         return all(one.status is Status.WAITING and one.wake_at is None for one in heads)
 
@@ -681,8 +695,8 @@ class Stage:
         due = [self._due(head) for head in heads]
         if any(head.status is Status.RUNNING and self._due(head) is None for head in heads):
             return False
-        said = [at for at, _ in self._messages.values()]
-        known = [one for one in [*due, *self._signals.values(), *said] if one is not None]
+        said = [at for at, _ in self.messages.values()]
+        known = [one for one in [*due, *self.signals.values(), *said] if one is not None]
         if not known or min(known) <= self.loop.time():
             return False  # nothing is, or it is due already and seen soon
         selector.now = min(known)
@@ -712,9 +726,9 @@ class Stage:
         return None if head.wake_at is None else (head.wake_at - start) / 1_000_000
 
     async def _signal(self, job_id: str, name: str, at: float) -> None:
-        await asyncio.sleep(at)
-        del self._signals[name]
-        await self._person.signal(job_id, name)
+        await asyncio.sleep(at - self.loop.time())
+        del self.signals[name]
+        await self.person.signal(job_id, name)
         self.moved.set()
 
 
@@ -749,18 +763,39 @@ def play(
     strict: bool = False,
     loop_kind: LoopKind = "",
     backend: Backend = MEMORY,
-) -> Played:
-    """Play the program to its end. The first worker runs the first application, those after it the second."""
+    start: Snapshot | None = None,
+    is_known: Callable[[Snapshot], bool] | None = None,
+    snapshots: dict[Point, Snapshot] | None = None,
+) -> Played | None:
+    """Play the program to its end. The first worker runs the first application, those after it the second.
+
+    `start`: the first worker was killed here. `is_known`: says of what the first worker left whether another play went
+    on from it; then this one does not, and is None. `snapshots` is filled with one for each point that workers pass.
+    """
     log = _Log()
+
+    def may_end(snapshot: Snapshot) -> bool:
+        return not log.errors and is_known is not None and is_known(snapshot)
+
     selector = WaitingSelector() if backend.is_real else SpinningSelector()
     with LOOPS[loop_kind](selector) as loop, log.attached():
-        stage = Stage(loop, applications, faults, strict=strict, backend=backend)
+        stage = Stage(
+            loop,
+            applications,
+            faults,
+            strict=strict,
+            backend=backend,
+            start=start,
+            is_known=None if is_known is None else may_end,
+            snapshots=snapshots,
+        )
         try:
             played = loop.run_until_complete(stage.play())
         except Deadlock as stuck:
             played = loop.run_until_complete(stage.result(f"stuck: {stuck}"))
-        played.complaints += log.errors
-        played.complaints += loop.run_until_complete(stage.close())
+        complaints = [*log.errors, *loop.run_until_complete(stage.close())]
+        if played is not None:
+            played.complaints += complaints
         return played
 
 

@@ -127,15 +127,18 @@ class SpinningSelector(NoSockets):
         """Something has happened: spinning is counted anew."""
         self._spins = 0
 
-    def select(self, timeout: float | None = None) -> Any:
+    def move(self, seconds: float) -> None:
+        """The loop turns once, and waits for so long if nothing is ready."""
         self.turns += 1
-        if timeout is None or timeout > 0:
+        if seconds > 0:
             self._spins = 0
-        else:
-            self._spins += 1
-            timeout = spin_for(self._spins)
-            self.spun_s += timeout
-        return super().select(timeout)
+            self.now += seconds
+            return
+        self._spins += 1
+        if self._spins > SPINS_MAX:
+            seconds = spin_for(self._spins)
+            self.spun_s += seconds
+            self.now += seconds
 
 
 class WaitingSelector(VirtualSelector):

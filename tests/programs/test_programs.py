@@ -8,22 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import multiprocessing
 import os
 import random
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from holdfast.testing.servers import PostgresServer
-from tests.programs import writer
-from tests.programs.generator import generate
+from tests.programs import runner, writer
+from tests.programs.generator import FIRST_LATE, generate
 from tests.programs.known import KNOWN
+from tests.programs.long_run import play_programs
 from tests.programs.process import LOOPS, Crew, find_brief
 from tests.programs.runner import (
     SAMPLED,
@@ -46,7 +44,7 @@ PLAYS = 8
 """So many of its faults each of them meets, drawn by its number. In the long run each meets all of them."""
 
 CHAOS = 20_000
-CHAOS_CHUNK = 50
+CHAOS_LATE = 2_000
 FIRST_OF_CHAOS = 100_000
 """Numbers of the long run begin here, so that it plays others than `make test`."""
 
@@ -57,6 +55,7 @@ CRASHES = (
 )
 """Where a real process dies."""
 
+FIRST_OF_BOTH_WAYS = 10_000
 FIRST_ON_SQLITE = 20_000
 FIRST_ON_POSTGRES = 30_000
 
@@ -146,51 +145,66 @@ def make_database(postgres_server: PostgresServer) -> Iterator[Callable[[], str]
         yield make
 
 
-@dataclass
-class Tally:
-    """What a part of the long run has found."""
+@pytest.mark.store("memory")
+def test_programs_with_retries_and_blocked_loops_come_out_right() -> None:
+    for number in range(FIRST_LATE, FIRST_LATE + CHUNK):
+        report = sample_program(find_program(number), MEMORY, PLAYS, SAMPLED)
+        if report.found:
+            pytest.fail(explain(report))
 
-    programs: int = 0
-    plays: int = 0
-    kinds: Counter[str] = field(default_factory=Counter)
-    failing: dict[int, str] = field(default_factory=dict)
+
+@pytest.mark.chaos
+@pytest.mark.timeout(3600)
+@pytest.mark.store("memory")
+def test_many_programs_with_retries_come_out_right() -> None:
+    tally = play_programs(FIRST_LATE, FIRST_LATE + CHAOS_LATE, jobs=min(os.cpu_count() or 1, 8))
+    assert not tally.failing, f"{len(tally.failing)} programs: {sorted(tally.failing)[:50]}"
 
 
 @pytest.mark.chaos
 @pytest.mark.timeout(6 * 3600)
 @pytest.mark.store("memory")
 def test_many_programs_come_out_right() -> None:
-    began, total = time.monotonic(), Tally()
-    starts = range(FIRST_OF_CHAOS, FIRST_OF_CHAOS + CHAOS, CHAOS_CHUNK)
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(os.cpu_count() or 1, 8), mp_context=context) as pool:
-        for tally in pool.map(play_chunk, starts):
-            total.programs += tally.programs
-            total.plays += tally.plays
-            total.kinds += tally.kinds
-            total.failing |= tally.failing
-    seconds = time.monotonic() - began
-    print(
-        f"{total.programs:,} programs, {total.plays:,} plays, {len(total.failing)} failing, {seconds:.0f} s, "
-        f"by kind: {dict(total.kinds)}"
+    """Goal: no fault of the long run parks, sticks, differs or repeats. Method: `python -m tests.programs --from … --to
+    …`, in as many processes as there are cores. `HOLDFAST_PROGRAMS_PROGRESS` names a file to go on from."""
+    where = os.environ.get("HOLDFAST_PROGRAMS_PROGRESS")
+    tally = play_programs(
+        FIRST_OF_CHAOS,
+        FIRST_OF_CHAOS + CHAOS,
+        jobs=min(os.cpu_count() or 1, 8),
+        progress=None if where is None else Path(where),
     )
-    if total.failing:
-        number, first = min(total.failing.items())
+    assert tally.programs == CHAOS
+    if tally.failing:
+        number = min(tally.failing)
         small = explain(run_program(find_program(number)))
-        pytest.fail(f"{len(total.failing)} programs: {sorted(total.failing)[:50]}\nfirst: {first}\n{small}")
+        pytest.fail(f"{len(tally.failing)} programs: {sorted(tally.failing)[:50]}\n{small}")
 
 
-def play_chunk(start: int) -> Tally:
-    """Play some programs; called in a process of its own."""
-    tally = Tally()
-    for number in range(start, start + CHAOS_CHUNK):
+@pytest.mark.store("memory")
+def test_a_run_that_was_cut_off_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Goal: no program of a long run is lost or counted twice. Method: the progress file ends within a line, as a kill
+    leaves it."""
+    progress = tmp_path / "programs.jsonl"
+    whole = play_programs(0, 2, jobs=1, progress=progress)
+    first, second = progress.read_text().splitlines()
+    progress.write_text(f"{first}\n{second[:20]}")
+    again = play_programs(0, 2, jobs=1, progress=progress)
+    assert again == whole
+    assert progress.read_text().splitlines() == [first, second]
+    assert "1 programs were played before" in capsys.readouterr().out
+
+
+@pytest.mark.store("memory")
+def test_a_play_from_a_snapshot_ends_as_the_whole_play(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: what is not played again makes no difference. Method: every play that may go on from a snapshot, or end
+    early, is played both ways."""
+    monkeypatch.setattr(runner, "CHECKED_ONE_OF", 1)
+    for number in range(FIRST_OF_BOTH_WAYS, FIRST_OF_BOTH_WAYS + 6):
         report = run_program(find_program(number))
-        tally.programs += 1
-        tally.plays += report.plays
-        tally.kinds.update({found.failure.kind for found in report.found})
-        if report.found:
-            tally.failing[number] = str(report.found[0])
-    return tally
+        assert report.checked > 0
+        assert report.joined == 0
+        assert not report.found, f"program {number}: {report.found[0]}"
 
 
 def explain(report: Report) -> str:
@@ -224,6 +238,6 @@ def test_every_block_of_the_vocabulary_is_used(monkeypatch: pytest.MonkeyPatch) 
             return entry.write(w, f, depth)
 
         monkeypatch.setitem(writer.VOCABULARY, name, replace(entry, write=write))
-    for number in range(2000):
+    for number in (*range(2000), *range(FIRST_LATE, FIRST_LATE + 50)):
         generate(number)
     assert set(used) == set(writer.VOCABULARY)

@@ -9,16 +9,32 @@ from typing import Any, Final, Literal
 
 from holdfast.model.events import LlmResponded, StepFinished
 from tests.programs.oracle import Outcome
-from tests.programs.receivers import READS, label_of
+from tests.programs.receivers import READS, is_failing, label_of
 from tests.programs.stage import Played
 
-Failing = Literal["parked", "stuck", "outcome", "effects", "reads", "threads", "key", "slow", "error"]
+Failing = Literal[
+    "parked",
+    "stuck",
+    "outcome",
+    "effects",
+    "reads",
+    "attempts",
+    "threads",
+    "key",
+    "slow",
+    "snapshot",
+    "error",
+]
 
 SLOWER_S: Final = 100.0
 """So much longer than the oracle a play may take by itself: other latencies, polls, retries."""
 
 RECOVERY_S: Final = 1300.0
 """So much longer for each fault: a lease runs out, a process is frozen, a receiver has to be quiet."""
+
+
+RETRIES_S: Final = 700.0
+"""So much longer for each call that fails: it waits for its next attempts, or until its receiver is quiet."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +75,12 @@ def _find(outcome: Outcome, played: Played) -> Iterator[Failure]:
         if less and played.stopped is None:
             yield Failure("effects", f"{effect} missing: {_listed(less)}")
     yield from _repeated_reads(outcome, played)
-    allowed = outcome.seconds + SLOWER_S + RECOVERY_S * len(played.struck)
+    recoveries = len(played.struck) + len(played.receivers.blocked)
+    for (tool, label), times in (played.receivers.sent() - outcome.sent).items():
+        if times > recoveries:
+            most = outcome.sent[tool, label]
+            yield Failure("attempts", f"{tool}({label!r}) was sent {most + times} times instead of {most}")
+    allowed = outcome.seconds + SLOWER_S + RECOVERY_S * recoveries + RETRIES_S * len(outcome.sent)
     if played.stopped is None and played.seconds > allowed:
         yield Failure("slow", f"{played.seconds:.0f} s instead of {outcome.seconds:.0f} s")
 
@@ -79,16 +100,22 @@ def _repeated_reads(outcome: Outcome, played: Played) -> Iterator[Failure]:
         again = {
             label: times
             for label in finished
-            if (times := finished[label] + started[label] - outcome.reads[label]) > 0
+            if (times := finished[label] + started[label] - _reads_of(outcome, label, finished)) > 0
         }
         if again:
             yield Failure("reads", f"finished and made again: {_listed(again)}")
             return
-    if not played.struck and played.stopped is None and played.receivers.reads() != outcome.reads:
+    is_calm = not (played.struck or played.receivers.blocked)
+    if is_calm and played.stopped is None and played.receivers.reads() != outcome.reads:
         yield Failure("reads", f"{played.receivers.reads()} instead of {outcome.reads}")
     yield from _left_threads(played)
     if played.stopped is None and set(played.receivers.crunched) != set(outcome.crunched):
         yield Failure("reads", f"in threads: {played.receivers.crunched} instead of {outcome.crunched}")
+
+
+def _reads_of(outcome: Outcome, label: str, finished: Counter[str]) -> int:
+    """How often a read may be made in all; one that fails some times is not made again once it has succeeded."""
+    return finished[label] if is_failing(label) else outcome.reads[label]
 
 
 def _left_threads(played: Played) -> Iterator[Failure]:

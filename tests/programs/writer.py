@@ -49,7 +49,7 @@ class Entry:
     """A block in the vocabulary.
 
     `long`: it waits for an hour. `main`: it belongs into the agent's own function. `leaves`: a task of it goes on when
-    the block is over.
+    the block is over. `late`: only programs from `generator.FIRST_LATE` on have it.
     """
 
     write: Block
@@ -57,18 +57,19 @@ class Entry:
     long: bool = False
     main: bool = False
     leaves: bool = False
+    late: bool = False
 
 
 VOCABULARY: Final[dict[str, Entry]] = {}
 
 
 def block(
-    weight: float, *, long: bool = False, main: bool = False, leaves: bool = False
+    weight: float, *, long: bool = False, main: bool = False, leaves: bool = False, late: bool = False
 ) -> Callable[[Block], Block]:
     """The function writes a block of the vocabulary."""
 
     def add(write: Block) -> Block:
-        VOCABULARY[getattr(write, "__name__", "")] = Entry(write, weight, long, main, leaves)
+        VOCABULARY[getattr(write, "__name__", "")] = Entry(write, weight, long, main, leaves, late)
         return write
 
     return add
@@ -91,6 +92,10 @@ class Writer:
         self.signals: dict[str, float] = {}
         self.quick = False
         """Whether what is being written must be over soon: no long wait is allowed in it."""
+        self.late = False
+        """Whether calls fail and are made again."""
+        self.holds = False
+        """Whether a call blocks the loop."""
         self.settled = False
         """Whether no task may be left when a block is over: a checkpoint follows."""
 
@@ -208,6 +213,7 @@ class Writer:
             entry
             for entry in VOCABULARY.values()
             if not (entry.long and self.quick)
+            and not (entry.late and not self.late)
             and not (entry.leaves and self.settled)
             and (function.is_main or not entry.main)
         ]
