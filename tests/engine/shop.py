@@ -64,9 +64,14 @@ class Shop:
         return submitted.job_id
 
     async def claim(
-        self, *, worker: str = "worker", ttl_us: int = 30 * SECOND, desk: Desk | None = None
+        self,
+        *,
+        worker: str = "worker",
+        ttl_us: int = 30 * SECOND,
+        desk: Desk | None = None,
+        incarnation: str | None = None,
     ) -> JobRun:
-        runs = await self.claim_all(worker=worker, ttl_us=ttl_us, limit=1, desk=desk)
+        runs = await self.claim_all(worker=worker, ttl_us=ttl_us, limit=1, desk=desk, incarnation=incarnation)
         assert runs, "nothing to claim"
         return runs[0]
 
@@ -78,6 +83,7 @@ class Shop:
         limit: int = 100,
         desk: Desk | None = None,
         queue: str = DEFAULT_QUEUE,
+        incarnation: str | None = None,
     ) -> list[JobRun]:
         ask = ClaimAsk(
             worker=worker,
@@ -85,6 +91,7 @@ class Shop:
             queues=(queue,),
             limit=limit,
             ttl_us=ttl_us,
+            incarnation=incarnation,
         )
         grants = await self.store.leases.claim(ask)
         desk = self.desk() if desk is None else desk

@@ -24,7 +24,7 @@ from holdfast.engine.asked import READS, Asked, Terms
 from holdfast.engine.committer import Committer
 from holdfast.engine.desk import Desk
 from holdfast.engine.drive import Drive
-from holdfast.engine.hold import Keeper
+from holdfast.engine.lease_renewal import LeaseRenewal
 from holdfast.engine.timers import sleep
 from holdfast.model.effects import CallStatus, Effect
 from holdfast.model.ids import RandomIds
@@ -102,11 +102,10 @@ async def work(store_address: str, world: World) -> None:
         RetryPolicy(attempts=ATTEMPTS),
         takeovers_max=1_000_000,  # here it is never the job's fault
     )
-    keeper = Keeper(store.leases, clock, ttl_us=TTL_US)
     ids = RandomIds()
-    worker = Worker(
-        desk, f"worker-{os.getpid()}", lambda: ids.new("claim"), concurrency=CONCURRENCY, keeper=keeper
-    )
+    name = f"worker-{os.getpid()}"
+    renewal = LeaseRenewal(name, clock, lambda: ids.new("lease"), ttl_us=TTL_US)
+    worker = Worker(desk, name, lambda: ids.new("claim"), concurrency=CONCURRENCY, renewal=renewal)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.drain)
     await worker.work()
     await store.close()

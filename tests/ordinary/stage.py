@@ -100,9 +100,11 @@ class Stage:
         """A command of the command line that is left running."""
         return await self._start("-m", "holdfast", *arguments)
 
-    async def script(self, *arguments: str, app: Path = APP) -> Child:
+    async def script(
+        self, *arguments: str, app: Path = APP, stdin: int = asyncio.subprocess.DEVNULL
+    ) -> Child:
         """`python app.py …`."""
-        return await self._start(str(app), *arguments)
+        return await self._start(str(app), *arguments, stdin=stdin)
 
     async def holdfast(self, *arguments: str) -> str:
         """What a command of the command line prints."""
@@ -118,7 +120,12 @@ class Stage:
         assert await child.over() != 0, arguments
         return child.said
 
-    async def _start(self, *arguments: str, stdout: int = asyncio.subprocess.DEVNULL) -> Child:
+    async def _start(
+        self,
+        *arguments: str,
+        stdin: int = asyncio.subprocess.DEVNULL,
+        stdout: int = asyncio.subprocess.DEVNULL,
+    ) -> Child:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             *arguments,
@@ -130,7 +137,7 @@ class Stage:
                 "RECEIVER": self.receiver.address,
                 **self.environment,
             },
-            stdin=asyncio.subprocess.DEVNULL,
+            stdin=stdin,
             stdout=stdout,
             stderr=asyncio.subprocess.PIPE,
         )

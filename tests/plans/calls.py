@@ -30,7 +30,15 @@ _APPEND: Final = {
     "mail_seen": 0,
     "progress": 1,
 }
-_CLAIM: Final = {"queues": list(crowd.QUEUES[:2]), "kinds": [], "any_kind": 1, "namespace": None, "limit": 10}
+_CLAIM: Final[dict[str, Any]] = {
+    "queues": list(crowd.QUEUES[:2]),
+    "kinds": [],
+    "any_kind": 1,
+    "namespace": None,
+    "limit": 10,
+    "worker": "worker",
+    "incarnation": "lease",
+}
 _FILTERS: Final[dict[str, Any]] = dict.fromkeys(
     ["namespace", "wait_reason", "kind", "queue", "session_id", "parent_job_id", "since", "until", "text"]
 ) | {"any_status": 1, "statuses": []}
@@ -112,9 +120,14 @@ class Call:
     may: frozenset[str] = frozenset()
 
 
+_OWN_LEASE: Final = frozenset({"worker_leases(worker)", "every row of worker_leases"})
+"""One row per worker: few enough to be read whole."""
+
+
 def _claim(ready: str) -> Call:
     # What is due or lost is little and is sorted; so is the choice among the three. What is ready may be everything.
-    return Call(_CLAIM, {ready, "heads_due(wake_at)", "heads_leased()"}, frozenset({"due", "lost", ""}))
+    ways = {ready, "heads_due(wake_at)", "heads_leased()"}
+    return Call(_CLAIM, ways, frozenset({"due", "lost", ""}), may=_OWN_LEASE)
 
 
 def _claim_at_once(ready: str) -> Call:
@@ -136,7 +149,7 @@ def _claim_at_once(ready: str) -> Call:
         "events(job_id, seq)",
         "blobs(namespace, digest)",
     }
-    return Call(_CLAIM | _EVENT | mine, ways, frozenset({"due", "lost", "chosen"}))
+    return Call(_CLAIM | _EVENT | mine, ways, frozenset({"due", "lost", "chosen"}), may=_OWN_LEASE)
 
 
 def _needing_person(calls: str, asking: str) -> Call:
@@ -175,7 +188,7 @@ HOT: Final = {
             "heads_session_live(namespace, session_id)",
         },
         frozenset({""}),
-        may=frozenset({"own()", "ahead()", "heads_session_behind(job_id)"}),
+        may=frozenset({"own()", "ahead()", "heads_session_behind(job_id)"}) | _OWN_LEASE,
     ),
     "read_events": Call(
         {"job_id": _JOB, "after": 1, "limit": 100},

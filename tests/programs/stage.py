@@ -30,7 +30,7 @@ from holdfast.agents.conversations import When, drafted
 from holdfast.agents.models.script import Script, script_of
 from holdfast.engine.committer import Committer
 from holdfast.engine.desk import Desk, Program
-from holdfast.engine.hold import Keeper
+from holdfast.engine.lease_renewal import LeaseRenewal
 from holdfast.errors import Unavailable
 from holdfast.model.chain import SealedEvent, first_break, unseal
 from holdfast.model.events import Event
@@ -330,6 +330,8 @@ class _Life:
 
     def __init__(self, stage: Stage, process: Process, fault: Fault | None) -> None:
         self.process = process
+        self.lost_at = 0.0
+        """When its lease is over, after its death, in the loop's time."""
         self.passed: list[Point] = []
         self.ending = False
         self.wakeups: _Wakeups | None = None
@@ -477,8 +479,10 @@ class Stage:
             strict=self._strict,
             points=lambda point, tool: life.meet(str(point), lambda: tool),
         )
-        keeper = Keeper(store.leases, self.clock, ttl_us=int(LEASE_S * 1_000_000))
-        life.worker = Worker(desk, process.name, lambda: self._ids.new("claim"), keeper=keeper)
+        renewal = LeaseRenewal(
+            process.name, self.clock, lambda: self._ids.new("lease"), ttl_us=int(LEASE_S * 1_000_000)
+        )
+        life.worker = Worker(desk, process.name, lambda: self._ids.new("claim"), renewal=renewal)
         work = process.start(life.worker.work())
         work.add_done_callback(lambda work: self._has_ended(life, work))
 
@@ -489,7 +493,8 @@ class Stage:
 
     def strike(self, life: _Life, fault: Fault) -> None:
         self.struck.append(fault)
-        self.loop.root.call_later(LEASE_S + 1.0, self._hint)
+        life.lost_at = self.loop.time() + LEASE_S + 1.0
+        self.loop.root.call_later(LEASE_S + 1.0, lambda: self.loop.root.start(self._expire(life)))
         self.loop.root.call_later(
             0.0, self.moved.set
         )  # from here on it may take a lease until something is written
@@ -684,6 +689,13 @@ class Stage:
         self._hint()
         return True
 
+    async def _expire(self, life: _Life) -> None:
+        """The lease of a dead worker is over, as another worker would find after the lease time."""
+        if life.process.dead:
+            await self.store.leases.expire(life.process.name)
+            self.moved.set()
+        self._hint()
+
     def _hint(self) -> None:
         """Tell all workers that there may be something to do."""
         wakeups: Any = self.store.wakeups
@@ -695,8 +707,8 @@ class Stage:
         if head.status is Status.PENDING:
             return (head.ready_at - start) / 1_000_000
         if head.status is Status.RUNNING:
-            dead = self.lives[head.lease_owner].process.dead
-            return head.lease_expires_at / 1_000_000 if dead else None
+            life = self.lives[head.lease_owner]
+            return life.lost_at if life.process.dead and head.lease_expires_at else None
         return None if head.wake_at is None else (head.wake_at - start) / 1_000_000
 
     async def _signal(self, job_id: str, name: str, at: float) -> None:

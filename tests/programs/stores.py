@@ -171,8 +171,8 @@ class WaitingSelector(VirtualSelector):
 
 
 READING: Final = frozenset(
-    "attempts counts find get has head list list_expired load node owners read read_many renew since_commit timers "
-    "wait".split()
+    "attempts beat counts find get has head list list_expired load node owners read read_many renew since_commit start "
+    "timers wait".split()
 )
 """Calls of the store that write nothing about a job: no fault strikes there."""
 

@@ -42,6 +42,8 @@ JOBS_TOGETHER = {
 TRIPS_MAX = 3
 """Commits that take those 32 appends to the disk."""
 
+UNCOUNTED = {"wakeups.wait", "leases.start", "leases.beat", "leases.expire"}
+
 AS_RARE_AS = 16
 """Every eighth claim goes by age; within so many jobs everything happens that happens."""
 
@@ -49,7 +51,8 @@ _tokens = itertools.count(1)
 
 
 class Counted:
-    """A worker whose calls of the store are counted: all but waiting, and claims that find nothing."""
+    """A worker whose calls of the store are counted: all but waiting, claims that find nothing, and its own lease, whose
+    cost does not depend on the number of jobs."""
 
     def __init__(self, shop: Shop, *, strict: bool) -> None:
         self.shop = shop
@@ -59,7 +62,7 @@ class Counted:
 
     async def _count(self, name: str, call: Call, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         answer = await call(*args, **options)
-        if name == "wakeups.wait" or (name == "leases.claim" and not answer):
+        if name in UNCOUNTED or (name == "leases.claim" and not answer):
             return answer
         self.calls[name] += 1
         if name == "journal.append_many":

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from holdfast.engine.drive import Drive
-from holdfast.engine.hold import Keeper
+from holdfast.engine.lease_renewal import LeaseRenewal
 from holdfast.model.instants import MILLISECOND
 from holdfast.testing.conformance.bench import Backend
 from holdfast.worker.watchdog import PATIENCE_ROUNDS, Watchdog
@@ -67,8 +67,8 @@ class Patient(Watchdog):
 
 def watched(shop: Shop, dog: Watchdog) -> Worker:
     desk = shop.desk()
-    keeper = Keeper(desk.store.leases, desk.clock, ttl_us=TTL_US)
-    return Worker(desk, "worker", lambda: f"claim-{next(_tokens)}", keeper=keeper, watchdog=dog)
+    renewal = LeaseRenewal("worker", desk.clock, lambda: f"lease-{next(_tokens)}", ttl_us=TTL_US)
+    return Worker(desk, "worker", lambda: f"claim-{next(_tokens)}", renewal=renewal, watchdog=dog)
 
 
 def dogs() -> list[threading.Thread]:

@@ -30,7 +30,7 @@ from holdfast.engine.asked import READS, Asked, Terms
 from holdfast.engine.committer import Committer
 from holdfast.engine.desk import Desk, Program
 from holdfast.engine.drive import Drive
-from holdfast.engine.hold import Keeper
+from holdfast.engine.lease_renewal import LeaseRenewal
 from holdfast.engine.points import Point, Points, nothing
 from holdfast.errors import HoldfastError, StoreUnavailable
 from holdfast.model.effects import Effect
@@ -146,9 +146,10 @@ class Zombie(logging.Handler):
     ) -> None:
         store = WrappedStore(await open_store(store_address), self.led)
         desk = desk_of(store, {self._kind: programs[self._kind]}, self.reached)
-        keeper = Keeper(store.leases, desk.clock, ttl_us=ttl_us)
         ids = RandomIds()
-        worker = Worker(desk, f"zombie-{os.getpid()}", lambda: ids.new("claim"), concurrency=1, keeper=keeper)
+        name = f"zombie-{os.getpid()}"
+        renewal = LeaseRenewal(name, desk.clock, lambda: ids.new("lease"), ttl_us=ttl_us)
+        worker = Worker(desk, name, lambda: ids.new("claim"), concurrency=1, renewal=renewal)
         working = asyncio.create_task(worker.work())
         await self._ended.wait()
         worker.drain()

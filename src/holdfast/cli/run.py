@@ -88,6 +88,7 @@ async def _run(
         strict=app.strict,
         process_class=Foreground,
         serving=False,
+        ends_when_blocked=True,
     )
     try:
         if draft is not None:

@@ -118,6 +118,7 @@ async def _work(
         strict=app.strict,
         schedules=tuple(app.schedules.values()),
         meter=meter,
+        ends_when_blocked=True,
     )
     named(process.name)
     async with contextlib.AsyncExitStack() as stack:

@@ -13,14 +13,17 @@ from typing import Final
 import msgspec
 
 from holdfast.model.chain import SealedEvent
-from holdfast.model.instants import SECOND
+from holdfast.model.instants import DAY, SECOND
 from holdfast.model.states import Status
 
 FENCES_PER_EPOCH: Final = 2**32
 """Leaves 2**21 epochs below 2**53, so that a fence survives a trip through JavaScript."""
 
 LEASE_TTL_US: Final = 30 * SECOND
-RENEW_EVERY_US: Final = 10 * SECOND
+RENEW_EVERY_US: Final = 5 * SECOND
+UNTIL_EXPIRED_US: Final = 100 * 365 * DAY
+"""The lease of a job that is covered by its worker's: it ends when that one is declared expired, not by a clock."""
+
 STOP_AHEAD_US: Final = 5 * SECOND
 """A holder fires nothing in the last seconds of its lease, measured on its own monotonic clock from before it asked."""
 

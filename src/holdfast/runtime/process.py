@@ -23,6 +23,7 @@ from holdfast.engine import results
 from holdfast.engine.checkpoints import Inspector
 from holdfast.engine.committer import Committer
 from holdfast.engine.desk import Desk, Program
+from holdfast.engine.lease_renewal import LeaseRenewal
 from holdfast.engine.meter import SILENT, Meter
 from holdfast.engine.processes import HostProcesses
 from holdfast.engine.recover import Rules
@@ -30,10 +31,12 @@ from holdfast.engine.schedules import stand
 from holdfast.engine.streams import Scribe
 from holdfast.engine.task_scopes import create_detached_task
 from holdfast.engine.watching import watch
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, InvalidSetting
 from holdfast.model.evidence import EvidencePack, Result
 from holdfast.model.ids import RandomIds
+from holdfast.model.instants import SECOND, parse_duration
 from holdfast.model.jobs import JobDraft
+from holdfast.model.lease import LEASE_TTL_US
 from holdfast.model.limits import ATTEMPTS_MAX
 from holdfast.model.mail import MailDraft
 from holdfast.model.presence import Offer, Presence, WorkerState
@@ -48,12 +51,19 @@ from holdfast.runtime.stores import open_store
 from holdfast.runtime.tracing import watched
 from holdfast.store.address import parse
 from holdfast.store.clock import SystemClock
-from holdfast.store.contract import Store
-from holdfast.worker.watchdog import Watchdog
+from holdfast.store.contract import Store, Tier
+from holdfast.worker.renewal_thread import RenewalThread
+from holdfast.worker.watchdog import BLOCKING_LIMIT_S, REMEDY, Watchdog
 from holdfast.worker.worker import Worker
 
 UNSERVED_S: Final = 2.0
 """How long a result is waited for before it is checked that a worker serves the job."""
+
+LEASE_TTL_SETTING: Final = "HOLDFAST_LEASE_TTL"
+BLOCKING_LIMIT_SETTING: Final = "HOLDFAST_BLOCKING_LIMIT"
+GIVE_UP_S: Final = 10.0
+BLOCKED_STATUS: Final = 70
+"""The exit status of a worker that ended because code blocked its event loop for too long."""
 
 log = logging.getLogger("holdfast")
 
@@ -262,9 +272,12 @@ async def opened(
     process_class: type[Process] = Process,
     serving: bool = True,
     worker_command: Callable[[str], str] = default_worker_command,
+    ends_when_blocked: bool = False,
 ) -> Process:
     """A process on the store at this address. `serving`: it is a worker at once; otherwise it claims nothing until it
-    is told to drive a job or to serve. `worker_command` gives the command that starts a worker for a kind."""
+    is told to drive a job or to serve. `worker_command` gives the command that starts a worker for a kind.
+    `ends_when_blocked`: the process is ended when code blocks its event loop for too long. An application that works in
+    its own process gives its jobs up instead."""
     offer = Offer(kinds=tuple(sorted(programs)), concurrency=concurrency) if offer is None else offer
     points = points_of(os.environ)
     meter = watched(os.environ, meter)
@@ -292,6 +305,20 @@ async def opened(
         by=f"sweep of {named}",
     )
     herald = _herald(store, clock, neighbours, named, offer)
+    renewal = LeaseRenewal(
+        named,
+        clock,
+        lambda: ids.new("lease"),
+        identity=neighbours.my_identity() or "",
+        ttl_us=_duration_setting(LEASE_TTL_SETTING, LEASE_TTL_US),
+        meter=meter,
+    )
+    # A store in memory has no other process that could take a lease away.
+    renewal_thread = (
+        None
+        if store.tier is Tier.MEMORY
+        else RenewalThread(lambda: open_store(address, migrating=False), neighbours.processes)
+    )
     rounds = Rounds(store, clock, neighbours, rules, meter, herald, capabilities=offer.capabilities)
     worker = Worker(
         desk,
@@ -300,7 +327,9 @@ async def opened(
         queues=offer.queues,
         concurrency=offer.concurrency,
         now_and_then=rounds.go,
-        watchdog=Watchdog(),
+        renewal=renewal,
+        renewal_thread=renewal_thread,
+        watchdog=_watchdog(renewal_thread, ends=ends_when_blocked),
         also=lambda: rounds.unwanted,
         serving=False,
     )
@@ -317,6 +346,44 @@ async def opened(
     if serving:
         await process.serve()
     return process
+
+
+def _watchdog(renewal_thread: RenewalThread | None, *, ends: bool) -> Watchdog:
+    limit_s = _duration_setting(BLOCKING_LIMIT_SETTING, int(BLOCKING_LIMIT_S * SECOND)) / SECOND
+
+    def give_up(report: str) -> None:
+        log.error(
+            "the event loop has been blocked for %.0f s: this worker gives up its jobs%s. %s sets the limit.\n%s\n%s",
+            limit_s,
+            " and ends" if ends else " until the loop goes on",
+            BLOCKING_LIMIT_SETTING,
+            report,
+            REMEDY,
+        )
+        if renewal_thread is not None:
+            renewal_thread.give_up(GIVE_UP_S)
+        if ends:
+            for handler in logging.getLogger().handlers:
+                handler.flush()
+            os._exit(BLOCKED_STATUS)
+
+    resume = (lambda: None) if renewal_thread is None else renewal_thread.resume
+    return Watchdog(limit_s=limit_s, on_limit=give_up, on_answer=resume)
+
+
+def _duration_setting(name: str, default_us: int) -> int:
+    text = os.environ.get(name, "").strip()
+    if not text:
+        return default_us
+    try:
+        duration_us = parse_duration(text)
+    except HoldfastError as error:
+        msg = f"{name}={text!r} is no duration"
+        raise InvalidSetting(msg, hint=f"For example {name}=30s.") from error
+    if duration_us < SECOND:
+        msg = f"{name}={text!r} is less than a second"
+        raise InvalidSetting(msg, hint=f"For example {name}=30s.")
+    return duration_us
 
 
 def _herald(store: Store, clock: SystemClock, neighbours: Neighbours, worker: str, offer: Offer) -> Herald:

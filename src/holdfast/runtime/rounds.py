@@ -35,7 +35,7 @@ class Neighbours:
     """The other processes of this host, as far as they can be proven dead."""
 
     def __init__(self, processes: Processes) -> None:
-        self._processes = processes
+        self.processes = self._processes = processes
 
     def my_name(self, label: str) -> str:
         here = self._processes.here()

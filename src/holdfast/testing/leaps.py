@@ -14,6 +14,7 @@ from typing import Final
 
 from holdfast.model.instants import Duration, parse_duration
 from holdfast.model.jobs import JobFilter, JobHead
+from holdfast.model.lease import LEASE_TTL_US
 from holdfast.model.states import HELD, TERMINAL, Status, WaitReason
 from holdfast.store.clock import Clock
 from holdfast.store.contract import Store
@@ -73,7 +74,7 @@ async def idle_for_us(
 ) -> int | None:
     """How long nothing will happen by itself. None: somebody is at work, or nothing is due, ever.
 
-    `gone` says whether a worker is dead: what it holds is waited for until its lease is over.
+    `gone` says whether a worker is dead: its jobs are waited for as long as a lease lasts.
     """
     left: list[int] = []
     async for head in heads(store):
@@ -81,7 +82,7 @@ async def idle_for_us(
             case Status.PENDING:
                 left.append(head.ready_at - clock.wall_us())
             case Status.RUNNING if gone(head.lease_owner):
-                left.append(head.lease_expires_at - clock.tick_us())
+                left.append(LEASE_TTL_US if head.lease_expires_at else 0)
             case Status.WAITING if head.wake_at is not None and head.wait_reason not in STILL:
                 left.append(head.wake_at - clock.wall_us())
             case Status.WAITING:

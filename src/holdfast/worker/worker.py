@@ -17,6 +17,7 @@ repeat: cut off, they would need a person, so they get the time that they were d
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
@@ -24,14 +25,15 @@ from contextlib import contextmanager
 from typing import Final
 
 from holdfast.engine.desk import Desk
-from holdfast.engine.hold import Keeper
+from holdfast.engine.lease_renewal import LeaseRenewal
 from holdfast.engine.named import about
 from holdfast.engine.rest import rest
 from holdfast.engine.run import LOST, JobRun
-from holdfast.errors import HoldfastError, NotFound, Unavailable
+from holdfast.errors import HoldfastError, InvalidSetting, NotFound, Unavailable
 from holdfast.model.lease import Grant, by_age
-from holdfast.store.ports.leases import ClaimAsk
+from holdfast.store.ports.leases import WORKERS, ClaimAsk
 from holdfast.worker.attempt_log import log_attempt
+from holdfast.worker.renewal_thread import RenewalThread
 from holdfast.worker.watchdog import Watchdog
 
 POLL_S: Final = 2.5
@@ -58,7 +60,8 @@ class Worker:
         *,
         queues: Iterable[str] = ("default",),
         concurrency: int = 16,
-        keeper: Keeper | None = None,
+        renewal: LeaseRenewal | None = None,
+        renewal_thread: RenewalThread | None = None,
         now_and_then: Callable[[], Awaitable[None]] | None = None,
         drain_s: float = DRAIN_S,
         watchdog: Watchdog | None = None,
@@ -72,7 +75,8 @@ class Worker:
         self._new_token = new_token
         self._queues = tuple(queues)
         self._concurrency = concurrency
-        self._keeper = Keeper(desk.store.leases, desk.clock, meter=desk.meter) if keeper is None else keeper
+        self._renewal = renewal or LeaseRenewal(name, desk.clock, new_token, meter=desk.meter)
+        self._renewal_thread = renewal_thread
         self._now_and_then = now_and_then
         self._drain_s = drain_s
         self._watchdog = watchdog
@@ -98,12 +102,12 @@ class Worker:
     async def work(self) -> None:
         """Jobs are driven until somebody drains this worker; afterwards it holds nothing."""
         stopped = asyncio.Event()
-        keeping = asyncio.create_task(self._keeper.keep_on(stopped), name="holdfast-keep")
+        renewing = asyncio.create_task(self._renew(stopped), name="holdfast-renew")
         listening = asyncio.create_task(self._listen(), name="holdfast-listen")
         hearing = self._hearing = asyncio.create_task(self._hear(), name="holdfast-hear")
         looking = asyncio.create_task(self._look_around(), name="holdfast-look-around")
         if self._watchdog is not None:
-            self._watchdog.start(asyncio.get_running_loop(), self._keeper.ttl_us)
+            self._watchdog.start(asyncio.get_running_loop(), self._renewal.ttl_us)
         try:
             while not self._draining.is_set():
                 if not await self._claim():
@@ -114,8 +118,10 @@ class Worker:
             hearing.cancel()
             looking.cancel()
             stopped.set()
-            await asyncio.wait([keeping, listening, hearing, looking])
+            await asyncio.wait([renewing, listening, hearing, looking])
             await self._desk.committer.close()
+            with contextlib.suppress(Unavailable):  # then others declare it expired
+                await self._renewal.close(self._desk.store.leases)
             if self._watchdog is not None:
                 self._watchdog.stop()
 
@@ -131,6 +137,8 @@ class Worker:
     def serve(self) -> None:
         """From now on every job of its queues and kinds is claimed."""
         self._serving = True
+        if self._renewal_thread is not None:
+            self._renewal_thread.look()
         self._look.set()
 
     @contextmanager
@@ -154,6 +162,14 @@ class Worker:
         """Whether this worker claims the job, or would."""
         return self._serving or job_id in self._roots
 
+    async def _renew(self, stopped: asyncio.Event) -> None:
+        """The lease is renewed until the worker has stopped, by a thread of its own if there is one."""
+        if self._renewal_thread is None:
+            await self._renewal.keep_on(self._desk.store.leases, stopped)
+            return
+        async with self._renewal_thread.renewing(self._renewal, lazily=not self._serving):
+            await stopped.wait()
+
     async def _look_around(self) -> None:
         """Every now and then something is done that no job waits for."""
         while self._now_and_then is not None:
@@ -173,6 +189,8 @@ class Worker:
         if free <= 0:
             self._room.clear()
             return False
+        if not await self._has_lease():
+            return False
         if self._token is None:
             # Kept with the token: after a lost reply the store gives what it gave the first time.
             self._token, self._asked_at = self._new_token(), self._desk.clock.tick_us()
@@ -182,7 +200,7 @@ class Worker:
             queues=self._queues,
             kinds=(*self._desk.programs, *self._also()),
             limit=free,
-            ttl_us=self._keeper.ttl_us,
+            incarnation=self._renewal.incarnation,
             by_age=by_age(self._claims),
             roots=None if self._serving else tuple(self._roots),
         )
@@ -196,10 +214,15 @@ class Worker:
         self._token = None
         self._claims += 1
         runs = [
-            JobRun(self._desk, grant, covers=self._keeper.covers, asked_at=self._asked_at) for grant in grants
+            JobRun(self._desk, grant, covers=self._renewal.covers, asked_at=self._asked_at)
+            for grant in grants
         ]
         for run in runs:
-            self._keeper.keep(run, self._asked_at)
+            self._renewal.keep(run)
+        if runs and ask.incarnation != self._renewal.incarnation:
+            await self._renewal.renew_runs(
+                self._desk.store.leases
+            )  # the lease was lost while the claim was on its way
         await self._read_for(runs)
         for run in runs:
             self._runs[_topic(run)] = run
@@ -209,6 +232,31 @@ class Worker:
         if runs:
             await self._catch_up(runs)
         return len(grants) == free
+
+    async def _has_lease(self) -> bool:
+        """The worker has a lease under which calls may be started. It takes the first before its first claim."""
+        if self._renewal.is_replaced:
+            msg = f"another process has taken over the name of worker {self.name!r}"
+            raise InvalidSetting(
+                msg, hint="Names of workers must be unique: give each process its own, or none."
+            )
+        if self._renewal.is_fresh:
+            return True
+        if self._renewal.incarnation is not None:
+            if self._renewal_thread is not None:  # it beats as soon as it can, and what it frees is hinted at
+                self._renewal_thread.look()
+                return False
+            await self._renewal.beat(self._desk.store.leases)
+            return self._renewal.is_fresh
+        try:
+            await self._renewal.start(self._desk.store.leases)
+        except Unavailable as error:
+            log.warning("cannot claim: %s", error)
+            self._desk.meter.refused(error)
+            return False
+        if self._renewal_thread is not None and self._serving:
+            self._renewal_thread.look()  # at the other workers of this host
+        return True
 
     async def _give_back_left(self) -> None:
         """Runs that nobody in this process waits for any more wind down."""
@@ -273,7 +321,7 @@ class Worker:
             log.exception("job %s could not be driven", run.grant.job_id)
         finally:
             timed.over(how, run.why_lost)
-            self._keeper.let_go(run)
+            self._renewal.let_go(run)
             if self._runs.get(_topic(run)) is run:  # a job that slept a moment may be ours again already
                 del self._runs[_topic(run)]
 
@@ -301,10 +349,11 @@ class Worker:
     async def _hear(self) -> None:
         """The queue is worth a look whenever there was a hint, and now and then without one. One task for all pauses: a
         worker that is woken has nothing to set up or to take down."""
-        topics = frozenset(f"queue:{queue}" for queue in self._queues)
+        topics = frozenset([*(f"queue:{queue}" for queue in self._queues), WORKERS])
         try:
             while True:
-                await self._desk.store.wakeups.wait(topics, POLL_S)
+                if WORKERS in await self._desk.store.wakeups.wait(topics, POLL_S) and self._renewal_thread:
+                    self._renewal_thread.look()
                 self._look.set()
         finally:
             self._look.set()

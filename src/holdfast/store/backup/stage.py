@@ -65,6 +65,7 @@ async def _stage_in(tx: Transaction, live_epoch: int, label: str) -> Restored:
     await tx.run("set_epoch", epoch=epoch)
     await tx.run("end_all_claims")
     await tx.run("remove_all_workers")
+    await tx.run("remove_all_worker_leases")
     held = 0
     for row in await tx.rows("unfinished_heads"):
         head = head_of(row)

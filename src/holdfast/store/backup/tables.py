@@ -34,6 +34,7 @@ TABLES: Final = (
     "audit_heads",
     "audit_acts",
     "worker_presences",
+    "worker_leases",
     "work_items",
     "agent_entries",
 )

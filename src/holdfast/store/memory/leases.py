@@ -12,8 +12,17 @@ from holdfast.model.events import JobClaimed
 from holdfast.model.jobs import JobHead
 from holdfast.model.lease import LEASE_TTL_US, Grant, is_live
 from holdfast.model.states import HELD, Slot, Status, WaitReason
+from holdfast.model.worker_lease import WorkerLease
 from holdfast.store.memory.state import JobRow, State, Work
-from holdfast.store.ports.leases import AHEAD_US, ClaimAsk, Held, check_ask
+from holdfast.store.ports.leases import (
+    AHEAD_US,
+    WORKERS,
+    Beat,
+    ClaimAsk,
+    Held,
+    check_ask,
+    check_worker_lease,
+)
 
 
 class MemoryLeases:
@@ -29,6 +38,10 @@ class MemoryLeases:
             ]
             if held:  # the reply to the same question was lost
                 return [_grant(row, row.head, _was_takeover(row)) for row in _in_order(held, ask)]
+            if ask.incarnation is not None:
+                lease = work.tables.worker_leases.get(ask.worker)
+                if lease is None or lease.incarnation != ask.incarnation:
+                    return []
             within = None if ask.roots is None else _reach(rows, ask.roots)
             ready = [
                 row
@@ -55,17 +68,36 @@ class MemoryLeases:
                 kept.add(lease.job_id)
         return kept
 
-    async def expire(self, worker: str) -> int:
+    async def start(self, lease: WorkerLease) -> Beat:
+        check_worker_lease(lease)
         with self._state.transaction() as work:
-            rows = [
-                row
-                for row in work.tables.jobs.values()
-                if row.head.status is Status.RUNNING and row.head.lease_owner == worker
-            ]
-            for row in rows:
-                _put(work, row, lease_expires_at=0)
-                work.hint(f"queue:{row.head.queue}")
-            return len(rows)
+            leases = work.tables.worker_leases
+            before = leases.get(lease.worker)
+            if before is not None and before.incarnation != lease.incarnation:
+                _expire(work, lease.worker)
+            leases[lease.worker] = lease
+            work.hint(WORKERS)
+            return _beat(work, lease.worker)
+
+    async def beat(self, lease: WorkerLease) -> Beat:
+        with self._state.transaction() as work:
+            leases = work.tables.worker_leases
+            before = leases.get(lease.worker)
+            if before is not None and before.incarnation == lease.incarnation:
+                leases[lease.worker] = lease
+            return _beat(work, lease.worker)
+
+    async def expire(
+        self, worker: str, incarnation: str | None = None, beat: int | None = None
+    ) -> int | None:
+        with self._state.transaction() as work:
+            row = work.tables.worker_leases.get(worker)
+            if incarnation is not None and (row is None or row.incarnation != incarnation):
+                return None
+            if beat is not None and (row is None or row.beat != beat):
+                return None
+            work.tables.worker_leases.pop(worker, None)
+            return _expire(work, worker)
 
     async def count(self, worker: str) -> int:
         tick, boot = self._state.clock.tick_us(), self._state.clock.boot()
@@ -83,6 +115,25 @@ class MemoryLeases:
             h for h in heads if h.status is Status.RUNNING and not is_driven(h, clock.tick_us(), clock.boot())
         ]
         return [head.job_id for head in sorted(over, key=lambda h: (h.lease_expires_at, h.job_id))[:limit]]
+
+
+def _beat(work: Work, worker: str) -> Beat:
+    leases = work.tables.worker_leases
+    return Beat(
+        leases.get(worker), tuple(lease for _, lease in sorted(leases.items()) if lease.worker != worker)
+    )
+
+
+def _expire(work: Work, worker: str) -> int:
+    rows = [
+        row
+        for row in work.tables.jobs.values()
+        if row.head.status is Status.RUNNING and row.head.lease_owner == worker
+    ]
+    for row in rows:
+        _put(work, row, lease_expires_at=0)
+        work.hint(f"queue:{row.head.queue}")
+    return len(rows)
 
 
 def is_driven(head: JobHead, tick: int, boot: str) -> bool:
@@ -167,7 +218,7 @@ def _take(work: Work, row: JobRow, ask: ClaimAsk) -> Grant:
         lease_token=ask.token,
         lease_owner=ask.worker,
         lease_boot=work.boot,
-        lease_expires_at=work.tick + ask.ttl_us,
+        lease_expires_at=work.tick + ask.lease_us,
         takeovers=old.takeovers + 1 if takeover else old.takeovers,
     )
     return _grant(row, head, takeover)

@@ -36,6 +36,7 @@ from holdfast.model.retention import Tombstone
 from holdfast.model.schedule import Schedule
 from holdfast.model.session import Checkpoint, Committed, Frame, Node, SessionMeta, Usage
 from holdfast.model.streams import Passage
+from holdfast.model.worker_lease import WorkerLease
 from holdfast.store.clock import Clock
 from holdfast.store.ports.attachments import AttachmentIntent
 from holdfast.store.ports.cache import Cached
@@ -160,6 +161,7 @@ class Tables:
     api_keys: dict[str, ApiKey] = field(default_factory=dict)  # key id
     acts: dict[str, tuple[SealedAct, ...]] = field(default_factory=dict)  # namespace
     presences: dict[str, PresenceRow] = field(default_factory=dict)  # worker
+    worker_leases: dict[str, WorkerLease] = field(default_factory=dict)  # worker
     entries: dict[tuple[str, str], Seen] = field(default_factory=dict)  # (namespace, guid)
 
     def copy(self) -> Tables:

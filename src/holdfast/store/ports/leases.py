@@ -1,4 +1,8 @@
-"""Leases: the time-bound right to drive a job."""
+"""Leases: the right to drive a job until it is declared over.
+
+Two kinds. A worker has one lease for all the jobs that it drives, kept by beats and judged by the other workers
+(`model.worker_lease`). External agents and the kit have a lease per job, which lasts a time that they were told.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,12 @@ import msgspec
 
 from holdfast.model.ids import check_name
 from holdfast.model.instants import SECOND
-from holdfast.model.lease import LEASE_TTL_US, Grant
+from holdfast.model.lease import LEASE_TTL_US, UNTIL_EXPIRED_US, Grant
+from holdfast.model.worker_lease import WorkerLease
 
 AHEAD_US: Final = 2 * SECOND
+WORKERS: Final = "workers"
+"""The topic of hints that a worker has started."""
 
 
 class ClaimAsk(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,10 +37,25 @@ class ClaimAsk(msgspec.Struct, frozen=True, kw_only=True):
     most: int | None = None
     """What the worker may hold in all, by leases that are not over: it is granted no more than that leaves."""
 
+    incarnation: str | None = None
+    """Of the worker's own lease: the jobs are covered by it, and `ttl_us` does not count. Without that lease nothing is
+    granted. None: each job has a lease of its own, for `ttl_us`."""
+
     roots: tuple[str, ...] | None = None
     """Restricted claim: only these jobs, their descendants, and the job with the turn of a session in which one of them
     stands behind. The latter at once if its lease is over, otherwise only once nobody has claimed it for `AHEAD_US`:
     until then it is left to its own driver."""
+
+    @property
+    def lease_us(self) -> int:
+        """How long the lease of each granted job lasts by itself."""
+        return self.ttl_us if self.incarnation is None else UNTIL_EXPIRED_US
+
+
+def check_worker_lease(lease: WorkerLease) -> None:
+    """Raise an error that says what to change, if the lease cannot be stored."""
+    check_name(lease.worker, "worker")
+    check_name(lease.incarnation, "incarnation of a worker lease")
 
 
 def check_ask(ask: ClaimAsk) -> ClaimAsk:
@@ -51,7 +73,26 @@ class Held(msgspec.Struct, frozen=True):
     lease_token: str
 
 
+class Beat(msgspec.Struct, frozen=True):
+    """The answer to a beat: the row that now has the worker's name, if there is one, and the rows of all others."""
+
+    mine: WorkerLease | None
+    others: tuple[WorkerLease, ...] = ()
+
+
 class Leases(Protocol):
+    async def start(self, lease: WorkerLease) -> Beat:
+        """The worker has this lease now. Workers that wait for topic `workers` are hinted at.
+
+        Names are unique: a row of the same name and another incarnation is of a process that this one replaces. What
+        it held is claimable at once, and its next beat finds the other row.
+        """
+        ...
+
+    async def beat(self, lease: WorkerLease) -> Beat:
+        """The row has this beat, if it is still there and of this incarnation."""
+        ...
+
     async def claim(self, ask: ClaimAsk) -> list[Grant]:
         """Up to `limit` jobs are now running under this worker's token, each with a larger fence than ever before.
 
@@ -74,8 +115,14 @@ class Leases(Protocol):
         """
         ...
 
-    async def expire(self, worker: str) -> int:
-        """The leases of a worker that is proven dead are over; says how many. Its jobs are claimable at once."""
+    async def expire(
+        self, worker: str, incarnation: str | None = None, beat: int | None = None
+    ) -> int | None:
+        """The worker's lease and those of its jobs are over; says how many jobs. They are claimable at once.
+
+        With an incarnation, and with a beat, only if the worker's row still has them; otherwise nothing changes, and
+        the answer is None. With neither the worker is proven dead, and may have had no row.
+        """
         ...
 
     async def count(self, worker: str) -> int:

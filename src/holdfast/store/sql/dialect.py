@@ -47,6 +47,7 @@ SQLITE: Final = Dialect(
         "bytes": "BLOB",
         "options": "STRICT",
         "narrow": "STRICT, WITHOUT ROWID",
+        "for_key_share": "",
         "for_update": "",
         "for_update_of_s": "",
         "skip_locked": "",
@@ -69,6 +70,7 @@ POSTGRES: Final = Dialect(
         "options": "",
         # Heads are updated all the time and never grow: room in the page keeps those updates out of the indexes.
         "narrow": "WITH (fillfactor = 50)",
+        "for_key_share": "FOR KEY SHARE",
         "for_update": "FOR UPDATE",
         "for_update_of_s": "FOR UPDATE OF s",
         "skip_locked": "FOR UPDATE SKIP LOCKED",

@@ -7,13 +7,24 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+import msgspec
+
 from holdfast.model.chain import SealedEvent, body_of, seal
 from holdfast.model.events import JobClaimed
 from holdfast.model.jobs import JobHead
 from holdfast.model.lease import LEASE_TTL_US, Grant
 from holdfast.model.states import Status
+from holdfast.model.worker_lease import WorkerLease
 from holdfast.store.executor import Executor, Row, Transaction, Value
-from holdfast.store.ports.leases import AHEAD_US, ClaimAsk, Held, check_ask
+from holdfast.store.ports.leases import (
+    AHEAD_US,
+    WORKERS,
+    Beat,
+    ClaimAsk,
+    Held,
+    check_ask,
+    check_worker_lease,
+)
 from holdfast.store.tables.batches import event_values
 from holdfast.store.tables.heads import head_of
 
@@ -76,12 +87,45 @@ class SqlLeases:
 
         return await self._executor.write(work)
 
-    async def expire(self, worker: str) -> int:
-        async def work(tx: Transaction) -> int:
-            rows = await tx.rows("expire_worker", worker=worker)
-            for queue in {row[0] for row in rows}:
-                tx.hint(f"queue:{queue}")
-            return len(rows)
+    async def start(self, lease: WorkerLease) -> Beat:
+        check_worker_lease(lease)
+
+        async def work(tx: Transaction) -> Sequence[Row]:
+            row = await tx.row("lock_worker_lease", worker=lease.worker)
+            if row is not None and row[0] != lease.incarnation:
+                await _expire_in(tx, lease.worker)
+            await tx.run("start_worker_lease", **msgspec.structs.asdict(lease))
+            tx.hint(WORKERS)
+            return await tx.rows("worker_leases")
+
+        return _beat_in(lease, await self._executor.write(work))
+
+    async def beat(self, lease: WorkerLease) -> Beat:
+        values: dict[str, Value] = {
+            "worker": lease.worker,
+            "incarnation": lease.incarnation,
+            "beat": lease.beat,
+        }
+        if self._executor.batches:
+            return _beat_in(lease, await self._executor.once("beat_and_read_worker_leases", **values))
+
+        async def work(tx: Transaction) -> Sequence[Row]:
+            await tx.run("beat_worker_lease", **values)
+            return await tx.rows("worker_leases")
+
+        return _beat_in(lease, await self._executor.write(work))
+
+    async def expire(
+        self, worker: str, incarnation: str | None = None, beat: int | None = None
+    ) -> int | None:
+        removed: list[bool] = []
+
+        async def work(tx: Transaction) -> int | None:
+            row = await tx.row("expire_worker_lease", worker=worker, incarnation=incarnation, beat=beat)
+            removed.append(row is not None)
+            if incarnation is not None and not any(removed):  # by this try, or by one whose reply was lost
+                return None
+            return await _expire_in(tx, worker)
 
         return await self._executor.write(work)
 
@@ -101,6 +145,21 @@ class SqlLeases:
         return await self._executor.read(work)
 
 
+async def _expire_in(tx: Transaction, worker: str) -> int:
+    rows = await tx.rows("expire_worker", worker=worker)
+    for queue in {row[0] for row in rows}:
+        tx.hint(f"queue:{queue}")
+    return len(rows)
+
+
+def _beat_in(lease: WorkerLease, rows: Sequence[Row]) -> Beat:
+    leases = [WorkerLease(*row) for row in rows]
+    mine = next((one for one in leases if one.worker == lease.worker), None)
+    if mine is not None and mine.incarnation == lease.incarnation:
+        mine = lease  # one statement that beats and reads reads the row as it was before
+    return Beat(mine, tuple(one for one in leases if one.worker != lease.worker))
+
+
 async def granted_before(tx: Transaction, ask: ClaimAsk) -> list[Grant]:
     """What was granted under this token: the reply may have been lost."""
     known = [head_of(row) for row in await tx.rows("heads_of_token", token=ask.token, worker=ask.worker)]
@@ -117,6 +176,9 @@ async def count_in(tx: Transaction, worker: str) -> int:
 
 async def claim_in(tx: Transaction, ask: ClaimAsk) -> list[Grant]:
     """The chosen jobs are granted within this transaction."""
+    if ask.incarnation is not None and tx.batches:
+        # Where others write at the same time, the lease must not be declared expired before this is committed.
+        await tx.row("lock_worker_lease", worker=ask.worker)
     wanted = _wanted(ask)
     if ask.most is not None:
         wanted["limit"] = max(0, min(ask.limit, ask.most - await count_in(tx, ask.worker)))
@@ -144,6 +206,8 @@ def _wanted(ask: ClaimAsk) -> dict[str, Value]:
         "any_kind": int(not ask.kinds),
         "namespace": ask.namespace,
         "limit": ask.limit,
+        "worker": ask.worker,
+        "incarnation": ask.incarnation,
     }
 
 
@@ -151,9 +215,8 @@ def _claimed(ask: ClaimAsk) -> dict[str, Value]:
     """Whose they are, and the events that say so: of jobs that nobody had, and of those that somebody has lost."""
     return {
         "token": ask.token,
-        "worker": ask.worker,
         "most": ask.most,
-        "ttl_us": ask.ttl_us,
+        "ttl_us": ask.lease_us,
         "type": JobClaimed.type,
         "version": JobClaimed.version,
         **_said_by(ask.worker),
@@ -254,7 +317,7 @@ async def _grant_each(
             "fence": head.fence,
             "lease_token": ask.token,
             "lease_owner": ask.worker,
-            "ttl_us": ask.ttl_us,
+            "ttl_us": ask.lease_us,
             "takeovers": head.takeovers,
         }
         for head, _ in granted
@@ -277,7 +340,7 @@ async def _grant_batch(
         takeovers=[head.takeovers for head, _ in granted],
         lease_token=ask.token,
         lease_owner=ask.worker,
-        ttl_us=ask.ttl_us,
+        ttl_us=ask.lease_us,
         type=JobClaimed.type,
         version=JobClaimed.version,
         ats=[event.at for _, event in granted],

@@ -28,6 +28,7 @@ from holdfast.model.chain import SealedEvent, unseal
 from holdfast.model.effects import Answer
 from holdfast.model.events import Event, JobCompleted
 from holdfast.model.ids import SequentialIds
+from holdfast.model.lease import LEASE_TTL_US
 from holdfast.model.states import HELD, TERMINAL, Status, WaitReason
 from holdfast.store.contract import Store
 from holdfast.store.memory.store import MemoryStore
@@ -46,6 +47,9 @@ READS: Final = frozenset(
     "wait".split()
 )
 """Calls of the store that leave everything as it is: to die there is to die after the write before."""
+
+RENEWALS: Final = frozenset({"leases.beat", "leases.expire", "leases.start"})
+"""Calls that keep the leases of workers, and change no job: to die there is to die after the write before."""
 
 THREADS_S: Final = 10.0
 
@@ -95,7 +99,7 @@ class _Store(WrappedStore):
     async def _led(self, name: str, call: Call, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         life = self._life
         await life.process.must_live()
-        if name.rpartition(".")[2] in READS:
+        if name.rpartition(".")[2] in READS or name in RENEWALS:
             return await call(*args, **options)
         life.meet(f"{name}:before", _about(args))
         await life.process.must_live()
@@ -285,6 +289,9 @@ class Play:
         if left_us is None:
             return False
         self.clock.advance_us(left_us)
+        if left_us >= LEASE_TTL_US:
+            for worker in filter(self._is_gone, self.lives):
+                await self.store.leases.expire(worker)
         for queue in self._setting.queues:
             self.store.wakeups.hint(f"queue:{queue}")
         return True

@@ -24,7 +24,7 @@ from holdfast.testing.simloop import LoopClock, SimLoop
 from holdfast.testing.world.mix import Mix
 from holdfast.testing.world.outside import Line, Outside
 from holdfast.testing.world.program import Room, program
-from holdfast.testing.world.witness import Witness
+from holdfast.testing.world.witness import CLOCK_RATE_MAX, Witness
 from holdfast.worker.worker import Worker
 
 START_US: Final = 1_700_000_000_000_000
@@ -84,7 +84,9 @@ class Host:
         self._name = name
         self._starts = 0
         self.clock = HostClock(
-            town.loop, chance.uniform(0.995, 1.005), chance.choice((0, 0, chance.randint(-2, 2) * 1_000_000))
+            town.loop,
+            chance.uniform(2 - CLOCK_RATE_MAX, CLOCK_RATE_MAX),
+            chance.choice((0, 0, chance.randint(-2, 2) * 1_000_000)),
         )
         self.process: Process
         self.worker: Worker
@@ -181,7 +183,7 @@ class Town:
             await rest(self.chance.uniform(0.3, 1.7) * self.mix.sweep_every_s)
             for name in filter(self.is_gone, list(self.processes)):
                 with contextlib.suppress(Unavailable):
-                    self.witness.counts["proven dead"] += await self._sweeper.leases.expire(name)
+                    self.witness.counts["proven dead"] += await self._sweeper.leases.expire(name) or 0
             await sweep(self._sweeper, LoopClock(self.loop, START_US), rules)
 
     def is_deployed(self) -> bool:

@@ -17,12 +17,13 @@ from holdfast.model import events as e
 from holdfast.model.append import Append
 from holdfast.model.chain import Head, unseal
 from holdfast.model.jobs import JobHead
-from holdfast.model.lease import LEASE_TTL_US, Grant
+from holdfast.model.lease import Grant
 from holdfast.model.mail import MailDraft, Sent
 from holdfast.model.states import MailKind
+from holdfast.model.worker_lease import WorkerLease
 from holdfast.store.contract import Store
 from holdfast.store.ports.journal import Ruling
-from holdfast.store.ports.leases import ClaimAsk, Held
+from holdfast.store.ports.leases import Beat, ClaimAsk, Held
 from holdfast.store.wrapped import Call, WrappedStore
 from holdfast.testing.simloop import SimLoop
 
@@ -95,6 +96,10 @@ Request = tuple[str, str, str, str]
 """Job, label, kind, key."""
 
 
+CLOCK_RATE_MAX: Final = 1.005
+"""How much faster than true time the clock of a host runs, at most."""
+
+
 class Witness:
     """Notes. `counts` is what the floors of a batch are measured by."""
 
@@ -120,7 +125,10 @@ class Witness:
         self.intended_last = False
         self._appends: set[bytes] = set()
         self._held: dict[tuple[str, int], None] = {}
-        self._held_until: dict[str, float] = {}
+        self._leased: dict[str, tuple[str, float]] = {}
+        """By worker: the incarnation of its lease, and until when no other may declare it expired."""
+        self._covered: dict[str, tuple[str, str]] = {}
+        """By job: the worker and the incarnation of the lease that covers it."""
         self._fence: dict[str, int] = {}
 
     def order(self) -> int:
@@ -133,7 +141,7 @@ class Witness:
         result = await call(*args, **options)
         note = getattr(self, "_" + name.replace(".", "_"), None)
         if note is not None:
-            note(args[0], result)
+            note(args if name == "leases.expire" else args[0], result)
         return result
 
     # ── what the store made durable ───────────────────────────────────────────────────────────────
@@ -210,14 +218,34 @@ class Witness:
     def _journal_hold_expired(self, _decide: Any, held: list[tuple[JobHead, Ruling]]) -> None:
         for head, _ in held:
             self.counts["swept"] += 1
-            if self._loop.clock_time() < self._held_until.get(head.job_id, 0.0):
+            if self._is_leased(head.job_id):
                 self.wrong.append(f"I1: {head.job_id} was swept before its lease was over")
             self._fence[head.job_id] = head.fence + 1
 
-    def _leases_expire(self, worker: str, _count: int) -> None:
-        for (job_id, fence), owner in self.grants.items():
-            if owner == worker and self._fence.get(job_id) == fence:
-                self._held_until[job_id] = 0.0
+    def _leases_expire(self, args: tuple[Any, ...], _count: int | None) -> None:
+        """A worker that is proven dead, or gives up its lease itself, holds nothing. Whether another may declare it
+        expired, which names the beat, is judged when its jobs are taken."""
+        worker, _incarnation, beat = (*args, None, None)[:3]
+        if beat is None:
+            self._leased.pop(worker, None)
+
+    def _leases_start(self, lease: WorkerLease, _beat: Beat) -> None:
+        self._beaten(lease)
+
+    def _leases_beat(self, lease: WorkerLease, beat: Beat) -> None:
+        if beat.mine == lease:
+            self._beaten(lease)
+
+    def _beaten(self, lease: WorkerLease) -> None:
+        """From now on it lasts for its time, by the fastest clock that an observer may have."""
+        until = self._from_now(int(lease.ttl_us / CLOCK_RATE_MAX))
+        self._leased[lease.worker] = (lease.incarnation, until)
+
+    def _is_leased(self, job_id: str) -> bool:
+        """Whether the job is covered by the lease of a worker that has beaten within its lease time."""
+        worker, incarnation = self._covered.get(job_id, ("", ""))
+        current, until = self._leased.get(worker, ("", 0.0))
+        return current == incarnation and self._loop.clock_time() < until
 
     def _leases_claim(self, ask: ClaimAsk, grants: list[Grant]) -> None:
         for grant in grants:
@@ -225,13 +253,12 @@ class Witness:
             before = self.grants.setdefault(place, ask.worker)
             if before != ask.worker:
                 self.wrong.append(f"I2: fence {grant.fence} of {grant.job_id} was given to two workers")
-            now = self._loop.clock_time()
-            if grant.takeover and now < self._held_until.get(grant.job_id, 0.0) and place not in self._held:
+            if grant.takeover and self._is_leased(grant.job_id) and place not in self._held:
                 self.wrong.append(f"I1: {grant.job_id} was taken over before its lease was over")
             if place not in self._held:
                 self.counts["claims"] += 1
                 self.counts["takeovers"] += grant.takeover
-                self._held_until[grant.job_id] = self._from_now(ask.ttl_us)
+                self._covered[grant.job_id] = (ask.worker, ask.incarnation or "")
             self._held[place] = None
             self._fence[grant.job_id] = grant.fence
 
@@ -239,7 +266,8 @@ class Witness:
         for one in held:
             if one.job_id not in kept:
                 continue
-            self._held_until[one.job_id] = self._from_now(LEASE_TTL_US)
+            worker = self.grants[one.job_id, one.fence]
+            self._covered[one.job_id] = (worker, self._leased.get(worker, ("", 0.0))[0])
             if self._fence.get(one.job_id) != one.fence:
                 self.wrong.append(f"I2: a lease of {one.job_id} that was lost was renewed")
 

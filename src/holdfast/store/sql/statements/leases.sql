@@ -9,6 +9,7 @@ FROM job_heads WHERE status = 'running' AND lease_owner = :worker AND lease_toke
 -- name: choose_by_priority
 -- The jobs to claim, locked. Three ways to be claimable and one order among them: ready, due (a timer rang), and lost
 -- (running, but the lease is over). What another claimer has locked is passed over, never waited for. Last, the wall clock.
+-- A worker that claims under its own lease gets nothing without it.
 -- `NOT ready_at >`, because SQLite would take `ready_at <=` for a reason to fetch by age all that is ready and to sort it.
 WITH ready AS MATERIALIZED (
     SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot, head_seq,
@@ -38,6 +39,8 @@ WITH ready AS MATERIALIZED (
     ORDER BY priority DESC, ready_at, job_id LIMIT :limit {skip_locked}
 )
 SELECT claimable.*, {now} FROM (SELECT * FROM ready UNION ALL SELECT * FROM due UNION ALL SELECT * FROM lost) AS claimable
+WHERE (CAST(:incarnation AS TEXT) IS NULL
+       OR EXISTS (SELECT 1 FROM worker_leases w WHERE w.worker = :worker AND w.incarnation = :incarnation))
 ORDER BY priority DESC, ready_at, job_id LIMIT :limit;
 
 -- name: choose_by_age
@@ -70,6 +73,8 @@ WITH ready AS MATERIALIZED (
     ORDER BY ready_at, job_id LIMIT :limit {skip_locked}
 )
 SELECT claimable.*, {now} FROM (SELECT * FROM ready UNION ALL SELECT * FROM due UNION ALL SELECT * FROM lost) AS claimable
+WHERE (CAST(:incarnation AS TEXT) IS NULL
+       OR EXISTS (SELECT 1 FROM worker_leases w WHERE w.worker = :worker AND w.incarnation = :incarnation))
 ORDER BY ready_at, job_id LIMIT :limit;
 
 -- name: choose_own
@@ -96,6 +101,8 @@ WHERE job_id IN (SELECT job_id FROM own UNION SELECT job_id FROM ahead)
        OR (status = 'waiting' AND wake_at IS NOT NULL AND wake_at <= {now} - CASE WHEN job_id IN (SELECT job_id FROM own) THEN 0 ELSE :ahead_us END
            AND wait_reason NOT IN ('drift', 'stalled', 'dead_letter', 'restore_review', 'joined'))
        OR (status = 'running' AND (lease_expires_at <= {tick} OR lease_boot <> {boot})))
+  AND (CAST(:incarnation AS TEXT) IS NULL
+       OR EXISTS (SELECT 1 FROM worker_leases w WHERE w.worker = :worker AND w.incarnation = :incarnation))
 ORDER BY priority DESC, ready_at, job_id LIMIT :limit {skip_locked};
 
 -- name: grant_lease
@@ -149,3 +156,29 @@ WHERE status = 'running' AND lease_owner = :worker AND lease_expires_at > {tick}
 -- name: claim_event
 -- The grant's own event, by the fence that only it has.
 SELECT body FROM events WHERE job_id = :job_id AND fence = :fence AND type = 'job_claimed' ORDER BY seq LIMIT 1;
+
+-- name: start_worker_lease
+-- The worker has this lease, whatever row had its name before.
+INSERT INTO worker_leases (worker, incarnation, identity, ttl_us, beat)
+VALUES (:worker, :incarnation, :identity, :ttl_us, :beat)
+ON CONFLICT (worker) DO UPDATE
+SET incarnation = excluded.incarnation, identity = excluded.identity, ttl_us = excluded.ttl_us, beat = excluded.beat;
+
+-- name: beat_worker_lease
+-- The worker lives. No row has changed: its lease was declared expired, or another process has its name.
+UPDATE worker_leases SET beat = :beat WHERE worker = :worker AND incarnation = :incarnation;
+
+-- name: worker_leases
+-- The leases of all workers.
+SELECT worker, incarnation, identity, ttl_us, beat FROM worker_leases;
+
+-- name: lock_worker_lease
+-- The lease under which a worker claims; it cannot be declared expired before the claim has been committed.
+SELECT incarnation FROM worker_leases WHERE worker = :worker {for_key_share};
+
+-- name: expire_worker_lease
+-- The lease is over, if it is still the one that was seen, with the beat that was seen.
+DELETE FROM worker_leases
+WHERE worker = :worker AND (CAST(:incarnation AS TEXT) IS NULL OR incarnation = :incarnation)
+  AND (CAST(:beat AS {int}) IS NULL OR beat = :beat)
+RETURNING worker;

@@ -15,6 +15,10 @@ WHERE claim_token IS NOT NULL;
 -- Nobody is listed.
 DELETE FROM worker_presences;
 
+-- name: remove_all_worker_leases
+-- No worker has a lease.
+DELETE FROM worker_leases;
+
 -- name: unfinished_heads
 -- The jobs that were not over when the backup was made.
 SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot,

@@ -7,7 +7,8 @@ from holdfast.model.chain import unseal
 from holdfast.model.events import JobClaimed
 from holdfast.model.instants import DAY, MINUTE, SECOND
 from holdfast.model.states import Status
-from holdfast.store.ports.leases import Held
+from holdfast.model.worker_lease import WorkerLease
+from holdfast.store.ports.leases import Beat, ClaimAsk, Held
 from holdfast.testing.conformance.bench import Bench
 from holdfast.testing.conformance.driver import step
 
@@ -140,3 +141,69 @@ async def a_lease_survives_a_new_handle(bench: Bench) -> None:
     assert await bench.claimable(queues=(driver.grant.queue,)) == [], "opening a store takes nothing away"
     driver.store = bench.store
     await driver.write(step("as if nothing had happened"))
+
+
+async def a_claim_under_a_workers_lease_lasts_until_it_is_expired(bench: Bench) -> None:
+    leases, lease = bench.store.leases, WorkerLease("steady", "first", beat=1)
+    await leases.start(lease)
+    job_id = await bench.submit(queue="steady")
+    (grant,) = await leases.claim(_under(lease, "steady"))
+    bench.clock.advance(DAY)
+    assert await bench.claimable(queues=("steady",)) == [], "no clock ends it"
+    assert await leases.expire("steady", "first", 0) is None, "another beat was seen"
+    assert await leases.expire("steady", "second") is None, "another incarnation was seen"
+    assert await bench.claimable(queues=("steady",)) == []
+    assert await leases.expire("steady", "first", 1) == 1
+    assert await leases.list_expired() == [job_id]
+    head = await bench.store.jobs.head(job_id)
+    assert (head.fence, head.lease_owner) == (grant.fence, "steady"), (
+        "until another takes it, it may be renewed"
+    )
+    assert await leases.renew([Held(job_id, grant.fence, grant.lease_token)], DAY) == {job_id}
+
+
+async def a_worker_without_its_lease_claims_nothing(bench: Bench) -> None:
+    leases, lease = bench.store.leases, WorkerLease("lapsed", "first", beat=1)
+    job_id = await bench.submit(queue="lapsed")
+    assert await leases.claim(_under(lease, "lapsed")) == [], "it has none yet"
+    await leases.start(lease)
+    await leases.expire("lapsed", "first")
+    assert await leases.claim(_under(lease, "lapsed")) == [], "it was declared expired"
+    await leases.start(WorkerLease("lapsed", "second", beat=1))
+    assert await leases.claim(_under(lease, "lapsed")) == [], "it is another incarnation's"
+    roots = ClaimAsk(worker="lapsed", token="roots", queues=("lapsed",), incarnation="first", roots=(job_id,))
+    assert await leases.claim(roots) == [], "nor by name"
+    (grant,) = await leases.claim(_under(WorkerLease("lapsed", "second"), "lapsed"))
+    assert grant.job_id == job_id
+
+
+async def a_beat_is_seen_by_the_other_workers(bench: Bench) -> None:
+    leases = bench.store.leases
+    one, two = WorkerLease("one", "1", "@x", DAY, 1), WorkerLease("two", "2", "", MINUTE, 1)
+    assert await leases.start(one) == Beat(one)
+    assert await leases.start(two) == Beat(two, (one,))
+    beaten = WorkerLease("one", "1", "@x", DAY, 2)
+    assert await leases.beat(beaten) == Beat(beaten, (two,))
+    assert (await leases.beat(two)).others == (beaten,)
+    assert (await leases.beat(WorkerLease("two", "other", beat=9))).mine == two, (
+        "another incarnation beats nothing"
+    )
+    assert (await leases.beat(WorkerLease("unknown", "3", beat=1))).mine is None
+    await leases.expire("one", "1")
+    assert await leases.beat(beaten) == Beat(None, (two,)), "a beat does not bring a lease back"
+
+
+async def a_new_incarnation_frees_what_the_one_before_held(bench: Bench) -> None:
+    leases, lease = bench.store.leases, WorkerLease("named", "first", beat=1)
+    await leases.start(lease)
+    job_id = await bench.submit(queue="named")
+    await leases.claim(_under(lease, "named"))
+    await leases.start(lease)
+    assert await bench.claimable(queues=("named",)) == [], "the same incarnation, said twice, frees nothing"
+    await leases.start(WorkerLease("named", "second", beat=1))
+    assert await bench.claimable(queues=("named",)) == [job_id]
+
+
+def _under(lease: WorkerLease, queue: str) -> ClaimAsk:
+    token = f"{lease.worker} {lease.incarnation}"
+    return ClaimAsk(worker=lease.worker, token=token, queues=(queue,), incarnation=lease.incarnation)

@@ -4,13 +4,19 @@
 -- other event that this statement might not see yet. What it takes is the hash of the claim's event, made by the server as
 -- `model.chain` makes it: the contract of claims reads every chain, on every store.
 
+-- A worker claims under its own lease, or not at all: the lease is locked as the key of a foreign key would be, which a beat
+-- does not mind and an expiry waits for.
+
 -- name: claim_by_priority
 -- The jobs that are granted now, chosen as `choose_by_priority` says, each with its event. None: there are none, or this
 -- token was granted some before (`heads_of_token`).
 WITH known AS MATERIALIZED (
     SELECT 1 FROM job_heads WHERE lease_token = :token AND status = 'running' AND lease_owner = :worker
+), lease AS MATERIALIZED (
+    SELECT 1 FROM worker_leases WHERE worker = :worker AND incarnation = :incarnation {for_key_share}
 ), room AS MATERIALIZED (
-    SELECT CASE WHEN CAST(:most AS bigint) IS NULL THEN CAST(:limit AS bigint)
+    SELECT CASE WHEN CAST(:incarnation AS text) IS NOT NULL AND NOT EXISTS (SELECT 1 FROM lease) THEN 0
+                WHEN CAST(:most AS bigint) IS NULL THEN CAST(:limit AS bigint)
                 ELSE greatest(0, least(:limit, :most - (
                     SELECT count(*) FROM job_heads
                     WHERE status = 'running' AND lease_owner = :worker AND lease_expires_at > {tick} AND lease_boot = {boot}
@@ -78,8 +84,11 @@ FROM granted g LEFT JOIN LATERAL (
 -- The same with the oldest first.
 WITH known AS MATERIALIZED (
     SELECT 1 FROM job_heads WHERE lease_token = :token AND status = 'running' AND lease_owner = :worker
+), lease AS MATERIALIZED (
+    SELECT 1 FROM worker_leases WHERE worker = :worker AND incarnation = :incarnation {for_key_share}
 ), room AS MATERIALIZED (
-    SELECT CASE WHEN CAST(:most AS bigint) IS NULL THEN CAST(:limit AS bigint)
+    SELECT CASE WHEN CAST(:incarnation AS text) IS NOT NULL AND NOT EXISTS (SELECT 1 FROM lease) THEN 0
+                WHEN CAST(:most AS bigint) IS NULL THEN CAST(:limit AS bigint)
                 ELSE greatest(0, least(:limit, :most - (
                     SELECT count(*) FROM job_heads
                     WHERE status = 'running' AND lease_owner = :worker AND lease_expires_at > {tick} AND lease_boot = {boot}
@@ -142,3 +151,10 @@ FROM granted g LEFT JOIN LATERAL (
            END, c.body_digest, c.hash
     FROM events c WHERE c.job_id = g.job_id AND c.seq = 1 AND g.head_seq = 2 LIMIT 1
 ) AS e ON 1 = 1;
+
+-- name: beat_and_read_worker_leases
+-- `beat_worker_lease` and `worker_leases` in one round trip. The worker's own row is as it was before the beat.
+WITH mine AS (
+    UPDATE worker_leases SET beat = :beat WHERE worker = :worker AND incarnation = :incarnation RETURNING worker
+)
+SELECT w.worker, w.incarnation, w.identity, w.ttl_us, w.beat FROM worker_leases w;

@@ -29,4 +29,6 @@ WHERE job_id = ANY(ARRAY(SELECT job_id FROM own UNION SELECT job_id FROM ahead))
        OR (status = 'waiting' AND wake_at IS NOT NULL AND wake_at <= {now} - CASE WHEN job_id = ANY(ARRAY(SELECT job_id FROM own)) THEN 0 ELSE CAST(:ahead_us AS bigint) END
            AND wait_reason NOT IN ('drift', 'stalled', 'dead_letter', 'restore_review', 'joined'))
        OR (status = 'running' AND (lease_expires_at <= {tick} OR lease_boot <> {boot})))
+  AND (CAST(:incarnation AS TEXT) IS NULL
+       OR EXISTS (SELECT 1 FROM worker_leases w WHERE w.worker = :worker AND w.incarnation = :incarnation))
 ORDER BY priority DESC, ready_at, job_id LIMIT :limit {skip_locked};

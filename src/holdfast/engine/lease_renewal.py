@@ -1,0 +1,206 @@
+"""Lease renewal: one lease per worker, kept by beats, for all the jobs that it drives.
+
+The problem
+    A worker that is gone must lose its jobs soon; one that is merely busy must keep them. Leases per job, renewed by
+    the event loop that also runs the jobs' code, fail both: code that blocks the loop loses every lease, a thousand
+    jobs cost a thousand renewals, and a database server whose clock is set expires them all.
+
+The method
+    A worker has one row. Every few seconds it changes a number in it, the beat, and reads the rows of the others in the
+    same round trip. A row that has not changed for the lease time, on the observer's monotonic clock, is declared
+    expired by compare-and-set, and its jobs are claimable (`model.worker_lease`). Beats come from a thread with a
+    connection of its own (`worker.renewal_thread`), or from a task of the loop where time is virtual.
+
+What could go wrong
+    The worker is frozen over its lease: others have declared it expired. Its next beat finds no row; it takes a new
+    lease, and of its jobs it keeps those that no other worker has claimed. The rest are lost: their runs end, and what
+    they would write is refused by their fences.
+    The store is away: a beat fails, and nothing is started any more when the last successful beat is older than the
+    lease less a margin. The count runs from *before* the store was asked, on the clock that does not jump.
+    Another process has taken the worker's name: this one has lost everything and claims nothing any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+from holdfast.engine.meter import SILENT, Meter
+from holdfast.errors import Fenced, Unavailable
+from holdfast.model.lease import LEASE_TTL_US, RENEW_EVERY_US, UNTIL_EXPIRED_US, may_fire
+from holdfast.model.worker_lease import LeaseObserver, WorkerLease
+from holdfast.store.clock import Clock
+from holdfast.store.ports.leases import Beat, Held, Leases
+
+
+class Holding(Protocol):
+    """A run as the renewal of its lease sees it."""
+
+    @property
+    def held(self) -> Held: ...
+
+    def lose(self, error: Fenced) -> None:
+        """The job belongs to another worker."""
+        ...
+
+
+class LeaseRenewal:
+    """Keeps the lease of one worker. All methods but `beat` are called on the loop that drives the jobs; `beat` may run
+    on another thread, with a store of its own."""
+
+    def __init__(
+        self,
+        worker: str,
+        clock: Clock,
+        new_incarnation: Callable[[], str],
+        *,
+        identity: str = "",
+        ttl_us: int = LEASE_TTL_US,
+        meter: Meter = SILENT,
+    ) -> None:
+        self.ttl_us = ttl_us
+        self.every_us = ttl_us * RENEW_EVERY_US // LEASE_TTL_US
+        self.is_replaced = False
+        """Whether another process has taken this worker's name."""
+        self.deliver: Callable[[Callable[[], None]], None] = lambda call: call()
+        """Calls a function on the loop that drives the jobs."""
+        self._clock = clock
+        self._new_incarnation = new_incarnation
+        self._meter = meter
+        self._stop_ahead_us = ttl_us // 6
+        self._lease = WorkerLease(worker, "", identity, ttl_us)
+        self._beat_at: int | None = None
+        self._runs: dict[str, Holding] = {}
+        self._guard = threading.Lock()
+        self._observer = LeaseObserver(ttl_us // 2)
+        self._closed = False
+        self._beating = asyncio.Lock()
+
+    @property
+    def incarnation(self) -> str | None:
+        """Of the lease that this worker has; None before the first."""
+        return self._lease.incarnation or None
+
+    def keep(self, run: Holding) -> None:
+        """The lease covers this run from now on."""
+        with self._guard:
+            self._runs[run.held.job_id] = run
+
+    def let_go(self, run: Holding) -> None:
+        with self._guard:
+            if self._runs.get(run.held.job_id) is run:
+                del self._runs[run.held.job_id]
+
+    def covers(self, job_id: str) -> bool:
+        """Whether a call may still be started for this job."""
+        return job_id in self._runs and self.is_fresh
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether calls may be started under the lease."""
+        beat_at = self._beat_at
+        return beat_at is not None and may_fire(
+            asked_at=beat_at,
+            now=self._clock.tick_us(),
+            ttl_us=self.ttl_us,
+            stop_ahead_us=self._stop_ahead_us,
+        )
+
+    async def start(self, leases: Leases) -> tuple[WorkerLease, ...]:
+        """The worker has a lease, a new one; says which others there are. Unavailable, if the store is away."""
+        lease = msgspec.structs.replace(self._lease, incarnation=self._new_incarnation(), beat=1)
+        asked_at = self._clock.tick_us()
+        beat = await leases.start(lease)
+        self._lease, self._beat_at = lease, asked_at
+        await self._observe(leases, beat, asked_at)
+        return beat.others
+
+    async def beat(self, leases: Leases) -> tuple[WorkerLease, ...] | None:
+        """The lease is renewed, or taken anew; leases of others that have expired are declared so. Says which others
+        there are; None, if the store is away and is asked again next time."""
+        async with self._beating:
+            return await self._beat(leases)
+
+    async def _beat(self, leases: Leases) -> tuple[WorkerLease, ...] | None:
+        if self.is_replaced or self._closed:
+            return ()
+        asked_at = self._clock.tick_us()
+        lease = msgspec.structs.replace(self._lease, beat=self._lease.beat + 1)
+        self._lease = lease  # also if the reply is lost: a beat that is sent again must differ
+        try:
+            beat = await leases.beat(lease)
+            if beat.mine is None:
+                others = await self.start(leases)
+                await self.renew_runs(leases)
+                return others
+            if beat.mine.incarnation != lease.incarnation:
+                self._give_up()
+                return beat.others
+            self._beat_at = asked_at
+            await self._observe(leases, beat, asked_at)
+        except Unavailable as error:
+            self._meter.refused(error)
+            return None
+        return beat.others
+
+    async def _observe(self, leases: Leases, beat: Beat, asked_at: int) -> None:
+        answered_at = self._clock.tick_us()
+        for lease in self._observer.observe(beat.others, asked_at=asked_at, answered_at=answered_at):
+            await leases.expire(lease.worker, lease.incarnation, lease.beat)
+            self._observer.forget(lease.worker)
+
+    async def renew_runs(self, leases: Leases) -> None:
+        """After its lease was declared expired the worker keeps the jobs that no other has claimed, and loses the rest.
+        Jobs that were granted while it took a new lease are renewed as well."""
+        with self._guard:
+            runs = dict(self._runs)
+        if not runs:
+            return
+        kept = await leases.renew([run.held for run in runs.values()], UNTIL_EXPIRED_US)
+        self._lose({job_id: run for job_id, run in runs.items() if job_id not in kept}, "was lost")
+
+    def _give_up(self) -> None:
+        self.is_replaced = True
+        with self._guard:
+            runs = dict(self._runs)
+        self._lose(runs, f"went to another process that is named {self._lease.worker!r}")
+
+    def _lose(self, runs: dict[str, Holding], why: str) -> None:
+        def lose() -> None:
+            for job_id, run in runs.items():
+                if self._runs.get(job_id) is run:
+                    run.lose(Fenced(f"the lease of job {job_id} {why}"))
+
+        if runs:
+            self.deliver(lose)
+
+    def next_beat_us(self) -> int:
+        """How long until the next beat: its interval, or less if a lease of another worker may expire before."""
+        expiry = self._observer.next_expiry()
+        if expiry is None:
+            return self.every_us
+        return min(self.every_us, max(0, expiry - self._clock.tick_us()))
+
+    async def keep_on(self, leases: Leases, stop: asyncio.Event) -> None:
+        """Beats at their times on this loop, until `stop` is set."""
+        while not stop.is_set():
+            try:
+                async with asyncio.timeout(self.next_beat_us() / 1_000_000):
+                    await stop.wait()
+            except TimeoutError:
+                await self.beat(leases)
+
+    async def release(self, leases: Leases) -> None:
+        """The lease is over, and its jobs are claimable at once. The next beat takes a new one."""
+        if self.incarnation is not None and not self.is_replaced:
+            self._beat_at = None
+            await leases.expire(self._lease.worker, self._lease.incarnation)
+
+    async def close(self, leases: Leases) -> None:
+        """The worker has no lease any more, and takes none. Jobs that it still held are claimable at once."""
+        self._closed = True
+        await self.release(leases)
