@@ -76,7 +76,7 @@ def leave_the_loop() -> None:
     arrived = loop.run_in_executor(None, sys.stdin.readline)
     loop.run_until_complete(arrived)
     loop.close()
-    print("closed", file=sys.stderr, flush=True)  # noqa: T201 - the test waits for it
+    print("closed", file=sys.stderr, flush=True)
     sys.stdin.read()
 
 

@@ -55,7 +55,7 @@ async def until_beaten(address: str, pid: int, times: int) -> None:
             await asyncio.sleep(0.05)  # the database does not tell when a row changes
 
 
-@pytest.mark.parametrize(("kind", "call"), [("mails", "mail"), ("faxes", "fax")])
+@pytest.mark.parametrize("kind, call", [("mails", "mail"), ("faxes", "fax")])
 async def test_code_that_blocks_the_loop_keeps_its_lease(
     stage: Stage, receiver: Receiver, where: str, kind: str, call: str
 ) -> None:
@@ -93,7 +93,8 @@ async def test_a_killed_worker_is_replaced_at_once(stage: Stage, receiver: Recei
 async def test_a_frozen_worker_loses_its_jobs_after_its_lease(
     stage: Stage, receiver: Receiver, where: str
 ) -> None:
-    """SIGSTOP: another worker takes over. SIGCONT: what the frozen one would write is refused, and it takes a new lease."""
+    """SIGSTOP: another worker takes over. SIGCONT: what the frozen one would write is refused, and it takes a new
+    lease."""
     stage.environment = SHORT
     receiver.hold("page")
     frozen = await stage.worker(APP)
@@ -132,8 +133,8 @@ async def test_a_worker_that_is_blocked_for_too_long_ends_and_names_the_line(
 
 
 async def test_a_loop_that_is_closed_gives_up_its_jobs(stage: Stage, receiver: Receiver) -> None:
-    """A script closes its event loop under a running job and goes on without it. Another worker takes the job over, though
-    the process lives and its lease would last for ten minutes."""
+    """A script closes its event loop under a running job and goes on without it. Another worker takes the job over,
+    though the process lives and its lease would last for ten minutes."""
     stage.environment = NEVER
     receiver.hold("left")
     script = await stage.script(app=APP, stdin=asyncio.subprocess.PIPE)

@@ -51,8 +51,8 @@ _tokens = itertools.count(1)
 
 
 class Counted:
-    """A worker whose calls of the store are counted: all but waiting, claims that find nothing, and its own lease, whose
-    cost does not depend on the number of jobs."""
+    """A worker whose calls of the store are counted: all but waiting, claims that find nothing, and those of its own
+    lease, which do not depend on the number of jobs."""
 
     def __init__(self, shop: Shop, *, strict: bool) -> None:
         self.shop = shop
