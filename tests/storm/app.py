@@ -19,7 +19,7 @@ import holdfast as hf
 
 HOST, _, PORT = os.environ["RECEIVER"].partition(":")
 BLOCK_S = float(os.environ.get("BLOCK_S", "40"))
-"""How long blocking code blocks the event loop: longer than a lease, and than the quiet time of what it sends."""
+"""How long blocking code blocks the event loop: longer than a lease."""
 
 SOON = hf.Retry(attempts=10, initial="200ms", maximum="2s")
 

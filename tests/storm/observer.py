@@ -41,7 +41,8 @@ class Head(msgspec.Struct, frozen=True):
 
 
 class Takeover(msgspec.Struct):
-    """A job whose worker was killed or stopped. `took_s` is None until another worker has claimed it."""
+    """A job whose worker was killed or stopped. `took_s` is None until another worker has claimed it. `age_s` is how
+    long before that the worker was first seen with a job."""
 
     job_id: str
     kind: str
@@ -49,6 +50,7 @@ class Takeover(msgspec.Struct):
     began_at: float
     fence: int
     takeovers: int
+    age_s: float
     took_s: float | None = None
 
 
@@ -96,6 +98,7 @@ class Observer:
         self._look = look
         self._pending: dict[str, Takeover] = {}
         self._seen: dict[str, int] = {}
+        self._workers: dict[int, float] = {}
         self._looks = asyncio.Lock()
 
     async def watch(self) -> None:
@@ -131,7 +134,8 @@ class Observer:
             assert sealed.body is not None
             body: dict[str, Any] = msgspec.json.decode(sealed.body)
             who = identity_in(body["worker"])
-            self.holders[job_id] = 0 if who is None else who.pid
+            pid = self.holders[job_id] = 0 if who is None else who.pid
+            self._workers.setdefault(pid, now)
             takeover = self._pending.get(job_id)
             if takeover is not None and sealed.fence > takeover.fence:
                 takeover.took_s = now - takeover.began_at
@@ -150,19 +154,19 @@ class Observer:
         the jobs that they hold now."""
         await self.look()
         begun = {head.job_id: head for head in self.held_by(*pids)}
-        takeovers = [
-            Takeover(head.job_id, head.kind, cause, at, head.fence, head.takeovers) for head in begun.values()
-        ]
+        takeovers = [self._takeover(head, cause, at) for head in begun.values()]
         self._pending |= {takeover.job_id: takeover for takeover in takeovers}
         for head in held:  # another worker was quicker than this look
             now = self.open.get(head.job_id)
             if head.job_id not in begun and now is not None and now.fence > head.fence:
-                took_s = time.monotonic() - at
-                takeovers.append(
-                    Takeover(head.job_id, head.kind, cause, at, head.fence, head.takeovers, took_s)
-                )
+                takeovers.append(self._takeover(head, cause, at))
+                takeovers[-1].took_s = time.monotonic() - at
         self.takeovers += takeovers
         return takeovers
+
+    def _takeover(self, head: Head, cause: str, at: float) -> Takeover:
+        seen_at = self._workers.get(self.holders.get(head.job_id, 0), at)
+        return Takeover(head.job_id, head.kind, cause, at, head.fence, head.takeovers, at - seen_at)
 
     def forget(self, takeovers: list[Takeover]) -> None:
         """These processes go on: whoever has not lost a job keeps it."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from holdfast.client.embedded import EmbeddedClient
 from holdfast.client.records import Need
-from holdfast.errors import Conflict, InvalidMove, NotFound
+from holdfast.errors import Conflict, InvalidMove, NotFound, Unavailable
 from holdfast.model.states import WaitReason
 from tests.ordinary.stage import Stage
 from tests.storm.receiver import Act, read_log
@@ -70,7 +70,7 @@ class Person:
                 result=result,
                 generation=need.generation,
             )
-        except (InvalidMove, Conflict, NotFound) as error:
+        except (InvalidMove, Conflict, NotFound, Unavailable) as error:
             return type(error).__name__
         return None
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 FILE = ROOT / "build" / "storm.json"
 SUSPECT_TAKEOVERS = 2
+SLOWEST = 12
 
 
 class Distribution(msgspec.Struct):
@@ -53,6 +54,7 @@ class Report(msgspec.Struct, kw_only=True):
     recover_suspects: Distribution
     recover_behind_standstill: Distribution
     recover_from_stop: Distribution
+    slowest: list[Takeover]
     never_recovered: int
     standstills: list[float]
     answers: dict[str, int]
@@ -68,6 +70,7 @@ class Report(msgspec.Struct, kw_only=True):
             f"  jobs: {self.jobs}",
             f"  verdict: {'clean' if self.verdict.is_clean else self.verdict.counts}",
             f"  time to recover from a kill: {self.recover}",
+            f"    slowest: {', '.join(_shorten(one) for one in self.slowest)}",
             f"    suspects: {self.recover_suspects}",
             f"    behind a standstill: {self.recover_behind_standstill}; never: {self.never_recovered}",
             f"  time to recover from a stop: {self.recover_from_stop}",
@@ -110,11 +113,16 @@ def summarize(
         recover_suspects=_distribution(suspects),
         recover_behind_standstill=_distribution(behind),
         recover_from_stop=_distribution([one for one in observer.takeovers if one.cause == "stop"]),
+        slowest=sorted(plain, key=lambda one: one.took_s or 0.0)[-SLOWEST:],
         never_recovered=sum(one.took_s is None for one in killed),
         standstills=[end - start for start, end in observer.standstills],
         answers=dict(person.answers),
         refusals=dict(person.refusals),
     )
+
+
+def _shorten(takeover: Takeover) -> str:
+    return f"{takeover.job_id} {takeover.took_s or 0:.2f} s (its worker {takeover.age_s:.1f} s old)"
 
 
 def _is_behind(takeover: Takeover, standstills: Sequence[tuple[float, float]]) -> bool:

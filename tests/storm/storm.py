@@ -27,9 +27,9 @@ import msgspec
 
 from holdfast.client.embedded import EmbeddedClient
 from holdfast.client.records import JobView
+from holdfast.errors import Unavailable
 from holdfast.model.ids import RandomIds
 from holdfast.model.jobs import JobFilter
-from holdfast.model.lease import TAKEOVERS_MAX
 from holdfast.model.states import HELD
 from holdfast.runtime import open_store
 from holdfast.store.clock import SystemClock
@@ -37,7 +37,7 @@ from holdfast.store.contract import Store
 from tests.ordinary.receiver import Receiver
 from tests.ordinary.stage import Stage
 from tests.storm.crew import Crew
-from tests.storm.observer import Head, Observer, looking
+from tests.storm.observer import Observer, looking
 from tests.storm.person import Person
 from tests.storm.receiver import read_log
 from tests.storm.report import Report, summarize
@@ -61,8 +61,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     supervised: int = 2
     open_jobs: int = 24
     kills_per_s: float = 3.0
-    stop_s: float = 36.0
-    """How long a worker is stopped: longer than the lease of 30 s."""
+    lease_s: float = 10.0
+    """How long a worker may be silent. Stops and blocking code last longer."""
     stop_every: int = 20
     poison_every: int = 80
     blocking_every: int = 160
@@ -71,6 +71,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     after its quiet time, which takes half a minute."""
     patience_s: float = 120.0
     """How long nothing at all may happen before what is open is stuck: longer than any quiet time."""
+
+    @property
+    def stop_s(self) -> float:
+        return 1.5 * self.lease_s
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {"HOLDFAST_LEASE_TTL": f"{self.lease_s:g}s", "BLOCK_S": f"{1.5 * self.lease_s:g}"}
 
     def has(self, trouble: str) -> bool:
         assert trouble in TROUBLES
@@ -85,6 +93,7 @@ class Storm:
         self.jobs: list[Submitted] = []
         self.kills = 0
         self.stops = 0
+        self._killed_at = 0.0
         self._stage = stage
         self._store = store
         self._client = EmbeddedClient(store, SystemClock(), RandomIds())
@@ -105,7 +114,11 @@ class Storm:
         began = time.monotonic()
         async with self._helpers():
             await self._crew.start()
+            self._killed_at = time.monotonic()
             while self.kills < self.plan.kills:
+                assert time.monotonic() - self._killed_at < self.plan.patience_s, (
+                    "no worker is ready to be killed"
+                )
                 await self._submit()
                 await asyncio.sleep(self._chance.expovariate(self.plan.kills_per_s))
                 await self._disturb()
@@ -165,8 +178,12 @@ class Storm:
     async def _start(self, kind: str) -> None:
         number = len(self.jobs)
         queue = "slow" if kind == "blocking" else "default"
-        job = await self._client.submit(kind, {"number": number}, job_id=f"{kind}-{number}", queue=queue)
-        self.jobs.append(Submitted(job.job_id, kind, number))
+        job = Submitted(f"{kind}-{number}", kind, number)
+        while True:  # a worker that is stopped in a write keeps everybody from writing to a file
+            with contextlib.suppress(Unavailable):
+                await self._client.submit(kind, {"number": number}, job_id=job.job_id, queue=queue)
+                break
+        self.jobs.append(job)
 
     # ── trouble ───────────────────────────────────────────────────────────────────────────────────
 
@@ -184,28 +201,18 @@ class Storm:
         held = self._observer.held_by(*chosen)
         at = await self._crew.kill(*chosen)
         self.kills += wanted
+        self._killed_at = at
         await self._observer.begin("kill", at, held, *chosen)
 
     def _may_be_killed(self, pid: int) -> bool:
         """Workers that hold nothing, or take blocking jobs, are killed now and then; all others at any time."""
-        slot = self._crew.slot_of(pid)
         held = self._observer.held_by(pid)
+        if not self.plan.has("repeated") and any(head.takeovers for head in held):
+            return False
+        slot = self._crew.slot_of(pid)
         if (slot is not None and slot.spared) or not held:
             return self._chance.random() < 0.03
-        return self.plan.has("repeated") or not any(map(self._is_at_risk, self._held_or_free(pid)))
-
-    def _held_or_free(self, pid: int) -> list[Head]:
-        """The jobs that this worker holds, or may hold before it is killed."""
-        others = set(self._crew.ready()) - {pid}
-        return [
-            head
-            for head in self._observer.open.values()
-            if head.status != "running" or self._observer.holders.get(head.job_id) not in others
-        ]
-
-    def _is_at_risk(self, head: Head) -> bool:
-        """Whether one more takeover without progress may be one too many."""
-        return head.takeovers >= TAKEOVERS_MAX - 1 and head.reason not in HELD
+        return True
 
     async def _stop_one(self) -> None:
         """A worker is stopped for longer than the lease, and goes on afterwards."""
@@ -271,6 +278,7 @@ async def run_storm(plan: Plan, folder: Path, address: str) -> Report:
     store = await open_store(address)
     receiver = Receiver()
     stage = Stage(folder, address, receiver, store)
+    stage.environment = plan.environment
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tests.storm.receiver", str(log), str(plan.seed), str(plan.drops)),
         cwd=ROOT,
