@@ -93,7 +93,8 @@ class Observer:
         self.standstills: list[tuple[float, float]] = []
         """From when to when no job at all recorded anything beside a worker that was stopped: it may have been in a
         write that all others wait for."""
-        self.is_obstructed = False
+        self.stops: list[tuple[float, float]] = []
+        """From when to when workers are stopped."""
         self._store = store
         self._look = look
         self._pending: dict[str, Takeover] = {}
@@ -122,7 +123,8 @@ class Observer:
                 self.holders.pop(job_id, None)
 
     def _note_change(self, now: float) -> None:
-        if self.is_obstructed and now - self.changed_at > STANDSTILL_S:
+        is_beside_stop = any(start < now and self.changed_at < end for start, end in self.stops)
+        if is_beside_stop and now - self.changed_at > STANDSTILL_S:
             self.standstills.append((self.changed_at, now))
         self.changed_at = now
 

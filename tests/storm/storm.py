@@ -225,16 +225,15 @@ class Storm:
         pid, held = slot.pid, self._observer.held_by(slot.pid)
         self._crew.stop(pid)
         self.stops += 1
-        self._observer.is_obstructed = True
-        begun = await self._observer.begin("stop", time.monotonic(), held, pid)
+        at = time.monotonic()
+        self._observer.stops.append((at, at + self.plan.stop_s))
+        begun = await self._observer.begin("stop", at, held, pid)
 
         async def resume() -> None:
             await asyncio.sleep(self.plan.stop_s)
             self._observer.forget(begun)
             if slot.pid == pid:
                 self._crew.resume(slot)
-            await self._observer.look()
-            self._observer.is_obstructed = any(slot.stopped_at is not None for slot in self._crew.slots)
 
         self._resuming.append(asyncio.create_task(resume()))
 
