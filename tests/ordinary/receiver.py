@@ -108,9 +108,9 @@ class Receiver:
 
 
 @asynccontextmanager
-async def serving() -> AsyncIterator[Receiver]:
-    """A receiver that listens on this machine."""
-    receiver = Receiver()
+async def serving(receiver: Receiver | None = None) -> AsyncIterator[Receiver]:
+    """A receiver, this one if it is given, that listens on this machine."""
+    receiver = Receiver() if receiver is None else receiver
     connections: set[asyncio.Task[None]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
