@@ -12,9 +12,6 @@ import pytest
 from tests.storm.report import save
 from tests.storm.storm import Plan, run_storm
 
-OPEN: Final = frozenset()
-"""Troubles that are not survived before suspects run in a process of their own: see docs/design/2026-11-failures.md."""
-
 
 @pytest.mark.timeout(420)
 async def test_short_storm(store: str, where: str, volatile_folder: Path) -> None:
@@ -23,7 +20,6 @@ async def test_short_storm(store: str, where: str, volatile_folder: Path) -> Non
         kills=25,
         store=store,
         seed=1,
-        without=OPEN,
         direct=3,
         open_jobs=12,
         kills_per_s=5.0,
@@ -43,7 +39,7 @@ async def test_short_storm(store: str, where: str, volatile_folder: Path) -> Non
 async def test_storm(store: str, where: str, tmp_path: Path) -> None:
     """500 kills."""
     async with asyncio.timeout(3500):
-        report = await run_storm(Plan(kills=500, store=store, seed=1, without=OPEN), tmp_path, where)
+        report = await run_storm(Plan(kills=500, store=store, seed=1), tmp_path, where)
     print(report)
     save(report)
     assert report.verdict.is_clean, report

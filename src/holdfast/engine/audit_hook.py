@@ -30,8 +30,9 @@ from concurrent.futures import thread as thread_pool
 from types import CodeType, FrameType
 from typing import Any, Final, NamedTuple, Protocol
 
+from holdfast.engine import ready_queue
 from holdfast.engine.desk import OnUndurable
-from holdfast.engine.replay_scheduler import JOB, READY, ReplayScheduler
+from holdfast.engine.replay_scheduler import JOB, ReplayScheduler
 from holdfast.engine.stall_detector import walk_await_chain
 from holdfast.engine.tracebacks import is_our_file
 from holdfast.errors import InvalidMove
@@ -131,7 +132,7 @@ class IoMonitor:
     def watch_loop(self, loop: asyncio.AbstractEventLoop) -> None:
         """A loop that connects and starts processes in C raises no events for it: its methods do so instead."""
         ours: Any = loop
-        if hasattr(loop, READY) or isinstance(ours.create_connection, _LoopCall):
+        if hasattr(loop, ready_queue.NAME) or isinstance(ours.create_connection, _LoopCall):
             return
         ours.create_connection = _LoopCall(loop.create_connection, _CONNECT, _connection_address)
         ours.create_unix_connection = _LoopCall(loop.create_unix_connection, _CONNECT, _unix_address)

@@ -4,7 +4,7 @@ Every asyncio task that job code starts gets a scope of its own the moment it is
 digest of its arguments, and a number among those of the same name and arguments that the same task has started. The
 event loop tells us through its task factory, so `gather`, `TaskGroup`, `wait_for` and anyio need no wrappers.
 
-A job's task hashes by its scope. So a set of tasks (`done` of `asyncio.wait`, the tasks of a `TaskGroup` that is ended)
+A job's task hashes by its place, which has no names of functions in it. So a set of tasks (`done` of `asyncio.wait`, the tasks of a `TaskGroup` that is ended)
 has one order in every run. Two tasks may share a slot of the set; then the one that was put in first comes first. So
 `asyncio.wait` and `as_completed` get the tasks of job code in the order of their scopes, and not in the order in which
 they were made, which may follow from the hash seed. `as_completed` makes its tasks from a set of coroutines, which have
@@ -34,7 +34,6 @@ import inspect
 import pathlib
 import types
 import uuid
-import zlib
 from collections.abc import Coroutine, Iterator
 from typing import Any, Final, Protocol
 
@@ -112,8 +111,7 @@ class JobTask(asyncio.Task[Any]):
     def __init__(self, coroutine: Coroutine[Any, Any, Any], task_scope: TaskScope, **options: Any) -> None:
         setattr(self, _SCOPE, task_scope)
         # The low bits are the same in every run, and decide the order of a set; the high ones tell runs apart.
-        path_hash = zlib.crc32(task_scope.scope.path.encode("utf-8", "surrogatepass"))
-        self._hash = task_scope.drive.run_number << 32 | path_hash
+        self._hash = task_scope.drive.run_number << 32 | task_scope.scope.place_hash
         tasks = task_scope.drive.tasks
         tasks.add(self)  # before it is made: an eager task runs while it is
         super().__init__(coroutine, **options)
@@ -384,9 +382,9 @@ def _is_job_code(fs: Any) -> bool:
 
 def sort_by_scope(futures: Any) -> list[Any]:
     """Tasks of the job by their scopes, and everything else as it came."""
-    return sorted(futures, key=_scope_path)
+    return sorted(futures, key=_scope_order)
 
 
-def _scope_path(future: Any) -> str:
+def _scope_order(future: Any) -> tuple[int, str]:
     task_scope: TaskScope | None = getattr(future, _SCOPE, None)
-    return "" if task_scope is None else task_scope.scope.path
+    return (0, "") if task_scope is None else (task_scope.scope.place_hash, task_scope.scope.path)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import zlib
 from typing import Final
 
 from holdfast.model import canonical
@@ -31,14 +32,21 @@ _PATH_MAX: Final = NAME_LENGTH_MAX - 80
 
 
 class Scope:
-    """A place in the program that counts its own calls and the scopes inside it."""
+    """A place in the program that counts its own calls and the scopes inside it.
 
-    __slots__ = ("_calls", "_scopes", "path")
+    `place_hash` tells places apart without the names of functions: by arguments, and by a number among those. A set of
+    tasks is ordered by it, so that a function which is renamed does not change the order."""
 
-    def __init__(self, path: str) -> None:
+    __slots__ = ("_calls", "_places", "_scopes", "path", "place_hash")
+
+    def __init__(self, path: str, place_hash: int | None = None) -> None:
         self.path = path
+        self.place_hash = (
+            zlib.crc32(path.encode("utf-8", "surrogatepass")) if place_hash is None else place_hash
+        )
         self._calls: dict[str, int] = {}
         self._scopes: dict[str, int] = {}
+        self._places: dict[str, int] = {}
 
     def key(self, name: str) -> str:
         """The key of the next call of this name here."""
@@ -50,7 +58,9 @@ class Scope:
         """The next scope of this name inside this one; for a task, the next with these arguments."""
         name = f"{plain(name)}~{args_digest}" if args_digest else plain(name)
         nth = self._scopes[name] = self._scopes.get(name, 0) + 1
-        return Scope(_short(f"{self.path}/{name}#{nth}"))
+        place = self._places[args_digest] = self._places.get(args_digest, 0) + 1
+        place_hash = zlib.crc32(f"{args_digest}#{place}".encode(), self.place_hash)
+        return Scope(_short(f"{self.path}/{name}#{nth}"), place_hash)
 
 
 def call_name(step_key: str) -> str:
