@@ -26,8 +26,8 @@ from tests.migration.grounds import BOTH, Ground, PostgresGround, SqliteGround
 from tests.tidy.source import ROOT
 
 HERE = Path(__file__).parent
-YESTERDAY = HERE / "previous" / "schema_19.zip"
-OLD = 19
+YESTERDAY = HERE / "previous" / "schema_21.zip"
+OLD = 21
 
 pytestmark = pytest.mark.parametrize("ground", BOTH, indirect=True)
 

@@ -4,11 +4,12 @@ Every asyncio task that job code starts gets a scope of its own the moment it is
 digest of its arguments, and a number among those of the same name and arguments that the same task has started. The
 event loop tells us through its task factory, so `gather`, `TaskGroup`, `wait_for` and anyio need no wrappers.
 
-A job's task hashes by its place, which has no names of functions in it. So a set of tasks (`done` of `asyncio.wait`, the tasks of a `TaskGroup` that is ended)
-has one order in every run. Two tasks may share a slot of the set; then the one that was put in first comes first. So
-`asyncio.wait` and `as_completed` get the tasks of job code in the order of their scopes, and not in the order in which
-they were made, which may follow from the hash seed. `as_completed` makes its tasks from a set of coroutines, which have
-no order that could be repeated; in job code it gets tasks.
+A job's task hashes by its place, which has no names of functions in it (`Scope.place_hash`). So a set of tasks (`done`
+of `asyncio.wait`, the tasks of a `TaskGroup` that is ended) has one order in every run. Two tasks may share a slot of
+the set; then the one that was put in first comes first. So `asyncio.wait` and `as_completed` get the tasks of job code
+in the order of their places, and not in the order in which they were made, which may follow from the hash seed.
+`as_completed` makes its tasks from a set of coroutines, which have no order that could be repeated; in job code it gets
+tasks.
 
 A cancel is the code's own decision only if job code made it. A task that is cancelled from anywhere else (the end of
 `asyncio.run`, Ctrl-C, an application that shuts down) ends the run: nothing is recorded about its calls.
