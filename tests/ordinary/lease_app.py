@@ -59,6 +59,16 @@ async def faxes(item: str) -> str:
     return await fax(item)
 
 
+@hf.tool
+async def fax_without_blocking(item: str) -> str:
+    return await asyncio.to_thread(tell, "fax", item)
+
+
+@hf.agent
+async def waits_for_fax(item: str) -> str:
+    return await fax_without_blocking(item)
+
+
 @hf.agent
 async def reads(item: str) -> str:
     return await read(item)

@@ -114,6 +114,30 @@ async def test_a_frozen_worker_loses_its_jobs_after_its_lease(
     assert (await stage.types()).count("job_claimed") == 2
 
 
+async def test_nobody_says_that_it_did_not_happen_while_the_sender_stands_still(
+    stage: Stage, receiver: Receiver
+) -> None:
+    """An unsafe call whose worker is stopped in the middle: another worker takes the job over, and a person is asked.
+    "It did not happen" is refused with the process to end; once it has ended, only the quiet time is left."""
+    stage.environment = SHORT
+    receiver.hold("letter")
+    frozen = await stage.worker(APP)
+    await stage.submit("waits_for_fax", item="letter")
+    await receiver.until_arrived("letter")
+    frozen.process.send_signal(signal.SIGSTOP)
+    await stage.worker(APP)
+    await stage.until_uncertain("job")
+    (need,) = (await stage.job()).needs
+    assert need.step_key is not None
+    said = ("reconcile", "job", need.step_key, "--not-happened", "--why", "looked", "--by", "ada")
+    refused = await stage.refused(*said)
+    assert f"kill -9 {frozen.process.pid}" in refused
+    await frozen.end(KILL)
+    assert "kill -9" not in await stage.refused(*said)
+    await stage.holdfast("reconcile", "job", need.step_key, "--skip", "--why", "looked", "--by", "ada")
+    assert await stage.completed() is None
+
+
 async def test_a_worker_that_is_blocked_for_too_long_ends_and_names_the_line(
     stage: Stage, receiver: Receiver
 ) -> None:

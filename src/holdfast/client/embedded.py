@@ -18,6 +18,7 @@ from holdfast.client.holds import needs_its_worker, unless_moved
 from holdfast.client.questions import answered, check_answer
 from holdfast.client.reading import Loaded, loaded, view_of
 from holdfast.client.records import Accepted, EventView, JobView, Need
+from holdfast.client.senders import check_not_standing_still
 from holdfast.client.working import EmbeddedWorking
 from holdfast.engine.shortly import journal_of
 from holdfast.errors import InvalidMove, NotFound, NotOver
@@ -192,6 +193,8 @@ class EmbeddedClient(EmbeddedWorking):
         )
         if (earlier := words.repeated(job, letter)) is not None:
             return earlier
+        if decision in words.RESENDS:
+            await check_not_standing_still(self._store, job, step_key, generation)
         words.check_reconcile(job, word, now=self._clock.wall_us())
         need = needs.uncertain_need(job, step_key, generation)
         accepted = await self._send(job, letter, "reconcile")

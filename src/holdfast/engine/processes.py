@@ -57,6 +57,15 @@ class HostProcesses:
             return Sight.GONE
         return int(fields[_BEGAN])
 
+    def is_stopped(self, pid: int) -> bool:
+        """Whether the process was stopped by a signal, or by a debugger, and not gone on since."""
+        try:
+            text = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return False
+        fields = text.rpartition(")")[2].split()
+        return bool(fields) and fields[_STATE] in "Tt"
+
 
 def _asked(pid: int) -> Sight:
     try:

@@ -104,6 +104,9 @@ class MemoryLeases:
             work.tables.worker_leases.pop(worker, None)
             return _expire(work, worker)
 
+    async def workers(self) -> list[WorkerLease]:
+        return [lease for _, lease in sorted(self._state.tables.worker_leases.items())]
+
     async def count(self, worker: str) -> int:
         tick, boot = self._state.clock.tick_us(), self._state.clock.boot()
         heads = [row.head for row in self._state.tables.jobs.values()]

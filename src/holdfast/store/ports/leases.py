@@ -132,6 +132,10 @@ class Leases(Protocol):
         """
         ...
 
+    async def workers(self) -> list[WorkerLease]:
+        """The leases of all workers, by name."""
+        ...
+
     async def count(self, worker: str) -> int:
         """How many jobs this worker holds, by leases that are not over."""
         ...

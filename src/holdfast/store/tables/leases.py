@@ -134,6 +134,14 @@ class SqlLeases:
 
         return await self._executor.write(work)
 
+    async def workers(self) -> list[WorkerLease]:
+        async def work(tx: Transaction) -> Sequence[Row]:
+            return await tx.rows("worker_leases")
+
+        return sorted(
+            (WorkerLease(*row) for row in await self._executor.read(work)), key=lambda lease: lease.worker
+        )
+
     async def count(self, worker: str) -> int:
         return await self._executor.read(functools.partial(count_in, worker=worker), brief=True)
 

@@ -182,6 +182,7 @@ async def a_beat_is_seen_by_the_other_workers(bench: Bench) -> None:
     one, two = WorkerLease("one", "1", "@x", DAY, 1), WorkerLease("two", "2", "", MINUTE, 1)
     assert await leases.start(one) == Beat(one)
     assert await leases.start(two) == Beat(two, (one,))
+    assert await leases.workers() == [one, two]
     beaten = WorkerLease("one", "1", "@x", DAY, 2)
     assert await leases.beat(beaten) == Beat(beaten, (two,))
     assert (await leases.beat(two)).others == (beaten,)
