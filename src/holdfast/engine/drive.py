@@ -19,15 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from holdfast.engine import failures, replay_scheduler, stall_detector, task_scopes
 from holdfast.engine.asked import Asked, Terms, digest_of, written
 from holdfast.engine.effects import Acts, Owner
-from holdfast.engine.endings import (
-    Asleep,
-    Failed,
-    Interrupted,
-    Stopped,
-    Uncovered,
-    output_of,
-    parked,
-)
+from holdfast.engine.endings import Asleep, Failed, Interrupted, Stopped, Uncovered, output_of, parked
 from holdfast.engine.meter import SILENT, Meter
 from holdfast.engine.orphan_tasks import warn_about_orphans
 from holdfast.engine.performing import performed
@@ -147,12 +139,11 @@ class Drive:
         loop = asyncio.get_running_loop()
         replay_scheduler.install(loop)
         task_scopes.install(loop)
+        self.scheduler = ReplayScheduler(loop, self.clock, self.history, self._at_rest)
+        self.callback_scope = TaskScope(self, Scope(f"{self.history.ordinal}/<callback>"))
         if self.io_monitor is not None:
             self.io_monitor.watch_loop(loop)
-        self.scheduler = ReplayScheduler(loop, self.clock, self.history, self._at_rest)
-        ordinal = str(self.history.ordinal)
-        self.callback_scope = TaskScope(self, Scope(f"{ordinal}/<callback>"))
-        root = self._root = task_scopes.start_root(loop, body(), self, Scope(ordinal))
+        root = self._root = task_scopes.start_root(loop, body(), self, Scope(str(self.history.ordinal)))
         try:
             await asyncio.sleep(0)  # code that never waits has come to its end: nothing is set up to watch it
             if not root.done():
