@@ -84,15 +84,22 @@ class Postgres:
         self._url = url
 
     async def open(self, clock: Clock) -> Store:
+        await self._empty()
         store = await open_postgres(self._url, clock=clock, ids=SequentialIds(3))
-        connection = await asyncpg.connect(self._url, server_settings={"search_path": "holdfast"})
-        rows = await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'holdfast'")
-        kept = {"retention_gate", "schema_migrations", "store_state"}
-        tables = ", ".join(sorted(row[0] for row in rows if row[0] not in kept))
-        await connection.execute(f"TRUNCATE {tables}")
-        await connection.close()
         await store.namespaces.create(DEFAULT_NAMESPACE)
         return store
+
+    async def _empty(self) -> None:
+        """What the play before left is gone, and so is its time."""
+        connection = await asyncpg.connect(self._url, server_settings={"search_path": "holdfast"})
+        rows = await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'holdfast'")
+        kept = {"retention_gate", "schema_migrations", "store_clock", "store_state"}
+        if tables := ", ".join(sorted(row[0] for row in rows if row[0] not in kept)):
+            await connection.execute(f"TRUNCATE {tables}")
+            await connection.execute(
+                "UPDATE store_clock SET boot = '', offset_us = 0, step_us = 0, epoch = 0, seen_at = 0"
+            )
+        await connection.close()
 
 
 async def find_violations(store: Store) -> list[str]:
