@@ -223,6 +223,7 @@ def test_nobody_who_watches_costs_nothing_but_a_call() -> None:
         "commit": ((),),
         "attempt": (None,),
         "call": (None, "t", "read_only", "k"),
+        "isolated": ("started",),
         "model": (None, "m", "k"),
         "claimed": ((),),
         "refused": (None,),

@@ -279,6 +279,7 @@ async def opened(
     is ended when code blocks its event loop for too long; an application that works in its own process lets its jobs
     go instead. `on_undurable`: what happens when job code does something outside without a tool."""
     offer = Offer(kinds=tuple(sorted(programs)), concurrency=concurrency) if offer is None else offer
+    points_of(os.environ)  # a crash that cannot be meant is refused before a store is opened
     meter = watched(os.environ, meter)
     store = crashing(await open_store(address), os.environ)
     ids, clock = RandomIds(), store.clock
@@ -288,8 +289,9 @@ async def opened(
     how = RunOptions(strict=strict, on_undurable=on_undurable, isolates=isolated_command is not None)
     desk = make_desk(store, programs, address, neighbours, scribe, meter, how)
     isolation = isolated_command and ChildProcesses(store, clock, address, isolated_command, named, meter)
-    # A job that has used up its attempts is a dead letter already.
-    rules = Rules(failed_attempts_max=ATTEMPTS_MAX, by=f"sweep of {named}")
+    rules = Rules(
+        failed_attempts_max=ATTEMPTS_MAX, by=f"sweep of {named}"
+    )  # attempts are judged where they fail
     herald = _herald(store, clock, neighbours, named, offer)
     lease = make_lease(named, address, store, neighbours, meter, ends_when_blocked=ends_when_blocked)
     rounds = Rounds(

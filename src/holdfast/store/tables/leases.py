@@ -200,8 +200,9 @@ async def claim_in(tx: Transaction, ask: ClaimAsk) -> list[Grant]:
     elif ask.roots is not None:
         chosen = await tx.rows("choose_own", **wanted, roots=list(ask.roots), ahead_us=AHEAD_US)
     else:
-        choose = "choose_by_age" if ask.by_age else "choose_by_priority"
-        chosen = await tx.rows(choose, **wanted, suspect_at=_suspect_at(ask))
+        chosen = await tx.rows(
+            "choose_by_age" if ask.by_age else "choose_by_priority", **wanted, suspect_at=_suspect_at(ask)
+        )
     if not chosen:
         return []
     heads = [head_of(row) for row in chosen]

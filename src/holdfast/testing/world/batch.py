@@ -52,7 +52,7 @@ FLOORS: Final = {
     "checkpoints": 0.3,
     "resumed: continue": 0.1,
     "resumed: accept": 0.02,
-    "swept": 0.2,
+    "swept": 0.1,
     "proven dead": 0.1,
     "jobs completed": 2.0,
     "jobs cancelled": 0.2,
