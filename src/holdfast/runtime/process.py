@@ -289,9 +289,7 @@ async def opened(
     how = RunOptions(strict=strict, on_undurable=on_undurable, isolates=isolated_command is not None)
     desk = make_desk(store, programs, address, neighbours, scribe, meter, how)
     isolation = isolated_command and ChildProcesses(store, clock, address, isolated_command, named, meter)
-    rules = Rules(
-        failed_attempts_max=ATTEMPTS_MAX, by=f"sweep of {named}"
-    )  # attempts are judged where they fail
+    rules = Rules(failed_attempts_max=ATTEMPTS_MAX, by=f"sweep of {named}")
     herald = _herald(store, clock, neighbours, named, offer)
     lease = make_lease(named, address, store, neighbours, meter, ends_when_blocked=ends_when_blocked)
     rounds = Rounds(
