@@ -120,6 +120,7 @@ def test_answers_of_every_form(desk: CommandDesk, tmp_path: Any) -> None:
 
 
 def test_what_cannot_be_answered(desk: CommandDesk) -> None:
+    asleep = desk.live(Lives.sleeping)
     job_id = desk.live(asking)
     assert desk.type("answer", job_id).status == 2
     assert desk.type("answer", job_id, "yes", "--no").status == 2
@@ -128,6 +129,5 @@ def test_what_cannot_be_answered(desk: CommandDesk) -> None:
     assert desk.type("answer", job_id, "--yes", "--operation-id", "op").status == 0
     assert "said before" in desk.type("answer", job_id, "--yes", "--operation-id", "op").err
     assert desk.type("answer", job_id, "--no").status == 4
-    asleep = desk.live(Lives.sleeping)
     nothing = desk.type("answer", asleep, "--yes")
     assert (nothing.status, "asks nothing" in nothing.err) == (3, True)

@@ -14,7 +14,7 @@ from tests.plans import crowd
 HELD: Final = crowd.running()[:20]
 """Some of the jobs that run: what one call renews or writes."""
 
-TIMES: Final = {"now": crowd.NOW, "tick": crowd.TICK, "boot": crowd.BOOT}
+TIMES: Final = {"now": crowd.NOW, "tick": crowd.TICK, "boot": crowd.BOOT, "step": 0}
 
 _HASH: Final = bytes(32)
 _JOB: Final = crowd.job_id(HELD[0])
@@ -38,6 +38,7 @@ _CLAIM: Final[dict[str, Any]] = {
     "limit": 10,
     "worker": "worker",
     "incarnation": "lease",
+    "suspect_at": 2,
 }
 _FILTERS: Final[dict[str, Any]] = dict.fromkeys(
     ["namespace", "wait_reason", "kind", "queue", "session_id", "parent_job_id", "since", "until", "text"]

@@ -124,15 +124,14 @@ class Ending:
     stopped: str | None
     events: Counter[str]
     """How many events of each type were recorded."""
-    arrived: Counter[tuple[str, str, str]]
-    """Worker, tool and label of every request that arrived."""
+    arrived: Counter[tuple[str, str]]
+    """Tool and label of every request that arrived. Which worker sent it is luck where a second one is ended, too: how
+    many claims it had made by then depends on when its lease was renewed."""
 
     @classmethod
     def of(cls, played: Played) -> Ending:
         events = Counter(one.type for journal in played.journals.values() for one in journal)
-        arrived = Counter(
-            (one.worker, one.tool, one.label) for one in played.receivers.requests if one.arrived
-        )
+        arrived = Counter((one.tool, one.label) for one in played.receivers.requests if one.arrived)
         return cls(played.output, played.error, played.stopped, events, arrived)
 
 
