@@ -122,12 +122,6 @@ def tasks_hash_by_their_address(patch: pytest.MonkeyPatch) -> None:
 
 
 @bug
-def a_set_of_tasks_depends_on_how_it_was_filled(patch: pytest.MonkeyPatch) -> None:
-    """Two tasks that share a slot of the set are in the order in which they were made."""
-    patch.setattr(task_scopes, "sort_by_scope", list)
-
-
-@bug
 def names_of_coroutines_are_all_that_counts(patch: pytest.MonkeyPatch) -> None:
     """A call whose coroutine was renamed is a new call."""
     patch.setattr(history.History, "find_adoptable", lambda *_: None)
@@ -229,7 +223,6 @@ FOUND_BY: Final[dict[str, int]] = {
     "a_new_effect_waits_for_unrelated_calls": 30,
     "a_pending_sleep_hides_a_recorded_effect": 42,
     "a_record_is_adopted_at_the_end_of_the_journal": 18,
-    "a_set_of_tasks_depends_on_how_it_was_filled": 100156,
     "a_takeover_moves_timers_that_were_set_after_it": 90,
     "a_timeout_around_a_durable_wait_never_fires": 8,
     "a_worker_that_stood_still_claims_input_of_a_job_it_lost": 114,
