@@ -22,8 +22,10 @@ from holdfast.errors import NotOver
 from holdfast.model.ids import RandomIds
 from holdfast.model.states import HELD, TERMINAL, Status, WaitReason
 from holdfast.runtime import open_store
+from holdfast.store import address
 from holdfast.store.clock import SystemClock
 from holdfast.store.contract import Store
+from holdfast.store.sqlite.holders import stopped_writers
 from tests.ordinary.receiver import Receiver
 from tests.tidy.source import ROOT
 
@@ -76,6 +78,11 @@ class Child:
         await self.over()
 
 
+def is_stopped(pid: int) -> bool:
+    state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return state == "T"
+
+
 class Stage:
     """Everything that was started here is ended by `close`."""
 
@@ -95,6 +102,17 @@ class Stage:
         worker = await self.command("worker", str(app), *options)
         await worker.until_said("working on")
         return worker
+
+    async def stop(self, child: Child) -> None:
+        """SIGSTOP, and not in the middle of a write to a file: others who want to write would continue the process."""
+        path = address.parse(self._address)
+        while True:
+            child.process.send_signal(signal.SIGSTOP)
+            while not is_stopped(child.process.pid):
+                os.sched_yield()
+            if path.kind != "sqlite" or child.process.pid not in stopped_writers(path.path):
+                return
+            child.process.send_signal(signal.SIGCONT)
 
     async def command(self, *arguments: str) -> Child:
         """A command of the command line that is left running."""

@@ -6,7 +6,6 @@ Method: real workers on a file and on Postgres; the clock that the store goes by
 from __future__ import annotations
 
 import json
-import signal
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -113,7 +112,7 @@ async def test_an_hour_back_keeps_no_job_leased(stage: Stage, clock: SetClock, r
     await stage.submit("looker", item="a")
     await receiver.until_arrived("a")
     await stage.worker(APP)
-    gone.process.send_signal(signal.SIGSTOP)
+    await stage.stop(gone)
     await clock.set(-HOUR)
     await receiver.release()
     assert await stage.completed(patience_s=3 * PATIENCE_S) == "look a"

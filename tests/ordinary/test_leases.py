@@ -100,7 +100,7 @@ async def test_a_frozen_worker_loses_its_jobs_after_its_lease(
     frozen = await stage.worker(APP)
     await stage.submit("waits", item="page")
     await receiver.until_arrived("page")
-    frozen.process.send_signal(signal.SIGSTOP)
+    await stage.stop(frozen)
     other = await stage.worker(APP)
     await receiver.until_arrived("page", times=2)
     assert frozen.process.pid not in await read_beats(where)
@@ -124,7 +124,7 @@ async def test_nobody_says_that_it_did_not_happen_while_the_sender_stands_still(
     frozen = await stage.worker(APP)
     await stage.submit("waits_for_fax", item="letter")
     await receiver.until_arrived("letter")
-    frozen.process.send_signal(signal.SIGSTOP)
+    await stage.stop(frozen)
     await stage.worker(APP)
     await stage.until_uncertain("job")
     (need,) = (await stage.job()).needs

@@ -10,6 +10,8 @@ import asyncio
 import contextlib
 import functools
 import itertools
+import os
+import signal
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -22,6 +24,8 @@ import pytest
 from holdfast.errors import StoreBusy
 from holdfast.model.jobs import JobDraft, JobFilter, Submitted
 from holdfast.store.contract import Store
+from holdfast.store.sqlite import executor
+from holdfast.store.sqlite.holders import continue_stopped_writers
 from holdfast.store.sqlite.turnstile import Turnstile
 from holdfast.store.sqlite.units import Unit
 from tests.races.children import in_line, is_free
@@ -211,10 +215,12 @@ async def test_a_killed_holder_frees_the_turn(place: Place, turnstiles: list[Tur
     assert turnstiles[1].try_enter()
 
 
-async def test_a_process_frozen_inside_its_turn(place: Place) -> None:
-    """Goal: whoever waits for a frozen writer is told "busy" in time, and its death lets everybody go on. Method:
-    freeze a process before its COMMIT; one store gives up, one stays, and then the process is killed."""
+async def test_a_process_frozen_inside_its_turn(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: whoever waits for a frozen writer that nobody may continue is told "busy" in time, and its death lets
+    everybody go on. Method: freeze a process before its COMMIT; one store gives up, one stays, and then the process is
+    killed."""
     key = "half"
+    monkeypatch.setattr(executor, "continue_stopped_writers", lambda _: [])
     async with opened(place) as patient, opened(place, patience_s=SHORT_S) as store:
         with child("half_writer", request_key=key, **asdict(place)) as writer:
             assert await asyncio.to_thread(writer.hear) == {"inside": True}
@@ -230,6 +236,43 @@ async def test_a_process_frozen_inside_its_turn(place: Place) -> None:
         assert await store.jobs.find("default", key) is None, "what was not committed is not there"
         assert (await store.jobs.submit(JobDraft(kind="work", request_key=key))).created
         assert len(await store.jobs.list(JobFilter())) == 2, "who was told busy wrote nothing"
+
+
+async def test_a_writer_that_waits_continues_a_stopped_one(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goal: no stopped process keeps others from writing. Method: stop a process before its COMMIT, which nobody ends
+    and nobody wakes; whoever wants to write, or to open the store, must get its turn, and the log says why."""
+    key = "half"
+    async with opened(place) as store:
+        with child("half_writer", request_key=key, **asdict(place)) as writer:
+            assert await asyncio.to_thread(writer.hear) == {"inside": True}
+            await asyncio.to_thread(writer.until_stopped)
+            await asyncio.wait_for(store.jobs.submit(DRAFT), PATIENCE_S)
+            assert await asyncio.to_thread(writer.hear) == {"done": True}
+        assert await store.jobs.find("default", key) is not None, "the stopped one ended what it had begun"
+        assert f"process {writer.pid} was stopped while it held the write lock" in caplog.text
+
+
+@pytest.mark.parametrize("enter", ["first", "second"])
+async def test_a_stopped_process_is_continued_wherever_it_stands(
+    place: Place, turnstiles: list[Turnstile], enter: str
+) -> None:
+    """Goal: inside its turn or in the line for it, a stopped process is found. Method: stop a process that holds the
+    turn, or that stands behind ours, and look."""
+    ours = turnstiles[0]
+    if enter == "second":
+        ours.enter()
+    with child("turn_waiter", **asdict(place)) as other:
+        assert await asyncio.to_thread(other.hear) == {"asking": True}
+        if enter == "first":
+            assert await asyncio.to_thread(other.hear) == {"inside": True}
+        else:
+            await until(lambda: _lined_up(place, 1), "the other process to stand in the line")
+        os.kill(other.pid, signal.SIGSTOP)
+        await asyncio.to_thread(other.until_stopped)
+        assert continue_stopped_writers(Path(place.address)) == [other.pid]
+        assert continue_stopped_writers(Path(place.address)) == []
 
 
 async def test_every_caller_has_its_own_patience(place: Place, turnstiles: list[Turnstile]) -> None:

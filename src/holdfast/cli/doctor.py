@@ -24,7 +24,7 @@ from holdfast.store.clock import SystemClock
 from holdfast.store.contract import Tier
 from holdfast.store.sqlite.connection import check_library
 from holdfast.store.sqlite.filesystem import check_place
-from holdfast.store.sqlite.holders import stopped_in_line, turn_holder
+from holdfast.store.sqlite.holders import stopped_writers
 
 FREE_WARNING_PERCENT = 15
 FREE_CRITICAL_PERCENT = 5
@@ -91,11 +91,7 @@ def _place(where: str) -> Iterator[Finding]:
         "ok" if free >= FREE_WARNING_PERCENT else "warning" if free >= FREE_CRITICAL_PERCENT else "failed"
     )
     yield Finding(verdict, "free disk", f"{free} % of {usage.total // 2**30} GiB")
-    holder = turn_holder(path)
-    stopped = dict.fromkeys(stopped_in_line(path), "in the line for its turn")
-    if holder is not None and holder.stopped:
-        stopped[holder.pid] = "inside its turn"
-    for pid, where_it_is in stopped.items():
+    for pid, where_it_is in stopped_writers(path).items():
         remedy = f"continue it (kill -CONT {pid}) or end it (kill -9 {pid}): nothing is lost"
         yield Finding("failed", "writers", f"process {pid} is stopped {where_it_is}; {remedy}")
 

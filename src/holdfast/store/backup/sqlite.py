@@ -15,6 +15,7 @@ import apsw
 from holdfast.store.sqlite.connection import connect
 from holdfast.store.sqlite.errors import translate
 from holdfast.store.sqlite.executor import SqliteExecutor
+from holdfast.store.sqlite.holders import continuing_stopped_writers
 
 
 async def copy_out(executor: SqliteExecutor, target: Path) -> None:
@@ -37,7 +38,8 @@ async def copy_in(executor: SqliteExecutor, source: Path) -> None:
 
 def _copy_in(executor: SqliteExecutor, source: Path) -> None:
     staged = connect(source)
-    executor.turnstile.enter()
+    with continuing_stopped_writers(executor.path):
+        executor.turnstile.enter()
     try:
         _copy(staged, connect(executor.path))
     finally:

@@ -38,6 +38,7 @@ from holdfast.errors import HoldfastError, Misuse, StoreBusy, StoreUnavailable
 from holdfast.store.executor import Row, Transaction, Value, Work
 from holdfast.store.sqlite.connection import connect
 from holdfast.store.sqlite.errors import translate, translate_commit
+from holdfast.store.sqlite.holders import STOPPED_AFTER_S, continue_stopped_writers
 from holdfast.store.sqlite.transaction import SqliteTransaction, drive
 from holdfast.store.sqlite.turnstile import Turnstile
 from holdfast.store.sqlite.units import Queued, Undone, Unit
@@ -116,7 +117,7 @@ class SqliteExecutor:
             self._queue.extend(units)
             if loop not in self._watched:
                 self._watched.add(loop)
-                loop.call_later(self._patience_s, self._give_up, loop)
+                loop.call_later(min(self._patience_s, STOPPED_AFTER_S), self._watch, loop)
         if alone and gathered:
             self._flush(loop)
         elif alone:
@@ -166,19 +167,25 @@ class SqliteExecutor:
         self.turnstile.leave()
         self._writing.release()
 
-    def _give_up(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Units of this loop that waited too long are out of the queue and their callers are told; the others are
-        looked at again when their own time is over."""
+    def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Look after the units of this loop that wait: continue a stopped process that holds the write lock, and give
+        up those that have waited too long; look again when the next one is due."""
+        now = loop.time()
         with self._queued:
             waiting = [unit for unit in self._queue if unit.loop is loop and not unit.future.done()]
-            late = [unit for unit in waiting if unit.asked + self._patience_s <= loop.time()]
+            late = [unit for unit in waiting if unit.asked + self._patience_s <= now]
             for unit in late:
                 self._queue.remove(unit)
             others = [unit.asked for unit in waiting if unit not in late]
             if others:
-                loop.call_at(min(others) + self._patience_s, self._give_up, loop)
+                first = min(others)
+                looked_at = now if first + STOPPED_AFTER_S <= now else first
+                due = min(looked_at + STOPPED_AFTER_S, first + self._patience_s)
+                loop.call_at(due, self._watch, loop)
             else:
                 self._watched.discard(loop)
+        if any(unit.asked + STOPPED_AFTER_S <= now for unit in waiting):
+            continue_stopped_writers(self.path)
         for unit in late:
             msg = f"no turn to write to {self.path.name} within {self._patience_s:g} s; nothing was written"
             unit.outcome = StoreBusy(

@@ -1,17 +1,35 @@
-"""Who has the turn on a database file, for `holdfast doctor`: a process stopped inside its turn, or in the line for it,
-blocks everybody behind it."""
+"""Holders of the write lock of a database file.
+
+A process that is stopped (SIGSTOP, Ctrl-Z) while it writes, or while it stands in the line to write, blocks every
+writer behind it for as long as it is stopped: the kernel takes a lock back from the dead only. Its lease does not help,
+because whoever would take its jobs over has to write, too. So a writer that has waited for a second looks for such a
+process and continues it (SIGCONT). That is safe: what it writes then is fenced as every write is. `holdfast doctor`
+names the process where it cannot be continued (it is another user's, or a debugger holds it).
+"""
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
+import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
+STOPPED_AFTER_S: Final = 1.0
+"""How long a writer waits for the lock before it looks for a stopped process. Ordinary turns are a thousand times
+shorter, and looking reads a file for each process of the host."""
+
+_log = logging.getLogger(__name__)
+
 _LOCKS = Path("/proc/locks")
 _PROCESSES = Path("/proc")
-_STOPPED = frozenset("Tt")
+_STOPPED, _TRACED = "T", "t"
+"""States of a process: stopped by a signal, and by a debugger, which no signal can undo."""
 
 
 class TurnHolder(msgspec.Struct, frozen=True):
@@ -45,6 +63,54 @@ def stopped_in_line(database: Path) -> list[int]:
     return sorted({pid for pid in _processes() if _is_stopped(pid) and _has_place(pid, place)})
 
 
+def stopped_writers(database: Path) -> dict[int, str]:
+    """The stopped processes that block others from writing, and where each of them stands."""
+    stopped = dict.fromkeys(stopped_in_line(database), "in the line for its turn")
+    holder = turn_holder(database)
+    if holder is not None and holder.stopped:
+        stopped[holder.pid] = "inside its turn"
+    return stopped
+
+
+def continue_stopped_writers(database: Path) -> list[int]:
+    """Continue each stopped process that holds the write lock or a place in its line; the processes that were."""
+    return sorted(pid for pid in stopped_writers(database) if _continue(pid, database))
+
+
+@contextlib.contextmanager
+def continuing_stopped_writers(database: Path) -> Iterator[None]:
+    """In the block, a wait for the write lock is not for ever: stopped holders are continued. It costs a thread, so it
+    is for what is done seldom."""
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.wait(STOPPED_AFTER_S):
+            continue_stopped_writers(database)
+
+    looking = threading.Thread(target=look, name="holdfast-write-lock", daemon=True)
+    looking.start()
+    try:
+        yield
+    finally:
+        over.set()
+        looking.join()
+
+
+def _continue(pid: int, database: Path) -> bool:
+    if _state(pid) != _STOPPED:
+        return False
+    try:
+        os.kill(pid, signal.SIGCONT)
+    except OSError:
+        return False  # it has ended, or belongs to another user
+    _log.warning(
+        "process %d was stopped while it held the write lock of %s, and nobody else could write: it was continued",
+        pid,
+        database.name,
+    )
+    return True
+
+
 def _processes() -> Iterator[int]:
     if _PROCESSES.exists():
         yield from (int(entry.name) for entry in _PROCESSES.iterdir() if entry.name.isdecimal())
@@ -55,12 +121,17 @@ def _has_place(pid: int, place: str) -> bool:
         opened = [info.read_text() for info in Path(f"/proc/{pid}/fdinfo").iterdir()]
     except OSError:
         return False  # it is another user's, or has just ended
-    return any("OFDLCK" in line and place in line for text in opened for line in text.splitlines())
+    lines = [line for text in opened for line in text.splitlines()]
+    return any(place in line and ("OFDLCK" in line or "FLOCK" in line) for line in lines)
 
 
 def _is_stopped(pid: int) -> bool:
+    return _state(pid) in {_STOPPED, _TRACED} and pid != os.getpid()
+
+
+def _state(pid: int) -> str:
     try:
         status = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
-        return False
-    return status.rpartition(")")[2].split()[0] in _STOPPED and pid != os.getpid()
+        return ""
+    return status.rpartition(")")[2].split()[0]

@@ -16,6 +16,7 @@ from holdfast.store.sql.migrate import MIN_READER, RECORD, Applied, Migration
 from holdfast.store.sqlite.connection import mark
 from holdfast.store.sqlite.errors import translate
 from holdfast.store.sqlite.filesystem import make_private
+from holdfast.store.sqlite.holders import continuing_stopped_writers
 from holdfast.store.sqlite.turnstile import Turnstile
 
 
@@ -62,13 +63,17 @@ class SqliteSchema:
     async def apply(self, *migrations: Migration) -> list[Migration]:
         if not self._turnstile.try_enter():
             # Waiting for the turnstile blocks, so it is done beside the loop; what follows is short.
-            await asyncio.get_running_loop().run_in_executor(None, self._turnstile.enter)
+            await asyncio.get_running_loop().run_in_executor(None, self._enter)
         try:
             return self._apply(migrations)
         except apsw.Error as error:
             raise translate(error, f"migrating to schema {migrations[-1].number}") from error
         finally:
             self._turnstile.leave()
+
+    def _enter(self) -> None:
+        with continuing_stopped_writers(self._path):
+            self._turnstile.enter()
 
     def _apply(self, migrations: Sequence[Migration]) -> list[Migration]:
         # Asked before the copy is made: whoever comes second would copy the new schema over the old one.
