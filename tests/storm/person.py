@@ -46,9 +46,10 @@ class Person:
         ]
         if not needs:
             return
-        acts = {act.item: act for act in reversed(read_log(self._log))}
+        acts = {(act.call, act.item): act for act in reversed(read_log(self._log))}
         for need in needs:
-            await self._answer(need, acts.get(need.args["item"]))
+            call = need.tool.removeprefix("block_and_")
+            await self._answer(need, acts.get((call, need.args["item"])))
 
     async def _answer(self, need: Need, act: Act | None) -> None:
         decision = "not_happened" if act is None else "happened"
