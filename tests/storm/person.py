@@ -14,6 +14,7 @@ from pathlib import Path
 from holdfast.client.embedded import EmbeddedClient
 from holdfast.client.records import Need
 from holdfast.errors import Conflict, InvalidMove, NotFound, Unavailable
+from holdfast.model.effects import Effect
 from holdfast.model.states import WaitReason
 from tests.ordinary.stage import Stage
 from tests.storm.receiver import Act, read_log
@@ -30,6 +31,7 @@ class Person:
     def __init__(self, stage: Stage, client: EmbeddedClient, log: Path, seed: int) -> None:
         self.answers: Counter[str] = Counter()
         self.refusals: Counter[str] = Counter()
+        self.asked_needlessly: set[str] = set()
         self._stage = stage
         self._client = client
         self._log = log
@@ -48,6 +50,8 @@ class Person:
             return
         acts = {(act.call, act.item): act for act in reversed(read_log(self._log))}
         for need in needs:
+            if need.effect != Effect.UNSAFE:
+                self.asked_needlessly.add(f"{need.tool} of {need.job_id}: {need.evidence}")
             call = need.tool.removeprefix("block_and_")
             await self._answer(need, acts.get((call, need.args["item"])))
 

@@ -254,6 +254,7 @@ class Storm:
         views = {job.job_id: await self._client.get(job.job_id) for job in self.jobs}
         children = [await self._client.get(job_id) for job_id in await self._children(views)]
         verdict = judge(self.jobs, children, views, read_log(self._log))
+        verdict.asked_needlessly = sorted(self._person.asked_needlessly)
         try:
             await self._stage.holdfast("db", "verify")
         except AssertionError as error:

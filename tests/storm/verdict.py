@@ -60,7 +60,8 @@ class Submitted(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct):
-    """What went wrong, each as a list of findings; all empty is a storm that was survived."""
+    """What went wrong, each as a list of findings; all empty is a storm that was survived. `asked_needlessly` are calls
+    that a person was asked about although their class says how to go on."""
 
     lost: list[str] = []
     duplicates: list[str] = []
@@ -73,6 +74,7 @@ class Verdict(msgspec.Struct):
     wrong_outputs: list[str] = []
     poison_alive: list[str] = []
     verify: list[str] = []
+    asked_needlessly: list[str] = []
 
     @property
     def counts(self) -> dict[str, int]:

@@ -39,6 +39,8 @@ HAPPENED, NOT_HAPPENED, CANNOT_TELL = Answer
 
 REMEMBERED = {"key_lifetime_us": DAY_OF_KEYS, "key_age_us": FOUR_FIFTHS}
 FORGOTTEN = {"key_lifetime_us": DAY_OF_KEYS, "key_age_us": FOUR_FIFTHS + 1}
+NEAR_FUTURE = {"key_lifetime_us": DAY_OF_KEYS, "key_age_us": FOUR_FIFTHS - DAY_OF_KEYS}
+FAR_FUTURE = {"key_lifetime_us": DAY_OF_KEYS, "key_age_us": FOUR_FIFTHS - DAY_OF_KEYS - 1}
 PROBE = {"has_probe": True}
 QUIET = {"has_probe": True, "quiet": True}
 
@@ -63,9 +65,12 @@ INTENT_ONLY: list[tuple[Effect, dict[str, Any], Recovery]] = [
     (IDEMPOTENT, FORGOTTEN, Recovery.ASK),
     (IDEMPOTENT, FORGOTTEN | {"quiet": True}, Recovery.ASK),
     (IDEMPOTENT, {"key_lifetime_us": DAY_OF_KEYS, "key_age_us": 10 * DAY_OF_KEYS}, Recovery.ASK),
-    # a key from the future: a clock was set back, its age is not known
-    (IDEMPOTENT, {"key_lifetime_us": DAY_OF_KEYS, "key_age_us": -1}, Recovery.ASK),
-    (IDEMPOTENT, {"key_lifetime_us": DAY_OF_KEYS, "key_age_us": -1} | QUIET, Recovery.PROBE),
+    # a key from the near future: its worker was not sure of the time to within as much
+    (IDEMPOTENT, {"key_lifetime_us": DAY_OF_KEYS, "key_age_us": -1}, Recovery.RESEND),
+    (IDEMPOTENT, NEAR_FUTURE, Recovery.RESEND),
+    # a key from the far future: a clock was set back, its age is not known
+    (IDEMPOTENT, FAR_FUTURE, Recovery.ASK),
+    (IDEMPOTENT, FAR_FUTURE | QUIET, Recovery.PROBE),
     # wait out the quiet period, probe: there → adopt, not there → send again, cannot tell → a person
     (VERIFIABLE, PROBE, Recovery.WAIT),
     (VERIFIABLE, PROBE | {"answer": NOT_HAPPENED}, Recovery.WAIT),
@@ -183,7 +188,8 @@ def allowed(call: CutOff) -> set[Recovery]:
     may: set[Recovery] = set()
     open_ = call.status in {PREPARED, UNCERTAIN}
     keyed = call.effect is IDEMPOTENT and (
-        call.key_lifetime_us is None or 0 <= call.key_age_us * 10 <= call.key_lifetime_us * 8
+        call.key_lifetime_us is None
+        or -2 * call.key_lifetime_us <= call.key_age_us * 10 <= call.key_lifetime_us * 8
     )
     asked = call.has_probe and call.effect in {IDEMPOTENT, VERIFIABLE}
     if call.status is PREPARED and call.effect is READ_ONLY:
