@@ -124,6 +124,27 @@ async def test_a_checkpoint_where_nobody_could_resume_is_refused(backend: Backen
         assert "agent's own function" in (await shop.job(job_id)).output
 
 
+async def test_a_checkpoint_right_after_a_task_has_ended(backend: Backend) -> None:
+    """Goal: a task that was awaited is no obstacle. Method: it ends in the same turn of the loop in which it wakes the
+    code that awaits it, which makes its checkpoint before that turn is over."""
+    async with opened(backend) as shop:
+
+        async def program(drive: Drive, _: Any) -> Any:
+            promise = asyncio.get_running_loop().create_future()
+
+            async def keep_promise() -> None:
+                promise.set_result(await shop.look(drive, "page"))
+
+            task = asyncio.create_task(keep_promise())
+            found = await promise
+            await task
+            return found, await checkpoint(drive, {})
+
+        job_id = await shop.submit(program)
+        assert await shop.drive_all() == ["completed"]
+        assert (await shop.job(job_id)).output == ["PAGE", 1]
+
+
 class World:
     """Which paths exist."""
 

@@ -125,14 +125,19 @@ class Ending:
     events: Counter[str]
     """How many events of each type were recorded."""
     arrived: Counter[tuple[str, str]]
-    """Tool and label of every request that arrived. Which worker sent it is luck where a second one is ended, too: how
-    many claims it had made by then depends on when its lease was renewed."""
+    """Tool and label of every request that arrived."""
 
     @classmethod
     def of(cls, played: Played) -> Ending:
         events = Counter(one.type for journal in played.journals.values() for one in journal)
         arrived = Counter((one.tool, one.label) for one in played.receivers.requests if one.arrived)
         return cls(played.output, played.error, played.stopped, events, arrived)
+
+    def equals(self, other: Ending, *, is_pair: bool) -> bool:
+        """Whether two plays of one scenario ended alike. The second fault of a pair may fall on another claim, so the
+        workers may record other events and send a call again; what the job returns is the same."""
+        alike = (self.output, self.error, self.stopped) == (other.output, other.error, other.stopped)
+        return alike and (is_pair or (self.events, self.arrived) == (other.events, other.arrived))
 
 
 def find_program(number: int) -> Program:
@@ -262,7 +267,7 @@ class Runner:
     def _compare(self, scenario: Scenario, ending: Ending, played: Played | None) -> None:
         """Both ways to play it end alike."""
         assert played is not None
-        if ending != Ending.of(played):
+        if not ending.equals(Ending.of(played), is_pair=len(scenario.faults) > 1):
             text = f"a play from a snapshot ends otherwise: {ending} and {Ending.of(played)}"
             self.report.found.append(Found(scenario, Failure("snapshot", text)))
 

@@ -37,7 +37,9 @@ Inspector = Callable[[EvidencePack], Awaitable[Sequence[Result]]]
 async def checkpoint(drive: Drive, state: Any, pack: EvidencePack | None = None) -> int:
     """The state is durable, and the job resumes from it; the number of this commit."""
     place = drive.place()
-    if len(drive.tasks) != 1 or place.scope.path != str(drive.history.ordinal):
+    # A task that has just ended is not forgotten before the next turn of the loop, and the code may be here sooner.
+    running = [task for task in drive.tasks if not task.done()]
+    if len(running) != 1 or place.scope.path != str(drive.history.ordinal):
         msg = "a checkpoint inside a scope, or beside other tasks of the job"
         raise InvalidMove(msg, hint="Make it in the agent's own function, when what it started has ended.")
     evidence = None if pack is None or not pack.evidence else pack_to_json(pack)
