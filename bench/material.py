@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from typing import Final
 
-from holdfast.model.chain import body_of
 from holdfast.model.events import StepFinished
+from holdfast.model.hash_chain import body_of
 from holdfast.model.ids import SequentialIds
 
 GROUP: Final = 32

@@ -9,12 +9,12 @@ from bench.material import AT, GROUP, TEXTS, TURNS, step
 from bench.places import Place
 from holdfast.errors import HoldfastError
 from holdfast.model.append import Append, Holder, after, append_of
-from holdfast.model.chain import Head
+from holdfast.model.hash_chain import Head
 from holdfast.model.ids import RandomIds
 from holdfast.model.inbox import BatchDraft, Boundary, Completion, ItemDraft
-from holdfast.model.instants import HOUR, SECOND
 from holdfast.model.jobs import JobDraft
 from holdfast.model.session import Checkpoint, Node, TurnCommit, Usage, stamped
+from holdfast.model.time import HOUR, SECOND
 from holdfast.store.ports.leases import ClaimAsk
 
 

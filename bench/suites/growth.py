@@ -19,9 +19,9 @@ from bench.report import Curve, Findings, Goal, goal
 from bench.suites.resume import Resume
 from holdfast.model.append import append_of
 from holdfast.model.ids import RandomIds
-from holdfast.model.instants import HOUR
 from holdfast.model.jobs import JobDraft
 from holdfast.model.limits import EVENTS_PER_APPEND_MAX
+from holdfast.model.time import HOUR
 from holdfast.store.ports.leases import ClaimAsk
 
 FLAT_AT_MOST = 0.15

@@ -27,12 +27,12 @@ from holdfast.engine.committer import Committer
 from holdfast.engine.desk import Desk
 from holdfast.model import canonical
 from holdfast.model.append import Holder, after, append_of
-from holdfast.model.carried import carried_by, packed
-from holdfast.model.chain import Head
+from holdfast.model.checkpoint_snapshot import carried_by, packed
 from holdfast.model.events import CheckpointSaved, StepFinished
-from holdfast.model.history import History
+from holdfast.model.hash_chain import Head
 from holdfast.model.ids import RandomIds
 from holdfast.model.limits import EVENTS_PER_APPEND_MAX
+from holdfast.model.replay_history import History
 from holdfast.model.states import Status
 from holdfast.store.clock import SystemClock
 from holdfast.store.ports.leases import ClaimAsk

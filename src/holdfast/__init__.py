@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from holdfast.errors import CallFailed, Denied, HoldfastError, PlanFailed, Refused
     from holdfast.model.budget import Budget
     from holdfast.model.plan import Node, Plan
-    from holdfast.model.refs import Ref
+    from holdfast.model.plan_refs import Ref
     from holdfast.model.retry import Retry
     from holdfast.model.streams import AttemptSuperseded, Chunk
     from holdfast.model.work import Work
@@ -89,7 +89,7 @@ _WHERE: Final = {
     "holdfast.errors": ("CallFailed", "Denied", "HoldfastError", "PlanFailed", "Refused"),
     "holdfast.model.budget": ("Budget",),
     "holdfast.model.plan": ("Node", "Plan"),
-    "holdfast.model.refs": ("Ref",),
+    "holdfast.model.plan_refs": ("Ref",),
     "holdfast.model.retry": ("Retry",),
     "holdfast.model.streams": ("AttemptSuperseded", "Chunk"),
     "holdfast.model.work": ("Work",),

@@ -37,7 +37,7 @@ from holdfast.kit import (
     ToolLedger,
     get_db,
 )
-from holdfast.model.instants import SECOND
+from holdfast.model.time import SECOND
 from holdfast.runtime import open_store
 from holdfast.store.clock import VirtualClock
 from holdfast.store.tables.store import SqlStore

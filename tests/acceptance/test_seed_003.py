@@ -18,9 +18,9 @@ import msgspec
 import nats
 import pytest
 
+from holdfast.model.agent_registry import Entry, read_entry
 from holdfast.model.ids import RandomIds
-from holdfast.model.instants import to_iso
-from holdfast.model.registry import Entry, read_entry
+from holdfast.model.time import to_iso
 from holdfast.registry.bucket import BUCKET
 from holdfast.runtime import open_store
 from holdfast.store.clock import SystemClock

@@ -16,8 +16,8 @@ from holdfast.engine.replayed import replay
 from holdfast.errors import Conflict, InvalidMove, InvalidPayload, InvalidSetting, NotFound
 from holdfast.model.events import JobClaimed, JobWaiting, QuestionAsked
 from holdfast.model.ids import SequentialIds
-from holdfast.model.instants import DAY, HOUR, SECOND
 from holdfast.model.states import MailKind, WaitReason
+from holdfast.model.time import DAY, HOUR, SECOND
 from holdfast.testing import survives_crashes
 from holdfast.testing.conformance.bench import Backend
 from tests.engine.shop import Shop, opened

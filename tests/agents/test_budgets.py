@@ -9,11 +9,11 @@ import pytest
 
 import holdfast as hf
 from holdfast.model.budget import Budget
-from holdfast.model.chain import unseal
 from holdfast.model.events import BudgetReached, LlmRequested, LlmResponded
-from holdfast.model.instants import MINUTE
+from holdfast.model.hash_chain import unseal
 from holdfast.model.jobs import JobFilter
 from holdfast.model.states import MailKind, Status, WaitReason
+from holdfast.model.time import MINUTE
 from holdfast.testing.conformance.bench import Backend
 from tests.engine.shop import Shop, opened
 from tests.fixtures.stores import STORES

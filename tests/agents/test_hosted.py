@@ -14,9 +14,9 @@ from holdfast.agents.hosted import check_hosted, session_with
 from holdfast.engine.replayed import replay
 from holdfast.engine.verify.verify import verify
 from holdfast.errors import InvalidPayload, InvalidSetting, JobHeld
-from holdfast.model.chain import unseal
+from holdfast.model.configured_agents import Configuration, HostedAgent
 from holdfast.model.events import StepFinished
-from holdfast.model.hosted import Configuration, HostedAgent
+from holdfast.model.hash_chain import unseal
 from holdfast.model.schedule import CatchUp
 from holdfast.runtime.process import Process
 from holdfast.store.clock import SystemClock

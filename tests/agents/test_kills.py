@@ -17,8 +17,8 @@ from llmock.testing import LLMockServer
 
 from holdfast.engine.verify.verify import verify
 from holdfast.engine.watching import watch
-from holdfast.model.chain import unseal
 from holdfast.model.events import ChildStarted, JobCompleted, LlmRequested, LlmResponded, ToolReturned
+from holdfast.model.hash_chain import unseal
 from holdfast.model.jobs import JobFilter
 from holdfast.model.streams import AttemptSuperseded, Chunk
 from holdfast.runtime.stores import open_store

@@ -19,7 +19,7 @@ import pytest
 import holdfast as hf
 from holdfast.agents.mcp import McpServer, McpTool, Offer
 from holdfast.errors import CallFailed, InvalidPayload, InvalidSetting, Refused
-from holdfast.model.effects import Effect
+from holdfast.model.side_effects import Effect
 from tests.agents.replies import claude, faults, texts
 from tests.agents.test_processes import gone
 from tests.agents.waiting import waits_for

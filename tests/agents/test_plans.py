@@ -17,7 +17,7 @@ from holdfast.engine.replayed import replay
 from holdfast.errors import Fenced, InvalidPlan, InvalidSetting
 from holdfast.model.events import ChildStarted, JobRequeued, NodeFinished, NodeStarted, PlanGenerated
 from holdfast.model.ids import SequentialIds
-from holdfast.model.instants import MINUTE, SECOND
+from holdfast.model.time import MINUTE, SECOND
 from holdfast.testing import survives_crashes
 from holdfast.testing.conformance.bench import Backend
 from tests.engine.shop import Shop, opened

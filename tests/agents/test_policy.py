@@ -10,8 +10,8 @@ import pytest
 import holdfast as hf
 from holdfast.engine.asked import Terms
 from holdfast.errors import InvalidSetting
-from holdfast.model.effects import Effect
-from holdfast.model.instants import DAY, HOUR, SECOND
+from holdfast.model.side_effects import Effect
+from holdfast.model.time import DAY, HOUR, SECOND
 from tests.agents.waiting import waits_for
 
 POLICY = """

@@ -18,7 +18,7 @@ from holdfast.agents import processes
 from holdfast.agents.processes import Ended
 from holdfast.engine.processes import HostProcesses
 from holdfast.errors import InvalidSetting, JobCancelled, Refused
-from holdfast.model.identity import Sight
+from holdfast.model.worker_identity import Sight
 
 pytestmark = pytest.mark.store("sqlite")
 

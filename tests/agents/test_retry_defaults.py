@@ -10,8 +10,8 @@ import pytest
 
 import holdfast as hf
 from holdfast.agents.models.patience import Patience
-from holdfast.model.instants import SECOND
 from holdfast.model.retry import JOB_RETRY, Retry, delay
+from holdfast.model.time import SECOND
 from tests.tidy.source import ROOT
 
 PAGE = (ROOT / "docs" / "tools.md").read_text(encoding="utf-8")

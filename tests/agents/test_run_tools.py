@@ -14,10 +14,10 @@ import pytest
 
 import holdfast as hf
 from holdfast.errors import Fenced, InvalidMove, InvalidPayload, InvalidSetting, Unavailable
-from holdfast.model.chain import unseal
 from holdfast.model.events import ApprovalRequested, CallCancelled, StepFinished, ToolCalled, ToolReturned
-from holdfast.model.instants import MINUTE
+from holdfast.model.hash_chain import unseal
 from holdfast.model.states import MailKind, Status, WaitReason
+from holdfast.model.time import MINUTE
 from holdfast.runtime.stores import open_store
 from holdfast.testing.conformance.bench import Backend
 from tests.agents.replies import REPLIES, Asks, answers, chat, claude, faults, responses, texts

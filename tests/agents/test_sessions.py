@@ -12,8 +12,8 @@ import holdfast as hf
 from holdfast.engine.replayed import replay
 from holdfast.engine.verify.verify import verify
 from holdfast.errors import InvalidPayload, InvalidSetting, JobCancelled, NotFound
-from holdfast.model.chain import unseal
 from holdfast.model.events import JobCompleted, LlmRequested, LlmResponded, PlanGenerated, TurnCommitted
+from holdfast.model.hash_chain import unseal
 from holdfast.runtime.process import Process
 from holdfast.store.clock import SystemClock
 from holdfast.store.ports.sessions import FULL_GRAPH

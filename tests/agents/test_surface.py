@@ -30,10 +30,10 @@ from holdfast.errors import (
     Refused,
     TooLarge,
 )
-from holdfast.model.chain import unseal
 from holdfast.model.events import ApprovalRequested, ToolCalled
 from holdfast.model.evidence import FileSha256
-from holdfast.model.mail import MailDraft
+from holdfast.model.hash_chain import unseal
+from holdfast.model.mailbox import MailDraft
 from holdfast.model.states import MailKind
 from holdfast.runtime.process import Process
 

@@ -13,20 +13,20 @@ from holdfast.engine.schedules import fire_due
 from holdfast.engine.verify.verify import verify
 from holdfast.errors import ClaimLost, Fenced, ForeignFile, Misuse, NotFound, StoreCorrupt
 from holdfast.model.access import Role
-from holdfast.model.admission import QueueLimits
 from holdfast.model.append import Move
 from holdfast.model.audit import read_act
+from holdfast.model.configured_agents import HostedAgent
 from holdfast.model.events import JobCompleted
-from holdfast.model.hosted import HostedAgent
 from holdfast.model.ids import SequentialIds
 from holdfast.model.inbox import Boundary
-from holdfast.model.instants import MINUTE
 from holdfast.model.jobs import JobDraft, JobFilter
 from holdfast.model.lease import epoch_of
-from holdfast.model.mail import MailDraft
+from holdfast.model.mailbox import MailDraft
+from holdfast.model.queue_limits import QueueLimits
 from holdfast.model.schedule import CatchUp, Schedule
 from holdfast.model.session import TurnCommit
 from holdfast.model.states import MailKind, Status, WaitReason
+from holdfast.model.time import MINUTE
 from holdfast.store.backup.files import Backup
 from holdfast.store.backup.stage import Restored
 from holdfast.store.backup.transfer import back_up, restore

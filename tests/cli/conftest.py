@@ -14,7 +14,7 @@ import pytest
 from holdfast.cli.root import holdfast
 from holdfast.cli.running import run
 from holdfast.model.ids import RandomIds
-from holdfast.model.instants import HOUR
+from holdfast.model.time import HOUR
 from holdfast.runtime import open_store
 from holdfast.store.clock import VirtualClock
 from tests.client.lives import Lives

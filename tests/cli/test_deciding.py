@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.cli.exits import exit_status
 from holdfast.errors import InvalidMove, NotOver
-from holdfast.model.instants import HOUR, SECOND
+from holdfast.model.time import HOUR, SECOND
 from tests.cli.conftest import CommandDesk
 from tests.cli.test_db import holdfast as as_process
 from tests.client.lives import Lives

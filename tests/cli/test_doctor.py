@@ -18,7 +18,7 @@ import pytest
 from holdfast.engine.backups import LastBackup, remember_backup
 from holdfast.engine.recover import LastSweep, SweepStats, remember
 from holdfast.errors import StoreReadOnly
-from holdfast.model.instants import HOUR
+from holdfast.model.time import HOUR
 from holdfast.runtime.stores import open_store
 from holdfast.store.sql.migrate import MIN_READER
 from holdfast.store.sqlite.holders import _has_place

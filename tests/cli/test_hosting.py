@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.model.instants import HOUR
 from holdfast.model.jobs import JobFilter
 from holdfast.model.schedule import Schedule
 from holdfast.model.states import Status
+from holdfast.model.time import HOUR
 from holdfast.runtime import open_store
 from holdfast.store.clock import SystemClock
 from tests.cli.conftest import CommandDesk

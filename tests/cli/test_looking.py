@@ -8,7 +8,7 @@ import click
 import pytest
 
 from holdfast.engine.crash_points import crash_points
-from holdfast.model.instants import SECOND
+from holdfast.model.time import SECOND
 from tests.cli.conftest import CommandDesk
 from tests.client.lives import Lives
 from tests.tidy.source import ROOT

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.model.instants import HOUR
 from holdfast.model.jobs import JobDraft
+from holdfast.model.time import HOUR
 from holdfast.runtime import open_store
 from holdfast.store.clock import SystemClock
 from holdfast.store.ports.leases import ClaimAsk

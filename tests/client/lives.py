@@ -25,12 +25,12 @@ from holdfast.engine.timers import sleep
 from holdfast.errors import Fenced
 from holdfast.model.append import Move
 from holdfast.model.budget import Budget
-from holdfast.model.effects import Effect
 from holdfast.model.events import ApprovalRequested, JobWaiting
 from holdfast.model.ids import SequentialIds
-from holdfast.model.instants import HOUR, MINUTE, SECOND
 from holdfast.model.jobs import JobDraft
+from holdfast.model.side_effects import Effect
 from holdfast.model.states import Status, WaitReason
+from holdfast.model.time import HOUR, MINUTE, SECOND
 from holdfast.store.clock import VirtualClock
 from holdfast.store.contract import Store
 from holdfast.testing.conformance.bench import Backend

@@ -11,11 +11,11 @@ from holdfast.agents.jobs import Host
 from holdfast.agents.sessions import Turn
 from holdfast.errors import Conflict, InvalidMove, InvalidName, InvalidPayload, KeyReused, NotFound
 from holdfast.model.audit import read_act
-from holdfast.model.identity import Identity, worker_name
 from holdfast.model.inbox import Delivery, SlotPolicy
 from holdfast.model.jobs import JobDraft
-from holdfast.model.presence import LOST_US, Offer, Presence, SessionKind, WorkerState
 from holdfast.model.states import Status
+from holdfast.model.worker_identity import Identity, worker_name
+from holdfast.model.worker_presence import LOST_US, Offer, Presence, SessionKind, WorkerState
 from holdfast.testing.conformance.bench import Backend
 from tests.client.lives import CLIENTS, Lives, lives
 
@@ -240,7 +240,7 @@ async def test_the_jobs_of_an_agent_are_its_own(backend: Backend) -> None:
 
 async def test_a_full_queue_takes_no_message(backend: Backend) -> None:
     from holdfast.errors import Busy
-    from holdfast.model.admission import QueueLimits
+    from holdfast.model.queue_limits import QueueLimits
 
     async with lives(backend) as one:
         await one.client.create_agent("helper")

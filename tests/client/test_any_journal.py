@@ -13,7 +13,6 @@ from rich.console import Console
 
 from holdfast.cli.trace import draw
 from holdfast.client.trace import split, trace_of
-from holdfast.model.chain import EMPTY, SealedEvent, seal
 from holdfast.model.events import (
     EVENTS,
     Event,
@@ -23,6 +22,7 @@ from holdfast.model.events import (
     JobRequeued,
     StepFinished,
 )
+from holdfast.model.hash_chain import EMPTY, SealedEvent, seal
 from holdfast.model.jobs import JobHead
 from holdfast.model.states import Status
 from tests.tidy.source import ROOT

@@ -8,11 +8,11 @@ import pytest
 
 from holdfast.client.registering import COUNTED
 from holdfast.errors import Busy, Conflict, InvalidName, InvalidPayload, NotFound
-from holdfast.model.admission import QueueLimits
 from holdfast.model.budget import Budget
-from holdfast.model.instants import HOUR, MINUTE
 from holdfast.model.jobs import JobDraft
+from holdfast.model.queue_limits import QueueLimits
 from holdfast.model.schedule import CatchUp, Schedule
+from holdfast.model.time import HOUR, MINUTE
 from holdfast.testing.conformance.bench import Backend
 from tests.client.lives import CLIENTS, lives
 

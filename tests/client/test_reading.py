@@ -15,9 +15,9 @@ from holdfast.engine.points import Point
 from holdfast.engine.results import result
 from holdfast.errors import InvalidPayload, JobHeld, KeyReused, NotOver
 from holdfast.model.events import CallMoved, StepFinished
-from holdfast.model.instants import HOUR, MINUTE, SECOND
 from holdfast.model.jobs import JobFilter
 from holdfast.model.states import Status, WaitReason
+from holdfast.model.time import HOUR, MINUTE, SECOND
 from holdfast.testing.conformance.bench import Backend
 from holdfast.testing.conformance.driver import Driver
 from tests.client.lives import CLIENTS, lives

@@ -22,12 +22,12 @@ from holdfast.errors import (
     KeyReused,
     NotFound,
 )
-from holdfast.model.effects import CallStatus
 from holdfast.model.events import CancelRequested, JobCancelled, JobRequeued
-from holdfast.model.instants import MINUTE, SECOND
 from holdfast.model.jobs import JobDraft
-from holdfast.model.mail import MailDraft
+from holdfast.model.mailbox import MailDraft
+from holdfast.model.side_effects import CallStatus
 from holdfast.model.states import MailKind, Status, WaitReason
+from holdfast.model.time import MINUTE, SECOND
 from holdfast.testing.conformance.bench import Backend
 from tests.client.lives import CLIENTS, Lives, lives
 

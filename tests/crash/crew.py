@@ -25,12 +25,12 @@ from holdfast.engine.asked import READS, Asked, Terms
 from holdfast.engine.desk import Program
 from holdfast.engine.drive import Drive
 from holdfast.engine.points import Point
-from holdfast.model.effects import CallStatus, Effect
 from holdfast.model.ids import RandomIds
-from holdfast.model.instants import HOUR, MILLISECOND
 from holdfast.model.jobs import JobFilter, JobRecord
-from holdfast.model.mail import MailDraft
+from holdfast.model.mailbox import MailDraft
+from holdfast.model.side_effects import CallStatus, Effect
 from holdfast.model.states import TERMINAL, MailKind, WaitReason
+from holdfast.model.time import HOUR, MILLISECOND
 from holdfast.runtime.process import Process, opened
 from tests.fixtures.filed import ADAPTERS, FiledMail
 from tests.kill.crew import forked, warmed_up

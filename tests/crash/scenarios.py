@@ -9,8 +9,8 @@ from typing import Any
 from holdfast.engine.asked import READS, Asked, Probed, Terms
 from holdfast.engine.desk import Program
 from holdfast.engine.drive import Drive
-from holdfast.model.effects import Answer, Effect
-from holdfast.model.instants import HOUR, SECOND
+from holdfast.model.side_effects import Answer, Effect
+from holdfast.model.time import HOUR, SECOND
 from holdfast.testing.crash import Scenario
 from holdfast.testing.outside import DraftMail, KeyedMail, PlainMail, ProbedMail
 

@@ -15,13 +15,13 @@ from holdfast.engine.desk import Desk, Program
 from holdfast.engine.drive import Drive
 from holdfast.engine.run import JobRun
 from holdfast.engine.verify.verify import verify
-from holdfast.model import fold
-from holdfast.model.chain import unseal
+from holdfast.model import job_state
 from holdfast.model.events import Event
-from holdfast.model.instants import SECOND
+from holdfast.model.hash_chain import unseal
 from holdfast.model.jobs import DEFAULT_QUEUE, JobDraft
-from holdfast.model.mail import MailDraft, Sent
+from holdfast.model.mailbox import MailDraft, Sent
 from holdfast.model.states import MailKind
+from holdfast.model.time import SECOND
 from holdfast.store.clock import VirtualClock
 from holdfast.store.contract import Store
 from holdfast.store.ports.leases import ClaimAsk
@@ -116,10 +116,10 @@ class Shop:
     async def events(self, job_id: str) -> list[Event]:
         return [unseal(sealed) for sealed in await self.store.journal.read(job_id)]
 
-    async def job(self, job_id: str) -> fold.Job:
+    async def job(self, job_id: str) -> job_state.Job:
         """The job as its journal tells it; the journal must be one that can be told."""
         sealed = await self.store.journal.read(job_id)
-        return fold.fold((one.seq, one.fence, unseal(one)) for one in sealed)
+        return job_state.fold((one.seq, one.fence, unseal(one)) for one in sealed)
 
 
 @asynccontextmanager

@@ -13,8 +13,8 @@ from holdfast.engine.signals import wait
 from holdfast.engine.timers import sleep
 from holdfast.errors import Denied
 from holdfast.model.events import ApprovalDecided, ApprovalRequested, ToolCalled
-from holdfast.model.instants import DAY, HOUR, MINUTE
 from holdfast.model.states import MailKind, Status, WaitReason
+from holdfast.model.time import DAY, HOUR, MINUTE
 from holdfast.testing.conformance.bench import Backend
 from tests.engine.shop import Shop, opened
 from tests.fixtures.stores import STORES

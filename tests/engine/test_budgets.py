@@ -23,12 +23,12 @@ from holdfast.engine.signals import wait
 from holdfast.engine.timers import sleep
 from holdfast.errors import Fenced, StoreUnavailable
 from holdfast.model.budget import Account, Budget
-from holdfast.model.effects import Effect
 from holdfast.model.events import BudgetRaised, BudgetReached, CallCancelled, JobWaiting
 from holdfast.model.ids import SequentialIds
-from holdfast.model.instants import HOUR, MINUTE, SECOND
 from holdfast.model.jobs import JobDraft, JobFilter
+from holdfast.model.side_effects import Effect
 from holdfast.model.states import MailKind, Status, WaitReason
+from holdfast.model.time import HOUR, MINUTE, SECOND
 from holdfast.store.wrapped import Call, WrappedStore
 from holdfast.testing.conformance.bench import Backend
 from tests.engine.shop import Shop, opened

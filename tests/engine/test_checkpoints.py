@@ -17,8 +17,8 @@ from holdfast.engine.timers import sleep
 from holdfast.errors import InvalidMove, Unproven
 from holdfast.model.events import CheckpointSaved, JobParked
 from holdfast.model.evidence import ArtifactExists, EvidencePack, Result
-from holdfast.model.instants import HOUR
 from holdfast.model.states import Status, WaitReason
+from holdfast.model.time import HOUR
 from holdfast.testing.conformance.bench import Backend
 from tests.engine.shop import Shop, opened
 from tests.fixtures.stores import STORES

@@ -12,9 +12,9 @@ from holdfast.engine.drive import Drive
 from holdfast.engine.signals import wait
 from holdfast.errors import CallFailed
 from holdfast.model.events import CallCancelled, ChildFinished, ChildStarted
-from holdfast.model.instants import MINUTE, SECOND
 from holdfast.model.jobs import JobDraft, JobFilter
 from holdfast.model.states import MailKind, Status, WaitReason
+from holdfast.model.time import MINUTE, SECOND
 from holdfast.testing.conformance.bench import Backend
 from tests.engine.shop import Shop, opened
 from tests.fixtures.stores import STORES

@@ -14,7 +14,7 @@ from holdfast.engine.run import JobRun
 from holdfast.errors import Fenced
 from holdfast.model.append import append_of
 from holdfast.model.events import StepFinished
-from holdfast.model.instants import SECOND
+from holdfast.model.time import SECOND
 from holdfast.store.sqlite.executor import SqliteExecutor
 from holdfast.store.sqlite.units import Unit
 from holdfast.store.tables.store import SqlStore

@@ -16,11 +16,11 @@ from holdfast.engine.points import Point
 from holdfast.engine.run import JobRun
 from holdfast.engine.timers import sleep
 from holdfast.errors import CallFailed, Fenced
-from holdfast.model.effects import CallStatus, Effect
-from holdfast.model.instants import HOUR, MINUTE, SECOND
 from holdfast.model.jobs import JobDraft
-from holdfast.model.mail import MailDraft
+from holdfast.model.mailbox import MailDraft
+from holdfast.model.side_effects import CallStatus, Effect
 from holdfast.model.states import MailKind, Status, WaitReason
+from holdfast.model.time import HOUR, MINUTE, SECOND
 from holdfast.testing.conformance.bench import Backend
 from holdfast.testing.outside import DraftMail, KeyedMail, PlainMail, ProbedMail
 from tests.engine.shop import Shop, opened

@@ -19,16 +19,16 @@ from holdfast.engine.retention import prune
 from holdfast.engine.timers import sleep
 from holdfast.errors import InvalidMove, InvalidName, InvalidPayload, KeyReused, NotFound
 from holdfast.model.append import Extras, Move
-from holdfast.model.chain import unseal
-from holdfast.model.effects import CallStatus, Effect
 from holdfast.model.events import JobCreated, JobParked, JobReleased
+from holdfast.model.hash_chain import unseal
 from holdfast.model.ids import SequentialIds
-from holdfast.model.instants import DAY, HOUR, SECOND
 from holdfast.model.jobs import JobDraft, JobFilter
 from holdfast.model.ledger import CallRow, idempotency_key
-from holdfast.model.mail import MailDraft
+from holdfast.model.mailbox import MailDraft
 from holdfast.model.retention import Policy
+from holdfast.model.side_effects import CallStatus, Effect
 from holdfast.model.states import MailKind, Status
+from holdfast.model.time import DAY, HOUR, SECOND
 from holdfast.store.ports.journal import Ruling
 from holdfast.testing.conformance.bench import Backend
 from tests.engine.shop import Shop, opened

@@ -13,7 +13,7 @@ from holdfast.engine.committer import Committer
 from holdfast.engine.lease_renewal import LeaseRenewal
 from holdfast.engine.run import JobRun
 from holdfast.errors import Fenced
-from holdfast.model.instants import SECOND
+from holdfast.model.time import SECOND
 from holdfast.store.ports.leases import Held
 from holdfast.store.wrapped import Call, WrappedStore
 from holdfast.testing.conformance.bench import Backend

@@ -18,8 +18,7 @@ from holdfast.engine.drive import Drive
 from holdfast.engine.signals import wait
 from holdfast.engine.timers import sleep
 from holdfast.errors import Broken, StoreCorrupt
-from holdfast.model.carried import carried_by, packed
-from holdfast.model.chain import EMPTY, SealedEvent, seal
+from holdfast.model.checkpoint_snapshot import carried_by, packed
 from holdfast.model.events import (
     BudgetReached,
     CancelRequested,
@@ -32,12 +31,13 @@ from holdfast.model.events import (
     SignalReceived,
     StepFinished,
 )
-from holdfast.model.history import History
-from holdfast.model.instants import HOUR
+from holdfast.model.hash_chain import EMPTY, SealedEvent, seal
 from holdfast.model.jobs import JobDraft
 from holdfast.model.lease import Grant
 from holdfast.model.limits import CARRIED_BYTES_MAX
+from holdfast.model.replay_history import History
 from holdfast.model.states import MailKind, Status
+from holdfast.model.time import HOUR
 from holdfast.store.wrapped import Call, WrappedStore
 from holdfast.testing.conformance.bench import Backend
 from tests.engine.shop import Shop, opened

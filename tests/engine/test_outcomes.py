@@ -10,11 +10,11 @@ from holdfast.engine.asked import Asked, Probed, Terms
 from holdfast.engine.drive import Drive
 from holdfast.engine.failures import raised, recorded, told
 from holdfast.errors import CallFailed, Fenced, KeyReused, Refused
-from holdfast.model.effects import Answer, CallStatus, Effect
 from holdfast.model.events import JobDeadLettered
-from holdfast.model.instants import MINUTE
 from holdfast.model.limits import JSON_BYTES_MAX, JSON_DEPTH_MAX
+from holdfast.model.side_effects import Answer, CallStatus, Effect
 from holdfast.model.states import MailKind, Status, WaitReason
+from holdfast.model.time import MINUTE
 from holdfast.testing.conformance.bench import Backend
 from tests.engine.shop import Shop, opened
 from tests.fixtures.stores import STORES

@@ -12,7 +12,7 @@ from holdfast.engine.desk import Desk
 from holdfast.engine.drive import Drive
 from holdfast.model.events import JobParked
 from holdfast.model.jobs import JobDraft
-from holdfast.model.pinning import HERE
+from holdfast.model.python_pin import HERE
 from holdfast.model.states import MailKind, Status, WaitReason
 from holdfast.testing.conformance.bench import Backend
 from tests.engine.shop import Shop, opened

@@ -13,14 +13,14 @@ import pytest
 from holdfast.engine.processes import HostProcesses
 from holdfast.engine.recover import Rules, SweepStats, prove_dead, sweep
 from holdfast.errors import StoreUnavailable
-from holdfast.model.chain import unseal
 from holdfast.model.events import JobDeadLettered, JobRequeued
-from holdfast.model.identity import Identity, Sight, identity_in, worker_name
-from holdfast.model.instants import MINUTE, SECOND
+from holdfast.model.hash_chain import unseal
 from holdfast.model.jobs import JobDraft
-from holdfast.model.mail import MailDraft
+from holdfast.model.mailbox import MailDraft
 from holdfast.model.states import MailKind, Status, WaitReason
 from holdfast.model.suspicion import lone_label
+from holdfast.model.time import MINUTE, SECOND
+from holdfast.model.worker_identity import Identity, Sight, identity_in, worker_name
 from holdfast.store.clock import SystemClock
 from holdfast.store.ports.leases import ClaimAsk
 from holdfast.testing.conformance import Backend, bench_on

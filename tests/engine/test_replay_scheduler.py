@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.engine.replay_scheduler import ReplayScheduler
-from holdfast.model.history import History
+from holdfast.model.replay_history import History
 from holdfast.store.clock import SystemClock
 
 

@@ -16,9 +16,9 @@ from holdfast.engine import opening
 from holdfast.engine.drive import Drive
 from holdfast.engine.effects import Owner
 from holdfast.model import canonical
-from holdfast.model.chain import EMPTY, SealedEvent, seal
 from holdfast.model.events import JobClaimed, JobCreated, StepFinished
-from holdfast.model.history import History
+from holdfast.model.hash_chain import EMPTY, SealedEvent, seal
+from holdfast.model.replay_history import History
 from holdfast.store.clock import VirtualClock
 
 JOB = "job-long"

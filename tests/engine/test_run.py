@@ -11,9 +11,9 @@ from holdfast.engine.asked import Asked
 from holdfast.engine.drive import Drive
 from holdfast.engine.timers import sleep
 from holdfast.model.events import JobDeadLettered, JobParked, JobRequeued, StepFinished
-from holdfast.model.instants import HOUR, MINUTE, SECOND
-from holdfast.model.mail import MailDraft
+from holdfast.model.mailbox import MailDraft
 from holdfast.model.states import MailKind, Status, WaitReason
+from holdfast.model.time import HOUR, MINUTE, SECOND
 from holdfast.testing.conformance.bench import Backend
 from tests.engine.shop import opened
 from tests.fixtures.stores import STORES

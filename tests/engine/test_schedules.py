@@ -11,10 +11,10 @@ import pytest
 from holdfast.engine import cron
 from holdfast.engine.schedules import AT_ONCE, fire_due, resume, stand
 from holdfast.errors import InvalidSetting
-from holdfast.model.admission import QueueLimits
-from holdfast.model.instants import HOUR, MINUTE, from_iso, to_iso
 from holdfast.model.jobs import JobFilter
+from holdfast.model.queue_limits import QueueLimits
 from holdfast.model.schedule import LATE_US, CatchUp, Schedule
+from holdfast.model.time import HOUR, MINUTE, from_iso, to_iso
 from holdfast.testing.conformance.bench import Backend
 from tests.engine.shop import Shop, opened
 from tests.fixtures.stores import STORES

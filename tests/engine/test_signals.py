@@ -10,8 +10,8 @@ import pytest
 from holdfast.engine.drive import Drive
 from holdfast.engine.signals import wait
 from holdfast.model.events import SignalTaken
-from holdfast.model.instants import HOUR
 from holdfast.model.states import MailKind, Status, WaitReason
+from holdfast.model.time import HOUR
 from holdfast.testing.conformance.bench import Backend
 from tests.engine.shop import opened
 from tests.fixtures.stores import STORES

@@ -21,8 +21,8 @@ from holdfast.engine.timers import sleep
 from holdfast.errors import JobHeld
 from holdfast.model.events import JobStalled
 from holdfast.model.ids import SequentialIds
-from holdfast.model.instants import HOUR, SECOND
 from holdfast.model.states import MailKind, Status, WaitReason
+from holdfast.model.time import HOUR, SECOND
 from holdfast.store.memory.store import MemoryStore
 from holdfast.testing.conformance.bench import Backend
 from holdfast.testing.simloop import LoopClock, SimLoop

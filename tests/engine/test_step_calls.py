@@ -15,8 +15,8 @@ from holdfast.engine.drive import Drive
 from holdfast.engine.effects import Owner
 from holdfast.engine.pen import Pen
 from holdfast.model.append import Holder
-from holdfast.model.chain import Head
-from holdfast.model.history import History
+from holdfast.model.hash_chain import Head
+from holdfast.model.replay_history import History
 from holdfast.store.clock import VirtualClock
 
 JOB = "job-live"

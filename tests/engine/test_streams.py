@@ -22,10 +22,10 @@ from holdfast.engine.voices import VOICE, Room
 from holdfast.engine.watching import watch
 from holdfast.errors import InvalidPayload, NotFound, StoreUnavailable
 from holdfast.model.ids import SequentialIds
-from holdfast.model.instants import MINUTE, SECOND
 from holdfast.model.jobs import JobDraft
 from holdfast.model.limits import UNSAID_BYTES_FULL, UNSAID_BYTES_MAX
 from holdfast.model.streams import START, AttemptSuperseded, Chunk, Cursor, Passage, heard
+from holdfast.model.time import MINUTE, SECOND
 from holdfast.store.clock import VirtualClock
 from holdfast.store.contract import Store
 from holdfast.store.memory.store import MemoryStore

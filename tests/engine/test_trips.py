@@ -17,8 +17,8 @@ import pytest
 from holdfast.client.embedded import EmbeddedClient
 from holdfast.engine.recover import sweep
 from holdfast.model.append import Holder, append_of
-from holdfast.model.chain import Head
 from holdfast.model.events import CheckpointSaved, StepFinished
+from holdfast.model.hash_chain import Head
 from holdfast.model.ids import RandomIds
 from holdfast.model.jobs import JobDraft
 from holdfast.store.contract import Store

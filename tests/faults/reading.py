@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from holdfast.errors import HoldfastError, StoreCorrupt
-from holdfast.model.chain import first_break, unseal
+from holdfast.model.hash_chain import first_break, unseal
 from holdfast.model.inbox import Boundary
-from holdfast.model.instants import MINUTE
 from holdfast.model.jobs import JobDraft, JobFilter
 from holdfast.model.limits import INSTANT_US_MAX
+from holdfast.model.time import MINUTE
 from holdfast.store.ports.leases import ClaimAsk
 from holdfast.store.tables.store import SqlStore
 

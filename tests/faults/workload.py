@@ -12,11 +12,11 @@ import msgspec
 from holdfast.errors import HoldfastError, OutcomeUnknown
 from holdfast.model.ids import SequentialIds
 from holdfast.model.inbox import Boundary, Claim
-from holdfast.model.instants import MINUTE
 from holdfast.model.jobs import JobDraft
-from holdfast.model.mail import MailDraft
+from holdfast.model.mailbox import MailDraft
 from holdfast.model.session import Node, TurnCommit, stamped
 from holdfast.model.states import MailKind
+from holdfast.model.time import MINUTE
 from holdfast.store.clock import VirtualClock
 from holdfast.store.ports.leases import ClaimAsk
 from holdfast.store.sqlite.executor import SqliteExecutor

@@ -26,13 +26,13 @@ from holdfast.engine.desk import Desk
 from holdfast.engine.drive import Drive
 from holdfast.engine.lease_renewal import LeaseRenewal
 from holdfast.engine.timers import sleep
-from holdfast.model.effects import CallStatus, Effect
 from holdfast.model.ids import RandomIds
-from holdfast.model.instants import HOUR, MILLISECOND
 from holdfast.model.jobs import JobFilter, JobRecord
-from holdfast.model.mail import MailDraft
+from holdfast.model.mailbox import MailDraft
 from holdfast.model.retry import Backoff
+from holdfast.model.side_effects import CallStatus, Effect
 from holdfast.model.states import MailKind, Status, WaitReason
+from holdfast.model.time import HOUR, MILLISECOND
 from holdfast.runtime import open_store
 from holdfast.store.clock import SystemClock
 from holdfast.store.contract import Store

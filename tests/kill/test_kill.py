@@ -12,8 +12,8 @@ import pytest
 
 from holdfast.engine.verify.journals import Limits
 from holdfast.engine.verify.verify import verify
-from holdfast.model.chain import unseal
 from holdfast.model.events import JobClaimed, ToolUncertain
+from holdfast.model.hash_chain import unseal
 from holdfast.model.jobs import JobDraft
 from holdfast.model.states import Status
 from holdfast.runtime import open_store

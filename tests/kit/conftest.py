@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.kit import Database, get_db
-from holdfast.model.identity import Identity, Sight
 from holdfast.model.ids import RandomIds
+from holdfast.model.worker_identity import Identity, Sight
 from holdfast.store.clock import VirtualClock
 from tests.fixtures.stores import postgres_template
 

@@ -13,7 +13,7 @@ import pytest
 from holdfast.errors import EvidenceFails, InvalidMove, InvalidName, InvalidPayload, NotFound
 from holdfast.kit import CheckpointManager, Database, Evidence, EvidencePack, EvidenceType
 from holdfast.kit.evidence import EvidenceVerifier, VerificationStatus
-from holdfast.model.chain import first_break
+from holdfast.model.hash_chain import first_break
 
 FILE = Evidence(EvidenceType.ARTIFACT_EXISTS, "the page", {"path": "page", "type": "file"})
 

@@ -18,10 +18,10 @@ from holdfast.kit import (
     LeaseManager,
     RecoverySweep,
 )
-from holdfast.model.identity import Identity, worker_name
-from holdfast.model.instants import SECOND
-from holdfast.model.mail import MailDraft
+from holdfast.model.mailbox import MailDraft
 from holdfast.model.states import MailKind
+from holdfast.model.time import SECOND
+from holdfast.model.worker_identity import Identity, worker_name
 from holdfast.store.clock import VirtualClock
 from tests.kit.conftest import Empty
 

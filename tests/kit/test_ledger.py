@@ -21,7 +21,7 @@ from holdfast.errors import (
     StoreUnavailable,
 )
 from holdfast.kit import CheckpointManager, Database, LeaseManager, LLMOutputCache, ToolLedger, get_db
-from holdfast.model.instants import DAY, HOUR
+from holdfast.model.time import DAY, HOUR
 from holdfast.store.clock import VirtualClock
 from holdfast.store.tables.store import SqlStore
 from tests.kit.conftest import Empty

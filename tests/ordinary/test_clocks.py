@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.model.instants import DAY, HOUR, MINUTE, SECOND
 from holdfast.model.states import Status
+from holdfast.model.time import DAY, HOUR, MINUTE, SECOND
 from tests.ordinary.receiver import Receiver
 from tests.ordinary.set_clock import SetClock, clock_of
 from tests.ordinary.stage import PATIENCE_S, Stage, opened

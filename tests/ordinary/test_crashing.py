@@ -13,8 +13,8 @@ import pytest
 
 from holdfast.client.records import JobView
 from holdfast.engine.processes import HostProcesses
-from holdfast.model.identity import Sight
 from holdfast.model.states import Status, WaitReason
+from holdfast.model.worker_identity import Sight
 from holdfast.store.clock import SystemClock
 from tests.ordinary.stage import KILL, PATIENCE_S, Child, Stage
 from tests.tidy.source import ROOT

@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.client import ExternalAgent, RemoteClient, Unrecoverable, Work
 from holdfast.errors import InvalidPayload, InvalidSetting
-from holdfast.model.registry import AgentStatus, Changes
+from holdfast.model.agent_registry import AgentStatus, Changes
 from tests.outside.place import LEASE_S, agent, ended, facts, place, serving, until
 
 pytestmark = pytest.mark.store("sqlite")

@@ -13,7 +13,7 @@ import pytest
 from holdfast.client import ExternalAgent, RemoteClient, Work
 from holdfast.client.tokens import find_token
 from holdfast.engine.verify.verify import Inspectable, verify
-from holdfast.model.registry import AgentStatus
+from holdfast.model.agent_registry import AgentStatus
 from holdfast.runtime import open_store
 from holdfast.service.settings import Settings
 from tests.outside.link import Link, linked

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 import apsw
 import msgspec
 
-from holdfast.model.chain import EMPTY, Head, SealedEvent, first_break
+from holdfast.model.hash_chain import EMPTY, Head, SealedEvent, first_break
 
 Fact: TypeAlias = tuple[str, tuple[str | int | bytes, ...]]
 """A question with its values. Once it was promised the answer has a row for ever: facts only accumulate."""

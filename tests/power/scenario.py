@@ -9,16 +9,16 @@ from typing import Final
 import msgspec
 
 from holdfast.model.append import Extras, Move, Timer
-from holdfast.model.chain import SealedEvent
-from holdfast.model.effects import CallStatus
 from holdfast.model.events import JobCompleted, JobWaiting, TurnCommitted
+from holdfast.model.hash_chain import SealedEvent
 from holdfast.model.ids import SequentialIds
 from holdfast.model.inbox import Boundary, Claim
-from holdfast.model.instants import MINUTE
 from holdfast.model.jobs import JobDraft
-from holdfast.model.mail import MailDraft
+from holdfast.model.mailbox import MailDraft
 from holdfast.model.session import Checkpoint, Frame, Node, SessionMeta, TurnCommit, Usage, stamped
+from holdfast.model.side_effects import CallStatus
 from holdfast.model.states import MailKind, Status, WaitReason
+from holdfast.model.time import MINUTE
 from holdfast.store.clock import VirtualClock
 from holdfast.store.ports.attachments import AttachmentIntent
 from holdfast.store.ports.leases import ClaimAsk

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.model.chain import first_break
+from holdfast.model.hash_chain import first_break
 from holdfast.model.ids import SequentialIds
 from holdfast.model.jobs import JobDraft, JobFilter
 from holdfast.store.clock import VirtualClock

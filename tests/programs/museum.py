@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 
 from holdfast.engine import drive, effects, replay_scheduler, stall_detector, task_scopes
-from holdfast.model import history, retry
+from holdfast.model import replay_history, retry
 from holdfast.store.memory import inbox
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -31,7 +31,7 @@ def bug(plant: Plant) -> Plant:
 @bug
 def a_pending_sleep_hides_a_recorded_effect(patch: pytest.MonkeyPatch) -> None:
     """Drift is judged although a timer that precedes the record has not fired."""
-    patch.setattr(history.History, "horizon", property(lambda _: None))
+    patch.setattr(replay_history.History, "horizon", property(lambda _: None))
 
 
 @bug
@@ -124,7 +124,7 @@ def tasks_hash_by_their_address(patch: pytest.MonkeyPatch) -> None:
 @bug
 def names_of_coroutines_are_all_that_counts(patch: pytest.MonkeyPatch) -> None:
     """A call whose coroutine was renamed is a new call."""
-    patch.setattr(history.History, "find_adoptable", lambda *_: None)
+    patch.setattr(replay_history.History, "find_adoptable", lambda *_: None)
 
 
 @bug
@@ -179,7 +179,7 @@ def a_new_effect_waits_for_unrelated_calls(patch: pytest.MonkeyPatch) -> None:
 @bug
 def attempts_are_counted_in_memory(patch: pytest.MonkeyPatch) -> None:
     """Every worker begins to count a read's failures anew."""
-    patch.setattr(history.History, "find_retry", lambda *_: None)
+    patch.setattr(replay_history.History, "find_retry", lambda *_: None)
 
 
 @bug

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from holdfast.model.chain import unseal
-from holdfast.model.effects import CallStatus
 from holdfast.model.events import ApprovalRequested, Event, QuestionAsked, ToolUncertain
+from holdfast.model.hash_chain import unseal
 from holdfast.model.jobs import JobHead
-from holdfast.model.mail import MailDraft
+from holdfast.model.mailbox import MailDraft
+from holdfast.model.side_effects import CallStatus
 from holdfast.model.states import MailKind
 from holdfast.store.contract import Store
 from tests.programs.receivers import Receivers

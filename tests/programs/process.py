@@ -24,8 +24,8 @@ from typing import Any, Final
 import anyio
 
 import holdfast as hf
-from holdfast.model.chain import unseal
 from holdfast.model.events import StepFinished
+from holdfast.model.hash_chain import unseal
 from holdfast.model.ids import RandomIds
 from holdfast.model.jobs import JobFilter
 from holdfast.model.states import TERMINAL

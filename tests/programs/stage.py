@@ -29,8 +29,8 @@ from holdfast.engine.committer import Committer
 from holdfast.engine.desk import Desk, Program
 from holdfast.engine.lease_renewal import LeaseRenewal
 from holdfast.errors import Unavailable
-from holdfast.model.chain import SealedEvent, first_break, unseal
 from holdfast.model.events import Event
+from holdfast.model.hash_chain import SealedEvent, first_break, unseal
 from holdfast.model.ids import SequentialIds
 from holdfast.model.jobs import JobFilter, JobHead
 from holdfast.model.states import HELD, TERMINAL, Status

@@ -15,16 +15,16 @@ from hypothesis.stateful import initialize, precondition, rule
 
 from holdfast.engine.recover import Rules, ruling
 from holdfast.model.append import NOTHING, Append, Extras, Holder, Move, Timer, after, append_of
-from holdfast.model.chain import Head
-from holdfast.model.effects import CallStatus, Effect
 from holdfast.model.events import Event, StepFinished
-from holdfast.model.instants import SECOND
+from holdfast.model.hash_chain import Head
 from holdfast.model.jobs import DEFAULT_NAMESPACE, JobDraft, JobFilter, JobHead
 from holdfast.model.lease import Grant
 from holdfast.model.ledger import CallRow, idempotency_key
-from holdfast.model.mail import MailDraft
+from holdfast.model.mailbox import MailDraft
 from holdfast.model.session import Node, TurnCommit, stamped
+from holdfast.model.side_effects import CallStatus, Effect
 from holdfast.model.states import MailKind, Status, WaitReason
+from holdfast.model.time import SECOND
 from holdfast.store.ports.journal import Ruling
 from holdfast.store.ports.leases import ClaimAsk, Held
 from tests.property.trio import Refused

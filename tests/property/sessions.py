@@ -25,7 +25,6 @@ from holdfast.model.inbox import (
     SlotPolicy,
     group,
 )
-from holdfast.model.instants import SECOND
 from holdfast.model.jobs import DEFAULT_NAMESPACE
 from holdfast.model.session import (
     Checkpoint,
@@ -36,6 +35,7 @@ from holdfast.model.session import (
     Usage,
     stamped,
 )
+from holdfast.model.time import SECOND
 from holdfast.store.ports.attachments import AttachmentIntent
 from holdfast.store.ports.sessions import Scope
 from tests.property.world import (

@@ -12,12 +12,12 @@ import pytest
 
 from holdfast.errors import InvalidMove, InvalidName, InvalidPayload, KeyReused, NotFound
 from holdfast.model.append import Extras, Move
-from holdfast.model.effects import CallStatus
 from holdfast.model.events import JobRequeued, JobWaiting
-from holdfast.model.instants import MINUTE
 from holdfast.model.jobs import JobDraft, JobFilter
 from holdfast.model.session import Node, SessionMeta, TurnCommit
+from holdfast.model.side_effects import CallStatus
 from holdfast.model.states import Slot, Status, WaitReason
+from holdfast.model.time import MINUTE
 from holdfast.store.contract import Store
 from holdfast.store.ports.attachments import AttachmentIntent
 from holdfast.store.ports.journal import Ruling

@@ -14,9 +14,9 @@ from typing import Any, ClassVar, Final, TypeVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from holdfast.model.instants import MINUTE, SECOND
 from holdfast.model.jobs import DEFAULT_NAMESPACE, JobFilter
 from holdfast.model.limits import INSTANT_US_MAX, PAYLOAD_INLINE_BYTES
+from holdfast.model.time import MINUTE, SECOND
 from holdfast.store.clock import VirtualClock
 from holdfast.store.contract import Store
 from holdfast.store.ports.sessions import ACTIVE_PATH

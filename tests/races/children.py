@@ -19,9 +19,9 @@ from typing import Any
 from holdfast.errors import HoldfastError
 from holdfast.model.append import Append, Extras, Move, Timer
 from holdfast.model.events import JobCompleted, JobReleased
-from holdfast.model.instants import SECOND
 from holdfast.model.jobs import JobDraft
 from holdfast.model.states import Status
+from holdfast.model.time import SECOND
 from holdfast.store.contract import Store
 from holdfast.store.executor import Transaction
 from holdfast.store.sqlite.turnstile import Turnstile

@@ -15,15 +15,15 @@ import msgspec
 from holdfast.model.access import ApiKey, Role
 from holdfast.model.append import Append, Extras, Move, Timer
 from holdfast.model.audit import Act, ActDraft, breaks, read_act
-from holdfast.model.chain import EMPTY, Head
 from holdfast.model.events import JobCancelled, JobCompleted, JobReleased
+from holdfast.model.hash_chain import EMPTY, Head
 from holdfast.model.inbox import Batch, BatchState, Boundary, Claim, Completion
-from holdfast.model.instants import MINUTE
 from holdfast.model.jobs import JobDraft, JobHead, Submitted
-from holdfast.model.mail import MailDraft, Sent
+from holdfast.model.mailbox import MailDraft, Sent
 from holdfast.model.schedule import Schedule, job_of
 from holdfast.model.session import Checkpoint, TurnCommit, stamped
 from holdfast.model.states import MailKind, Status
+from holdfast.model.time import MINUTE
 from holdfast.store.contract import Store
 from holdfast.store.ports.journal import Ruling
 from holdfast.store.ports.leases import ClaimAsk

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from holdfast.errors import HoldfastError
-from holdfast.model.chain import first_break
+from holdfast.model.hash_chain import first_break
 from holdfast.model.ids import RandomIds
 from holdfast.model.jobs import JobDraft
 from holdfast.model.lease import LEASE_TTL_US

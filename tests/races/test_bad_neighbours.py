@@ -9,9 +9,9 @@ import pytest
 
 from holdfast.errors import Broken, Fenced, HoldfastError, InvalidMove, KeyReused, Misuse
 from holdfast.model.append import Append, Extras, Move, Timer
-from holdfast.model.chain import Head
 from holdfast.model.events import JobReleased, JobWaiting
-from holdfast.model.mail import MailDraft
+from holdfast.model.hash_chain import Head
+from holdfast.model.mailbox import MailDraft
 from holdfast.model.states import MailKind, Status, WaitReason
 from holdfast.store.contract import Store
 from holdfast.testing.conformance.drafts import LARGE, call_row, intent_of

@@ -15,7 +15,7 @@ from holdfast.errors import Broken, Conflict, HoldfastError
 from holdfast.model.append import Append, Extras, Move, after
 from holdfast.model.events import JobCancelled, JobCompleted, JobReleased, JobWaiting
 from holdfast.model.jobs import JobDraft, JobHead, Submitted
-from holdfast.model.mail import MailDraft
+from holdfast.model.mailbox import MailDraft
 from holdfast.model.states import MailKind, Slot, Status, WaitReason
 from holdfast.store.contract import Store
 from holdfast.store.ports.journal import Decide, Ruling

@@ -14,11 +14,11 @@ from dataclasses import asdict
 import pytest
 
 from holdfast.errors import StoreBusy
-from holdfast.model.chain import unseal
-from holdfast.model.instants import MILLISECOND, SECOND
+from holdfast.model.hash_chain import unseal
 from holdfast.model.jobs import JobDraft
 from holdfast.model.lease import LEASE_TTL_US
 from holdfast.model.states import Status
+from holdfast.model.time import MILLISECOND, SECOND
 from holdfast.testing.conformance.driver import Driver, step
 from tests.races.children import MARK, WRITES
 from tests.races.processes import child

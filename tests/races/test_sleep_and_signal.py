@@ -19,9 +19,9 @@ import pytest
 
 from holdfast.errors import HoldfastError, MailWaiting
 from holdfast.model.append import Append, Extras, Move, after
-from holdfast.model.chain import Head
 from holdfast.model.events import JobWaiting
-from holdfast.model.mail import MailDraft, Sent
+from holdfast.model.hash_chain import Head
+from holdfast.model.mailbox import MailDraft, Sent
 from holdfast.model.states import MailKind, Status, WaitReason
 from holdfast.store.contract import Store
 from holdfast.testing.conformance.driver import Driver, step

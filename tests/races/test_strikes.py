@@ -14,7 +14,7 @@ import asyncpg
 import pytest
 
 from holdfast.model.append import Append, Extras, Timer, after
-from holdfast.model.chain import Head
+from holdfast.model.hash_chain import Head
 from holdfast.model.jobs import JobDraft
 from holdfast.store.contract import Store
 from holdfast.store.executor import Transaction

@@ -9,8 +9,8 @@ import pytest
 
 from holdfast.errors import ClaimLost, HeadMoved
 from holdfast.model.inbox import Boundary, Claim, Completion
-from holdfast.model.instants import MINUTE
 from holdfast.model.session import Committed, TurnCommit, stamped
+from holdfast.model.time import MINUTE
 from holdfast.store.contract import Store
 from holdfast.testing.conformance.drafts import message, node
 from tests.races.stores import BOTH, Place, crew, fresh, kinds, opened, together

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.errors import Broken, HoldfastError
 from holdfast.model.append import NOTHING, Append, Extras, Timer, after
-from holdfast.model.chain import Head
+from holdfast.model.hash_chain import Head
 from holdfast.store.contract import Store
 from holdfast.testing.conformance.driver import Driver, step
 from tests.races.stores import BOTH, Hand, Place, check_journal, crew, driving, kinds, opened, together

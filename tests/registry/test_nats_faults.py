@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import NotFound, Unavailable
-from holdfast.model.instants import SECOND
+from holdfast.model.time import SECOND
 from holdfast.registry import connection as connecting
 from holdfast.registry.opened import NatsLink
 from holdfast.registry.registry import Registry

@@ -11,8 +11,8 @@ import nats
 import pytest
 
 from holdfast.errors import InvalidPayload
-from holdfast.model.instants import DAY, SECOND
-from holdfast.model.registry import ENTRY_BYTES_MAX, Changes
+from holdfast.model.agent_registry import ENTRY_BYTES_MAX, Changes
+from holdfast.model.time import DAY, SECOND
 from holdfast.registry import nats as place_module
 from holdfast.registry.bucket import BUCKET, key_of, token_of
 from holdfast.registry.registry import Registry

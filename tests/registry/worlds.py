@@ -12,7 +12,7 @@ from typing import Any
 import nats
 from nats.js.kv import KeyValue
 
-from holdfast.model.registry import Entry
+from holdfast.model.agent_registry import Entry
 from holdfast.registry.addresses import nats_settings
 from holdfast.registry.bucket import BUCKET
 from holdfast.registry.opened import NatsLink, open_nats

@@ -17,12 +17,12 @@ from holdfast.engine.asked import READS, Asked, Terms
 from holdfast.engine.desk import Program
 from holdfast.engine.drive import Drive
 from holdfast.engine.timers import sleep
-from holdfast.model.chain import SealedEvent
-from holdfast.model.effects import Effect
-from holdfast.model.instants import HOUR
+from holdfast.model.hash_chain import SealedEvent
 from holdfast.model.jobs import JobDraft
-from holdfast.model.mail import MailDraft
+from holdfast.model.mailbox import MailDraft
+from holdfast.model.side_effects import Effect
 from holdfast.model.states import MailKind, WaitReason
+from holdfast.model.time import HOUR
 from tests.replay.finished import Stage
 
 FOLDER: Final = Path(__file__).resolve().parents[1] / "golden" / "journals_v1"

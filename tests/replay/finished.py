@@ -15,8 +15,8 @@ from holdfast.engine.drive import Drive
 from holdfast.engine.replayed import Replayed, replay
 from holdfast.engine.run import JobRun
 from holdfast.model.ids import SequentialIds
-from holdfast.model.instants import SECOND
 from holdfast.model.jobs import DEFAULT_QUEUE, JobDraft
+from holdfast.model.time import SECOND
 from holdfast.store.contract import Store
 from holdfast.store.memory.store import MemoryStore
 from holdfast.store.ports.leases import ClaimAsk

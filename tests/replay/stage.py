@@ -20,9 +20,9 @@ from holdfast.engine.asked import Asked, Terms
 from holdfast.engine.drive import Drive
 from holdfast.engine.effects import Owner
 from holdfast.engine.recorder import Stamp
-from holdfast.model.effects import Effect
 from holdfast.model.events import Event, JobClaimed
-from holdfast.model.history import history_of
+from holdfast.model.replay_history import history_of
+from holdfast.model.side_effects import Effect
 from holdfast.testing.simloop import Deadlock, LoopClock, SimLoop
 
 Journal = list[tuple[Event, int]]

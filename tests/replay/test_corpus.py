@@ -9,9 +9,9 @@ from holdfast.engine.replayed import replay_journal
 from holdfast.engine.verify.calls import by_calls
 from holdfast.engine.verify.facts import facts_of
 from holdfast.engine.verify.lives import told
-from holdfast.model import fold
-from holdfast.model.chain import first_break
+from holdfast.model import job_state
 from holdfast.model.events import EVENTS
+from holdfast.model.hash_chain import first_break
 from holdfast.testing.simloop import LoopClock, SimLoop
 from tests.replay.corpus import DONE, FOLDER, PROGRAMS, Written, read, record
 
@@ -39,7 +39,7 @@ def test_an_old_journal_is_whole(name: str) -> None:
     sealed = written.sealed()
     assert first_break(written.job_id, sealed) is None
     facts = facts_of(sealed)
-    assert isinstance(told(facts), fold.Job)
+    assert isinstance(told(facts), job_state.Job)
     assert list(by_calls(facts, {})) == []
 
 

@@ -14,7 +14,7 @@ from llmock.testing import LLMockServer
 from holdfast.engine.asked import READS, Asked
 from holdfast.engine.drive import Drive
 from holdfast.engine.effects import Owner
-from holdfast.model.history import history_of
+from holdfast.model.replay_history import history_of
 from holdfast.store.clock import SystemClock
 from tests.replay.stage import Journal, Tape
 

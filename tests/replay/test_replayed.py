@@ -12,9 +12,9 @@ from holdfast.engine.drive import Drive
 from holdfast.engine.replayed import Step, replay
 from holdfast.engine.timers import sleep
 from holdfast.errors import InvalidMove
-from holdfast.model.instants import HOUR
-from holdfast.model.mail import MailDraft
+from holdfast.model.mailbox import MailDraft
 from holdfast.model.states import MailKind, Status
+from holdfast.model.time import HOUR
 from holdfast.testing.conformance.bench import Backend
 from tests.engine.shop import Shop, opened
 from tests.fixtures.stores import STORES, backend, postgres_template

@@ -16,14 +16,14 @@ from holdfast.engine.replayed import replay
 from holdfast.engine.retention import prune
 from holdfast.engine.timers import sleep
 from holdfast.errors import InvalidPayload, InvalidSetting, KeyReused, NotFound
-from holdfast.model.chain import first_break, unseal
-from holdfast.model.effects import CallStatus, Effect
 from holdfast.model.events import JobCompleted, JobCreated, LlmRequested, LlmResponded
-from holdfast.model.instants import DAY, HOUR
+from holdfast.model.hash_chain import first_break, unseal
 from holdfast.model.jobs import JobDraft
-from holdfast.model.mail import MailDraft
+from holdfast.model.mailbox import MailDraft
 from holdfast.model.retention import ERASABLE, How, Policy
+from holdfast.model.side_effects import CallStatus, Effect
 from holdfast.model.states import MailKind, Status
+from holdfast.model.time import DAY, HOUR
 from holdfast.store.ports.leases import ClaimAsk
 from holdfast.testing.conformance.bench import Backend
 from holdfast.testing.conformance.driver import Driver

@@ -20,8 +20,8 @@ import holdfast as hf
 from holdfast.engine.meter import SILENT, Meter
 from holdfast.errors import InvalidSetting
 from holdfast.model.ids import RandomIds
-from holdfast.model.instants import MINUTE
 from holdfast.model.jobs import JobDraft
+from holdfast.model.time import MINUTE
 from holdfast.runtime import open_store, tracing
 from holdfast.runtime.process import Process, opened
 from holdfast.runtime.tracing import Both, Spans, is_wanted, span_id_of, trace_id_of, watched

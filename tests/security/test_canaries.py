@@ -22,7 +22,7 @@ from holdfast.client.embedded import EmbeddedClient
 from holdfast.engine.verify.verify import verify
 from holdfast.errors import HoldfastError, InvalidName, JobHeld
 from holdfast.model import redaction
-from holdfast.model.hosted import Configuration, HostedAgent
+from holdfast.model.configured_agents import Configuration, HostedAgent
 from holdfast.model.ids import RandomIds
 from holdfast.model.jobs import JobFilter
 from holdfast.runtime.process import Process

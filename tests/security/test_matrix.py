@@ -16,10 +16,10 @@ import pytest
 from holdfast.engine.drive import Drive
 from holdfast.engine.questions import Question, ask
 from holdfast.model.access import GRANTS, Role, Scope
-from holdfast.model.hosted import Configuration, HostedAgent
+from holdfast.model.configured_agents import Configuration, HostedAgent
 from holdfast.model.inbox import BatchDraft, ItemDraft
 from holdfast.model.jobs import JobFilter
-from holdfast.model.presence import Offer, Presence
+from holdfast.model.worker_presence import Offer, Presence
 from holdfast.service.endpoints import Endpoint
 from holdfast.service.openapi import _PART
 from holdfast.service.openapi import served as document

@@ -14,7 +14,7 @@ from holdfast.client.keys import create_key, new_key_id, revoke_key
 from holdfast.client.remote import RemoteClient
 from holdfast.errors import Forbidden, Unauthorized
 from holdfast.model.access import ApiKey, Role, is_valid, key_digest, key_text, parse_key
-from holdfast.model.instants import MINUTE, SECOND
+from holdfast.model.time import MINUTE, SECOND
 from holdfast.service.access import BELIEVED_US, Gate
 from holdfast.service.settings import Settings
 from holdfast.store.contract import Store

@@ -6,8 +6,8 @@ import pytest
 
 from holdfast.errors import InvalidPayload, SchemaMismatch
 from holdfast.model import canonical
-from holdfast.model.chain import EMPTY, SealedEvent, seal, unseal
 from holdfast.model.events import StepFinished
+from holdfast.model.hash_chain import EMPTY, SealedEvent, seal, unseal
 from tests.tidy import test_banned_calls as lint
 
 

@@ -15,8 +15,8 @@ from holdfast.agents.secrets import revealed
 from holdfast.agents.toolbox import http_tools, shell_tool
 from holdfast.engine.replayed import replay
 from holdfast.errors import CallFailed, InvalidPayload, InvalidSetting, JobHeld
-from holdfast.model.chain import unseal
 from holdfast.model.events import ToolCalled
+from holdfast.model.hash_chain import unseal
 from holdfast.model.redaction import redacted
 from holdfast.runtime.guarding import guard
 from holdfast.store.clock import SystemClock

@@ -16,9 +16,9 @@ from holdfast.agents.hosted import session_with
 from holdfast.engine.replayed import replay
 from holdfast.engine.verify.verify import verify
 from holdfast.errors import InvalidSetting, StoreCorrupt
-from holdfast.model.chain import unseal
+from holdfast.model.configured_agents import Configuration, HostedAgent
 from holdfast.model.envelope import is_sealed
-from holdfast.model.hosted import Configuration, HostedAgent
+from holdfast.model.hash_chain import unseal
 from holdfast.model.ids import SequentialIds
 from holdfast.model.jobs import JobDraft
 from holdfast.runtime import open_store

@@ -15,8 +15,8 @@ from holdfast.client.exports import archive
 from holdfast.errors import InvalidSetting
 from holdfast.model import canonical, redaction
 from holdfast.model.append import Extras
-from holdfast.model.chain import first_break
 from holdfast.model.events import LlmRequested, StepFinished
+from holdfast.model.hash_chain import first_break
 from holdfast.model.jobs import JobDraft
 from holdfast.store.contract import Store
 from holdfast.testing.conformance.bench import Backend

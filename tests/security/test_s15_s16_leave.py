@@ -13,7 +13,7 @@ import holdfast as hf
 from holdfast.cli.talk import to_json
 from holdfast.engine.asked import Terms
 from holdfast.errors import InvalidSetting
-from holdfast.model.effects import Effect
+from holdfast.model.side_effects import Effect
 from tests.agents.waiting import waits_for
 from tests.cli.conftest import CommandDesk, desk
 

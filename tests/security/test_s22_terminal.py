@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from holdfast.model.hosted import Configuration, HostedAgent
+from holdfast.model.configured_agents import Configuration, HostedAgent
 from holdfast.model.jobs import JobDraft
 from holdfast.model.schedule import Schedule
 from tests.cli.conftest import CommandDesk, desk

@@ -12,8 +12,6 @@ import msgspec
 import pytest
 
 from holdfast.model.access import Role
-from holdfast.model.admission import QueueLimits
-from holdfast.model.instants import SECOND
 from holdfast.model.limits import (
     BODY_BYTES_MAX,
     EVENTS_PER_PAGE_MAX,
@@ -24,7 +22,9 @@ from holdfast.model.limits import (
     MIB,
     STREAMS_PER_KEY_MAX,
 )
-from holdfast.model.rate import Rate
+from holdfast.model.queue_limits import QueueLimits
+from holdfast.model.time import SECOND
+from holdfast.model.token_bucket import Rate
 from holdfast.service.settings import Rates, Settings
 from holdfast.testing.conformance.bench import Backend
 from tests.security.people import ELSEWHERE, town

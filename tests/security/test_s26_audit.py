@@ -11,8 +11,8 @@ import pytest
 from holdfast.errors import StoreUnavailable
 from holdfast.model.access import Role
 from holdfast.model.audit import breaks
-from holdfast.model.chain import EMPTY
-from holdfast.model.instants import MINUTE
+from holdfast.model.hash_chain import EMPTY
+from holdfast.model.time import MINUTE
 from holdfast.service.routes import ENDPOINTS
 from holdfast.testing.conformance.bench import Backend
 from tests.cli.conftest import CommandDesk

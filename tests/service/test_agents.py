@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.model.presence import Offer, Presence, SessionKind
+from holdfast.model.worker_presence import Offer, Presence, SessionKind
 from holdfast.testing.conformance.bench import Backend
 from tests.service.api import api
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from holdfast.engine.recover import sweep
-from holdfast.model.instants import SECOND
 from holdfast.model.lease import TAKEOVERS_MAX
+from holdfast.model.time import SECOND
 from holdfast.testing.conformance.bench import Backend
 from tests.service.api import api
 from tests.service.test_work import claim, ready

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.model.instants import DAY, MINUTE
+from holdfast.model.time import DAY, MINUTE
 from holdfast.testing.conformance.bench import Backend
 from tests.service.api import Api, api
 

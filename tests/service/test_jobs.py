@@ -13,11 +13,11 @@ import pytest
 from holdfast.client.registering import COUNTED
 from holdfast.model import canonical
 from holdfast.model.append import Extras
-from holdfast.model.chain import GENESIS, chain
 from holdfast.model.events import LlmRequested
+from holdfast.model.hash_chain import GENESIS, chain
 from holdfast.model.jobs import JobDraft
-from holdfast.model.presence import Presence
 from holdfast.model.states import Status
+from holdfast.model.worker_presence import Presence
 from holdfast.testing.conformance.bench import Backend
 from holdfast.testing.conformance.driver import Driver
 from tests.service.api import api

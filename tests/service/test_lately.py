@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.model.instants import HOUR, MINUTE
+from holdfast.model.time import HOUR, MINUTE
 from holdfast.service import job_feed, numbers
 from holdfast.service.numbers import Numbers
 from holdfast.testing.conformance.bench import Backend

@@ -17,9 +17,9 @@ from holdfast.engine.backups import LastBackup, remember_backup
 from holdfast.engine.meter import NOTHING, SILENT, Meter
 from holdfast.engine.recover import SweepStats
 from holdfast.errors import Fenced, JobHeld
-from holdfast.model.admission import QueueLimits
-from holdfast.model.instants import HOUR, MINUTE, SECOND
 from holdfast.model.jobs import JobDraft
+from holdfast.model.queue_limits import QueueLimits
+from holdfast.model.time import HOUR, MINUTE, SECOND
 from holdfast.runtime.process import opened
 from holdfast.service.metrics.meter import CONTENT_TYPE, NAMES_MAX, OTHER, Few, Metrics
 from holdfast.service.metrics.table import METRICS

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast.errors import StoreReadOnly
-from holdfast.model.instants import SECOND
+from holdfast.model.time import SECOND
 from holdfast.service.pulse import PROBE_EVERY_US, Pulse
 from holdfast.store.contract import StoreInfo
 from holdfast.store.sql.migrate import SCHEMA_VERSION

@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from holdfast.model.instants import DAY, MINUTE, SECOND, to_iso
 from holdfast.model.lease import TAKEOVERS_MAX
+from holdfast.model.time import DAY, MINUTE, SECOND, to_iso
 from holdfast.service.tending import Tending
 from holdfast.testing.conformance.bench import Backend
 from tests.client.lives import lives

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from holdfast.engine.verify.verify import verify
-from holdfast.model.instants import DAY, MINUTE, SECOND, to_iso
 from holdfast.model.lease import TAKEOVERS_MAX, Grant
+from holdfast.model.time import DAY, MINUTE, SECOND, to_iso
 from holdfast.store.ports.leases import ClaimAsk
 from holdfast.testing.conformance.bench import Backend
 from tests.service.api import Api, api

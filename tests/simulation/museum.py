@@ -15,11 +15,11 @@ import pytest
 from holdfast.engine import drive, effects, pen, replay_scheduler, run, storetime
 from holdfast.engine.committer import Committer
 from holdfast.errors import Unavailable
-from holdfast.model import history
+from holdfast.model import replay_history
 from holdfast.model.append import NOTHING
-from holdfast.model.effects import Answer, CallStatus, CutOff, Effect, Recovery, recover
 from holdfast.model.events import CallCancelled
-from holdfast.model.instants import SECOND
+from holdfast.model.side_effects import Answer, CallStatus, CutOff, Effect, Recovery, recover
+from holdfast.model.time import SECOND
 from holdfast.store.memory import jobs as memory_jobs
 from holdfast.store.memory import journal as memory_journal
 from holdfast.store.memory import leases as memory_leases
@@ -222,13 +222,13 @@ def a_refusal_speaks_for_earlier_requests_too(patch: pytest.MonkeyPatch) -> None
 
 @bug
 def a_call_declared_failed_is_made_again(patch: pytest.MonkeyPatch) -> None:
-    decide = history.History._decide
+    decide = replay_history.History._decide
 
     def decided(self: Any, seq: int, event: Any) -> None:
         decide(self, seq, event)
         self._newest(event.step_key, event.generation).final = False
 
-    patch.setattr(history.History, "_decide", decided)
+    patch.setattr(replay_history.History, "_decide", decided)
 
 
 # ── replay and time ───────────────────────────────────────────────────────────────────────────────
@@ -262,19 +262,19 @@ def a_timeout_is_heard_out_of_turn(patch: pytest.MonkeyPatch) -> None:
 
 @bug
 def a_finished_read_is_made_again(patch: pytest.MonkeyPatch) -> None:
-    find = history.History.find
+    find = replay_history.History.find
 
     def found(self: Any, step_key: str, digest: str) -> Any:
         recorded = find(self, step_key, digest)
         read = recorded is not None and recorded.effect is Effect.READ_ONLY and recorded.due_at is None
         return None if read else recorded
 
-    patch.setattr(history.History, "find", found)
+    patch.setattr(replay_history.History, "find", found)
 
 
 @bug
 def changed_code_is_not_noticed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(history.History, "has_unclaimed_effects", property(lambda _: False))
+    patch.setattr(replay_history.History, "has_unclaimed_effects", property(lambda _: False))
 
 
 @bug

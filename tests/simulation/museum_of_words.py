@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from holdfast.engine import approvals, children, drive, letters, pen, recover, run
-from holdfast.model import history
+from holdfast.model import replay_history
 from holdfast.model.events import ApprovalRequested, JobCancelled, JobWaiting
-from holdfast.model.instants import HOUR
+from holdfast.model.time import HOUR
 from holdfast.store.memory import journal as memory_journal
 from holdfast.testing.world import program
 from tests.simulation.museum import bug
@@ -23,7 +23,7 @@ from tests.simulation.museum import bug
 
 @bug
 def a_signal_is_taken_twice(patch: pytest.MonkeyPatch) -> None:
-    take = history.History._take_signal
+    take = replay_history.History._take_signal
 
     def taken(self: Any, seq: int, event: Any) -> None:
         kept = self.next_signal(event.name)
@@ -31,7 +31,7 @@ def a_signal_is_taken_twice(patch: pytest.MonkeyPatch) -> None:
         if kept is not None and event.mail_seq is not None:
             self._signals[event.name].appendleft(kept)
 
-    patch.setattr(history.History, "_take_signal", taken)
+    patch.setattr(replay_history.History, "_take_signal", taken)
 
 
 @bug
@@ -65,7 +65,7 @@ def what_letters_say_comes_first(patch: pytest.MonkeyPatch) -> None:
 
 @bug
 def a_resumed_job_starts_its_child_again(patch: pytest.MonkeyPatch) -> None:
-    find = history.History.find
+    find = replay_history.History.find
 
     def found(self: Any, step_key: str, digest: str) -> Any:
         recorded = find(self, step_key, digest)
@@ -80,7 +80,7 @@ def a_resumed_job_starts_its_child_again(patch: pytest.MonkeyPatch) -> None:
         return await loaded(self)
 
     patch.setattr(run.JobRun, "_drive_on", drive_on)
-    patch.setattr(history.History, "find", found)
+    patch.setattr(replay_history.History, "find", found)
 
 
 @bug
@@ -123,28 +123,28 @@ def leave_is_used_twice(patch: pytest.MonkeyPatch) -> None:
 
 @bug
 def leave_lasts_longer_than_it_says(patch: pytest.MonkeyPatch) -> None:
-    approve = history.History._approve
+    approve = replay_history.History._approve
 
     def approved(self: Any, seq: int, event: Any) -> None:
         approve(self, seq, event)
         if isinstance(event, ApprovalRequested):
             self.approvals[event.approval_id].expires_at += HOUR
 
-    patch.setattr(history.History, "_approve", approved)
+    patch.setattr(replay_history.History, "_approve", approved)
 
 
 @bug
 def a_no_is_a_yes(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(approvals, "DENIED", approvals.APPROVED)
     patch.setattr(letters, "DENIED", "denied")
-    agreed = history.History._approve
+    agreed = replay_history.History._approve
 
     def approved(self: Any, seq: int, event: Any) -> None:
         agreed(self, seq, event)
         if not isinstance(event, ApprovalRequested):
             self.approvals[event.approval_id].decision = approvals.APPROVED
 
-    patch.setattr(history.History, "_approve", approved)
+    patch.setattr(replay_history.History, "_approve", approved)
 
 
 # ── time ──────────────────────────────────────────────────────────────────────────────────────────
@@ -175,7 +175,7 @@ def the_sweep_buries_those_with_mail(patch: pytest.MonkeyPatch) -> None:
 
 @bug
 def what_was_accepted_is_done_again(patch: pytest.MonkeyPatch) -> None:
-    accept = history.History._accept
+    accept = replay_history.History._accept
 
     def accepted(self: Any) -> None:
         accept(self)
@@ -183,7 +183,7 @@ def what_was_accepted_is_done_again(patch: pytest.MonkeyPatch) -> None:
             for recorded in self._calls.get(key, ()):
                 recorded.retired = True
 
-    patch.setattr(history.History, "_accept", accepted)
+    patch.setattr(replay_history.History, "_accept", accepted)
 
 
 @bug

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.engine import replay_scheduler
-from holdfast.model import effects as rules
+from holdfast.model import side_effects as rules
 from holdfast.testing.crash import CameOutWrong, Way, cuts, play
 from holdfast.testing.world.run import run
 from tests.crash.scenarios import Mail

@@ -17,7 +17,7 @@ import apsw
 import asyncpg
 import msgspec
 
-from holdfast.model.identity import identity_in
+from holdfast.model.worker_identity import identity_in
 from holdfast.store.contract import Store
 
 LOOK_EVERY_S = 0.025

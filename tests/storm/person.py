@@ -14,7 +14,7 @@ from pathlib import Path
 from holdfast.client.embedded import EmbeddedClient
 from holdfast.client.records import Need
 from holdfast.errors import Conflict, InvalidMove, NotFound, Unavailable
-from holdfast.model.effects import Effect
+from holdfast.model.side_effects import Effect
 from holdfast.model.states import WaitReason
 from tests.ordinary.stage import Stage
 from tests.storm.receiver import Act, read_log

@@ -19,7 +19,9 @@ FUNCTION_BAND = range(71, 81)
 FILE_BAND = range(601, 641)
 
 # "store/sqlite/executor.py" or "store/sqlite/executor.py:Writer.run" → why it is longer than the band.
-LONGER: dict[str, str] = {}
+LONGER: dict[str, str] = {
+    "model/replay_history.py": "one class reads one journal, and what it keeps of a call and of a job is read with it",
+}
 
 
 def functions(tree: ast.Module) -> Iterator[tuple[str, int]]:

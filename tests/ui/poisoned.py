@@ -9,12 +9,12 @@ from typing import Any
 from holdfast.model import canonical
 from holdfast.model import events as e
 from holdfast.model.append import Extras, Move
-from holdfast.model.hosted import Configuration, HostedAgent
+from holdfast.model.configured_agents import Configuration, HostedAgent
 from holdfast.model.inbox import BatchDraft, ItemDraft
 from holdfast.model.jobs import JobDraft
-from holdfast.model.presence import Offer, Presence
 from holdfast.model.session import Checkpoint, Frame, Node, TurnCommit, Usage
 from holdfast.model.states import Status, WaitReason
+from holdfast.model.worker_presence import Offer, Presence
 from holdfast.runtime import open_store
 from holdfast.store.clock import SystemClock
 from holdfast.store.contract import Store

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from holdfast.model.chain import EMPTY, seal
-from holdfast.model.effects import DECIDED, CallStatus
 from holdfast.model.events import (
     Event,
     JobCreated,
@@ -21,10 +19,12 @@ from holdfast.model.events import (
     ToolReturned,
     ToolUncertain,
 )
-from holdfast.model.instants import SECOND
+from holdfast.model.hash_chain import EMPTY, seal
 from holdfast.model.lease import floor
 from holdfast.model.ledger import call_id
+from holdfast.model.side_effects import DECIDED, CallStatus
 from holdfast.model.states import MOVES, Status, WaitReason
+from holdfast.model.time import SECOND
 from holdfast.store.executor import Transaction, Value
 from holdfast.store.tables.store import SqlStore
 

@@ -14,8 +14,8 @@ from holdfast.engine.verify.crowds import Hold, most_at_once
 from holdfast.engine.verify.journals import Limits
 from holdfast.engine.verify.verify import verify
 from holdfast.model import events as e
-from holdfast.model.chain import body_of
-from holdfast.model.instants import SECOND
+from holdfast.model.hash_chain import body_of
+from holdfast.model.time import SECOND
 from holdfast.store.executor import Transaction
 from holdfast.store.tables.heads import head_of
 from holdfast.store.tables.store import SqlStore

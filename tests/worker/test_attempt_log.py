@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.model import events as e
-from holdfast.model.recorded import Recorded
+from holdfast.model.replay_history import Recorded
 from holdfast.model.states import WaitReason
 from holdfast.worker.attempt_log import describe_end, format_delay
 

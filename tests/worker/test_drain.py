@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.model.chain import unseal
-from holdfast.model.effects import CallStatus
 from holdfast.model.events import JobClaimed, JobCompleted
+from holdfast.model.hash_chain import unseal
 from holdfast.model.jobs import JobDraft
 from holdfast.model.lease import LEASE_TTL_US
+from holdfast.model.side_effects import CallStatus
 from holdfast.model.states import Status
 from holdfast.runtime import open_store
 from holdfast.store.contract import Store

@@ -18,10 +18,10 @@ from holdfast.client.draining import ask_to_drain
 from holdfast.engine.recover import Rules
 from holdfast.errors import InvalidMove, StoreUnavailable
 from holdfast.model.audit import ActDraft
-from holdfast.model.instants import SECOND
 from holdfast.model.jobs import JobDraft
-from holdfast.model.presence import BEAT_US, Offer, Presence, SeenWorker, WorkerState
 from holdfast.model.states import Status
+from holdfast.model.time import SECOND
+from holdfast.model.worker_presence import BEAT_US, Offer, Presence, SeenWorker, WorkerState
 from holdfast.runtime import open_store
 from holdfast.runtime.app import App
 from holdfast.runtime.herald import Herald

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.engine.drive import Drive
 from holdfast.engine.timers import sleep
-from holdfast.model.instants import HOUR
+from holdfast.model.time import HOUR
 from holdfast.testing.conformance.bench import Backend
 from tests.engine.shop import opened
 from tests.fixtures.stores import STORES

@@ -11,9 +11,9 @@ from holdfast.engine.drive import Drive
 from holdfast.engine.recover import Rules, find_last_sweep
 from holdfast.errors import StoreUnavailable
 from holdfast.model.events import JobClaimed, JobRequeued
-from holdfast.model.identity import Identity, Sight
-from holdfast.model.instants import MINUTE, SECOND
 from holdfast.model.states import Status
+from holdfast.model.time import MINUTE, SECOND
+from holdfast.model.worker_identity import Identity, Sight
 from holdfast.runtime.rounds import SWEEP_EVERY_US, Neighbours, Rounds
 from holdfast.store.wrapped import WrappedStore
 from holdfast.testing.conformance.bench import Backend

@@ -11,10 +11,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from holdfast.model.instants import MINUTE, to_iso
 from holdfast.model.jobs import JobFilter
 from holdfast.model.schedule import CatchUp, Schedule
 from holdfast.model.states import Status
+from holdfast.model.time import MINUTE, to_iso
 from holdfast.runtime import open_store
 from holdfast.store.clock import SystemClock
 

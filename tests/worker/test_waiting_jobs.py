@@ -25,11 +25,11 @@ from holdfast.engine.replay_scheduler import ReplayScheduler
 from holdfast.engine.run import JobRun
 from holdfast.engine.signals import wait
 from holdfast.engine.task_scopes import TaskScope
-from holdfast.model.history import History
 from holdfast.model.jobs import JobDraft
-from holdfast.model.naming import Scope
+from holdfast.model.replay_history import History
 from holdfast.model.retry import Backoff
 from holdfast.model.states import Status
+from holdfast.model.step_keys import Scope
 from holdfast.testing.conformance.bench import Backend
 from holdfast.worker.worker import Worker
 from tests.engine.shop import Shop, opened

@@ -14,7 +14,7 @@ import pytest
 
 from holdfast.engine.drive import Drive
 from holdfast.engine.lease_renewal import LeaseRenewal
-from holdfast.model.instants import MILLISECOND
+from holdfast.model.time import MILLISECOND
 from holdfast.testing.conformance.bench import Backend
 from holdfast.worker.watchdog import PATIENCE_ROUNDS, Watchdog
 from holdfast.worker.worker import Worker

@@ -13,10 +13,10 @@ import pytest
 from holdfast.engine.asked import Asked
 from holdfast.engine.drive import Drive
 from holdfast.engine.timers import sleep
-from holdfast.model.effects import CallStatus
-from holdfast.model.instants import HOUR
-from holdfast.model.mail import MailDraft
+from holdfast.model.mailbox import MailDraft
+from holdfast.model.side_effects import CallStatus
 from holdfast.model.states import MailKind, Status
+from holdfast.model.time import HOUR
 from holdfast.testing.conformance.bench import Backend
 from holdfast.worker.worker import DRAIN_S, Worker
 from tests.engine.shop import Shop, opened

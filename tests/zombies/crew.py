@@ -33,13 +33,13 @@ from holdfast.engine.drive import Drive
 from holdfast.engine.lease_renewal import LeaseRenewal
 from holdfast.engine.points import Point, Points, nothing
 from holdfast.errors import HoldfastError
-from holdfast.model.effects import Effect
 from holdfast.model.events import JobClaimed
 from holdfast.model.ids import RandomIds
-from holdfast.model.instants import HOUR, MILLISECOND, SECOND
 from holdfast.model.jobs import JobRecord
 from holdfast.model.lease import LEASE_TTL_US
+from holdfast.model.side_effects import Effect
 from holdfast.model.states import Status, WaitReason
+from holdfast.model.time import HOUR, MILLISECOND, SECOND
 from holdfast.runtime import open_store
 from holdfast.store import address
 from holdfast.store.clock import SystemClock

@@ -17,10 +17,10 @@ import pytest
 
 from holdfast.engine.points import Point
 from holdfast.engine.verify.verify import verify
-from holdfast.model.chain import unseal
-from holdfast.model.effects import Effect
 from holdfast.model.events import JobClaimed, ToolUncertain
+from holdfast.model.hash_chain import unseal
 from holdfast.model.jobs import JobDraft
+from holdfast.model.side_effects import Effect
 from holdfast.model.states import Status
 from holdfast.runtime import open_store
 from holdfast.store.tables.store import SqlStore

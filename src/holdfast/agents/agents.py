@@ -29,7 +29,7 @@ from holdfast.errors import InvalidSetting
 from holdfast.model.budget import Budget
 from holdfast.model.ids import check_name
 from holdfast.model.jobs import JobDraft
-from holdfast.model.pinning import HERE
+from holdfast.model.python_pin import HERE
 from holdfast.model.retry import Retry
 from holdfast.model.work import check_word
 

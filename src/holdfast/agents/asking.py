@@ -19,7 +19,7 @@ from holdfast.engine import questions
 from holdfast.engine.questions import Question
 from holdfast.errors import InvalidPayload
 from holdfast.model.ids import check_name
-from holdfast.model.instants import Duration, parse_duration
+from holdfast.model.time import Duration, parse_duration
 
 if TYPE_CHECKING:
     from typing import _SpecialForm

@@ -13,14 +13,14 @@ from holdfast.engine.desk import Program
 from holdfast.engine.drive import Drive
 from holdfast.errors import InvalidSetting
 from holdfast.model.budget import Budget
-from holdfast.model.hosted import ASSISTANT
-from holdfast.model.instants import Duration
+from holdfast.model.configured_agents import ASSISTANT
 from holdfast.model.jobs import DEFAULT_QUEUE
 from holdfast.model.limits import PRIORITY_DEFAULT
-from holdfast.model.presence import Offer, SessionKind
 from holdfast.model.retry import Retry
 from holdfast.model.schedule import Schedule, check_schedule, parse_catch_up
+from holdfast.model.time import Duration
 from holdfast.model.work import HOSTED, kinds_for, queues_for
+from holdfast.model.worker_presence import Offer, SessionKind
 
 if TYPE_CHECKING:
     # Loaded when somebody declares one: most of the time that an import takes would be theirs.

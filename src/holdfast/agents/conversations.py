@@ -18,7 +18,7 @@ from holdfast.model import canonical
 from holdfast.model import session as model
 from holdfast.model.inbox import BatchDraft, Delivery, ItemDraft, SlotPolicy, group
 from holdfast.model.jobs import JobDraft
-from holdfast.model.pinning import HERE
+from holdfast.model.python_pin import HERE
 from holdfast.store.ports.sessions import ACTIVE_PATH
 
 MESSAGE: Final = "message"

@@ -6,8 +6,8 @@ from typing import Any
 
 from holdfast.agents import context
 from holdfast.engine import children
+from holdfast.model.agent_registry import DEFAULT_PROJECT
 from holdfast.model.limits import PRIORITY_DEFAULT
-from holdfast.model.registry import DEFAULT_PROJECT
 from holdfast.model.work import Work, draft_of
 
 

@@ -25,7 +25,7 @@ from holdfast.engine.asked import READS, Asked
 from holdfast.engine.drive import Drive
 from holdfast.errors import InvalidMove, InvalidSetting
 from holdfast.model import canonical
-from holdfast.model.hosted import ASSISTANT, Configuration, HostedAgent, check_agent
+from holdfast.model.configured_agents import ASSISTANT, Configuration, HostedAgent, check_agent
 from holdfast.model.ids import check_name
 from holdfast.model.jobs import DEFAULT_QUEUE
 from holdfast.model.limits import PRIORITY_DEFAULT

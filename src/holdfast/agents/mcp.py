@@ -40,10 +40,10 @@ from holdfast.agents.texts import shortened, text_of, whole
 from holdfast.agents.tools import Tool
 from holdfast.engine.asked import READS, Terms
 from holdfast.errors import CallFailed, InvalidPayload, InvalidSetting, Refused
-from holdfast.model.effects import Effect
 from holdfast.model.ids import check_name
-from holdfast.model.instants import SECOND, Duration, parse_duration
 from holdfast.model.limits import KIB
+from holdfast.model.side_effects import Effect
+from holdfast.model.time import SECOND, Duration, parse_duration
 
 RESULT_TEXT_MAX: Final = 512 * KIB
 PAGES_MAX: Final = 100

@@ -29,7 +29,7 @@ import msgspec
 
 from holdfast.agents.readers import SCALARS
 from holdfast.errors import InvalidPayload
-from holdfast.model import careful
+from holdfast.model import canonical_fallback
 from holdfast.model.limits import JSON_BYTES_MAX, JSON_DEPTH_MAX
 
 Order: TypeAlias = Literal["deterministic"] | None
@@ -129,15 +129,15 @@ class _Writer:
     def __init__(self, what: str, convert: Convert) -> None:
         self._what = what
         self._convert = convert
-        self._above: dict[int, careful.Place] = {}
+        self._above: dict[int, canonical_fallback.Place] = {}
         self._left = _VALUES_MAX
         self._sets = 0
         self._objects = 0
 
-    def write(self, value: Any, place: careful.Place = None) -> Any:
+    def write(self, value: Any, place: canonical_fallback.Place = None) -> Any:
         self._left -= 1
         if self._left < 0:
-            raise careful.too_large(None, JSON_BYTES_MAX)
+            raise canonical_fallback.too_large(None, JSON_BYTES_MAX)
         kind: Any = type(value)
         if kind in SCALARS:
             return value
@@ -145,15 +145,17 @@ class _Writer:
         if shape is None:
             return self._write_leaf(value, place)
         if id(value) in self._above:
-            raise self._refusal(careful.contains_itself(place, self._above[id(value)]))
+            raise self._refusal(canonical_fallback.contains_itself(place, self._above[id(value)]))
         if len(self._above) == JSON_DEPTH_MAX:
-            raise self._refusal(careful.too_deep(place))
+            raise self._refusal(canonical_fallback.too_deep(place))
         self._above[id(value)] = place
         written = self._write_container(value, shape, place)
         del self._above[id(value)]
         return written
 
-    def _write_container(self, value: Any, shape: str | tuple[str, ...], place: careful.Place) -> Any:
+    def _write_container(
+        self, value: Any, shape: str | tuple[str, ...], place: canonical_fallback.Place
+    ) -> Any:
         if shape is _MAPPING:
             return self._write_mapping(value, place)
         if shape is _SEQUENCE:
@@ -163,20 +165,20 @@ class _Writer:
             return _sort([self.write(item, (place, index)) for index, item in enumerate(value)])
         return self._write_object(value, tuple(shape), place)
 
-    def _write_mapping(self, value: dict[Any, Any], place: careful.Place) -> dict[str, Any]:
+    def _write_mapping(self, value: dict[Any, Any], place: canonical_fallback.Place) -> dict[str, Any]:
         keys: dict[str, Any] = {}
         written: dict[str, Any] = {}
         for key, item in dict.items(value):
             text = self._write_key(key, place)
             if text in keys:
-                shown = f"{careful.show(keys[text])} and {careful.show(key)}"
-                msg = f"the keys {shown} are the same text in JSON ({careful.at(place)})"
+                shown = f"{canonical_fallback.show(keys[text])} and {canonical_fallback.show(key)}"
+                msg = f"the keys {shown} are the same text in JSON ({canonical_fallback.at(place)})"
                 raise self._refusal(InvalidPayload(msg, hint="Rename one of them: keys are stored as text."))
             keys[text] = key
             written[text] = self.write(item, (place, text))
         return written
 
-    def _write_key(self, key: Any, place: careful.Place) -> str:
+    def _write_key(self, key: Any, place: canonical_fallback.Place) -> str:
         if type(key) is str:
             return key
         try:
@@ -184,17 +186,19 @@ class _Writer:
                 raise TypeError
             (text,) = self._convert({key: None}, None)
         except (TypeError, ValueError):
-            msg = f"the key {careful.show(key)} is {type(key).__qualname__}, not text ({careful.at(place)})"
+            shown, where = canonical_fallback.show(key), canonical_fallback.at(place)
+            msg = f"the key {shown} is {type(key).__qualname__}, not text ({where})"
             hint = "Keys are text; numbers, enums, dates and UUIDs are stored as text."
             raise self._refusal(InvalidPayload(msg, hint=hint)) from None
         if not isinstance(key, str) or isinstance(key, Enum):
             return str(text)
         if self._objects and text != str.__str__(key):
-            msg = f"the key {careful.show(key)} is another text by its __str__ ({careful.at(place)})"
+            shown, where = canonical_fallback.show(key), canonical_fallback.at(place)
+            msg = f"the key {shown} is another text by its __str__ ({where})"
             raise self._refusal(InvalidPayload(msg, hint="Make each key a str."))
         return str.__str__(key)
 
-    def _write_object(self, value: Any, names: tuple[str, ...], place: careful.Place) -> Any:
+    def _write_object(self, value: Any, names: tuple[str, ...], place: canonical_fallback.Place) -> Any:
         """What is inside is looked at; how it is written (other names, tags, what is left out) is the object's own."""
         sets = self._sets
         self._objects += 1
@@ -203,14 +207,17 @@ class _Writer:
         self._objects -= 1
         return self._write_leaf(value, place, "deterministic" if self._sets > sets else None)
 
-    def _write_leaf(self, value: Any, place: careful.Place, order: Order = None) -> Any:
+    def _write_leaf(self, value: Any, place: canonical_fallback.Place, order: Order = None) -> Any:
         try:
             return self._convert(value, order)
         except RecursionError:
-            msg = f"{type(value).__qualname__} contains itself, or is nested too deeply ({careful.at(place)})"
+            name, where = type(value).__qualname__, canonical_fallback.at(place)
+            msg = f"{name} contains itself, or is nested too deeply ({where})"
             raise self._refusal(InvalidPayload(msg, hint=HINT)) from None
         except (TypeError, ValueError) as error:
-            raise self._refusal(InvalidPayload(f"{error} ({careful.at(place)})", hint=HINT)) from None
+            raise self._refusal(
+                InvalidPayload(f"{error} ({canonical_fallback.at(place)})", hint=HINT)
+            ) from None
 
     def _refusal(self, error: InvalidPayload) -> InvalidPayload:
         return InvalidPayload(f"{self._what} cannot be stored: {error}", hint=error.hint)

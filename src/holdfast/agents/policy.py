@@ -50,9 +50,9 @@ import msgspec
 from holdfast.agents.tools import Tool, override_terms
 from holdfast.engine.asked import Terms
 from holdfast.errors import Denied, HoldfastError, InvalidSetting
-from holdfast.model.effects import Effect, parse_effect
-from holdfast.model.instants import parse_duration
 from holdfast.model.retry import JOB_RETRY, Retry
+from holdfast.model.side_effects import Effect, parse_effect
+from holdfast.model.time import parse_duration
 
 if TYPE_CHECKING:
     from holdfast.agents.catalogue import Catalogue

@@ -38,8 +38,8 @@ import msgspec
 from holdfast.agents.secrets import Secret
 from holdfast.agents.texts import head_and_tail
 from holdfast.errors import InvalidSetting, Refused
-from holdfast.model.instants import Duration, parse_duration
 from holdfast.model.limits import MIB
+from holdfast.model.time import Duration, parse_duration
 
 OUTPUT_BYTES_MAX: Final = 1 * MIB
 PASSED_ON: Final = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "USER", "LOGNAME")

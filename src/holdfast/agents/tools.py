@@ -25,10 +25,10 @@ from holdfast.agents.signatures import Signature, plain
 from holdfast.agents.threads import in_thread
 from holdfast.engine.asked import Asked, Probed, Terms, Unstorable
 from holdfast.errors import InvalidPayload, InvalidSetting
-from holdfast.model.effects import Answer, Effect, parse_effect
 from holdfast.model.ids import check_name
-from holdfast.model.instants import MINUTE, Duration, parse_duration
 from holdfast.model.retry import CALL_RETRY, PROBED_RETRY, Retry
+from holdfast.model.side_effects import Answer, Effect, parse_effect
+from holdfast.model.time import MINUTE, Duration, parse_duration
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -15,8 +15,8 @@ from holdfast.engine.voices import VOICE, Room
 from holdfast.errors import InvalidMove
 from holdfast.model.evidence import Evidence, EvidencePack
 from holdfast.model.ids import check_name
-from holdfast.model.instants import Duration, parse_duration
 from holdfast.model.streams import DEFAULT_STREAM
+from holdfast.model.time import Duration, parse_duration
 
 T = TypeVar("T")
 

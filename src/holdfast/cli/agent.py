@@ -10,7 +10,7 @@ from holdfast.cli.opened import client_at, server
 from holdfast.cli.options import json_option, store_option
 from holdfast.cli.talk import plain, show, table, wait_for
 from holdfast.client.records import AgentView
-from holdfast.model.hosted import Configuration, HostedAgent
+from holdfast.model.configured_agents import Configuration, HostedAgent
 from holdfast.model.page import Page
 
 

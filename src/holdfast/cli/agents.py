@@ -9,8 +9,8 @@ from holdfast.cli.opened import client_at
 from holdfast.cli.options import json_option, store_option
 from holdfast.cli.talk import plain, show, table, wait_for
 from holdfast.client.work_records import AgentEntryList
-from holdfast.model.instants import from_iso
-from holdfast.model.registry import AgentStatus
+from holdfast.model.agent_registry import AgentStatus
+from holdfast.model.time import from_iso
 from holdfast.store.clock import SystemClock
 
 

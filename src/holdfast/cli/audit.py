@@ -10,7 +10,7 @@ from holdfast.cli.options import json_option, store_option
 from holdfast.cli.talk import one_line, table, to_json, wait_for
 from holdfast.client.auditing import Audited, audited
 from holdfast.model.audit import read_act
-from holdfast.model.instants import to_iso
+from holdfast.model.time import to_iso
 
 
 @click.command()

@@ -9,10 +9,10 @@ import msgspec
 from holdfast.client.embedded import EmbeddedClient
 from holdfast.engine.backups import find_last_backup
 from holdfast.model.ids import RandomIds
-from holdfast.model.instants import HOUR, SECOND, to_iso
 from holdfast.model.jobs import JobFilter
 from holdfast.model.states import WaitReason
-from holdfast.model.vitals import Vitals
+from holdfast.model.store_stats import Vitals
+from holdfast.model.time import HOUR, SECOND, to_iso
 from holdfast.store.clock import Clock
 from holdfast.store.contract import Store, Tier
 

@@ -18,7 +18,7 @@ from holdfast.cli.talk import table, wait_for
 from holdfast.engine.crash_points import crash_points as every_crash_point
 from holdfast.engine.recover import LastSweep, find_last_sweep
 from holdfast.errors import HoldfastError
-from holdfast.model.instants import to_iso
+from holdfast.model.time import to_iso
 from holdfast.store import address
 from holdfast.store.clock import SystemClock
 from holdfast.store.contract import Tier

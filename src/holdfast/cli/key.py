@@ -9,8 +9,8 @@ from holdfast.cli.options import by_option, json_option, store_option
 from holdfast.cli.talk import plain, table, to_json, wait_for
 from holdfast.client.keys import create_key, revoke_key
 from holdfast.model.access import ApiKey, Role, is_open
-from holdfast.model.instants import parse_duration, to_iso
 from holdfast.model.jobs import DEFAULT_NAMESPACE
+from holdfast.model.time import parse_duration, to_iso
 from holdfast.runtime import open_store
 from holdfast.store.clock import SystemClock
 

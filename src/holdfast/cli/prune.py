@@ -9,8 +9,8 @@ from holdfast.cli.options import json_option, store_option
 from holdfast.cli.talk import plain, show, wait_for
 from holdfast.engine.retention import Report
 from holdfast.engine.retention import prune as prune_store
-from holdfast.model.instants import parse_duration
 from holdfast.model.retention import How, Policy
+from holdfast.model.time import parse_duration
 
 
 @click.command()

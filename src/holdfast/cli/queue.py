@@ -7,8 +7,8 @@ import click
 from holdfast.cli.opened import client_at
 from holdfast.cli.options import json_option, store_option
 from holdfast.cli.talk import plain, table, wait_for
-from holdfast.model.admission import QueueLimits
-from holdfast.model.instants import parse_duration, show_duration
+from holdfast.model.queue_limits import QueueLimits
+from holdfast.model.time import parse_duration, show_duration
 
 
 @click.group()

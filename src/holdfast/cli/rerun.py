@@ -21,7 +21,7 @@ from holdfast.engine.replayed import Difference, Replayed, replay_journal
 from holdfast.engine.replayed import replay as replay_job
 from holdfast.errors import InvalidSetting, NotFound
 from holdfast.model import canonical
-from holdfast.model.chain import SealedEvent
+from holdfast.model.hash_chain import SealedEvent
 from holdfast.model.jobs import Submitted
 from holdfast.model.work import plain_kind
 from holdfast.runtime.app import App

@@ -138,7 +138,7 @@ def _draft(app: App, spec: Spec, app_at: str | None) -> Any:
 
 async def code_of(where: str, job_id: str | None) -> str:
     """Where the code of a job was found when it was started."""
-    from holdfast.model.chain import unseal
+    from holdfast.model.hash_chain import unseal
     from holdfast.runtime import open_store
 
     hint = "Name the code that runs it: --app app.py"
@@ -202,7 +202,7 @@ async def _question(process: Process, head: JobHead) -> JobHeld:
         msg = f"job {job_id} waits for an approval"
         hint = f"Look at it with `holdfast job {job_id}`, say yes or no, then go on with it."
         return JobHeld(msg, job_id=job_id, hint=hint)
-    from holdfast.model.effects import CallStatus
+    from holdfast.model.side_effects import CallStatus
 
     rows = await process.store.ledger.list(job_id, status=CallStatus.UNCERTAIN)
     calls = ", ".join(f"{row.tool_name} ({row.step_key})" for row in rows)

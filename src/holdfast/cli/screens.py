@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.cli.talk import one_line, to_json
-from holdfast.model.instants import DAY, HOUR, MILLISECOND, MINUTE, SECOND
 from holdfast.model.states import FOR_A_PERSON
+from holdfast.model.time import DAY, HOUR, MILLISECOND, MINUTE, SECOND
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -14,7 +14,7 @@ from holdfast.cli.logs import format_option, level_option, logging_as
 from holdfast.cli.options import store_option
 from holdfast.cli.talk import wait_for
 from holdfast.errors import InvalidSetting
-from holdfast.model.rate import Rate, check_rate
+from holdfast.model.token_bucket import Rate, check_rate
 from holdfast.registry.addresses import nats_settings
 from holdfast.runtime import lifeline, open_store
 from holdfast.store import address

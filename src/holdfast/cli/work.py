@@ -16,9 +16,9 @@ from holdfast.cli.talk import plain, show, to_json, wait_for
 from holdfast.client.protocol import Client
 from holdfast.client.work_records import WorkView
 from holdfast.errors import InvalidPayload, NotOver
-from holdfast.model.identity import short
-from holdfast.model.instants import from_iso
+from holdfast.model.time import from_iso
 from holdfast.model.work import WorkStatus
+from holdfast.model.worker_identity import short
 
 if TYPE_CHECKING:
     from rich.table import Table

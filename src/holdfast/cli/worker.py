@@ -19,7 +19,7 @@ from holdfast.cli.talk import wait_for
 from holdfast.engine.meter import SILENT, Meter
 from holdfast.errors import InvalidSetting
 from holdfast.model.ids import check_name
-from holdfast.model.presence import Offer
+from holdfast.model.worker_presence import Offer
 from holdfast.runtime import lifeline
 from holdfast.runtime.app import App
 from holdfast.runtime.loading import load

@@ -22,7 +22,7 @@ import msgspec
 from holdfast.client import signing
 from holdfast.errors import HoldfastError, InvalidPayload
 from holdfast.model import canonical
-from holdfast.model.chain import Head, SealedEvent, first_break
+from holdfast.model.hash_chain import Head, SealedEvent, first_break
 from holdfast.model.limits import BLOB_BYTES_MAX, MIB
 from holdfast.model.states import Status, move
 

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from holdfast.model.audit import SealedAct, breaks
-from holdfast.model.chain import EMPTY, Head
+from holdfast.model.hash_chain import EMPTY, Head
 from holdfast.store.contract import Store
 
 _PAGE: Final = 500

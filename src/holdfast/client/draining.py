@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.client.words import reason
 from holdfast.model.audit import ActDraft, act_id
-from holdfast.model.presence import SeenWorker
+from holdfast.model.worker_presence import SeenWorker
 from holdfast.store.contract import Store
 
 

@@ -24,8 +24,8 @@ from holdfast.engine.shortly import journal_of
 from holdfast.errors import InvalidMove, NotFound, NotOver
 from holdfast.model.append import Move
 from holdfast.model.budget import Budget
-from holdfast.model.chain import SealedEvent
 from holdfast.model.events import CancelRequested, JobCancelled
+from holdfast.model.hash_chain import SealedEvent
 from holdfast.model.ids import check_name
 from holdfast.model.jobs import (
     DEFAULT_QUEUE,
@@ -36,7 +36,7 @@ from holdfast.model.jobs import (
     Submitted,
 )
 from holdfast.model.limits import PRIORITY_DEFAULT, ROWS_PER_PAGE_DEFAULT, ROWS_PER_PAGE_MAX
-from holdfast.model.mail import MailDraft
+from holdfast.model.mailbox import MailDraft
 from holdfast.model.page import Page
 from holdfast.model.states import HELD, TERMINAL, MailKind, Status, WaitReason
 from holdfast.store.ports.journal import Ruling

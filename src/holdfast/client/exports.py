@@ -7,7 +7,7 @@ from importlib.metadata import version
 from holdfast.client.archives import BLOBS, JOURNAL, line_of, named_in, sealed
 from holdfast.client.signing import signing_key
 from holdfast.errors import NotFound
-from holdfast.model.chain import SealedEvent
+from holdfast.model.hash_chain import SealedEvent
 from holdfast.model.jobs import JobHead
 from holdfast.store.contract import Store
 

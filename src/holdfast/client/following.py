@@ -15,7 +15,7 @@ from holdfast.client.trace import trace_of
 from holdfast.client.walking import walk_of
 from holdfast.engine.shortly import SHORT
 from holdfast.errors import InvalidMove, NotFound, NotOver
-from holdfast.model.chain import SealedEvent
+from holdfast.model.hash_chain import SealedEvent
 from holdfast.model.ids import check_name
 from holdfast.model.jobs import JobHead, Submitted
 from holdfast.model.states import HELD, Status

@@ -15,14 +15,14 @@ from holdfast.client.draining import ask_to_drain
 from holdfast.client.records import AgentView, Posted, WorkerView
 from holdfast.errors import NotFound
 from holdfast.model import canonical
-from holdfast.model.hosted import ASSISTANT, Configuration, HostedAgent
-from holdfast.model.identity import short
+from holdfast.model.configured_agents import ASSISTANT, Configuration, HostedAgent
 from holdfast.model.ids import IdSource, base32, check_name
 from holdfast.model.inbox import Delivery, SlotPolicy
 from holdfast.model.jobs import DEFAULT_NAMESPACE, DEFAULT_QUEUE, JobFilter, JobRecord
 from holdfast.model.limits import PRIORITY_DEFAULT, ROWS_PER_PAGE_DEFAULT, ROWS_PER_PAGE_MAX
 from holdfast.model.page import Page, decode_cursor, encode_cursor
-from holdfast.model.presence import SeenWorker, SessionKind
+from holdfast.model.worker_identity import short
+from holdfast.model.worker_presence import SeenWorker, SessionKind
 from holdfast.store.clock import Clock
 from holdfast.store.contract import Store
 

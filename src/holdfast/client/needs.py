@@ -17,9 +17,9 @@ from holdfast.client.records import Need
 from holdfast.engine.causes import causes_of, summarize_causes
 from holdfast.model import budget as money
 from holdfast.model import events as e
-from holdfast.model.effects import DECIDED, CallStatus, quiet_at
 from holdfast.model.limits import ROWS_PER_PAGE_MAX
-from holdfast.model.mail import Mail
+from holdfast.model.mailbox import Mail
+from holdfast.model.side_effects import DECIDED, CallStatus, quiet_at
 from holdfast.model.stall_report import arrange_report
 from holdfast.model.states import TERMINAL, MailKind, WaitReason
 

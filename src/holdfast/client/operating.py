@@ -8,11 +8,11 @@ import msgspec
 
 from holdfast.client.hosting import EmbeddedHosting
 from holdfast.errors import Conflict, InvalidPayload, InvalidSetting, NotFound
-from holdfast.model.admission import QueueLimits
 from holdfast.model.ids import check_name
 from holdfast.model.jobs import DEFAULT_QUEUE
 from holdfast.model.limits import PRIORITY_DEFAULT, ROWS_PER_PAGE_DEFAULT
 from holdfast.model.page import Page
+from holdfast.model.queue_limits import QueueLimits
 from holdfast.model.schedule import CatchUp, Schedule, check_schedule
 from holdfast.store.ports.namespaces import NamespaceRecord
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from holdfast.client.records import Stats
-from holdfast.model.admission import QueueLimits
 from holdfast.model.jobs import DEFAULT_QUEUE
 from holdfast.model.limits import PRIORITY_DEFAULT, ROWS_PER_PAGE_DEFAULT
 from holdfast.model.page import Page
+from holdfast.model.queue_limits import QueueLimits
 from holdfast.model.schedule import CatchUp, Schedule
 from holdfast.store.ports.namespaces import NamespaceRecord
 

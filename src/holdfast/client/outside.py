@@ -37,9 +37,9 @@ from holdfast.client.remote import RemoteClient
 from holdfast.client.work_records import AgentEntryView, ClaimedWork
 from holdfast.engine.rest import rest
 from holdfast.errors import HoldfastError, InvalidPayload, InvalidSetting, NotFound
+from holdfast.model.agent_registry import AgentStatus, Visibility, root_guid, sub_guid
 from holdfast.model.ids import IdSource, RandomIds, check_name
-from holdfast.model.instants import SECOND
-from holdfast.model.registry import AgentStatus, Visibility, root_guid, sub_guid
+from holdfast.model.time import SECOND
 from holdfast.store.clock import Clock, SystemClock
 
 DEFAULT_URL: Final = "http://127.0.0.1:8080"

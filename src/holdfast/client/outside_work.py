@@ -29,7 +29,7 @@ from holdfast.client.work_protocol import Working
 from holdfast.client.work_records import ClaimedWork
 from holdfast.errors import Fenced, HoldfastError, InvalidPayload, NotFound, Unavailable
 from holdfast.model.ids import check_integer
-from holdfast.model.instants import SECOND
+from holdfast.model.time import SECOND
 from holdfast.store.clock import Clock
 
 MESSAGE_LENGTH_MAX: Final = 4_000

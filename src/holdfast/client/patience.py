@@ -9,8 +9,8 @@ from typing import Final, TypeVar
 
 from holdfast.engine.rest import rest
 from holdfast.errors import Unavailable
-from holdfast.model.instants import MILLISECOND, SECOND
 from holdfast.model.retry import Backoff, delay
+from holdfast.model.time import MILLISECOND, SECOND
 
 T = TypeVar("T")
 

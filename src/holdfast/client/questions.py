@@ -12,9 +12,9 @@ from holdfast.client.records import Need
 from holdfast.errors import Conflict, InvalidMove, InvalidPayload, NotFound
 from holdfast.model import canonical
 from holdfast.model import events as e
-from holdfast.model.fitting import misfit
-from holdfast.model.naming import scope_of, within
+from holdfast.model.json_schema import misfit
 from holdfast.model.states import MailKind, WaitReason
+from holdfast.model.step_keys import scope_of, within
 
 if TYPE_CHECKING:
     from holdfast.client.reading import Loaded

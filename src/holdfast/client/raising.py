@@ -11,7 +11,7 @@ from holdfast.errors import InvalidMove, InvalidPayload, NotFound
 from holdfast.model import budget as money
 from holdfast.model.budget import OPTIONS, Budget
 from holdfast.model.ids import check_name
-from holdfast.model.mail import MailDraft
+from holdfast.model.mailbox import MailDraft
 from holdfast.model.states import TERMINAL, MailKind
 
 

@@ -13,12 +13,12 @@ from holdfast.client.plans import plans_of
 from holdfast.client.records import BudgetView, Checked, EventView, JobView
 from holdfast.engine.verify.journals import judge_alone
 from holdfast.model import budget as money
-from holdfast.model import canonical, fold
+from holdfast.model import canonical, job_state
 from holdfast.model import events as e
 from holdfast.model.budget import SHARED, Account
-from holdfast.model.chain import SealedEvent, unseal
+from holdfast.model.hash_chain import SealedEvent, unseal
 from holdfast.model.jobs import JobHead
-from holdfast.model.mail import Mail
+from holdfast.model.mailbox import Mail
 from holdfast.model.states import TERMINAL, Status, WaitReason
 
 
@@ -36,7 +36,7 @@ class Loaded(msgspec.Struct, frozen=True):
 
     head: JobHead
     facts: tuple[Fact, ...]
-    job: fold.Job
+    job: job_state.Job
     letters: tuple[Mail, ...] = ()
     accounts: tuple[Account, ...] = ()
 
@@ -56,7 +56,7 @@ class Loaded(msgspec.Struct, frozen=True):
 
 def loaded(head: JobHead, sealed: Sequence[SealedEvent], letters: Sequence[Mail] = ()) -> Loaded:
     facts = tuple(Fact(one.seq, one.at, one.fence, unseal(one)) for one in sealed)
-    job = fold.fold((fact.seq, fact.fence, fact.event) for fact in facts)
+    job = job_state.fold((fact.seq, fact.fence, fact.event) for fact in facts)
     return Loaded(head, facts, job, tuple(letters))
 
 

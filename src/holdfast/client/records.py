@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from holdfast.client.work_records import AgentEntryView
-from holdfast.model.hosted import Configuration
-from holdfast.model.presence import SessionKind, WorkerState
+from holdfast.model.configured_agents import Configuration
 from holdfast.model.states import Status, WaitReason
+from holdfast.model.worker_presence import SessionKind, WorkerState
 
 
 class Accepted(msgspec.Struct, frozen=True, kw_only=True):

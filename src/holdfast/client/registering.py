@@ -10,10 +10,7 @@ from holdfast.client.following import EmbeddedFollowing
 from holdfast.client.records import Stats
 from holdfast.client.work_records import AgentEntryList, AgentEntryView, Deregistered, RegistryView
 from holdfast.client.work_views import entry_view
-from holdfast.model.ids import check_name
-from holdfast.model.instants import to_iso
-from holdfast.model.limits import ROWS_PER_PAGE_DEFAULT
-from holdfast.model.registry import (
+from holdfast.model.agent_registry import (
     DEFAULT_PROJECT,
     AgentStatus,
     Changes,
@@ -23,7 +20,10 @@ from holdfast.model.registry import (
     Which,
     root_guid,
 )
+from holdfast.model.ids import check_name
+from holdfast.model.limits import ROWS_PER_PAGE_DEFAULT
 from holdfast.model.states import Status, WaitReason
+from holdfast.model.time import to_iso
 from holdfast.registry.registry import Registry
 from holdfast.registry.stored import StorePlace
 

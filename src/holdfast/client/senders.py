@@ -11,8 +11,8 @@ from holdfast.client.reading import Loaded
 from holdfast.engine.processes import HostProcesses
 from holdfast.errors import InvalidMove
 from holdfast.model.events import JobClaimed, ToolCalled, ToolFailed
-from holdfast.model.identity import identity_in, is_neighbour, short
-from holdfast.model.presence import SeenWorker, WorkerState
+from holdfast.model.worker_identity import identity_in, is_neighbour, short
+from holdfast.model.worker_presence import SeenWorker, WorkerState
 from holdfast.store.contract import Store
 
 

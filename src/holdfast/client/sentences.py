@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from holdfast.model import budget as money
 from holdfast.model import events as e
-from holdfast.model.effects import Effect
+from holdfast.model.side_effects import Effect
 from holdfast.model.stall_report import arrange_report
 
 DECISIONS: Final = {

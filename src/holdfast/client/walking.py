@@ -9,10 +9,10 @@ from holdfast.client.records import Span, SpanKind, Walk, Walked, WalkedStep
 from holdfast.client.trace import trace_of
 from holdfast.errors import Broken
 from holdfast.model import events as e
-from holdfast.model.chain import SealedEvent, first_break, unseal
-from holdfast.model.effects import CallStatus, Effect
-from holdfast.model.history import History, Recorded
+from holdfast.model.hash_chain import SealedEvent, first_break, unseal
 from holdfast.model.jobs import JobHead
+from holdfast.model.replay_history import History, Recorded
+from holdfast.model.side_effects import CallStatus, Effect
 
 
 class _Past(History):

@@ -11,15 +11,15 @@ from holdfast.client.reading import Loaded
 from holdfast.client.records import Accepted
 from holdfast.errors import Conflict, InvalidMove, InvalidPayload, KeyReused, NotFound
 from holdfast.model import canonical
-from holdfast.model.effects import DECIDED, CallStatus, Effect
 from holdfast.model.events import CancelRequested, Event, JobRequeued, ProgressReported, ToolReconciled
 from holdfast.model.ids import check_name
-from holdfast.model.instants import to_iso
 from holdfast.model.jobs import JobHead
 from holdfast.model.limits import NAME_LENGTH_MAX
-from holdfast.model.mail import Mail, MailDraft
+from holdfast.model.mailbox import Mail, MailDraft
 from holdfast.model.redaction import redacted
+from holdfast.model.side_effects import DECIDED, CallStatus, Effect
 from holdfast.model.states import TERMINAL, MailKind, Status, WaitReason
+from holdfast.model.time import to_iso
 
 CHOICES: Final = ("continue", "accept")
 RESENDS: Final = ("not_happened", "relaunch")

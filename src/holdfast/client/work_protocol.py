@@ -19,8 +19,8 @@ from holdfast.client.work_records import (
     WorkList,
     WorkView,
 )
+from holdfast.model.agent_registry import AgentStatus, Changes, Visibility
 from holdfast.model.limits import PRIORITY_DEFAULT, ROWS_PER_PAGE_DEFAULT
-from holdfast.model.registry import AgentStatus, Changes, Visibility
 
 
 class Working(Protocol):

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.model.registry import Entry
+from holdfast.model.agent_registry import Entry
 from holdfast.model.work import WorkStatus
 
 WORK_OVER = frozenset({WorkStatus.COMPLETED, WorkStatus.FAILED, WorkStatus.CANCELLED})

@@ -7,6 +7,7 @@ import msgspec
 from holdfast.client.work_records import AgentEntryView, ClaimedWork, WorkView
 from holdfast.engine.causes import causes_of
 from holdfast.engine.items import Facts
+from holdfast.model.agent_registry import Seen, status_of
 from holdfast.model.events import (
     JobClaimed,
     JobCompleted,
@@ -15,10 +16,9 @@ from holdfast.model.events import (
     JobRequeued,
     ProgressReported,
 )
-from holdfast.model.instants import to_iso
 from holdfast.model.lease import Grant
-from holdfast.model.registry import Seen, status_of
 from holdfast.model.states import Status
+from holdfast.model.time import to_iso
 from holdfast.model.work import Work, agent_in
 from holdfast.model.work import status_of as work_status
 

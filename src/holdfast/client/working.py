@@ -24,15 +24,15 @@ from holdfast.client.work_views import claimed_view, work_view
 from holdfast.engine.items import Facts, need_work
 from holdfast.engine.outwork import Outwork
 from holdfast.errors import InvalidPayload
-from holdfast.model.ids import check_name
-from holdfast.model.instants import SECOND, to_iso
-from holdfast.model.lease import Grant
-from holdfast.model.limits import PRIORITY_DEFAULT, ROWS_PER_PAGE_DEFAULT
-from holdfast.model.registry import (
+from holdfast.model.agent_registry import (
     DEFAULT_PROJECT,
     Entry,
 )
+from holdfast.model.ids import check_name
+from holdfast.model.lease import Grant
+from holdfast.model.limits import PRIORITY_DEFAULT, ROWS_PER_PAGE_DEFAULT
 from holdfast.model.states import Status
+from holdfast.model.time import SECOND, to_iso
 from holdfast.model.work import (
     LEASE_LEAST_US,
     LEASE_MOST_US,

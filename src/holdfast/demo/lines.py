@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.client.records import EventView
-from holdfast.model.identity import identity_in
-from holdfast.model.instants import SECOND
+from holdfast.model.time import SECOND
+from holdfast.model.worker_identity import identity_in
 
 
 class Timeline:

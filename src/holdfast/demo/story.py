@@ -25,7 +25,7 @@ from holdfast.demo import agent
 from holdfast.demo.lines import Timeline
 from holdfast.demo.outside import SOURCES, Outside
 from holdfast.errors import StoreUnavailable
-from holdfast.model.identity import identity_in
+from holdfast.model.worker_identity import identity_in
 
 POLL_S: Final = 0.03
 PATIENCE_S: Final = 100.0

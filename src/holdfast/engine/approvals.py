@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from holdfast.errors import Denied
 from holdfast.model.events import ApprovalDecided, ApprovalRequested
-from holdfast.model.heard import Approval
+from holdfast.model.replay_history import Approval
 from holdfast.model.states import WaitReason
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ import msgspec
 
 from holdfast.errors import HoldfastError
 from holdfast.model import canonical
-from holdfast.model.effects import QUIET_MARGIN_US, START_WITHIN_US, Answer, Effect
-from holdfast.model.instants import DAY, MINUTE
 from holdfast.model.limits import INTEGER_MAX, RESULT_BYTES_MAX, RESULT_DEPTH_MAX
 from holdfast.model.retry import NO_RETRY, Retry
+from holdfast.model.side_effects import QUIET_MARGIN_US, START_WITHIN_US, Answer, Effect
+from holdfast.model.time import DAY, MINUTE
 
 
 class Probed(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.model.instants import DAY
+from holdfast.model.time import DAY
 from holdfast.store.contract import Store
 
 REMEMBERED_US: Final = 365 * DAY

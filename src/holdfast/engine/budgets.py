@@ -28,10 +28,10 @@ from holdfast.model.append import NOTHING as NO_EXTRAS
 from holdfast.model.append import Extras
 from holdfast.model.budget import NOTHING, ONE_CALL, SHARED, Account, Charge, Limit, Spent, add, breach, cost
 from holdfast.model.events import BudgetReached, CallCancelled, Event, JobCreated, StepFinished, ToolCalled
-from holdfast.model.instants import HOUR, MINUTE
 from holdfast.model.lease import Grant
 from holdfast.model.ledger import CallRow
 from holdfast.model.states import WaitReason
+from holdfast.model.time import HOUR, MINUTE
 
 if TYPE_CHECKING:
     from holdfast.engine.asked import Asked

@@ -21,11 +21,11 @@ from holdfast.engine.asked import READS, Asked, encode_result
 from holdfast.engine.meter import SILENT, Meter
 from holdfast.errors import InvalidMove, InvalidSetting, Unproven
 from holdfast.model import canonical
-from holdfast.model.carried import carried_by, packed
+from holdfast.model.checkpoint_snapshot import carried_by, packed
 from holdfast.model.events import CheckpointSaved
 from holdfast.model.evidence import EvidencePack, Result, pack_from_json, pack_to_json
-from holdfast.model.history import History
-from holdfast.model.naming import Scope
+from holdfast.model.replay_history import History
+from holdfast.model.step_keys import Scope
 
 if TYPE_CHECKING:
     from holdfast.engine.drive import Drive

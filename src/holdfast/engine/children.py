@@ -19,11 +19,11 @@ from holdfast.engine.drive import Drive
 from holdfast.engine.letters import News
 from holdfast.model import canonical
 from holdfast.model.append import Extras
-from holdfast.model.effects import Effect
 from holdfast.model.events import ChildStarted, Event, JobCancelled, JobCompleted, JobCreated, JobFailed
-from holdfast.model.history import Recorded
 from holdfast.model.jobs import JobDraft, check_draft
-from holdfast.model.mail import MailDraft
+from holdfast.model.mailbox import MailDraft
+from holdfast.model.replay_history import Recorded
+from holdfast.model.side_effects import Effect
 from holdfast.model.states import MailKind, Status, WaitReason
 
 

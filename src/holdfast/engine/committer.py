@@ -24,7 +24,7 @@ from holdfast.engine.meter import SILENT, Meter
 from holdfast.engine.pen import Pen
 from holdfast.errors import Broken, HoldfastError, Unavailable
 from holdfast.model.append import Append
-from holdfast.model.chain import Head
+from holdfast.model.hash_chain import Head
 from holdfast.store.ports.journal import Journal
 
 AGAIN_S: Final = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)

@@ -13,7 +13,7 @@ from holdfast.engine.drive import Drive
 from holdfast.engine.meter import SILENT, Meter
 from holdfast.engine.points import Points, nothing
 from holdfast.engine.streams import Scribe
-from holdfast.model.pinning import HERE
+from holdfast.model.python_pin import HERE
 from holdfast.model.retry import JOB_RETRY, Backoff, Retry
 from holdfast.model.work import plain_kind
 from holdfast.store.clock import Clock

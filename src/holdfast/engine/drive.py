@@ -29,14 +29,14 @@ from holdfast.engine.replay_scheduler import LONG_TIMER_US, InsideCall, ReplaySc
 from holdfast.engine.task_scopes import TaskScope
 from holdfast.engine.waits import Waits
 from holdfast.model.append import NOTHING, Extras
-from holdfast.model.chain import body_of_step
-from holdfast.model.effects import CallStatus, Effect
 from holdfast.model.events import CallCancelled, CallMoved, CallRetried, Event, StepFinished
-from holdfast.model.history import History, Recorded
-from holdfast.model.instants import SECOND
-from holdfast.model.naming import Scope, call_name
+from holdfast.model.hash_chain import body_of_step
+from holdfast.model.replay_history import History, Recorded
 from holdfast.model.retry import delay
+from holdfast.model.side_effects import CallStatus, Effect
 from holdfast.model.states import WaitReason
+from holdfast.model.step_keys import Scope, call_name
+from holdfast.model.time import SECOND
 from holdfast.store.clock import Clock
 from holdfast.store.wrapped import Call as StoreCall
 from holdfast.store.wrapped import WrappedStore as InterceptedStore

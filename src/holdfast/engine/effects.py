@@ -29,11 +29,11 @@ from holdfast.engine.points import Point, Points, nothing
 from holdfast.engine.tracebacks import format_error
 from holdfast.errors import Refused
 from holdfast.model.budget import ONE_CALL
-from holdfast.model.effects import Answer, CallStatus, CutOff, Effect, Recovery, quiet_at, recover
 from holdfast.model.events import ToolCalled, ToolFailed, ToolReconciled, ToolReturned, ToolUncertain
-from holdfast.model.history import Recorded
 from holdfast.model.ledger import CallRow, call_id, idempotency_key
+from holdfast.model.replay_history import Recorded
 from holdfast.model.retry import NO_RETRY, PROBED_RETRY
+from holdfast.model.side_effects import Answer, CallStatus, CutOff, Effect, Recovery, quiet_at, recover
 from holdfast.model.states import WaitReason
 
 if TYPE_CHECKING:

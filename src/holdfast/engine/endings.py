@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.engine import failures
 from holdfast.errors import CallFailed
-from holdfast.model.history import Recorded
+from holdfast.model.replay_history import Recorded
 from holdfast.model.states import WaitReason
 
 

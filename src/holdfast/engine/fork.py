@@ -11,9 +11,9 @@ from holdfast.errors import Broken, InvalidMove, NotFound
 from holdfast.model import budget as money
 from holdfast.model import canonical
 from holdfast.model.append import Extras, Move
-from holdfast.model.chain import first_break, unseal
 from holdfast.model.events import JobCreated
-from holdfast.model.forking import Fact, Taken, fork_point, taken_over
+from holdfast.model.fork import Fact, Taken, fork_point, taken_over
+from holdfast.model.hash_chain import first_break, unseal
 from holdfast.model.ids import IdSource, check_name
 from holdfast.model.jobs import JobDraft, Submitted
 from holdfast.model.states import Status

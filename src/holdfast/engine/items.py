@@ -10,12 +10,12 @@ import msgspec
 from holdfast.engine.causes import causes_of
 from holdfast.errors import Fenced, NotFound, Unavailable
 from holdfast.model.append import Move
-from holdfast.model.chain import SealedEvent, unsealed
 from holdfast.model.events import Event, JobCreated, JobDeadLettered, JobFailed
-from holdfast.model.instants import from_iso
+from holdfast.model.hash_chain import SealedEvent, unsealed
 from holdfast.model.jobs import JobHead
 from holdfast.model.lease import Grant
 from holdfast.model.states import TERMINAL, Status, WaitReason
+from holdfast.model.time import from_iso
 from holdfast.model.work import Work
 from holdfast.store.contract import Store
 

@@ -21,7 +21,6 @@ from holdfast.engine.signals import topic
 from holdfast.model import budget as money
 from holdfast.model.append import NOTHING, Extras
 from holdfast.model.budget import Limit, Raise
-from holdfast.model.effects import DECIDED, CallStatus
 from holdfast.model.events import (
     ApprovalDecided,
     BudgetRaised,
@@ -32,10 +31,11 @@ from holdfast.model.events import (
     SignalReceived,
     ToolReconciled,
 )
-from holdfast.model.history import History, Recorded
 from holdfast.model.ledger import CallRow, call_id, idempotency_key
 from holdfast.model.limits import INTEGER_MAX
-from holdfast.model.mail import Mail
+from holdfast.model.mailbox import Mail
+from holdfast.model.replay_history import History, Recorded
+from holdfast.model.side_effects import DECIDED, CallStatus
 from holdfast.model.states import MailKind
 
 

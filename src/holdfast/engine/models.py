@@ -26,10 +26,10 @@ from holdfast.engine.meter import Timed
 from holdfast.engine.voices import Voice
 from holdfast.model import canonical
 from holdfast.model.append import Extras
-from holdfast.model.effects import CallStatus
 from holdfast.model.events import CallRetried, LlmRepurchased, LlmRequested, LlmResponded
-from holdfast.model.history import Recorded
-from holdfast.model.instants import SECOND
+from holdfast.model.replay_history import Recorded
+from holdfast.model.side_effects import CallStatus
+from holdfast.model.time import SECOND
 
 if TYPE_CHECKING:
     from holdfast.engine.drive import Drive

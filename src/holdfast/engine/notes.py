@@ -6,7 +6,7 @@ import hashlib
 
 from holdfast.engine.drive import Drive
 from holdfast.model.events import StepFinished
-from holdfast.model.naming import NO_ARGS
+from holdfast.model.step_keys import NO_ARGS
 
 
 def now_us(drive: Drive) -> int:

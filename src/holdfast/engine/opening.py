@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.errors import Broken
-from holdfast.model import fold
-from holdfast.model.carried import Carried, carry, unpacked
-from holdfast.model.chain import EMPTY, Head, SealedEvent, unseal, unsealed
+from holdfast.model import job_state
+from holdfast.model.checkpoint_snapshot import Carried, carry, unpacked
 from holdfast.model.events import CheckpointSaved, Event
-from holdfast.model.history import History
+from holdfast.model.hash_chain import EMPTY, Head, SealedEvent, unseal, unsealed
 from holdfast.model.lease import Grant
+from holdfast.model.replay_history import History
 from holdfast.store.ports.journal import Journal
 
 
@@ -33,24 +33,24 @@ async def read(journal: Journal, grant: Grant, short: int) -> list[SealedEvent]:
     return await journal.read(grant.job_id, limit=limit)
 
 
-def told(job_id: str, sealed: Sequence[SealedEvent], history: History) -> tuple[fold.Job, Event | None]:
+def told(job_id: str, sealed: Sequence[SealedEvent], history: History) -> tuple[job_state.Job, Event | None]:
     """The job, and its first fact; the history knows what is recorded. Broken, if the journal says what cannot be."""
     if not sealed:
-        return fold.Job(), None
-    first, job, head = sealed[0], fold.Job(), EMPTY
+        return job_state.Job(), None
+    first, job, head = sealed[0], job_state.Job(), EMPTY
     history.origin = first.body_digest.hex()
     created: Event | None = None
     if not _is_whole(sealed):
         ((_, created),) = unsealed(job_id, [first])
         job, head = _shortened(job_id, sealed, history)
         sealed = sealed[2:]
-    step, take = fold.step, history.take
+    step, take = job_state.step, history.take
     try:
         for one, event in unsealed(job_id, sealed, head):
             created = event if created is None else created
             step(job, one.seq, one.fence, event)
             take(one.seq, event, one.at)
-    except fold.Ungrammatical as error:
+    except job_state.Ungrammatical as error:
         msg = f"the journal of job {job_id} says what cannot be: {error}"
         raise Broken(msg) from error
     history.heard = job.mail_seq
@@ -61,7 +61,7 @@ def _is_whole(sealed: Sequence[SealedEvent]) -> bool:
     return len(sealed) < 2 or sealed[1].seq == 2
 
 
-def _shortened(job_id: str, sealed: Sequence[SealedEvent], history: History) -> tuple[fold.Job, Head]:
+def _shortened(job_id: str, sealed: Sequence[SealedEvent], history: History) -> tuple[job_state.Job, Head]:
     """Everything before the checkpoint, as the checkpoint has it, and the link that it hangs on."""
     found = _commit(sealed)
     if found is None or found[1].origin != history.origin:
@@ -70,7 +70,7 @@ def _shortened(job_id: str, sealed: Sequence[SealedEvent], history: History) -> 
     commit, carried = found
     carry(carried, history)
     before, at = sealed[1], sealed[2]
-    return fold.resumed(at.seq, at.fence, commit, carried), Head(before.seq, before.hash)
+    return job_state.resumed(at.seq, at.fence, commit, carried), Head(before.seq, before.hash)
 
 
 def _commit(sealed: Sequence[SealedEvent]) -> tuple[CheckpointSaved, Carried] | None:

@@ -52,7 +52,6 @@ from holdfast.engine.shortly import look
 from holdfast.errors import Broken, Fenced, InvalidPayload, MailWaiting
 from holdfast.model import lease
 from holdfast.model.append import NOTHING, Holder, Move, append_of
-from holdfast.model.chain import unsealed
 from holdfast.model.events import (
     CancelRequested,
     Event,
@@ -64,11 +63,12 @@ from holdfast.model.events import (
     JobRequeued,
     ProgressReported,
 )
-from holdfast.model.history import History
+from holdfast.model.hash_chain import unsealed
 from holdfast.model.jobs import JobHead
 from holdfast.model.lease import Grant
 from holdfast.model.limits import NAME_LENGTH_MAX
 from holdfast.model.redaction import redacted
+from holdfast.model.replay_history import History
 from holdfast.model.retry import Backoff, delay
 from holdfast.model.states import MailKind, Status
 from holdfast.model.work import agent_in

@@ -27,11 +27,11 @@ import msgspec
 from holdfast.engine.recorder import Stamp
 from holdfast.errors import HoldfastError, MailWaiting, TooLarge, Unavailable, Withdrawn
 from holdfast.model.append import NOTHING, Append, Extras, Holder, Move, append_of
-from holdfast.model.chain import Head
-from holdfast.model.effects import SETTLED
 from holdfast.model.events import Event
+from holdfast.model.hash_chain import Head
 from holdfast.model.ledger import CallRow
 from holdfast.model.limits import EVENTS_PER_APPEND_MAX
+from holdfast.model.side_effects import SETTLED
 from holdfast.store.clock import Clock
 
 

@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable
 
 from holdfast.engine.drive import Drive
 from holdfast.model.events import NodeFinished, NodeStarted, PlanGenerated
-from holdfast.model.history import STARTED
 from holdfast.model.plan import Plan
+from holdfast.model.replay_history import STARTED
 
 CANCELLED = "cancelled"
 

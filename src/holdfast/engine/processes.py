@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Final, Protocol
 
-from holdfast.model.identity import Identity, Sight
+from holdfast.model.worker_identity import Identity, Sight
 
 _PROC: Final = Path("/proc")
 _STATE, _THREADS, _BEGAN = 0, 17, 19

@@ -20,13 +20,13 @@ from holdfast.engine.processes import Processes
 from holdfast.errors import Unavailable
 from holdfast.model.append import Move
 from holdfast.model.events import JobDeadLettered, JobRequeued
-from holdfast.model.identity import Sight, identity_in, is_dead, is_neighbour
-from holdfast.model.instants import DAY
 from holdfast.model.jobs import JobHead
 from holdfast.model.lease import FAILED_ATTEMPTS_MAX, TAKEOVERS_MAX, is_poison
 from holdfast.model.states import Status, WaitReason
 from holdfast.model.suspicion import find_parent
+from holdfast.model.time import DAY
 from holdfast.model.work import HOLDER
+from holdfast.model.worker_identity import Sight, identity_in, is_dead, is_neighbour
 from holdfast.store.clock import Clock
 from holdfast.store.contract import Store
 from holdfast.store.ports.journal import Ruling

@@ -54,8 +54,8 @@ from typing import Any, Final
 
 from holdfast.engine import ready_queue
 from holdfast.engine.ready_queue import CountedCallback, ReadyQueue
-from holdfast.model.history import Gap, History
-from holdfast.model.instants import MINUTE
+from holdfast.model.replay_history import Gap, History
+from holdfast.model.time import MINUTE
 from holdfast.store.clock import Clock
 
 JOB: Final[contextvars.ContextVar[ReplayScheduler | InsideCall | None]] = contextvars.ContextVar(

@@ -32,13 +32,13 @@ from holdfast.engine.recorder import Stamp
 from holdfast.engine.task_scopes import TaskScope
 from holdfast.engine.waits import Waits
 from holdfast.errors import Broken, InvalidMove, NotFound
-from holdfast.model import canonical, fold
+from holdfast.model import canonical, job_state
 from holdfast.model import events as e
-from holdfast.model.chain import SealedEvent, first_break, unseal
-from holdfast.model.history import History, Recorded
+from holdfast.model.hash_chain import SealedEvent, first_break, unseal
 from holdfast.model.jobs import DEFAULT_NAMESPACE
-from holdfast.model.naming import scope_of, within
+from holdfast.model.replay_history import History, Recorded
 from holdfast.model.states import TERMINAL, Status, WaitReason
+from holdfast.model.step_keys import scope_of, within
 from holdfast.store.clock import Clock
 from holdfast.store.contract import Store
 
@@ -112,7 +112,7 @@ class _Record:
         if first_break(job_id, sealed) is not None:
             msg = f"the journal of job {job_id} is damaged"
             raise Broken(msg)
-        self.job = fold.Job()
+        self.job = job_state.Job()
         self.history = _Asking()
         self.given: Any = None
         self.session_id: str | None = None
@@ -120,7 +120,7 @@ class _Record:
         self._optional: set[str] = set()
         for one in sealed:
             event = unseal(one)
-            fold.step(self.job, one.seq, one.fence, event)
+            job_state.step(self.job, one.seq, one.fence, event)
             self.history.take(one.seq, event, one.at)
             self._take(one.seq, event)
         if self.job.status not in TERMINAL:

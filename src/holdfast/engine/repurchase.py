@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.errors import HoldfastError
 from holdfast.model import canonical
-from holdfast.model.history import Recorded
 from holdfast.model.limits import BLOB_BYTES_MAX
+from holdfast.model.replay_history import Recorded
 
 if TYPE_CHECKING:
     from holdfast.engine.drive import Drive

@@ -9,7 +9,7 @@ from holdfast.engine.shortly import SHORT
 from holdfast.engine.tracebacks import format_error
 from holdfast.errors import JobCancelled, JobFailed, JobHeld
 from holdfast.model import events
-from holdfast.model.chain import SealedEvent, unseal
+from holdfast.model.hash_chain import SealedEvent, unseal
 from holdfast.model.jobs import JobHead
 from holdfast.model.stall_report import summarize_report
 from holdfast.model.states import TERMINAL, Status, WaitReason

@@ -33,9 +33,8 @@ from holdfast.engine.rest import rest
 from holdfast.engine.storetime import StoreTime
 from holdfast.engine.streams import Outlet, Scribe
 from holdfast.errors import Broken, Fenced, HoldfastError, InvalidSetting, Misuse, Unavailable
-from holdfast.model import fold, lease
+from holdfast.model import job_state, lease
 from holdfast.model.append import NOTHING, Extras, Holder, Move
-from holdfast.model.chain import EMPTY, Head, SealedEvent, unseal
 from holdfast.model.events import (
     ChildStarted,
     Event,
@@ -50,10 +49,11 @@ from holdfast.model.events import (
     JobStalled,
     JobWaiting,
 )
-from holdfast.model.history import History, Recorded
+from holdfast.model.hash_chain import EMPTY, Head, SealedEvent, unseal
 from holdfast.model.lease import Grant
-from holdfast.model.mail import Mail
-from holdfast.model.pinning import misfit
+from holdfast.model.mailbox import Mail
+from holdfast.model.python_pin import misfit
+from holdfast.model.replay_history import History, Recorded
 from holdfast.model.retry import CALL_RETRY, delay
 from holdfast.model.states import Status, WaitReason
 from holdfast.model.suspicion import dies_daily, is_suspect
@@ -210,7 +210,7 @@ class JobRun:
         ready_at = self._clock.wall_us() + wait_us if wait_us else 0
         return await self._end(JobReleased(why=why), Move(status=Status.PENDING, ready_at=ready_at))
 
-    async def _load(self) -> fold.Job:
+    async def _load(self) -> job_state.Job:
         """What the journal says; it must hang together, and end where the claim left it."""
         grant = self.grant
         sealed = self.journal

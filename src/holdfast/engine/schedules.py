@@ -16,9 +16,9 @@ from typing import Final
 import msgspec
 
 from holdfast.errors import Busy, InvalidSetting
-from holdfast.model.instants import to_iso
 from holdfast.model.jobs import DEFAULT_NAMESPACE
 from holdfast.model.schedule import LATE_US, Schedule, decide, job_of
+from holdfast.model.time import to_iso
 from holdfast.store.contract import Store
 from holdfast.store.store_clock import TOLERANCE_US
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from holdfast.model.chain import SealedEvent
+from holdfast.model.hash_chain import SealedEvent
 from holdfast.model.jobs import JobHead
 from holdfast.store.contract import Store
 

@@ -13,7 +13,7 @@ from holdfast.engine.drive import Drive
 from holdfast.engine.timers import set_timer
 from holdfast.model.append import NOTHING, Extras, Timer
 from holdfast.model.events import SignalTaken
-from holdfast.model.history import Recorded
+from holdfast.model.replay_history import Recorded
 from holdfast.model.states import WaitReason
 
 

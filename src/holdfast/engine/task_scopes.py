@@ -40,7 +40,7 @@ from typing import Any, Final, Protocol
 
 from holdfast.engine.replay_scheduler import JOB, InsideCall, ReplayScheduler
 from holdfast.errors import InvalidMove
-from holdfast.model.naming import Scope
+from holdfast.model.step_keys import Scope
 
 
 class Run(Protocol):

@@ -6,7 +6,7 @@ from holdfast.engine.asked import digest_of
 from holdfast.engine.drive import Drive
 from holdfast.model.append import Extras, Timer
 from holdfast.model.events import TimerFired, TimerSet
-from holdfast.model.history import Recorded
+from holdfast.model.replay_history import Recorded
 
 
 async def sleep(drive: Drive, us: int) -> None:

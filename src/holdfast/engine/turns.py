@@ -22,8 +22,8 @@ from holdfast.errors import Broken, InvalidMove, StoreCorrupt
 from holdfast.model.append import Extras
 from holdfast.model.events import TurnCommitted
 from holdfast.model.inbox import Boundary, Completion
-from holdfast.model.instants import DAY
 from holdfast.model.session import Checkpoint, Frame, Node, SessionView, TurnCommit, Usage, stamped
+from holdfast.model.time import DAY
 from holdfast.store.ports.sessions import HEAD, Scope
 
 if TYPE_CHECKING:

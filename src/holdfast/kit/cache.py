@@ -17,8 +17,8 @@ import msgspec
 
 from holdfast.kit.portal import Database, need_db
 from holdfast.model import canonical
-from holdfast.model.instants import SECOND
 from holdfast.model.limits import BLOB_BYTES_MAX
+from holdfast.model.time import SECOND
 
 WEEK_S: Final = 7 * 24 * 3600
 

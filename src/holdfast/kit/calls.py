@@ -11,10 +11,10 @@ from holdfast.errors import InvalidPayload
 from holdfast.kit.packing import INLINE_MAX
 from holdfast.kit.tasks import digest_text, task_job
 from holdfast.model import canonical
-from holdfast.model.effects import Answer, Effect
 from holdfast.model.ids import check_name
 from holdfast.model.jobs import DEFAULT_NAMESPACE
 from holdfast.model.ledger import CallRow, idempotency_key
+from holdfast.model.side_effects import Answer, Effect
 
 Probe = Callable[[str], Answer | str | bool]
 """Looks for the effect of a call by its key: `happened`, `not_happened`, `cannot_tell`, or simply True and False."""

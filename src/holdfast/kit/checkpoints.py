@@ -30,13 +30,13 @@ from holdfast.kit.packing import pack, same_again, unpack
 from holdfast.kit.points import Checkpoint, Entry, Index
 from holdfast.kit.portal import Database, need_db
 from holdfast.kit.tasks import TASK_KIND, Tasks, task_job
-from holdfast.model.chain import unseal
 from holdfast.model.events import (
     CheckpointBegun,
     CheckpointCommitted,
     CheckpointsDropped,
     CheckpointVerified,
 )
+from holdfast.model.hash_chain import unseal
 from holdfast.model.ids import check_name
 from holdfast.model.jobs import JobFilter
 from holdfast.model.page import Page

@@ -29,7 +29,6 @@ from holdfast.kit.heartbeat import HEARTBEAT_S, HeartbeatThread, Lost
 from holdfast.kit.portal import Database, need_db
 from holdfast.kit.tasks import ITEMS_QUEUE, TASK_KIND, Tasks, items_queue, task_of_queue
 from holdfast.model.append import Holder, Move, append_of
-from holdfast.model.chain import Head, unseal
 from holdfast.model.events import (
     CancelRequested,
     Event,
@@ -40,11 +39,12 @@ from holdfast.model.events import (
     JobFailed,
     JobRequeued,
 )
-from holdfast.model.instants import SECOND
+from holdfast.model.hash_chain import Head, unseal
 from holdfast.model.jobs import JobDraft, JobFilter, JobHead
 from holdfast.model.lease import FAILED_ATTEMPTS_MAX, TAKEOVERS_MAX, Grant, is_live, is_poison
 from holdfast.model.limits import PRIORITY_DEFAULT
 from holdfast.model.states import TERMINAL, MailKind, Status, WaitReason
+from holdfast.model.time import SECOND
 from holdfast.store.ports.leases import ClaimAsk, Held
 
 LeaseError = LeaseLost

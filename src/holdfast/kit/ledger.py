@@ -3,7 +3,7 @@
     intent durable → execute_fn → result durable → returned
 
 The intent is written before the first byte leaves, so whoever comes after a crash knows that the call *may* have
-happened. What they may do then is what was declared (see `holdfast.model.effects`):
+happened. What they may do then is what was declared (see `holdfast.model.side_effects`):
 
     read_only, idempotent     run it again
     verifiable                ask `probe`, which looks whether it happened
@@ -32,17 +32,6 @@ from holdfast.kit.portal import Database, need_db
 from holdfast.kit.tasks import Tasks, staying, task_job
 from holdfast.model import canonical
 from holdfast.model.append import Extras
-from holdfast.model.chain import Head, unseal
-from holdfast.model.effects import (
-    DECIDED,
-    SETTLED,
-    CallStatus,
-    CutOff,
-    Effect,
-    Recovery,
-    parse_effect,
-    recover,
-)
 from holdfast.model.events import (
     Event,
     JobClaimed,
@@ -53,10 +42,21 @@ from holdfast.model.events import (
     ToolReturned,
     ToolUncertain,
 )
-from holdfast.model.identity import identity_in, is_dead, is_neighbour
-from holdfast.model.instants import SECOND
+from holdfast.model.hash_chain import Head, unseal
 from holdfast.model.jobs import JobHead
 from holdfast.model.ledger import CallRow, call_id
+from holdfast.model.side_effects import (
+    DECIDED,
+    SETTLED,
+    CallStatus,
+    CutOff,
+    Effect,
+    Recovery,
+    parse_effect,
+    recover,
+)
+from holdfast.model.time import SECOND
+from holdfast.model.worker_identity import identity_in, is_dead, is_neighbour
 from holdfast.store.ports.journal import Ruling
 from holdfast.store.ports.ledger import Receipt
 

@@ -10,13 +10,13 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.kit.evidence import EvidencePack
-from holdfast.model.chain import SealedEvent, unseal
 from holdfast.model.events import (
     CheckpointBegun,
     CheckpointCommitted,
     CheckpointsDropped,
     CheckpointVerified,
 )
+from holdfast.model.hash_chain import SealedEvent, unseal
 
 _RECENT: Final = 8
 _SMALL: Final = 64 * 1024

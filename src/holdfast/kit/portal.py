@@ -22,8 +22,8 @@ from typing import Any, Final, Self, TypeVar
 from holdfast.engine.processes import HostProcesses, Processes
 from holdfast.errors import InvalidSetting, Misuse, StoreUnavailable
 from holdfast.kit.flights import SingleFlight
-from holdfast.model.identity import worker_name
 from holdfast.model.ids import IdSource, RandomIds
+from holdfast.model.worker_identity import worker_name
 from holdfast.runtime import open_store
 from holdfast.store import address
 from holdfast.store.clock import Clock, SystemClock

@@ -13,8 +13,8 @@ from typing import Any, Final
 from holdfast.errors import InvalidMove, InvalidName
 from holdfast.kit.portal import Database
 from holdfast.model.append import NOTHING, Extras, Move
-from holdfast.model.chain import Head
 from holdfast.model.events import Event, JobCompleted, JobFailed
+from holdfast.model.hash_chain import Head
 from holdfast.model.ids import check_name
 from holdfast.model.jobs import JobDraft, JobHead
 from holdfast.model.limits import PRIORITY_DEFAULT

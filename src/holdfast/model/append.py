@@ -20,12 +20,12 @@ import msgspec
 
 from holdfast.errors import InvalidMove, TooLarge
 from holdfast.model.budget import Charge, Raise
-from holdfast.model.chain import Head, SealedEvent, seal
 from holdfast.model.events import Event
+from holdfast.model.hash_chain import Head, SealedEvent, seal
 from holdfast.model.jobs import JobDraft
 from holdfast.model.ledger import CallRow
 from holdfast.model.limits import APPEND_BYTES_MAX, EVENTS_PER_APPEND_MAX
-from holdfast.model.mail import MailDraft
+from holdfast.model.mailbox import MailDraft
 from holdfast.model.session import TurnCommit
 from holdfast.model.states import TERMINAL, Status, WaitReason
 

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from holdfast.model import canonical
-from holdfast.model.chain import Head
+from holdfast.model.hash_chain import Head
 from holdfast.model.ids import check_name
 from holdfast.model.jobs import DEFAULT_NAMESPACE
 

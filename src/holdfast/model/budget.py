@@ -16,10 +16,10 @@ import msgspec
 
 from holdfast.errors import InvalidSetting
 from holdfast.model import events as e
-from holdfast.model.instants import MINUTE, SECOND, Duration, Micros, parse_duration, show_duration
 from holdfast.model.limits import INTEGER_MAX
-from holdfast.model.naming import NO_ARGS
 from holdfast.model.states import WaitReason
+from holdfast.model.step_keys import NO_ARGS
+from holdfast.model.time import MINUTE, SECOND, Duration, Micros, parse_duration, show_duration
 
 Limit: TypeAlias = Literal["usd_micros", "tokens", "tool_calls", "wall_us", "depth", "fan_out"]
 Money: TypeAlias = int | str | Decimal | float

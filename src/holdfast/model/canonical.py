@@ -19,7 +19,7 @@ low one is written as the character the two stand for, because JSON has no way t
 How it is fast: msgspec writes and reads, and Python only looks for what msgspec lets through (it writes NaN
 as null, bytes as base64, and takes the last of duplicate keys). Reading checks for duplicates by writing
 again: bytes that come out as they went in are canonical, and canonical bytes have no duplicates. Everything
-unusual takes the slow way, in `careful`, which is also where errors are composed.
+unusual takes the slow way, in `canonical_fallback`, which is also where errors are composed.
 
 What must not be written down is not in these bytes: `redaction` says what that is, and why it is taken out here.
 """
@@ -32,7 +32,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.model import careful, redaction
+from holdfast.model import canonical_fallback, redaction
 from holdfast.model.limits import INTEGER_MAX, JSON_BYTES_MAX, JSON_DEPTH_MAX
 
 _write = msgspec.json.Encoder(order="deterministic").encode
@@ -58,14 +58,14 @@ def encode(value: object, *, bytes_max: int = JSON_BYTES_MAX, depth_max: int = J
     try:
         data = _write(value)
     except UnicodeEncodeError:
-        data = careful.write(value)
+        data = canonical_fallback.write(value)
     except TypeError:  # a key that is not a string; the walk above looks at values only
-        data = careful.write(_simplified(value, bytes_max, depth_max))
+        data = canonical_fallback.write(_simplified(value, bytes_max, depth_max))
     rules = redaction.current
     if rules.suspects(data) and rules.needed(data):
         data = _without_secrets(rules, value, data)
     if len(data) > bytes_max:
-        raise careful.too_large(len(data), bytes_max)
+        raise canonical_fallback.too_large(len(data), bytes_max)
     return data
 
 
@@ -76,7 +76,7 @@ def _without_secrets(rules: redaction.Redactor, value: object, data: bytes) -> b
     try:
         return _write(changed)
     except UnicodeEncodeError:
-        return careful.write(changed)
+        return canonical_fallback.write(changed)
 
 
 def decode(data: bytes, *, bytes_max: int = JSON_BYTES_MAX) -> Any:
@@ -88,7 +88,7 @@ def decode(data: bytes, *, bytes_max: int = JSON_BYTES_MAX) -> Any:
         TooLarge: More than `bytes_max` bytes; nothing was parsed.
     """
     if len(data) > bytes_max:
-        raise careful.too_large(len(data), bytes_max)
+        raise canonical_fallback.too_large(len(data), bytes_max)
     try:
         value = _read(data)
         few_brackets = data.count(b"[") + data.count(b"{") <= JSON_DEPTH_MAX
@@ -97,7 +97,7 @@ def decode(data: bytes, *, bytes_max: int = JSON_BYTES_MAX) -> Any:
             return value
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         pass  # The slow way finds the same fault and can say where it is.
-    return careful.read(data)
+    return canonical_fallback.read(data)
 
 
 def decode_stored(data: bytes) -> Any:
@@ -105,7 +105,7 @@ def decode_stored(data: bytes) -> Any:
     try:
         return _read(data)
     except msgspec.DecodeError:  # lone surrogates
-        return careful.read(data)
+        return canonical_fallback.read(data)
 
 
 def digest(data: bytes) -> bytes:
@@ -169,7 +169,7 @@ def _is_plain(value: object, bytes_max: int, depth_max: int = JSON_DEPTH_MAX) ->
                 elif kind is float:
                     if not isfinite(item):
                         return False
-                elif kind is not bool and item is not None and not careful.is_plain_enum(item):
+                elif kind is not bool and item is not None and not canonical_fallback.is_plain_enum(item):
                     return False
             if size > bytes_max:
                 return False
@@ -179,7 +179,7 @@ def _is_plain(value: object, bytes_max: int, depth_max: int = JSON_DEPTH_MAX) ->
 
 def _simplified(value: object, bytes_max: int, depth_max: int) -> Any:
     """The value without subclasses of JSON's types; or the error that says why it cannot be stored."""
-    simple = careful.simplify(value, bytes_max, depth_max)
+    simple = canonical_fallback.simplify(value, bytes_max, depth_max)
     if not _is_plain(simple, bytes_max, depth_max):
-        raise careful.too_large(None, bytes_max)
+        raise canonical_fallback.too_large(None, bytes_max)
     return simple

@@ -2,7 +2,7 @@
 
 A fact is stored as (type, version, body): the type is a column, the body is inert JSON, and nothing in a body can name
 a class, a module or a function. Decoding looks the type up in `EVENTS` and checks every field; an unknown type or a
-version from the future is refused with both versions named, never guessed. How facts are chained is in `chain`.
+version from the future is refused with both versions named, never guessed. How facts are chained is in `hash_chain`.
 """
 
 from __future__ import annotations
@@ -303,7 +303,7 @@ class ToolReconciled(Event, frozen=True):
 
 
 class CheckpointSaved(Event, frozen=True):
-    """`carries`: what of the journal before it still counts, see `carried`. None: the whole of it is read."""
+    """`carries`: what of the journal before it still counts, see `checkpoint_snapshot`. None: the whole of it is read."""
 
     type = "checkpoint_saved"
     ordinal: int

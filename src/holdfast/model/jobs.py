@@ -14,8 +14,8 @@ from holdfast.errors import Fenced, InvalidPayload
 from holdfast.model import budget as money
 from holdfast.model import canonical
 from holdfast.model.budget import Budget
-from holdfast.model.chain import Head
 from holdfast.model.events import JobCreated
+from holdfast.model.hash_chain import Head
 from holdfast.model.ids import check_integer, check_name
 from holdfast.model.limits import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN
 from holdfast.model.states import Slot, Status, WaitReason

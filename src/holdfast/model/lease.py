@@ -12,9 +12,9 @@ from typing import Final
 
 import msgspec
 
-from holdfast.model.chain import SealedEvent
-from holdfast.model.instants import DAY, SECOND
+from holdfast.model.hash_chain import SealedEvent
 from holdfast.model.states import Status
+from holdfast.model.time import DAY, SECOND
 
 FENCES_PER_EPOCH: Final = 2**32
 """Leaves 2**21 epochs below 2**53, so that a fence survives a trip through JavaScript."""

@@ -10,7 +10,7 @@ import hashlib
 
 import msgspec
 
-from holdfast.model.effects import CallStatus, Effect
+from holdfast.model.side_effects import CallStatus, Effect
 
 
 class CallRow(msgspec.Struct, frozen=True, kw_only=True):

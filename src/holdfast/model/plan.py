@@ -21,7 +21,7 @@ from holdfast.errors import InvalidPlan
 from holdfast.model import canonical
 from holdfast.model.ids import check_name
 from holdfast.model.limits import PLAN_NODES_MAX
-from holdfast.model.refs import Ref, references, resolve, to_plain
+from holdfast.model.plan_refs import Ref, references, resolve, to_plain
 
 __all__ = ["Node", "Plan", "Ref", "references", "resolve"]
 

@@ -325,8 +325,8 @@ def is_searchable(value: str) -> bool:
 def own_words() -> frozenset[str]:
     """The words that journals themselves are written in: types, fields, states, classes."""
     from holdfast.model import states
-    from holdfast.model.effects import CallStatus, Effect
     from holdfast.model.events import EVENTS
+    from holdfast.model.side_effects import CallStatus, Effect
 
     words = {"redacted", "default", "attachment", "assistant"}
     for name, kind in EVENTS.items():

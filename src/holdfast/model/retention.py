@@ -20,8 +20,8 @@ from typing import Final
 import msgspec
 
 from holdfast.errors import InvalidSetting
-from holdfast.model.instants import DAY
 from holdfast.model.states import TERMINAL, Status
+from holdfast.model.time import DAY
 
 
 class How(StrEnum):

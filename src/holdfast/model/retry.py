@@ -17,9 +17,9 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.errors import HoldfastError, InvalidSetting, Misuse
-from holdfast.model.instants import MINUTE, SECOND, Duration, Micros, parse_duration
 from holdfast.model.lease import FAILED_ATTEMPTS_MAX
 from holdfast.model.limits import ATTEMPTS_DEFAULT, ATTEMPTS_MAX, DURATION_US_MAX, RETRY_AFTER_US_MAX
+from holdfast.model.time import MINUTE, SECOND, Duration, Micros, parse_duration
 
 _HINT = (
     "Use 1 or more attempts, waits from 0 to a year, a multiplier of at least 1 and a jitter between 0 and 1."

@@ -19,9 +19,9 @@ import msgspec
 from holdfast.errors import InvalidName, InvalidSetting
 from holdfast.model.budget import Budget
 from holdfast.model.ids import check_integer, check_name
-from holdfast.model.instants import MINUTE, to_iso
 from holdfast.model.jobs import DEFAULT_NAMESPACE, DEFAULT_QUEUE, JobDraft, check_draft
 from holdfast.model.limits import PRIORITY_DEFAULT
+from holdfast.model.time import MINUTE, to_iso
 
 LATE_US: Final = MINUTE
 """Up to here an instant is on time: processes look every few seconds, and one may be restarted in between."""

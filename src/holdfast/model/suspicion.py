@@ -23,7 +23,7 @@ from enum import StrEnum
 from typing import Final
 
 from holdfast.model.events import Event, JobClaimed, JobReleased, JobRequeued
-from holdfast.model.instants import DAY
+from holdfast.model.time import DAY
 
 SUSPECT_AT: Final = 2
 """Workers that a job loses without progress before it runs alone."""

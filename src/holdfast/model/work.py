@@ -22,12 +22,12 @@ import msgspec
 
 from holdfast.errors import InvalidPayload
 from holdfast.model import canonical
+from holdfast.model.agent_registry import DEFAULT_PROJECT
 from holdfast.model.ids import check_name
-from holdfast.model.instants import SECOND, from_iso
 from holdfast.model.jobs import DEFAULT_NAMESPACE, JobDraft, WorkItem
 from holdfast.model.limits import PRIORITY_DEFAULT
-from holdfast.model.registry import DEFAULT_PROJECT
 from holdfast.model.states import Status, WaitReason
+from holdfast.model.time import SECOND, from_iso
 
 QUEUE: Final = "work"
 KIND: Final = "work:"

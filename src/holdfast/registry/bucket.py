@@ -19,7 +19,7 @@ from nats.js.api import Header, KeyValueConfig, RawStreamMsg
 from nats.js.errors import APIError, BadRequestError, NotFoundError
 from nats.js.kv import KV_DEL, KV_MARKER_REASON, KV_OP, KV_PURGE
 
-from holdfast.model.registry import ENTRY_BYTES_MAX
+from holdfast.model.agent_registry import ENTRY_BYTES_MAX
 from holdfast.registry.connection import ASK_S
 
 BUCKET: Final = "agent-registry"

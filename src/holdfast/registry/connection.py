@@ -23,8 +23,8 @@ from nats import errors
 from nats.aio.client import Client
 
 from holdfast.errors import Unavailable
-from holdfast.model.instants import MILLISECOND, SECOND
 from holdfast.model.retry import Backoff, delay
+from holdfast.model.time import MILLISECOND, SECOND
 from holdfast.registry.addresses import Address, NatsSettings
 from holdfast.registry.credentials import read_credentials
 from holdfast.registry.troubles import Trouble, told

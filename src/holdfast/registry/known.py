@@ -12,8 +12,8 @@ from typing import Final
 import msgspec
 
 from holdfast.errors import HoldfastError
+from holdfast.model.agent_registry import AgentStatus, Seen, heard_at, read_entry, status_of
 from holdfast.model.limits import MIB
-from holdfast.model.registry import AgentStatus, Seen, heard_at, read_entry, status_of
 from holdfast.registry.bucket import Revision, key_of
 
 BYTES_MAX: Final = 64 * MIB

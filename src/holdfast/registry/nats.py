@@ -16,9 +16,9 @@ from typing import Final
 from nats.aio.client import Client
 from nats.js.errors import NoStreamResponseError
 
-from holdfast.model.instants import MILLISECOND, SECOND
-from holdfast.model.registry import FORGOTTEN_US, Entry, RegistryHealth, Seen, write_entry
+from holdfast.model.agent_registry import FORGOTTEN_US, Entry, RegistryHealth, Seen, write_entry
 from holdfast.model.retry import Backoff
+from holdfast.model.time import MILLISECOND, SECOND
 from holdfast.registry.bucket import BUCKET, Bucket, Revision, State, Watch, key_of
 from holdfast.registry.connection import Connection
 from holdfast.registry.known import Known

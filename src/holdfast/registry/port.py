@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from holdfast.model.registry import Entry, RegistryHealth, Seen
+from holdfast.model.agent_registry import Entry, RegistryHealth, Seen
 
 
 class Place(Protocol):

@@ -11,9 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from holdfast.errors import NotFound, Unavailable
-from holdfast.model.limits import ROWS_PER_PAGE_DEFAULT
-from holdfast.model.page import Page, decode_cursor, encode_cursor
-from holdfast.model.registry import (
+from holdfast.model.agent_registry import (
     AgentStatus,
     Change,
     Changes,
@@ -27,6 +25,8 @@ from holdfast.model.registry import (
     is_forgotten,
     registered,
 )
+from holdfast.model.limits import ROWS_PER_PAGE_DEFAULT
+from holdfast.model.page import Page, decode_cursor, encode_cursor
 from holdfast.registry.port import Place
 
 TRIES: Final = 50

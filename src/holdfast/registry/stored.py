@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.model.registry import Entry, RegistryHealth, Seen
+from holdfast.model.agent_registry import Entry, RegistryHealth, Seen
 from holdfast.store.contract import Store
 
 

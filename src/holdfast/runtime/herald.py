@@ -9,7 +9,7 @@ from collections.abc import Callable
 import msgspec
 
 from holdfast.errors import HoldfastError
-from holdfast.model.presence import BEAT_US, Presence
+from holdfast.model.worker_presence import BEAT_US, Presence
 from holdfast.store.clock import Clock
 from holdfast.store.contract import Store
 

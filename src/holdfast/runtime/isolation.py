@@ -31,12 +31,12 @@ from holdfast.engine.rest import rest
 from holdfast.engine.run import JobRun
 from holdfast.errors import Fenced, MailWaiting, NotFound, Unavailable
 from holdfast.model.append import Holder, Move, append_of
-from holdfast.model.chain import unseal
 from holdfast.model.events import Event, JobDeadLettered, JobReleased, JobRequeued
-from holdfast.model.instants import SECOND
+from holdfast.model.hash_chain import unseal
 from holdfast.model.jobs import JobHead
 from holdfast.model.states import Status, WaitReason
 from holdfast.model.suspicion import DIED_ALONE, Verdict, count_kills_alone, describe_exit, judge_death
+from holdfast.model.time import SECOND
 from holdfast.runtime.lifeline import BEAT_S, PARENT, VARIABLE
 from holdfast.store.clock import Clock
 from holdfast.store.contract import Store

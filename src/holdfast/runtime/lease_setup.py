@@ -16,8 +16,8 @@ from holdfast.engine.lease_renewal import LeaseRenewal
 from holdfast.engine.meter import Meter
 from holdfast.errors import HoldfastError, InvalidSetting
 from holdfast.model.ids import RandomIds
-from holdfast.model.instants import SECOND, parse_duration
 from holdfast.model.lease import LEASE_TTL_US
+from holdfast.model.time import SECOND, parse_duration
 from holdfast.runtime.rounds import Neighbours
 from holdfast.runtime.stores import open_store
 from holdfast.store.contract import Store, Tier

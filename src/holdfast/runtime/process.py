@@ -37,12 +37,12 @@ from holdfast.model.evidence import EvidencePack, Result
 from holdfast.model.ids import RandomIds
 from holdfast.model.jobs import JobDraft
 from holdfast.model.limits import ATTEMPTS_MAX
-from holdfast.model.mail import MailDraft
-from holdfast.model.presence import Offer, Presence, WorkerState
+from holdfast.model.mailbox import MailDraft
 from holdfast.model.redaction import redacted
 from holdfast.model.schedule import Schedule
 from holdfast.model.states import MailKind, Status
 from holdfast.model.streams import AttemptSuperseded, Chunk
+from holdfast.model.worker_presence import Offer, Presence, WorkerState
 from holdfast.runtime.crashes import crashing, points_of
 from holdfast.runtime.herald import Herald
 from holdfast.runtime.isolation import ChildProcesses

@@ -20,10 +20,10 @@ from holdfast.engine.processes import Processes
 from holdfast.engine.recover import LastSweep, Rules, prove_dead, remember, sweep_jobs
 from holdfast.engine.schedules import ScheduleRewind, fire_due
 from holdfast.errors import HoldfastError
-from holdfast.model.identity import identity_in, is_dead, worker_name
-from holdfast.model.instants import SECOND
 from holdfast.model.suspicion import is_suspect
+from holdfast.model.time import SECOND
 from holdfast.model.work import PREFERENCE_US
+from holdfast.model.worker_identity import identity_in, is_dead, worker_name
 from holdfast.runtime.herald import Herald
 from holdfast.store.clock import Clock
 from holdfast.store.contract import Store

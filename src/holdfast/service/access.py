@@ -18,8 +18,8 @@ from starlette.requests import Request
 
 from holdfast.errors import Forbidden, HoldfastError, NotFound, Unauthorized
 from holdfast.model.access import ApiKey, Role, Scope, is_open, is_valid, parse_key, scopes_of
-from holdfast.model.instants import MINUTE, SECOND
 from holdfast.model.jobs import DEFAULT_NAMESPACE
+from holdfast.model.time import MINUTE, SECOND
 from holdfast.service.endpoints import Endpoint
 from holdfast.service.guards import Principal
 from holdfast.service.problems import Refusal

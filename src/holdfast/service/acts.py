@@ -14,7 +14,7 @@ from typing import Final
 
 from holdfast.errors import Forbidden, HoldfastError, KeyReused, NotFound, TurnConflict
 from holdfast.model.audit import ActDraft, act_id
-from holdfast.model.instants import MINUTE
+from holdfast.model.time import MINUTE
 from holdfast.service.answers import Answer
 from holdfast.service.asked import Asked, House
 from holdfast.service.endpoints import Endpoint

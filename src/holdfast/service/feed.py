@@ -25,7 +25,7 @@ from holdfast.client.work_views import work_view
 from holdfast.engine.items import Facts
 from holdfast.engine.outwork import Outwork
 from holdfast.errors import InvalidPayload
-from holdfast.model.chain import SealedEvent
+from holdfast.model.agent_registry import AgentStatus
 from holdfast.model.events import (
     Event,
     JobCancelled,
@@ -38,7 +38,7 @@ from holdfast.model.events import (
     JobRequeued,
     ProgressReported,
 )
-from holdfast.model.registry import AgentStatus
+from holdfast.model.hash_chain import SealedEvent
 from holdfast.model.work import QUEUE, WorkWhich
 from holdfast.service.answers import written
 from holdfast.store.contract import Store

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from holdfast.model.admission import QueueLimits
-from holdfast.model.hosted import TOOLS_MAX
+from holdfast.model.configured_agents import TOOLS_MAX
 from holdfast.model.inbox import Delivery, SlotPolicy
 from holdfast.model.jobs import DEFAULT_QUEUE
 from holdfast.model.limits import INTEGER_MAX, PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN
+from holdfast.model.queue_limits import QueueLimits
 from holdfast.model.schedule import CatchUp
 from holdfast.service.shapes import Asks, Name, Whole
 from holdfast.store.ports.namespaces import NamespaceRecord

@@ -7,8 +7,8 @@ process alone: two servers let in twice as much. What a store can bear is said b
 from __future__ import annotations
 
 from holdfast.errors import Busy
-from holdfast.model.instants import SECOND
-from holdfast.model.rate import Bucket, take
+from holdfast.model.time import SECOND
+from holdfast.model.token_bucket import Bucket, take
 from holdfast.service.endpoints import Endpoint
 from holdfast.service.guards import Principal
 from holdfast.service.settings import Rates, Settings

@@ -18,11 +18,11 @@ import msgspec
 
 from holdfast.errors import HoldfastError
 from holdfast.model import events as e
-from holdfast.model.chain import SealedEvent, unseal
-from holdfast.model.instants import MINUTE
+from holdfast.model.hash_chain import SealedEvent, unseal
 from holdfast.model.jobs import JobFilter, JobRecord
 from holdfast.model.limits import EVENTS_PER_PAGE_MAX
 from holdfast.model.states import Status
+from holdfast.model.time import MINUTE
 from holdfast.store.contract import Store
 
 NEWEST: Final = 2_000

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from holdfast.errors import HoldfastError, SchemaMismatch, Unavailable
-from holdfast.model.instants import MINUTE, SECOND
+from holdfast.model.time import MINUTE, SECOND
 from holdfast.store.address import parse
 from holdfast.store.clock import Clock
 from holdfast.store.contract import Store, StoreInfo

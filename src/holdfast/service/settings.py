@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from holdfast.model.limits import BODY_BYTES_MAX, HEADER_BYTES_MAX, MIB, STREAMS_PER_KEY_MAX
-from holdfast.model.rate import Rate
+from holdfast.model.token_bucket import Rate
 from holdfast.registry.addresses import NatsSettings
 
 DEFAULT_HOST: Final = "127.0.0.1"

@@ -11,9 +11,9 @@ from holdfast.client.records import AgentView
 from holdfast.client.work_records import AgentEntryView, RegistryView
 from holdfast.client.working import LIMIT_MOST, WAIT_MOST_S
 from holdfast.engine.outwork import NOTE_MAX
-from holdfast.model.instants import SECOND
+from holdfast.model.agent_registry import NAMES_MAX, TASKS_MAX, AgentStatus, Changes, Visibility
 from holdfast.model.limits import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN
-from holdfast.model.registry import NAMES_MAX, TASKS_MAX, AgentStatus, Changes, Visibility
+from holdfast.model.time import SECOND
 from holdfast.model.work import DESCRIPTION_MAX, LEASE_LEAST_US, LEASE_MOST_US, WorkStatus
 from holdfast.service.shapes import Asks, Name, Paged, Whole
 

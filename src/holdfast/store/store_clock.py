@@ -32,7 +32,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from holdfast.model.instants import MINUTE, SECOND
+from holdfast.model.time import MINUTE, SECOND
 from holdfast.store.clock import Clock
 
 TOLERANCE_US: Final = 2 * SECOND

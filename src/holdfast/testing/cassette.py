@@ -26,8 +26,8 @@ from holdfast.agents.jobs import Job
 from holdfast.engine.replayed import Difference, Replayed, Step, replay_journal
 from holdfast.errors import Broken, InvalidMove, InvalidPayload, InvalidSetting, NotFound
 from holdfast.model import canonical
-from holdfast.model.chain import SealedEvent, first_break, unseal
 from holdfast.model.events import JobCreated
+from holdfast.model.hash_chain import SealedEvent, first_break, unseal
 from holdfast.model.jobs import DEFAULT_NAMESPACE
 from holdfast.model.states import TERMINAL
 from holdfast.store.clock import SystemClock

@@ -21,12 +21,12 @@ import msgspec
 from holdfast.engine.committer import Committer
 from holdfast.engine.desk import Desk, Program
 from holdfast.engine.rest import rest
-from holdfast.model import fold
-from holdfast.model.chain import first_break, unseal
-from holdfast.model.effects import CallStatus
+from holdfast.model import job_state
+from holdfast.model.hash_chain import first_break, unseal
 from holdfast.model.ids import SequentialIds
 from holdfast.model.jobs import JobDraft
-from holdfast.model.mail import MailDraft
+from holdfast.model.mailbox import MailDraft
+from holdfast.model.side_effects import CallStatus
 from holdfast.model.states import TERMINAL, MailKind, Status, WaitReason
 from holdfast.store.memory.store import MemoryStore
 from holdfast.testing.faults import GO, Fate, FaultyStore, Kind
@@ -214,7 +214,7 @@ class _Stage:
         head = await self._store.jobs.head(self._job_id)
         sealed = await self._store.journal.read(self._job_id)
         self._must(first_break(self._job_id, sealed) is None, "the chain is broken")
-        job = fold.fold((one.seq, one.fence, unseal(one)) for one in sealed)
+        job = job_state.fold((one.seq, one.fence, unseal(one)) for one in sealed)
         self._must(head.status is Status.COMPLETED, f"the job is {head.status} for {head.wait_reason}")
         self._must(self._scenario.times() == 1, f"it happened {self._scenario.times()} times")
         rows = await self._store.ledger.list(self._job_id)

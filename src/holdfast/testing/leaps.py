@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from typing import Final
 
-from holdfast.model.instants import Duration, parse_duration
 from holdfast.model.jobs import JobFilter, JobHead
 from holdfast.model.lease import LEASE_TTL_US
 from holdfast.model.states import HELD, TERMINAL, Status, WaitReason
+from holdfast.model.time import Duration, parse_duration
 from holdfast.store.clock import Clock
 from holdfast.store.contract import Store
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from holdfast.engine.asked import Probed
 from holdfast.errors import Refused
-from holdfast.model.effects import Answer
+from holdfast.model.side_effects import Answer
 
 
 class PlainMail:

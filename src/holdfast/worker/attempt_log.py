@@ -24,7 +24,7 @@ from holdfast.model.events import (
     JobStalled,
     JobWaiting,
 )
-from holdfast.model.recorded import Recorded
+from holdfast.model.replay_history import Recorded
 from holdfast.model.stall_report import summarize_report
 from holdfast.model.states import WaitReason
 

@@ -24,8 +24,8 @@ from typing import Final
 from holdfast.engine.lease_renewal import LeaseRenewal
 from holdfast.engine.processes import Processes
 from holdfast.errors import HoldfastError, Unavailable
-from holdfast.model.identity import Sight, identity_in, is_dead, is_neighbour
 from holdfast.model.suspicion import find_parent
+from holdfast.model.worker_identity import Sight, identity_in, is_dead, is_neighbour
 from holdfast.model.worker_lease import WorkerLease
 from holdfast.store.contract import Store
 

@@ -9,7 +9,7 @@ import pytest
 import holdfast as hf
 from holdfast.agents.models.patience import SHUT_AFTER, SHUT_US, Gate, Patience
 from holdfast.errors import InvalidSetting
-from holdfast.model.instants import MINUTE, SECOND
+from holdfast.model.time import MINUTE, SECOND
 
 NOW = 1_000 * MINUTE
 

@@ -11,8 +11,8 @@ from llmock.testing import LLMockServer
 
 import holdfast as hf
 from holdfast.engine.replayed import replay
-from holdfast.model.chain import unseal
 from holdfast.model.events import LlmResponded
+from holdfast.model.hash_chain import unseal
 from holdfast.store.clock import SystemClock
 
 pytestmark = pytest.mark.store("sqlite")

@@ -15,8 +15,8 @@ from llmock.testing import LLMockServer
 import holdfast as hf
 from holdfast.engine.replayed import replay
 from holdfast.errors import JobHeld
-from holdfast.model.chain import unseal
 from holdfast.model.events import LlmRequested, LlmResponded, ToolCalled
+from holdfast.model.hash_chain import unseal
 from holdfast.runtime.process import Process
 from holdfast.store.clock import SystemClock
 from tests.registry.worlds import until

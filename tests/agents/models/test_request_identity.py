@@ -19,8 +19,8 @@ from holdfast.agents.models.transport import _WIRES
 from holdfast.client.embedded import EmbeddedClient
 from holdfast.engine.replayed import replay
 from holdfast.errors import InvalidSetting
-from holdfast.model.chain import unseal
 from holdfast.model.events import JobParked, LlmRepurchased, LlmRequested, ToolCalled
+from holdfast.model.hash_chain import unseal
 from holdfast.model.ids import RandomIds
 from holdfast.runtime.process import Process
 from holdfast.store.clock import SystemClock

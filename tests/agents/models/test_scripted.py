@@ -11,8 +11,8 @@ import holdfast as hf
 from holdfast.agents.models.script import read_script, script_of
 from holdfast.engine.replayed import replay
 from holdfast.errors import CallFailed, InvalidSetting
-from holdfast.model.chain import unseal
 from holdfast.model.events import LlmRequested, LlmResponded
+from holdfast.model.hash_chain import unseal
 from holdfast.model.streams import Chunk
 from holdfast.store.clock import SystemClock
 

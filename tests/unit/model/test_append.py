@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from holdfast.errors import InvalidMove, TooLarge
 from holdfast.model.append import NOTHING, Append, Extras, Holder, Move, Timer, after, append_of
 from holdfast.model.budget import Budget, Charge, Raise
-from holdfast.model.chain import EMPTY, Head, first_break, seal
-from holdfast.model.effects import CallStatus, Effect
 from holdfast.model.events import Event, JobCompleted, JobCreated, StepFinished
+from holdfast.model.hash_chain import EMPTY, Head, first_break, seal
 from holdfast.model.jobs import JobDraft
 from holdfast.model.ledger import CallRow
 from holdfast.model.limits import APPEND_BYTES_MAX, EVENTS_PER_APPEND_MAX, JSON_BYTES_MAX
-from holdfast.model.mail import MailDraft
+from holdfast.model.mailbox import MailDraft
 from holdfast.model.session import TurnCommit
+from holdfast.model.side_effects import CallStatus, Effect
 from holdfast.model.states import MailKind, Status, WaitReason
 
 HOLDER = Holder("job_1", "ns", 7, "token", Head(3, bytes(range(32))))

@@ -36,8 +36,8 @@ from holdfast.model.budget import (
     told,
     written,
 )
-from holdfast.model.instants import MINUTE
-from holdfast.model.naming import NO_ARGS
+from holdfast.model.step_keys import NO_ARGS
+from holdfast.model.time import MINUTE
 
 amounts = st.integers(0, 10**12)
 budgets = st.builds(

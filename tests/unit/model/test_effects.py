@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import InvalidSetting
-from holdfast.model.effects import (
+from holdfast.model.events import JobClaimed, JobCreated, ToolCalled
+from holdfast.model.job_state import fold
+from holdfast.model.side_effects import (
     CALL_MOVES,
     SETTLED,
     Answer,
@@ -22,9 +24,7 @@ from holdfast.model.effects import (
     quiet_at,
     recover,
 )
-from holdfast.model.events import JobClaimed, JobCreated, ToolCalled
-from holdfast.model.fold import fold
-from holdfast.model.instants import HOUR, MINUTE, SECOND
+from holdfast.model.time import HOUR, MINUTE, SECOND
 
 DAY_OF_KEYS = 24 * HOUR
 FOUR_FIFTHS = DAY_OF_KEYS // 5 * 4

@@ -16,8 +16,17 @@ from hypothesis import strategies as st
 from holdfast.errors import InvalidPayload, SchemaMismatch, StoreCorrupt, TooLarge
 from holdfast.model import canonical
 from holdfast.model import events as e
-from holdfast.model.chain import EMPTY, Head, SealedEvent, body_of, body_of_step, first_break, seal, unseal
 from holdfast.model.events import EVENTS, Event
+from holdfast.model.hash_chain import (
+    EMPTY,
+    Head,
+    SealedEvent,
+    body_of,
+    body_of_step,
+    first_break,
+    seal,
+    unseal,
+)
 from holdfast.model.limits import INTEGER_MAX, JSON_BYTES_MAX, JSON_DEPTH_MAX, PAYLOAD_INLINE_BYTES
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "events_v1.json"

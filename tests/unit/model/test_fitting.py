@@ -7,7 +7,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from holdfast.model.fitting import misfit
+from holdfast.model.json_schema import misfit
 
 TREE = {
     "$ref": "#/$defs/Tree",

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.model import events as e
-from holdfast.model.effects import CallStatus
 from holdfast.model.events import Event
-from holdfast.model.fold import Job, Ungrammatical, fold, step
+from holdfast.model.job_state import Job, Ungrammatical, fold, step
+from holdfast.model.side_effects import CallStatus
 from holdfast.model.states import DRIVEN, MOVES, TERMINAL, Status, WaitReason
 
 Fact = tuple[int, int, Event]

@@ -8,10 +8,10 @@ import pytest
 
 from holdfast.errors import InvalidMove
 from holdfast.model import events as e
-from holdfast.model import fold
-from holdfast.model.forking import Fact, Taken, fork_point, taken_over
-from holdfast.model.history import History, history_of
+from holdfast.model import job_state
+from holdfast.model.fork import Fact, Taken, fork_point, taken_over
 from holdfast.model.ledger import idempotency_key
+from holdfast.model.replay_history import History, history_of
 
 BORN = (e.JobCreated("k"), e.JobClaimed("w"))
 
@@ -36,12 +36,12 @@ def history(past: Taken) -> History:
     return history_of((seq, event, seq) for seq, event in enumerate(told(past), 1))
 
 
-def folded(past: Taken) -> fold.Job:
+def folded(past: Taken) -> job_state.Job:
     """The journal that begins like this; raises if it is none."""
     journal: list[tuple[int, e.Event]] = [(1, e.JobCreated("k"))]
     for fence, hold in enumerate(past.holds, 2):
         journal += [(fence, event) for event, _ in hold]
-    return fold.fold((seq, fence, event) for seq, (fence, event) in enumerate(journal, 1))
+    return job_state.fold((seq, fence, event) for seq, (fence, event) in enumerate(journal, 1))
 
 
 def read(key: str, result: object = 1, generation: int = 0) -> e.StepFinished:

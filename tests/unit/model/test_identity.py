@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import InvalidName
-from holdfast.model.identity import Identity, Sight, identity_in, is_dead, short, worker_name
+from holdfast.model.worker_identity import Identity, Sight, identity_in, is_dead, short, worker_name
 
 HERE = Identity("0f3c-boot", 4026531836, 100, 5000)
 DEAD = Identity("0f3c-boot", 4026531836, 4711, 88123)

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import InvalidPayload, InvalidSetting
-from holdfast.model.instants import DAY, HOUR, MINUTE, SECOND, from_iso, parse_duration, show_duration, to_iso
 from holdfast.model.limits import DURATION_US_MAX, INSTANT_US_MAX
+from holdfast.model.time import DAY, HOUR, MINUTE, SECOND, from_iso, parse_duration, show_duration, to_iso
 
 instants = st.integers(0, INSTANT_US_MAX)
 

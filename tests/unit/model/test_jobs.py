@@ -9,8 +9,8 @@ import pytest
 
 from holdfast.errors import InvalidName, InvalidPayload, TooLarge
 from holdfast.model.budget import Budget
-from holdfast.model.chain import Head
 from holdfast.model.events import JobCreated
+from holdfast.model.hash_chain import Head
 from holdfast.model.jobs import (
     JobDraft,
     JobHead,

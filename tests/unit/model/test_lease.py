@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.model.instants import SECOND
 from holdfast.model.lease import (
     AGE_TURN_EVERY,
     FAILED_ATTEMPTS_MAX,
@@ -23,6 +22,7 @@ from holdfast.model.lease import (
     may_fire,
 )
 from holdfast.model.states import Status
+from holdfast.model.time import SECOND
 
 epochs = st.integers(0, 2**21 - 1)
 within = st.integers(0, FENCES_PER_EPOCH - 1)

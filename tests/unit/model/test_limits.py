@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.model import limits
-from holdfast.model.instants import to_iso
+from holdfast.model.time import to_iso
 
 
 def test_limits_fit_together() -> None:

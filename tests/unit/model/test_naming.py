@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.model.ids import check_name
-from holdfast.model.naming import Scope
+from holdfast.model.step_keys import Scope
 
 NAMES = st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1, max_size=300)
 

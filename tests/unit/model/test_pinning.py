@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from holdfast.model.pinning import HERE, misfit
+from holdfast.model.python_pin import HERE, misfit
 
 
 def test_this_python_is_named_by_its_minor_version() -> None:

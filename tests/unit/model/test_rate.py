@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import InvalidSetting
-from holdfast.model.instants import SECOND
-from holdfast.model.rate import Bucket, Rate, check_rate, take
+from holdfast.model.time import SECOND
+from holdfast.model.token_bucket import Bucket, Rate, check_rate, take
 
 RATE = Rate(per_s=10, burst=3)
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from holdfast.errors import InvalidName, InvalidPayload
 from holdfast.model import canonical, redaction
-from holdfast.model.chain import EMPTY, first_break, seal, unseal
 from holdfast.model.events import StepFinished
+from holdfast.model.hash_chain import EMPTY, first_break, seal, unseal
 from holdfast.model.ids import check_name
 from holdfast.model.redaction import Redactor
 from holdfast.model.session import TurnCommit, Usage, check_commit

@@ -9,8 +9,7 @@ import msgspec
 import pytest
 
 from holdfast.errors import HoldfastError
-from holdfast.model.instants import DAY, SECOND, to_iso
-from holdfast.model.registry import (
+from holdfast.model.agent_registry import (
     AgentStatus,
     Changes,
     Entry,
@@ -25,6 +24,7 @@ from holdfast.model.registry import (
     sub_guid,
     write_entry,
 )
+from holdfast.model.time import DAY, SECOND, to_iso
 
 NOW = 1_763_243_606_000_000
 TOLD: dict[str, Any] = {"guid": "g", "handle": "ant", "agentType": "claude"}

@@ -9,9 +9,9 @@ import pytest
 
 from holdfast.errors import InvalidSetting
 from holdfast.model.events import EVENTS
-from holdfast.model.instants import DAY
 from holdfast.model.retention import ERASABLE, How, Policy, Standing, check_policy, kept_because
 from holdfast.model.states import MOVES, Status
+from holdfast.model.time import DAY
 
 NOW = 1000 * DAY
 ERASE = Policy(older_than_us=30 * DAY)

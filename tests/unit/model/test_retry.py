@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import InvalidSetting, Refused
-from holdfast.model.instants import DAY, MINUTE, SECOND
 from holdfast.model.limits import ATTEMPTS_MAX, DURATION_US_MAX, RETRY_AFTER_US_MAX
 from holdfast.model.retry import CALL_RETRY, Backoff, Retry, ceiling, delay, exhausted, is_transient
+from holdfast.model.time import DAY, MINUTE, SECOND
 
 fractions = st.floats(0, 1)
 policies = st.builds(

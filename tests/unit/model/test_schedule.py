@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from holdfast.errors import InvalidName, InvalidPayload, InvalidSetting
-from holdfast.model.instants import HOUR, MINUTE
 from holdfast.model.schedule import (
     LATE_US,
     CatchUp,
@@ -16,6 +15,7 @@ from holdfast.model.schedule import (
     job_of,
     parse_catch_up,
 )
+from holdfast.model.time import HOUR, MINUTE
 
 NOON = 500_000 * HOUR
 

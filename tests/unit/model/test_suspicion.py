@@ -9,8 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.model.events import Event, JobClaimed, JobReleased, JobRequeued, StepFinished
-from holdfast.model.identity import Identity, short, worker_name
-from holdfast.model.instants import DAY, HOUR
 from holdfast.model.suspicion import (
     CLEARED,
     DEATHS_PER_DAY,
@@ -27,6 +25,8 @@ from holdfast.model.suspicion import (
     judge_death,
     lone_label,
 )
+from holdfast.model.time import DAY, HOUR
+from holdfast.model.worker_identity import Identity, short, worker_name
 
 KILLED = -signal.SIGKILL
 CRASHES = (9, 1, 0, -signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS, -signal.SIGILL, -signal.SIGFPE)

@@ -31,8 +31,7 @@ from holdfast.errors import (
 from holdfast.model import events as e
 from holdfast.model import lease
 from holdfast.model.append import NOTHING, Append, Extras, Holder, Move, Timer, append_of
-from holdfast.model.chain import Head, first_break, unseal
-from holdfast.model.effects import CallStatus, Effect
+from holdfast.model.hash_chain import Head, first_break, unseal
 from holdfast.model.ids import SequentialIds
 from holdfast.model.inbox import (
     BatchDraft,
@@ -50,7 +49,7 @@ from holdfast.model.jobs import JobDraft, JobFilter, JobHead
 from holdfast.model.lease import Grant
 from holdfast.model.ledger import CallRow
 from holdfast.model.limits import BLOB_BYTES_MAX, PAYLOAD_INLINE_BYTES
-from holdfast.model.mail import MailDraft
+from holdfast.model.mailbox import MailDraft
 from holdfast.model.session import (
     Checkpoint,
     Collected,
@@ -61,6 +60,7 @@ from holdfast.model.session import (
     Usage,
     stamped,
 )
+from holdfast.model.side_effects import CallStatus, Effect
 from holdfast.model.states import MailKind, Slot, Status, WaitReason
 from holdfast.store.clock import VirtualClock
 from holdfast.store.contract import Store, Tier

@@ -3,7 +3,7 @@ whose clock is set, and the row that they share."""
 
 from __future__ import annotations
 
-from holdfast.model.instants import DAY, HOUR, MILLISECOND, MINUTE, SECOND
+from holdfast.model.time import DAY, HOUR, MILLISECOND, MINUTE, SECOND
 from holdfast.store.clock import VirtualClock
 from holdfast.store.store_clock import SETTLED_US, TOLERANCE_US, Look, ServerStoreClock
 

@@ -17,9 +17,9 @@ from holdfast.engine.drive import Drive
 from holdfast.engine.voices import VOICE
 from holdfast.errors import Refused
 from holdfast.model import canonical
-from holdfast.model.effects import Effect
-from holdfast.model.instants import MINUTE
 from holdfast.model.limits import BLOB_BYTES_MAX
+from holdfast.model.side_effects import Effect
+from holdfast.model.time import MINUTE
 
 LONGEST_US: Final = 30 * MINUTE
 _NOTHING_SENT: Final = frozenset(

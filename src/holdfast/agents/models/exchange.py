@@ -30,9 +30,9 @@ from holdfast.engine.drive import Drive
 from holdfast.engine.models import Answer, Asking, Request, ask
 from holdfast.errors import HoldfastError
 from holdfast.model import canonical
-from holdfast.model.instants import SECOND
 from holdfast.model.limits import BLOB_BYTES_MAX
 from holdfast.model.retry import is_transient_status
+from holdfast.model.time import SECOND
 
 KEPT_HEADERS: Final = ("retry-after", "retry-after-ms")
 

@@ -13,8 +13,8 @@ import msgspec
 from holdfast.engine.models import Request
 from holdfast.model import canonical
 from holdfast.model.ids import check_name
-from holdfast.model.instants import Duration, parse_duration
 from holdfast.model.limits import RESULT_BYTES_MAX
+from holdfast.model.time import Duration, parse_duration
 from holdfast.store.contract import Store
 
 

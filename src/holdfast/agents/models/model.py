@@ -35,8 +35,8 @@ from holdfast.agents.models.transport import asking, wrap
 from holdfast.agents.models.wire import Body, Usage
 from holdfast.agents.schemas import schemas
 from holdfast.errors import CallFailed, InvalidSetting
-from holdfast.model.instants import Duration
 from holdfast.model.retry import Retry
+from holdfast.model.time import Duration
 
 TOKENS_MAX: Final = 4096
 CHAT: Final = ChatWire()

@@ -17,8 +17,8 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.errors import InvalidSetting
-from holdfast.model.instants import MINUTE, SECOND, Duration, Micros, parse_duration
 from holdfast.model.retry import MODEL_RETRY, Retry, delay
+from holdfast.model.time import MINUTE, SECOND, Duration, Micros, parse_duration
 
 SHUT_AFTER: Final = 5
 SHUT_US: Final = 30 * SECOND

@@ -29,7 +29,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.errors import InvalidSetting
-from holdfast.model.instants import parse_duration
+from holdfast.model.time import parse_duration
 
 _HINT: Final = "See docs/models.md for what a scripted model's file holds."
 _PLACEHOLDER: Final = re.compile(r"\{(result|said|turn|first)\}")

@@ -12,8 +12,8 @@ from holdfast.agents.models.anthropic_wire import AnthropicWire
 from holdfast.agents.models.script import Line, Script
 from holdfast.agents.models.wire import Body
 from holdfast.model import canonical
-from holdfast.model.instants import SECOND, parse_duration
 from holdfast.model.limits import BLOB_BYTES_MAX
+from holdfast.model.time import SECOND, parse_duration
 
 
 class ScriptedWire(AnthropicWire):

@@ -34,9 +34,9 @@ from holdfast.engine.failures import STEP
 from holdfast.engine.replay_scheduler import JOB, ReplayScheduler
 from holdfast.errors import InvalidMove, InvalidSetting, Misuse
 from holdfast.model import canonical
-from holdfast.model.instants import Duration
 from holdfast.model.limits import BLOB_BYTES_MAX
 from holdfast.model.retry import Retry
+from holdfast.model.time import Duration
 
 C = TypeVar("C")
 

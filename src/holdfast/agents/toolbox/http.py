@@ -28,8 +28,8 @@ from holdfast.agents.toolbox import making
 from holdfast.agents.toolbox.hosts import Allowed, HostPort
 from holdfast.agents.tools import Tool
 from holdfast.errors import InvalidSetting, Refused
-from holdfast.model.instants import SECOND, Duration, parse_duration
 from holdfast.model.limits import KIB
+from holdfast.model.time import SECOND, Duration, parse_duration
 
 BODY_BYTES_MAX: Final = 128 * KIB
 SENT_BYTES_MAX: Final = 512 * KIB

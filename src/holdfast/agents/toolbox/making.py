@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.agents.tools import Tool, terms_of
 from holdfast.engine.asked import Terms
-from holdfast.model.instants import Duration
+from holdfast.model.time import Duration
 
 
 def terms(

@@ -18,8 +18,8 @@ from holdfast.agents.secrets import Secret, revealed
 from holdfast.agents.toolbox import making
 from holdfast.agents.tools import Tool
 from holdfast.errors import InvalidSetting, Refused
-from holdfast.model.instants import SECOND, Duration, parse_duration
 from holdfast.model.limits import MIB
+from holdfast.model.time import SECOND, Duration, parse_duration
 
 MEMORY_BYTES_MAX: Final = 2048 * MIB
 SHELL_OUTPUT_BYTES_MAX: Final = 64 * 1024

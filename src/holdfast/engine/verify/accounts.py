@@ -20,7 +20,7 @@ from holdfast.errors import HoldfastError
 from holdfast.model import budget as money
 from holdfast.model import events as e
 from holdfast.model.budget import NOTHING, SHARED, Account, Budget, Spent
-from holdfast.model.forking import HOLDER
+from holdfast.model.fork import HOLDER
 from holdfast.store.executor import Row
 from holdfast.store.tables.budgets import account_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.engine.verify.report import Violation
 from holdfast.model.audit import SealedAct, breaks
-from holdfast.model.chain import EMPTY, Head
+from holdfast.model.hash_chain import EMPTY, Head
 from holdfast.store.executor import Transaction
 
 PAGE = 500

@@ -20,7 +20,7 @@ import msgspec
 
 from holdfast.engine.verify.facts import Fact, Facts, Finding, Findings
 from holdfast.model import events as e
-from holdfast.model.effects import DECIDED, SETTLED, CallStatus, Effect
+from holdfast.model.side_effects import DECIDED, SETTLED, CallStatus, Effect
 
 APPROVED: Final = "approved"
 

@@ -6,17 +6,17 @@ I9    a checkpoint carries what the facts before it amount to
 from __future__ import annotations
 
 from holdfast.engine.verify.facts import Facts, Finding, Findings
-from holdfast.model import fold
-from holdfast.model.carried import carried_by, unpacked
+from holdfast.model import job_state
+from holdfast.model.checkpoint_snapshot import carried_by, unpacked
 from holdfast.model.events import CheckpointSaved
-from holdfast.model.history import History
+from holdfast.model.replay_history import History
 
 
 def by_commits(facts: Facts, origin: str) -> Findings:
     """What is wrong with the checkpoints of a journal that the fold takes. `origin`: the digest of its first fact."""
     if not any(isinstance(fact.event, CheckpointSaved) for fact in facts):
         return
-    history, job = History(), fold.Job()
+    history, job = History(), job_state.Job()
     history.origin = origin
     for fact in facts:
         if isinstance(fact.event, CheckpointSaved):
@@ -25,5 +25,5 @@ def by_commits(facts: Facts, origin: str) -> Findings:
             if carried is not None and carried != carried_by(history):
                 detail = f"the checkpoint at event {fact.seq} carries something else than the journal before it says"
                 yield Finding("I9", fact.seq, detail)
-        fold.step(job, fact.seq, fact.fence, fact.event)
+        job_state.step(job, fact.seq, fact.fence, fact.event)
         history.take(fact.seq, fact.event)

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from holdfast.model.chain import SealedEvent, unseal
 from holdfast.model.events import Event
+from holdfast.model.hash_chain import SealedEvent, unseal
 
 
 class Fact(msgspec.Struct, frozen=True):

@@ -20,11 +20,11 @@ from holdfast.engine.verify.facts import Facts, Finding, facts_of, is_erased
 from holdfast.engine.verify.lives import by_life, told
 from holdfast.engine.verify.report import Violation
 from holdfast.errors import HoldfastError
-from holdfast.model import fold
-from holdfast.model.chain import SealedEvent, first_break
+from holdfast.model import job_state
 from holdfast.model.envelope import is_sealed
+from holdfast.model.hash_chain import SealedEvent, first_break
 from holdfast.model.jobs import JobHead
-from holdfast.model.mail import Mail
+from holdfast.model.mailbox import Mail
 from holdfast.model.states import TERMINAL, Status, move
 from holdfast.store.executor import Row, Transaction
 from holdfast.store.tables.heads import head_of
@@ -138,7 +138,7 @@ def judge(
     job = told(facts)
     for finding in _against(facts, job, beside, sent_at):
         yield Violation(finding.invariant, head.job_id, finding.detail)
-    if isinstance(job, fold.Job) and facts:
+    if isinstance(job, job_state.Job) and facts:
         for finding in by_commits(facts, events[0].body_digest.hex()):
             yield Violation(finding.invariant, head.job_id, finding.detail)
         yield from by_head(head, job, facts)
@@ -150,7 +150,7 @@ def judge(
 
 
 def _against(
-    facts: Facts, job: fold.Job | Finding, beside: Beside | None, sent_at: Mapping[int, int]
+    facts: Facts, job: job_state.Job | Finding, beside: Beside | None, sent_at: Mapping[int, int]
 ) -> list[Finding]:
     """Every rule that the journal breaks. What the automaton stumbles over has its own name, if a rule knows it."""
     mail = () if beside is None else beside.mail

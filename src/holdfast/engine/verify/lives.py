@@ -17,7 +17,7 @@ from typing import Final
 
 from holdfast.engine.verify.facts import Facts, Finding, Findings
 from holdfast.model import events as e
-from holdfast.model import fold
+from holdfast.model import job_state
 from holdfast.model.states import MOVES, TERMINAL, MailKind, Status
 
 _ENDS: Final = frozenset(type_ for type_, table in MOVES.items() if TERMINAL & set(table.values()))
@@ -48,13 +48,13 @@ def by_life(facts: Facts, letters: Mapping[int, str] | None) -> Findings:
     yield from _mail(facts, letters)
 
 
-def told(facts: Facts) -> fold.Job | Finding:
+def told(facts: Facts) -> job_state.Job | Finding:
     """The job, or the event at which the journal stops making sense."""
-    job = fold.Job()
+    job = job_state.Job()
     for fact in facts:
         try:
-            fold.step(job, fact.seq, fact.fence, fact.event)
-        except fold.Ungrammatical as error:
+            job_state.step(job, fact.seq, fact.fence, fact.event)
+        except job_state.Ungrammatical as error:
             return Finding("I7", fact.seq, str(error))
     return job
 

@@ -21,8 +21,8 @@ from holdfast.client.work_protocol import Working
 from holdfast.client.work_records import AgentEntryView, ClaimedWork
 from holdfast.engine.rest import rest
 from holdfast.errors import Fenced, HoldfastError, InvalidMove, NotFound, Unavailable
-from holdfast.model.instants import HOUR
-from holdfast.model.registry import AgentStatus
+from holdfast.model.agent_registry import AgentStatus
+from holdfast.model.time import HOUR
 from holdfast.store.clock import Clock
 
 FORGOTTEN_US: Final = HOUR

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from holdfast.client.work_records import AgentEntryView
-from holdfast.model.registry import AgentStatus, Visibility
+from holdfast.model.agent_registry import AgentStatus, Visibility
 from holdfast.service.mcp.tools import TABLE, Args, Desk
 
 LEASE_S = 60

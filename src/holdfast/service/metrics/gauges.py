@@ -15,9 +15,9 @@ from prometheus_client.registry import Collector
 
 from holdfast.engine.backups import find_last_backup
 from holdfast.errors import HoldfastError
-from holdfast.model.instants import SECOND
 from holdfast.model.states import WaitReason
-from holdfast.model.vitals import Vitals
+from holdfast.model.store_stats import Vitals
+from holdfast.model.time import SECOND
 from holdfast.service.metrics import table
 from holdfast.service.metrics.meter import OTHER, Metrics
 from holdfast.service.metrics.table import Metric

@@ -14,9 +14,9 @@ from holdfast.model import canonical
 from holdfast.model.access import ApiKey, Role, Scope
 from holdfast.model.audit import Act, read_act
 from holdfast.model.ids import base32, check_name
-from holdfast.model.instants import SECOND
 from holdfast.model.limits import DURATION_US_MAX
 from holdfast.model.page import Page
+from holdfast.model.time import SECOND
 from holdfast.service.answers import Answer
 from holdfast.service.asked import Asked
 from holdfast.service.endpoints import Endpoint

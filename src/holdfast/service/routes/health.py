@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from holdfast.client.records import Stats
 from holdfast.model.access import Scope
-from holdfast.model.instants import to_iso
+from holdfast.model.time import to_iso
 from holdfast.service.answers import Answer
 from holdfast.service.asked import Asked
 from holdfast.service.endpoints import Endpoint

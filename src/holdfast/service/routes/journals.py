@@ -15,8 +15,8 @@ from holdfast.client.records import Checked, Walk
 from holdfast.errors import NotFound
 from holdfast.model import canonical
 from holdfast.model.access import Scope
-from holdfast.model.chain import SealedEvent
 from holdfast.model.events import LlmRequested
+from holdfast.model.hash_chain import SealedEvent
 from holdfast.model.jobs import JobHead
 from holdfast.model.limits import EVENTS_PER_PAGE_MAX
 from holdfast.model.streams import parse_cursor

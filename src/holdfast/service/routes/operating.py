@@ -7,8 +7,8 @@ from urllib.parse import quote
 
 from holdfast.errors import NotFound
 from holdfast.model.access import Scope
-from holdfast.model.admission import QueueLimits
 from holdfast.model.page import Page
+from holdfast.model.queue_limits import QueueLimits
 from holdfast.model.schedule import Schedule
 from holdfast.service.answers import Answer
 from holdfast.service.asked import Asked

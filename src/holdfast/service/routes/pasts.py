@@ -13,8 +13,8 @@ from holdfast.errors import HoldfastError, InvalidMove, InvalidPayload, NotFound
 from holdfast.model import canonical
 from holdfast.model import events as e
 from holdfast.model.access import Scope
-from holdfast.model.chain import SealedEvent, unseal
-from holdfast.model.forking import Fact, fork_point, taken_over
+from holdfast.model.fork import Fact, fork_point, taken_over
+from holdfast.model.hash_chain import SealedEvent, unseal
 from holdfast.model.states import MOVES, NOWHERE, Status
 from holdfast.service.answers import Answer
 from holdfast.service.asked import Asked

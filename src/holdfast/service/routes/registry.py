@@ -12,8 +12,8 @@ from holdfast.client.records import AgentView
 from holdfast.client.work_records import AgentEntryView, Deregistered
 from holdfast.errors import NotFound
 from holdfast.model.access import Scope
+from holdfast.model.agent_registry import AgentStatus
 from holdfast.model.page import decode_cursor, encode_cursor
-from holdfast.model.registry import AgentStatus
 from holdfast.model.work import HOSTED
 from holdfast.service.answers import Answer
 from holdfast.service.asked import Asked

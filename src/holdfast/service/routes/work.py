@@ -14,7 +14,7 @@ from starlette.types import ASGIApp
 from holdfast.client.work_records import ClaimList, Renewed, WorkList, WorkView
 from holdfast.engine.outwork import Outwork
 from holdfast.model.access import Scope
-from holdfast.model.registry import DEFAULT_PROJECT
+from holdfast.model.agent_registry import DEFAULT_PROJECT
 from holdfast.model.work import Work
 from holdfast.service.answers import Answer
 from holdfast.service.asked import Asked

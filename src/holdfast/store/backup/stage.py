@@ -21,8 +21,8 @@ import msgspec
 
 from holdfast.model import lease
 from holdfast.model.audit import ActDraft, act_id, check_act
-from holdfast.model.chain import seal
 from holdfast.model.events import JobWaiting, StoreRestored
+from holdfast.model.hash_chain import seal
 from holdfast.model.ids import IdSource
 from holdfast.model.states import WaitReason
 from holdfast.store.clock import Clock

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.errors import Conflict, NotFound
-from holdfast.model.hosted import HostedAgent, check_agent
+from holdfast.model.configured_agents import HostedAgent, check_agent
 from holdfast.model.jobs import DEFAULT_NAMESPACE
 from holdfast.model.page import Page, decode_cursor, encode_cursor
 from holdfast.store.memory.state import State

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from holdfast.model.agent_registry import Entry, Seen, check_entry, write_entry
 from holdfast.model.jobs import DEFAULT_NAMESPACE
-from holdfast.model.registry import Entry, Seen, check_entry, write_entry
 from holdfast.store.memory.state import State
 
 

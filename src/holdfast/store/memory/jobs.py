@@ -13,8 +13,7 @@ import msgspec
 
 from holdfast.errors import InvalidMove, KeyReused
 from holdfast.model import lease
-from holdfast.model.chain import EMPTY, SealedEvent, seal
-from holdfast.model.effects import CallStatus
+from holdfast.model.hash_chain import EMPTY, SealedEvent, seal
 from holdfast.model.jobs import (
     JobDraft,
     JobFilter,
@@ -27,6 +26,7 @@ from holdfast.model.jobs import (
     request_digest,
 )
 from holdfast.model.page import Page, decode_cursor, encode_cursor
+from holdfast.model.side_effects import CallStatus
 from holdfast.model.states import FOR_A_PERSON, TERMINAL, Slot, Status, WaitReason
 from holdfast.store.memory.blobs import keep_large
 from holdfast.store.memory.budgets import open_account

@@ -15,7 +15,7 @@ import msgspec
 
 from holdfast.errors import Broken, Fenced, HoldfastError, InvalidMove, MailWaiting
 from holdfast.model.append import Append, Extras, Move
-from holdfast.model.chain import Head, SealedEvent, seal
+from holdfast.model.hash_chain import Head, SealedEvent, seal
 from holdfast.model.jobs import JobDraft, JobHead, Submitted
 from holdfast.model.states import TERMINAL, Slot, Status
 from holdfast.store.memory.blobs import keep, keep_large

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from holdfast.model.chain import seal, unseal
 from holdfast.model.events import JobClaimed
+from holdfast.model.hash_chain import seal, unseal
 from holdfast.model.jobs import JobHead
 from holdfast.model.lease import LEASE_TTL_US, Grant, is_live
 from holdfast.model.states import HELD, Slot, Status, WaitReason

@@ -8,8 +8,8 @@ from collections import Counter
 import msgspec
 
 from holdfast.errors import InvalidMove, KeyReused
-from holdfast.model.effects import CALL_MOVES, CallStatus
 from holdfast.model.ledger import CallRow
+from holdfast.model.side_effects import CALL_MOVES, CallStatus
 from holdfast.store.memory.state import State, Work
 from holdfast.store.ports.ledger import Receipt
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from holdfast.model.append import Timer
-from holdfast.model.mail import Mail, MailDraft, Sent, check_mail
+from holdfast.model.mailbox import Mail, MailDraft, Sent, check_mail
 from holdfast.model.states import TERMINAL, Status, wakes
 from holdfast.store.memory.blobs import keep_large
 from holdfast.store.memory.jobs import put_head

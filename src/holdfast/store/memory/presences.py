@@ -8,7 +8,8 @@ from typing import Final
 from holdfast.errors import InvalidMove, NotFound
 from holdfast.model.audit import ActDraft, check_act
 from holdfast.model.page import Page, decode_cursor, encode_cursor
-from holdfast.model.presence import (
+from holdfast.model.states import Status
+from holdfast.model.worker_presence import (
     BEAT_US,
     FORGOTTEN_US,
     Heard,
@@ -17,7 +18,6 @@ from holdfast.model.presence import (
     WorkerState,
     check_presence,
 )
-from holdfast.model.states import Status
 from holdfast.store.memory.audit import add_line
 from holdfast.store.memory.state import PresenceRow, State
 

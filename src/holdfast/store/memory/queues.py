@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from holdfast.model.admission import Load, QueueLimits, admit, check_limits
 from holdfast.model.jobs import DEFAULT_NAMESPACE, JobDraft
+from holdfast.model.queue_limits import Load, QueueLimits, admit, check_limits
 from holdfast.model.states import Status
 from holdfast.store.memory.state import State, Work
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import msgspec
 
 from holdfast.model import canonical
-from holdfast.model.effects import CallStatus
 from holdfast.model.retention import ERASABLE, How, Policy, Pruned, Standing, Tombstone, kept_because
+from holdfast.model.side_effects import CallStatus
 from holdfast.model.states import TERMINAL
 from holdfast.store.memory.blobs import loose
 from holdfast.store.memory.state import JobRow, State, Tables, TombRow, Work

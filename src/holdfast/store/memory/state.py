@@ -20,23 +20,23 @@ import msgspec
 from holdfast.errors import NotFound
 from holdfast.model import canonical
 from holdfast.model.access import ApiKey
-from holdfast.model.admission import QueueLimits
+from holdfast.model.agent_registry import Seen
 from holdfast.model.audit import SealedAct
 from holdfast.model.budget import Account
-from holdfast.model.chain import SealedEvent
-from holdfast.model.hosted import HostedAgent
+from holdfast.model.configured_agents import HostedAgent
+from holdfast.model.hash_chain import SealedEvent
 from holdfast.model.ids import IdSource
 from holdfast.model.inbox import Batch
 from holdfast.model.jobs import DEFAULT_NAMESPACE, JobHead, WorkItem
 from holdfast.model.ledger import CallRow
-from holdfast.model.mail import Mail
-from holdfast.model.presence import Presence
-from holdfast.model.registry import Seen
+from holdfast.model.mailbox import Mail
+from holdfast.model.queue_limits import QueueLimits
 from holdfast.model.retention import Tombstone
 from holdfast.model.schedule import Schedule
 from holdfast.model.session import Checkpoint, Committed, Frame, Node, SessionMeta, Usage
 from holdfast.model.streams import Passage
 from holdfast.model.worker_lease import WorkerLease
+from holdfast.model.worker_presence import Presence
 from holdfast.store.ports.attachments import AttachmentIntent
 from holdfast.store.ports.cache import Cached
 from holdfast.store.store_clock import HostStoreClock

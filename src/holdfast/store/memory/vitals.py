@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from holdfast.model.effects import CallStatus
 from holdfast.model.jobs import JobHead
 from holdfast.model.lease import is_live
+from holdfast.model.side_effects import CallStatus
 from holdfast.model.states import Status
-from holdfast.model.vitals import Line, Vitals
+from holdfast.model.store_stats import Line, Vitals
 from holdfast.store.memory.state import State
 
 _OPEN = (Status.PENDING, Status.RUNNING, Status.WAITING)

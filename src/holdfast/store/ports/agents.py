@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from holdfast.model.hosted import HostedAgent
+from holdfast.model.configured_agents import HostedAgent
 from holdfast.model.jobs import DEFAULT_NAMESPACE
 from holdfast.model.page import Page
 

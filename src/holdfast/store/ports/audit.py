@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from holdfast.model.audit import Act, ActDraft, SealedAct
-from holdfast.model.chain import Head
+from holdfast.model.hash_chain import Head
 from holdfast.model.jobs import DEFAULT_NAMESPACE
 
 

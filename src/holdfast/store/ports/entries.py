@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from holdfast.model.agent_registry import Entry, Seen
 from holdfast.model.jobs import DEFAULT_NAMESPACE
-from holdfast.model.registry import Entry, Seen
 
 
 class Entries(Protocol):

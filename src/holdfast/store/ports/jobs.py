@@ -6,7 +6,7 @@ import builtins
 from collections.abc import Sequence
 from typing import Protocol
 
-from holdfast.model.chain import SealedEvent
+from holdfast.model.hash_chain import SealedEvent
 from holdfast.model.jobs import JobDraft, JobFilter, JobHead, JobNames, JobRecord, Submitted
 from holdfast.model.page import Page
 from holdfast.model.states import Status, WaitReason

@@ -9,8 +9,8 @@ import msgspec
 
 from holdfast.errors import HoldfastError, InvalidMove
 from holdfast.model.append import NOTHING, Append, Extras, Move
-from holdfast.model.chain import Head, SealedEvent
 from holdfast.model.events import Event
+from holdfast.model.hash_chain import Head, SealedEvent
 from holdfast.model.jobs import JobDraft, JobHead, Submitted
 from holdfast.model.states import Status
 

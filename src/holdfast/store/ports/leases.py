@@ -12,8 +12,8 @@ from typing import Final, Protocol
 import msgspec
 
 from holdfast.model.ids import check_name
-from holdfast.model.instants import SECOND
 from holdfast.model.lease import LEASE_TTL_US, UNTIL_EXPIRED_US, Grant
+from holdfast.model.time import SECOND
 from holdfast.model.worker_lease import WorkerLease
 
 AHEAD_US: Final = 2 * SECOND

@@ -6,9 +6,9 @@ from typing import Protocol
 
 import msgspec
 
-from holdfast.model.chain import SealedEvent
-from holdfast.model.effects import CallStatus
+from holdfast.model.hash_chain import SealedEvent
 from holdfast.model.ledger import CallRow
+from holdfast.model.side_effects import CallStatus
 
 
 class Receipt(msgspec.Struct, frozen=True):

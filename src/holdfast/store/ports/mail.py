@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from holdfast.model.append import Timer
-from holdfast.model.mail import Mail, MailDraft, Sent
+from holdfast.model.mailbox import Mail, MailDraft, Sent
 
 
 class Post(Protocol):

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from holdfast.model.audit import ActDraft
 from holdfast.model.page import Page
-from holdfast.model.presence import Heard, Presence, SeenWorker
+from holdfast.model.worker_presence import Heard, Presence, SeenWorker
 
 
 class Presences(Protocol):

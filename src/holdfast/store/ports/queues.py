@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from holdfast.model.admission import QueueLimits
 from holdfast.model.jobs import DEFAULT_NAMESPACE
+from holdfast.model.queue_limits import QueueLimits
 
 
 class Queues(Protocol):

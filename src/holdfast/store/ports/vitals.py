@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from holdfast.model.vitals import Vitals
+from holdfast.model.store_stats import Vitals
 
 
 class Watch(Protocol):

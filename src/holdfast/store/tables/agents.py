@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.errors import Conflict, NotFound, StoreCorrupt
 from holdfast.model import canonical
-from holdfast.model.hosted import Configuration, HostedAgent, check_agent
+from holdfast.model.configured_agents import Configuration, HostedAgent, check_agent
 from holdfast.model.jobs import DEFAULT_NAMESPACE
 from holdfast.model.page import Page, decode_cursor, encode_cursor
 from holdfast.store.executor import Executor, Row, Transaction

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.model.audit import Act, ActDraft, SealedAct, check_act, read_act, seal_act
-from holdfast.model.chain import EMPTY, Head
+from holdfast.model.hash_chain import EMPTY, Head
 from holdfast.model.jobs import DEFAULT_NAMESPACE
 from holdfast.store.executor import Executor, Row, Transaction
 from holdfast.store.tables.bodies import need_namespace

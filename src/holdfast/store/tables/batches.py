@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import Final
 
 from holdfast.model.append import NOTHING, Append, Move
-from holdfast.model.chain import SealedEvent
+from holdfast.model.hash_chain import SealedEvent
 from holdfast.model.limits import PAYLOAD_INLINE_BYTES
 from holdfast.model.states import Status
 from holdfast.store.executor import Executor, Row, Transaction, Value

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.errors import InvalidPayload, StoreCorrupt
+from holdfast.model.agent_registry import Entry, Seen, check_entry, read_entry, write_entry
 from holdfast.model.jobs import DEFAULT_NAMESPACE
-from holdfast.model.registry import Entry, Seen, check_entry, read_entry, write_entry
 from holdfast.store.executor import Executor, Row, Transaction
 from holdfast.store.tables.bodies import need_namespace
 

@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.errors import KeyReused, NotFound
 from holdfast.model import lease
-from holdfast.model.chain import EMPTY, SealedEvent, seal
+from holdfast.model.hash_chain import EMPTY, SealedEvent, seal
 from holdfast.model.ids import IdSource
 from holdfast.model.jobs import (
     JobDraft,

@@ -20,8 +20,8 @@ from typing import Final
 from holdfast.errors import Broken, Fenced, HoldfastError, InvalidMove, MailWaiting, Misuse
 from holdfast.model import lease
 from holdfast.model.append import Append, Extras, Move, Timer
-from holdfast.model.chain import Head, SealedEvent, seal
 from holdfast.model.events import CheckpointSaved
+from holdfast.model.hash_chain import Head, SealedEvent, seal
 from holdfast.model.jobs import JobDraft, JobHead, Submitted, check_draft
 from holdfast.model.limits import PAYLOAD_INLINE_BYTES
 from holdfast.model.states import TERMINAL, Status

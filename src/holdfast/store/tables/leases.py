@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.model.chain import SealedEvent, body_of, seal
 from holdfast.model.events import JobClaimed
+from holdfast.model.hash_chain import SealedEvent, body_of, seal
 from holdfast.model.jobs import JobHead
 from holdfast.model.lease import LEASE_TTL_US, Grant
 from holdfast.model.states import Status

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from holdfast.errors import InvalidMove, KeyReused
-from holdfast.model.chain import SealedEvent
-from holdfast.model.effects import CALL_MOVES, CallStatus, Effect
+from holdfast.model.hash_chain import SealedEvent
 from holdfast.model.ledger import CallRow
+from holdfast.model.side_effects import CALL_MOVES, CallStatus, Effect
 from holdfast.store.executor import Executor, Row, Transaction, Value
 from holdfast.store.ports.ledger import Receipt
 from holdfast.store.tables.bodies import word

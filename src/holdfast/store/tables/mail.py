@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.model import canonical
 from holdfast.model.append import Timer
-from holdfast.model.mail import Mail, MailDraft, Sent, check_mail
+from holdfast.model.mailbox import Mail, MailDraft, Sent, check_mail
 from holdfast.model.states import TERMINAL, MailKind, Status, wakes
 from holdfast.store.executor import Executor, Transaction
 from holdfast.store.tables.bodies import read_json, store_body, word

@@ -10,7 +10,7 @@ from holdfast.errors import NotFound, StoreCorrupt
 from holdfast.model import canonical
 from holdfast.model.audit import ActDraft, check_act
 from holdfast.model.page import Page, decode_cursor, encode_cursor
-from holdfast.model.presence import (
+from holdfast.model.worker_presence import (
     FORGOTTEN_US,
     Heard,
     Offer,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from holdfast.model.admission import Load, QueueLimits, admit, check_limits
 from holdfast.model.jobs import DEFAULT_NAMESPACE, JobDraft
+from holdfast.model.queue_limits import Load, QueueLimits, admit, check_limits
 from holdfast.store.executor import Executor, Row, Transaction
 from holdfast.store.tables.bodies import need_namespace
 

@@ -19,8 +19,8 @@ from collections.abc import Sequence
 
 from holdfast.errors import NotFound
 from holdfast.model import lease
-from holdfast.model.chain import EMPTY, GENESIS, Head, SealedEvent, body_of, seal
 from holdfast.model.events import JobCreated
+from holdfast.model.hash_chain import EMPTY, GENESIS, Head, SealedEvent, body_of, seal
 from holdfast.model.jobs import JobDraft, Submitted, created_event, request_digest
 from holdfast.model.limits import PAYLOAD_INLINE_BYTES
 from holdfast.model.states import Status

@@ -17,8 +17,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from holdfast.model.chain import SealedEvent, body_of, chain
 from holdfast.model.events import Event
+from holdfast.model.hash_chain import SealedEvent, body_of, chain
 from holdfast.model.jobs import JobHead
 from holdfast.model.limits import PAYLOAD_INLINE_BYTES
 from holdfast.model.states import Status

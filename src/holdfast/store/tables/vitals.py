@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.model.states import Status, WaitReason
-from holdfast.model.vitals import Line, Vitals
+from holdfast.model.store_stats import Line, Vitals
 from holdfast.store.executor import Executor, Row, Transaction
 from holdfast.store.tables.bodies import word
 

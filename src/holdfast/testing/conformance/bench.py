@@ -18,11 +18,11 @@ from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from holdfast.errors import HoldfastError
 from holdfast.model.inbox import Boundary, Claim
-from holdfast.model.instants import MINUTE
 from holdfast.model.jobs import JobDraft, JobFilter
 from holdfast.model.lease import LEASE_TTL_US, Grant
 from holdfast.model.limits import INSTANT_US_MAX
 from holdfast.model.session import SessionView
+from holdfast.model.time import MINUTE
 from holdfast.store.clock import VirtualClock
 from holdfast.store.contract import Store, Tier
 from holdfast.store.ports.leases import ClaimAsk, Held

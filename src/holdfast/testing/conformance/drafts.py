@@ -7,12 +7,12 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.model.effects import CallStatus, Effect
 from holdfast.model.events import Event, ToolCalled, ToolFailed, ToolReconciled, ToolReturned, ToolUncertain
 from holdfast.model.inbox import NEVER, Batch, BatchDraft, Claim, Delivery, ItemDraft, SlotPolicy
 from holdfast.model.ledger import CallRow, idempotency_key
 from holdfast.model.limits import PAYLOAD_INLINE_BYTES
 from holdfast.model.session import Node
+from holdfast.model.side_effects import CallStatus, Effect
 from holdfast.testing.conformance.driver import Driver
 
 EARLIEST: Final = Delivery.EARLIEST_SAFE_BOUNDARY

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from holdfast.model.append import NOTHING, Append, Extras, Holder, Move, after, append_of
-from holdfast.model.chain import Head
 from holdfast.model.events import Event, JobCompleted, JobReleased, JobWaiting, StepFinished
+from holdfast.model.hash_chain import Head
 from holdfast.model.lease import Grant
 from holdfast.model.states import Status, WaitReason
 from holdfast.store.clock import Clock

@@ -10,9 +10,9 @@ import msgspec
 from holdfast.engine.desk import OnUndurable, Program
 from holdfast.errors import Refused
 from holdfast.model import canonical
-from holdfast.model.effects import Effect
 from holdfast.model.inbox import BatchDraft
 from holdfast.model.jobs import JobDraft
+from holdfast.model.side_effects import Effect
 
 
 class Passed(msgspec.Struct, frozen=True):

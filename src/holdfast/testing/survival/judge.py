@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.model.effects import Effect
+from holdfast.model.side_effects import Effect
 from holdfast.model.stall_report import summarize_report
 from holdfast.testing.survival.facts import Made, Played
 from holdfast.testing.survival.report import Fault

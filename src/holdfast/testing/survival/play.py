@@ -25,11 +25,11 @@ from holdfast.engine.desk import Desk, Program
 from holdfast.engine.drive import Drive
 from holdfast.engine.evidence import Looker
 from holdfast.model.append import Append
-from holdfast.model.chain import SealedEvent, unseal
-from holdfast.model.effects import Answer
 from holdfast.model.events import Event, JobCompleted
+from holdfast.model.hash_chain import SealedEvent, unseal
 from holdfast.model.ids import SequentialIds
 from holdfast.model.lease import LEASE_TTL_US
+from holdfast.model.side_effects import Answer
 from holdfast.model.states import HELD, TERMINAL, Status, WaitReason
 from holdfast.store.contract import Store
 from holdfast.store.memory.store import MemoryStore

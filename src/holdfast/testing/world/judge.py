@@ -8,10 +8,10 @@ from typing import Any
 
 from holdfast.engine.verify.journals import judge_alone
 from holdfast.model import events as e
-from holdfast.model import fold
-from holdfast.model.chain import EMPTY, Head, SealedEvent, first_break, unseal
+from holdfast.model import job_state
+from holdfast.model.hash_chain import EMPTY, Head, SealedEvent, first_break, unseal
 from holdfast.model.jobs import JobHead
-from holdfast.model.mail import Mail
+from holdfast.model.mailbox import Mail
 from holdfast.model.states import TERMINAL, Status
 from holdfast.store.contract import Store
 from holdfast.testing.world import promises
@@ -155,8 +155,8 @@ def _journal(job_id: str, head: JobHead, sealed: list[SealedEvent], letters: lis
         return
     facts = [(one.seq, one.fence, unseal(one)) for one in sealed]
     try:
-        job = fold.fold(facts)
-    except fold.Ungrammatical as wrong:
+        job = job_state.fold(facts)
+    except job_state.Ungrammatical as wrong:
         yield f"I7: {job_id}: {wrong}"
         return
     if job.status is not head.status and head.mail_seq <= job.mail_seq:

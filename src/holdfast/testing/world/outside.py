@@ -25,8 +25,8 @@ from typing import Any, Final
 from holdfast.engine.asked import Probed, Terms
 from holdfast.engine.rest import rest
 from holdfast.errors import Refused
-from holdfast.model.effects import Answer, Effect
-from holdfast.model.instants import HOUR, SECOND
+from holdfast.model.side_effects import Answer, Effect
+from holdfast.model.time import HOUR, SECOND
 from holdfast.testing.process import Process
 from holdfast.testing.world.mix import Mix
 from holdfast.testing.world.witness import Request, Witness

@@ -10,12 +10,12 @@ import msgspec
 
 from holdfast.engine.rest import rest
 from holdfast.errors import Unavailable
-from holdfast.model.chain import unseal
-from holdfast.model.effects import CallStatus
 from holdfast.model.events import ApprovalRequested, JobParked
+from holdfast.model.hash_chain import unseal
 from holdfast.model.jobs import JobDraft, JobHead
 from holdfast.model.ledger import CallRow
-from holdfast.model.mail import MailDraft, Sent
+from holdfast.model.mailbox import MailDraft, Sent
+from holdfast.model.side_effects import CallStatus
 from holdfast.model.states import HELD, MailKind, WaitReason
 from holdfast.store.contract import Store
 from holdfast.testing.faults import Decide, FaultyStore

@@ -17,8 +17,8 @@ from holdfast.engine.drive import Drive
 from holdfast.engine.signals import wait
 from holdfast.engine.timers import sleep
 from holdfast.errors import CallFailed, Denied, Refused
-from holdfast.model.instants import SECOND
 from holdfast.model.jobs import JobDraft
+from holdfast.model.time import SECOND
 from holdfast.testing.world.outside import KEYED, NATURAL, PLAIN, Line
 from holdfast.testing.world.witness import Witness
 

@@ -6,9 +6,9 @@ from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping
 
 from holdfast.model import events as e
-from holdfast.model.chain import SealedEvent, unseal
-from holdfast.model.effects import START_WITHIN_US
+from holdfast.model.hash_chain import SealedEvent, unseal
 from holdfast.model.jobs import JobHead
+from holdfast.model.side_effects import START_WITHIN_US
 from holdfast.model.states import HELD, TERMINAL, Status, WaitReason
 from holdfast.testing.world.mix import CHANGED, labels_in
 from holdfast.testing.world.witness import Witness

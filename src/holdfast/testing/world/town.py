@@ -15,7 +15,7 @@ from holdfast.engine.recover import Rules, sweep
 from holdfast.engine.rest import rest
 from holdfast.errors import Unavailable
 from holdfast.model.ids import SequentialIds
-from holdfast.model.instants import HOUR
+from holdfast.model.time import HOUR
 from holdfast.store.contract import Store
 from holdfast.store.ports.wakeups import Wakeups
 from holdfast.testing.faults import GO, Decide, Fate, FaultyStore, Kind

@@ -15,10 +15,10 @@ import msgspec
 from holdfast.errors import Fenced, MailWaiting, Unavailable
 from holdfast.model import events as e
 from holdfast.model.append import Append
-from holdfast.model.chain import Head, unseal
+from holdfast.model.hash_chain import Head, unseal
 from holdfast.model.jobs import JobHead
 from holdfast.model.lease import UNTIL_EXPIRED_US, Grant
-from holdfast.model.mail import MailDraft, Sent
+from holdfast.model.mailbox import MailDraft, Sent
 from holdfast.model.states import MailKind
 from holdfast.model.worker_lease import WorkerLease
 from holdfast.store.contract import Store

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.model.inbox import Boundary, claim_id, group
-from holdfast.model.instants import DAY, MINUTE, SECOND
+from holdfast.model.time import DAY, MINUTE, SECOND
 from holdfast.testing.conformance.bench import Bench, present
 from holdfast.testing.conformance.drafts import AFTER_COMMIT, JOIN, batches_in, message
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from holdfast.errors import InvalidName, InvalidPayload
-from holdfast.model.instants import HOUR
 from holdfast.model.session import Checkpoint, Frame, Graph, SessionMeta, TurnCommit, Vacuumed
+from holdfast.model.time import HOUR
 from holdfast.store.ports.sessions import ACTIVE_PATH, Scope
 from holdfast.testing.conformance.bench import HANDLE, Bench
 from holdfast.testing.conformance.drafts import message, node

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from holdfast.errors import InvalidName, InvalidPayload
 from holdfast.model.inbox import Batch, BatchDraft, BatchState, Boundary, ItemDraft
-from holdfast.model.instants import MINUTE
 from holdfast.model.session import TurnCommit, stamped
+from holdfast.model.time import MINUTE
 from holdfast.testing.conformance.bench import Bench, present
 from holdfast.testing.conformance.drafts import message, text_of
 

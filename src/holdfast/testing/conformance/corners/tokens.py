@@ -6,8 +6,8 @@ import msgspec
 
 from holdfast.errors import ClaimLost, Fenced
 from holdfast.model.inbox import Claim
-from holdfast.model.instants import MINUTE, SECOND
 from holdfast.model.session import TurnCommit
+from holdfast.model.time import MINUTE, SECOND
 from holdfast.testing.conformance.bench import Bench, present
 from holdfast.testing.conformance.drafts import batches_in, message
 

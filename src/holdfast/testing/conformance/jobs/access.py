@@ -11,8 +11,8 @@ import msgspec
 from holdfast.errors import Conflict, InvalidName, InvalidPayload, NotFound
 from holdfast.model.access import ApiKey, Role
 from holdfast.model.audit import TEXT_MAX, ActDraft, breaks, read_act
-from holdfast.model.chain import EMPTY, Head
-from holdfast.model.instants import MINUTE
+from holdfast.model.hash_chain import EMPTY, Head
+from holdfast.model.time import MINUTE
 from holdfast.testing.conformance.bench import Bench, present
 
 

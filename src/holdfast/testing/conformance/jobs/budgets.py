@@ -5,9 +5,9 @@ from __future__ import annotations
 from holdfast.errors import Fenced, KeyReused
 from holdfast.model.append import Extras
 from holdfast.model.budget import Account, Budget, Charge, Raise
-from holdfast.model.instants import DAY
 from holdfast.model.jobs import JobDraft
 from holdfast.model.retention import How, Policy
+from holdfast.model.time import DAY
 from holdfast.testing.conformance.bench import Bench
 from holdfast.testing.conformance.driver import Driver, step
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 
 from holdfast.errors import InvalidPayload, NotFound, TooLarge
-from holdfast.model.instants import HOUR, MINUTE
 from holdfast.model.limits import BLOB_BYTES_MAX, DURATION_US_MAX
+from holdfast.model.time import HOUR, MINUTE
 from holdfast.store.ports.cache import CacheCounts
 from holdfast.testing.conformance.bench import Bench, present
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from holdfast.errors import Fenced
 from holdfast.model.append import Move
-from holdfast.model.chain import Head, first_break, unseal
 from holdfast.model.events import JobClaimed, JobReleased, JobWaiting
-from holdfast.model.instants import MINUTE, SECOND
+from holdfast.model.hash_chain import Head, first_break, unseal
 from holdfast.model.states import HELD, Status, WaitReason
+from holdfast.model.time import MINUTE, SECOND
 from holdfast.store.ports.leases import AHEAD_US, Held
 from holdfast.testing.conformance.bench import Bench
 from holdfast.testing.conformance.driver import step

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from holdfast.model.instants import DAY, HOUR, MINUTE
 from holdfast.model.schedule import Schedule
 from holdfast.model.states import WaitReason
+from holdfast.model.time import DAY, HOUR, MINUTE
 from holdfast.testing.conformance.bench import Bench
 
 

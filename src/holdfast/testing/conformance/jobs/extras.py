@@ -7,12 +7,12 @@ import msgspec
 from holdfast.errors import ClaimLost, Fenced, HeadMoved, InvalidMove, KeyReused, TurnConflict
 from holdfast.model.append import Append, Extras, Timer
 from holdfast.model.canonical import hex_digest
-from holdfast.model.effects import CallStatus
 from holdfast.model.events import ChildStarted, LlmRequested, TurnCommitted
 from holdfast.model.inbox import Claim
 from holdfast.model.jobs import JobDraft
-from holdfast.model.mail import MailDraft
+from holdfast.model.mailbox import MailDraft
 from holdfast.model.session import Checkpoint, TurnCommit, stamped
+from holdfast.model.side_effects import CallStatus
 from holdfast.model.states import MailKind, Status, WaitReason
 from holdfast.testing.conformance.bench import Bench, present
 from holdfast.testing.conformance.drafts import call_row, message, node

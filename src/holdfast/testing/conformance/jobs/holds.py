@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from holdfast.errors import Fenced, NotFound
 from holdfast.model.append import Extras, Move, Timer
-from holdfast.model.chain import first_break, unseal
 from holdfast.model.events import JobCancelled, JobDeadLettered, JobRequeued
+from holdfast.model.hash_chain import first_break, unseal
 from holdfast.model.jobs import JobHead
-from holdfast.model.mail import MailDraft
+from holdfast.model.mailbox import MailDraft
 from holdfast.model.states import MailKind, Status, WaitReason
 from holdfast.store.ports.journal import Ruling
 from holdfast.testing.conformance.bench import Bench, present

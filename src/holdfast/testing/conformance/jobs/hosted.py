@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.errors import Conflict, InvalidName, InvalidPayload, InvalidSetting, NotFound
-from holdfast.model.hosted import Configuration, HostedAgent
+from holdfast.model.configured_agents import Configuration, HostedAgent
 from holdfast.testing.conformance.bench import Bench
 
 TOLD = Configuration(model="scripted:a.toml", instructions="Be brief.", tools=("lookup", "refund"))

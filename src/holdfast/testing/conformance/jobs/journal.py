@@ -6,9 +6,9 @@ import msgspec
 
 from holdfast.errors import Broken, Fenced, KeyReused, MailWaiting, NotFound
 from holdfast.model.append import Append, Extras, Move, Timer
-from holdfast.model.chain import Head, first_break, unseal
 from holdfast.model.events import CheckpointSaved, JobCompleted, JobRequeued, JobWaiting
-from holdfast.model.mail import MailDraft
+from holdfast.model.hash_chain import Head, first_break, unseal
+from holdfast.model.mailbox import MailDraft
 from holdfast.model.states import MailKind, Status, WaitReason
 from holdfast.testing.conformance.bench import Bench
 from holdfast.testing.conformance.drafts import call_row, intent_of

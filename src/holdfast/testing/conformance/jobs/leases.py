@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from holdfast.errors import Fenced
-from holdfast.model.chain import unseal
 from holdfast.model.events import JobClaimed
-from holdfast.model.instants import DAY, MINUTE, SECOND
+from holdfast.model.hash_chain import unseal
 from holdfast.model.states import Status
+from holdfast.model.time import DAY, MINUTE, SECOND
 from holdfast.model.worker_lease import WorkerLease
 from holdfast.store.ports.leases import Beat, ClaimAsk, Held
 from holdfast.testing.conformance.bench import Bench

@@ -8,10 +8,10 @@ import msgspec
 
 from holdfast.errors import InvalidMove, KeyReused, Misuse
 from holdfast.model.append import Extras
-from holdfast.model.chain import unseal
-from holdfast.model.effects import CALL_MOVES, CallStatus
 from holdfast.model.events import ToolReturned
+from holdfast.model.hash_chain import unseal
 from holdfast.model.ledger import CallRow
+from holdfast.model.side_effects import CALL_MOVES, CallStatus
 from holdfast.store.ports.ledger import Receipt
 from holdfast.testing.conformance.bench import Bench, present
 from holdfast.testing.conformance.drafts import call_row, intent_of, outcome_of, settled_row

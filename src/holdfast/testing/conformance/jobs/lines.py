@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from holdfast.model.append import Move
 from holdfast.model.events import JobCancelled, JobDeadLettered, JobFailed, JobRequeued
-from holdfast.model.instants import HOUR, SECOND
-from holdfast.model.mail import MailDraft
+from holdfast.model.mailbox import MailDraft
 from holdfast.model.page import Page
 from holdfast.model.session import SessionRecord, TurnCommit
 from holdfast.model.states import MailKind, Slot, Status, WaitReason
+from holdfast.model.time import HOUR, SECOND
 from holdfast.store.ports.journal import Ruling
 from holdfast.testing.conformance.bench import Bench
 

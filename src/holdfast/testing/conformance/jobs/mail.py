@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from holdfast.errors import InvalidPayload, NotFound, TooLarge
-from holdfast.model.instants import MINUTE
 from holdfast.model.limits import LETTER_BYTES_MAX, LETTER_DEPTH_MAX
-from holdfast.model.mail import Mail, MailDraft, Sent
+from holdfast.model.mailbox import Mail, MailDraft, Sent
 from holdfast.model.states import MailKind, Status, WaitReason, wakes
+from holdfast.model.time import MINUTE
 from holdfast.testing.conformance.bench import Bench
 from holdfast.testing.conformance.driver import step
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from holdfast.model.append import Extras, Move, Timer
 from holdfast.model.events import JobCancelled, JobFailed, JobParked, JobRequeued, TimerSet
-from holdfast.model.instants import MINUTE
 from holdfast.model.states import Status, WaitReason
+from holdfast.model.time import MINUTE
 from holdfast.testing.conformance.bench import Bench
 from holdfast.testing.conformance.driver import step
 from holdfast.testing.conformance.jobs.submit import assert_nobodys

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from holdfast.model.append import Extras, Move
-from holdfast.model.effects import CallStatus
 from holdfast.model.events import ApprovalDecided, ApprovalRequested, JobStalled, QuestionAsked
 from holdfast.model.ledger import CallRow
-from holdfast.model.mail import MailDraft
+from holdfast.model.mailbox import MailDraft
+from holdfast.model.side_effects import CallStatus
 from holdfast.model.states import FOR_A_PERSON, MailKind, Status, WaitReason
 from holdfast.store.ports.jobs import Jobs
 from holdfast.testing.conformance.bench import Bench

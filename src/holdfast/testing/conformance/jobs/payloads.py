@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.errors import InvalidPayload, TooLarge
-from holdfast.model.chain import unseal
 from holdfast.model.events import JobCreated, StepFinished
+from holdfast.model.hash_chain import unseal
 from holdfast.model.inbox import BatchDraft, ItemDraft
-from holdfast.model.instants import HOUR
 from holdfast.model.jobs import JobDraft
 from holdfast.model.limits import JSON_BYTES_MAX, JSON_DEPTH_MAX
-from holdfast.model.mail import MailDraft
+from holdfast.model.mailbox import MailDraft
 from holdfast.model.session import Checkpoint, Collected, Frame, SessionMeta, TurnCommit
 from holdfast.model.states import MailKind
+from holdfast.model.time import HOUR
 from holdfast.testing.conformance.bench import Bench, present
 from holdfast.testing.conformance.drafts import AWKWARD, LARGE, node
 from holdfast.testing.conformance.driver import step

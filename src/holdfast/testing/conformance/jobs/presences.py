@@ -6,9 +6,9 @@ import msgspec
 
 from holdfast.errors import InvalidMove, InvalidName, InvalidPayload, NotFound
 from holdfast.model.audit import ActDraft, read_act
-from holdfast.model.instants import SECOND
 from holdfast.model.jobs import JobDraft
-from holdfast.model.presence import (
+from holdfast.model.time import SECOND
+from holdfast.model.worker_presence import (
     BEAT_US,
     FORGOTTEN_US,
     LOST_US,

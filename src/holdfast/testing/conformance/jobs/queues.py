@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 from holdfast.errors import Busy, InvalidPayload, NotFound
-from holdfast.model.admission import QueueLimits
 from holdfast.model.append import Extras
-from holdfast.model.instants import HOUR, MINUTE
 from holdfast.model.jobs import JobDraft
+from holdfast.model.queue_limits import QueueLimits
 from holdfast.model.schedule import Schedule, job_of
+from holdfast.model.time import HOUR, MINUTE
 from holdfast.testing.conformance.bench import Bench
 from holdfast.testing.conformance.drafts import message
 from holdfast.testing.conformance.driver import step

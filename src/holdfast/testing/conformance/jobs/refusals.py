@@ -15,7 +15,7 @@ from holdfast.model.append import Extras, Move, Timer
 from holdfast.model.events import JobWaiting
 from holdfast.model.jobs import JobDraft
 from holdfast.model.limits import APPEND_BYTES_MAX, EVENTS_PER_APPEND_MAX, INTEGER_MAX, JSON_BYTES_MAX
-from holdfast.model.mail import MailDraft
+from holdfast.model.mailbox import MailDraft
 from holdfast.model.session import Frame, Node, SessionMeta, TurnCommit, TurnStamp, Usage
 from holdfast.model.states import MailKind, Status
 from holdfast.store.ports.attachments import AttachmentIntent

@@ -9,9 +9,9 @@ import msgspec
 
 from holdfast.errors import InvalidName, NotFound
 from holdfast.model.budget import Budget
-from holdfast.model.instants import HOUR, MINUTE, to_iso
 from holdfast.model.jobs import JobFilter
 from holdfast.model.schedule import CatchUp, Schedule, job_of
+from holdfast.model.time import HOUR, MINUTE, to_iso
 from holdfast.testing.conformance.bench import Bench
 
 

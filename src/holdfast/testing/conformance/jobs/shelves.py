@@ -6,10 +6,10 @@ import asyncio
 import hashlib
 
 from holdfast.errors import InvalidName, NotFound, TooLarge
-from holdfast.model.instants import HOUR, MINUTE
 from holdfast.model.limits import BLOB_BYTES_MAX
-from holdfast.model.mail import MailDraft
+from holdfast.model.mailbox import MailDraft
 from holdfast.model.states import MailKind, WaitReason
+from holdfast.model.time import HOUR, MINUTE
 from holdfast.store.ports.attachments import AttachmentIntent
 from holdfast.store.ports.namespaces import NamespaceRecord
 from holdfast.testing.conformance.bench import Bench

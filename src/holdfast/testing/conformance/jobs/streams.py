@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from holdfast.errors import InvalidPayload
-from holdfast.model.instants import DAY, MINUTE
 from holdfast.model.retention import How, Policy
 from holdfast.model.streams import START, Cursor, Line, Passage, passage_of
+from holdfast.model.time import DAY, MINUTE
 from holdfast.store.ports.leases import Held
 from holdfast.store.ports.streams import Said
 from holdfast.testing.conformance.bench import Bench

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from holdfast.errors import InvalidName, InvalidPayload, KeyReused, NotFound
-from holdfast.model.chain import Head, first_break, unseal
+from holdfast.model.hash_chain import Head, first_break, unseal
 from holdfast.model.jobs import (
     JobDraft,
     JobFilter,

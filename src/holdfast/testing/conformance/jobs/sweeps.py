@@ -6,11 +6,11 @@ import asyncio
 
 from holdfast.errors import Fenced, InvalidMove
 from holdfast.model.append import Extras, Move, Timer
-from holdfast.model.chain import first_break, unseal
 from holdfast.model.events import JobCancelled, JobDeadLettered, JobRequeued
-from holdfast.model.instants import MINUTE, SECOND
+from holdfast.model.hash_chain import first_break, unseal
 from holdfast.model.jobs import JobHead
 from holdfast.model.states import Status, WaitReason
+from holdfast.model.time import MINUTE, SECOND
 from holdfast.store.ports.journal import Ruling
 from holdfast.testing.conformance.bench import Bench
 from holdfast.testing.conformance.driver import step

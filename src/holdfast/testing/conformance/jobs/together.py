@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from holdfast.errors import Broken
-from holdfast.model.chain import Head, first_break
+from holdfast.model.hash_chain import Head, first_break
 from holdfast.model.jobs import JobDraft
-from holdfast.model.mail import MailDraft
+from holdfast.model.mailbox import MailDraft
 from holdfast.model.session import TurnCommit, stamped
 from holdfast.model.states import MailKind, Slot
 from holdfast.testing.conformance.bench import Bench

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 
 from holdfast.model.append import Extras
-from holdfast.model.effects import CallStatus
-from holdfast.model.instants import HOUR, MINUTE, SECOND
+from holdfast.model.side_effects import CallStatus
 from holdfast.model.states import Status, WaitReason
-from holdfast.model.vitals import Line
+from holdfast.model.store_stats import Line
+from holdfast.model.time import HOUR, MINUTE, SECOND
 from holdfast.testing.conformance.bench import Bench
 from holdfast.testing.conformance.drafts import call_row, intent_of, outcome_of, settled_row
 from holdfast.testing.conformance.driver import Driver

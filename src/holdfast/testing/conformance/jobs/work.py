@@ -7,13 +7,13 @@ import asyncio
 import msgspec
 
 from holdfast.errors import InvalidPayload, NotFound
+from holdfast.model.agent_registry import Entry, Seen, Visibility
 from holdfast.model.append import Move
 from holdfast.model.events import JobDeadLettered
-from holdfast.model.instants import SECOND
 from holdfast.model.jobs import JobDraft
-from holdfast.model.mail import MailDraft
-from holdfast.model.registry import Entry, Seen, Visibility
+from holdfast.model.mailbox import MailDraft
 from holdfast.model.states import MailKind, Status, WaitReason
+from holdfast.model.time import SECOND
 from holdfast.model.work import Work, WorkWhich, draft_of, kinds_for, queues_for
 from holdfast.store.ports.journal import Ruling
 from holdfast.store.ports.leases import ClaimAsk

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.model import canonical
-from holdfast.model.heard import Signal
 from holdfast.model.limits import CARRIED_BYTES_MAX
+from holdfast.model.replay_history import Signal
 
 if TYPE_CHECKING:
-    from holdfast.model.history import History
+    from holdfast.model.replay_history import History
 
 
 class Carried(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

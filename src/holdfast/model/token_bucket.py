@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from holdfast.errors import InvalidSetting
-from holdfast.model.instants import SECOND
+from holdfast.model.time import SECOND
 
 
 class Rate(msgspec.Struct, frozen=True):

@@ -18,9 +18,9 @@ import msgspec
 
 from holdfast.errors import InvalidMove, InvalidPayload
 from holdfast.model.ids import check_integer, check_name
-from holdfast.model.instants import DAY, SECOND
 from holdfast.model.jobs import DEFAULT_QUEUE
 from holdfast.model.limits import PRIORITY_DEFAULT
+from holdfast.model.time import DAY, SECOND
 
 BEAT_US: Final = 10 * SECOND
 LOST_US: Final = 3 * BEAT_US

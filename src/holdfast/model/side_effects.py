@@ -20,7 +20,7 @@ from typing import Final
 import msgspec
 
 from holdfast.errors import InvalidSetting
-from holdfast.model.instants import SECOND
+from holdfast.model.time import SECOND
 
 
 class Effect(StrEnum):

@@ -8,8 +8,8 @@ import msgspec
 
 from holdfast.errors import Busy, InvalidPayload
 from holdfast.model.ids import check_integer, check_name
-from holdfast.model.instants import SECOND, show_duration
 from holdfast.model.jobs import DEFAULT_NAMESPACE
+from holdfast.model.time import SECOND, show_duration
 
 RETRY_AFTER_S: Final = 5
 

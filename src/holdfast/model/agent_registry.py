@@ -25,7 +25,7 @@ import msgspec
 from holdfast.errors import InvalidPayload
 from holdfast.model import canonical
 from holdfast.model.ids import check_integer, check_name
-from holdfast.model.instants import DAY, HOUR, MILLISECOND, SECOND, from_iso, to_iso
+from holdfast.model.time import DAY, HOUR, MILLISECOND, SECOND, from_iso, to_iso
 
 BEAT_US: Final = 60 * SECOND
 BEATS_MISSED: Final = 3

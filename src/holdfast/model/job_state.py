@@ -15,8 +15,8 @@ from collections.abc import Iterable
 import msgspec
 
 from holdfast.model import events as e
-from holdfast.model.carried import Carried
-from holdfast.model.effects import CALL_MOVES, DECIDED, CallStatus, Outcome
+from holdfast.model.checkpoint_snapshot import Carried
+from holdfast.model.side_effects import CALL_MOVES, DECIDED, CallStatus, Outcome
 from holdfast.model.states import TERMINAL, Status, WaitReason, move
 
 

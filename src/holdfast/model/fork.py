@@ -33,8 +33,8 @@ import msgspec
 
 from holdfast.errors import InvalidMove, NotFound
 from holdfast.model import events as e
-from holdfast.model.effects import DECIDED, CallStatus, Effect
 from holdfast.model.ledger import CallRow, call_id, idempotency_key
+from holdfast.model.side_effects import DECIDED, CallStatus, Effect
 from holdfast.model.states import MOVES
 
 HOLDER: Final = "fork"
