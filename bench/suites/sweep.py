@@ -12,7 +12,7 @@ from bench.places import Place
 from bench.raw.sweep import JOBS as EXPIRED
 from bench.raw.sweep import SWEEP
 from bench.report import Contest, Findings, goal
-from holdfast.engine.recover import Rules, sweep
+from holdfast.engine.recovery import Rules, sweep
 from holdfast.model.ids import RandomIds
 from holdfast.model.jobs import JobDraft
 from holdfast.store.clock import SystemClock

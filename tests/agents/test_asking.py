@@ -12,7 +12,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.client.embedded import EmbeddedClient
-from holdfast.engine.replayed import replay
+from holdfast.engine.replay_check import replay
 from holdfast.errors import Conflict, InvalidMove, InvalidPayload, InvalidSetting, NotFound
 from holdfast.model.events import JobClaimed, JobWaiting, QuestionAsked
 from holdfast.model.ids import SequentialIds

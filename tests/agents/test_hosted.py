@@ -11,7 +11,7 @@ import pytest
 import holdfast as hf
 from holdfast.agents.conversations import Session
 from holdfast.agents.hosted import check_hosted, session_with
-from holdfast.engine.replayed import replay
+from holdfast.engine.replay_check import replay
 from holdfast.engine.verify.verify import verify
 from holdfast.errors import InvalidPayload, InvalidSetting, JobHeld
 from holdfast.model.configured_agents import Configuration, HostedAgent

@@ -15,8 +15,8 @@ import pytest
 from llmock.scenarios import Match, Reply, StreamFault
 from llmock.testing import LLMockServer
 
+from holdfast.engine.streams import watch
 from holdfast.engine.verify.verify import verify
-from holdfast.engine.watching import watch
 from holdfast.model.events import ChildStarted, JobCompleted, LlmRequested, LlmResponded, ToolReturned
 from holdfast.model.hash_chain import unseal
 from holdfast.model.jobs import JobFilter

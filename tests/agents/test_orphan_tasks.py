@@ -10,7 +10,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.engine import orphan_tasks
-from holdfast.engine.replayed import replay
+from holdfast.engine.replay_check import replay
 from holdfast.store.clock import SystemClock
 
 pytestmark = pytest.mark.store("sqlite")

@@ -13,7 +13,7 @@ import holdfast as hf
 from holdfast.client.embedded import EmbeddedClient
 from holdfast.client.records import SpanKind
 from holdfast.engine.fork import fork
-from holdfast.engine.replayed import replay
+from holdfast.engine.replay_check import replay
 from holdfast.errors import Fenced, InvalidPlan, InvalidSetting
 from holdfast.model.events import ChildStarted, JobRequeued, NodeFinished, NodeStarted, PlanGenerated
 from holdfast.model.ids import SequentialIds

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import holdfast as hf
-from holdfast.engine.asked import Terms
+from holdfast.engine.durable_call import Terms
 from holdfast.errors import InvalidSetting
 from holdfast.model.side_effects import Effect
 from holdfast.model.time import DAY, HOUR, SECOND

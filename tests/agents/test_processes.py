@@ -16,7 +16,7 @@ import pytest
 import holdfast as hf
 from holdfast.agents import processes
 from holdfast.agents.processes import Ended
-from holdfast.engine.processes import HostProcesses
+from holdfast.engine.host_processes import HostProcesses
 from holdfast.errors import InvalidSetting, JobCancelled, Refused
 from holdfast.model.worker_identity import Sight
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import holdfast as hf
-from holdfast.engine.replayed import replay
+from holdfast.engine.replay_check import replay
 from holdfast.engine.verify.verify import verify
 from holdfast.errors import InvalidPayload, InvalidSetting, JobCancelled, NotFound
 from holdfast.model.events import JobCompleted, LlmRequested, LlmResponded, PlanGenerated, TurnCommitted

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import holdfast as hf
-from holdfast.engine.watching import watch
+from holdfast.engine.streams import watch
 from holdfast.errors import InvalidMove, InvalidName, JobHeld, TooLarge
 from holdfast.model.limits import CHUNK_BYTES_MAX
 from holdfast.model.streams import AttemptSuperseded, Chunk

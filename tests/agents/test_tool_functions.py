@@ -23,7 +23,7 @@ import holdfast as hf
 from holdfast.agents.mcp import McpTool, Offer, mcp
 from holdfast.agents.policy import Rule
 from holdfast.agents.toolbox import file_tools
-from holdfast.engine.asked import READS
+from holdfast.engine.durable_call import READS
 from holdfast.errors import InvalidSetting
 
 if TYPE_CHECKING:

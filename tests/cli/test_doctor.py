@@ -16,7 +16,7 @@ import apsw
 import pytest
 
 from holdfast.engine.backups import LastBackup, remember_backup
-from holdfast.engine.recover import LastSweep, SweepStats, remember
+from holdfast.engine.recovery import LastSweep, SweepStats, remember
 from holdfast.errors import StoreReadOnly
 from holdfast.model.time import HOUR
 from holdfast.runtime.stores import open_store

@@ -15,7 +15,7 @@ import httpx2
 import pytest
 
 from holdfast.cli.logs import logging_as
-from holdfast.engine.named import about
+from holdfast.engine.log_context import about
 from holdfast.errors import InvalidSetting
 from tests.fixtures.stores import SqliteBackend
 from tests.service.api import api, as_owner

@@ -14,14 +14,14 @@ from holdfast.client.embedded import EmbeddedClient
 from holdfast.client.protocol import Client
 from holdfast.client.remote import RemoteClient
 from holdfast.engine import stall_detector
-from holdfast.engine.asked import Asked, Terms
 from holdfast.engine.children import spawn
-from holdfast.engine.desk import Desk
-from holdfast.engine.drive import Drive
-from holdfast.engine.points import Point
+from holdfast.engine.crash_points import Point
+from holdfast.engine.durable_call import Asked, Terms
+from holdfast.engine.execution import Drive
+from holdfast.engine.job_runner import JobRun
 from holdfast.engine.questions import Question, ask
-from holdfast.engine.run import JobRun
-from holdfast.engine.timers import sleep
+from holdfast.engine.runner_config import Desk
+from holdfast.engine.suspension import sleep
 from holdfast.errors import Fenced
 from holdfast.model.append import Move
 from holdfast.model.budget import Budget

@@ -9,8 +9,8 @@ import pytest
 
 from holdfast.client.records import Walked
 from holdfast.engine.checkpoints import checkpoint
-from holdfast.engine.drive import Drive
-from holdfast.engine.points import Point
+from holdfast.engine.crash_points import Point
+from holdfast.engine.execution import Drive
 from holdfast.errors import InvalidMove, KeyReused, NotFound, NotOver
 from holdfast.model.events import JobCreated
 from holdfast.model.states import Status

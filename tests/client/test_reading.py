@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from holdfast.client.records import SeamKind, Span, SpanKind, Trace
-from holdfast.engine.asked import Asked, Terms
-from holdfast.engine.drive import Drive
-from holdfast.engine.points import Point
-from holdfast.engine.results import result
+from holdfast.engine.crash_points import Point
+from holdfast.engine.durable_call import Asked, Terms
+from holdfast.engine.execution import Drive
+from holdfast.engine.job_results import result
 from holdfast.errors import InvalidPayload, JobHeld, KeyReused, NotOver
 from holdfast.model.events import CallMoved, StepFinished
 from holdfast.model.jobs import JobFilter

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from holdfast.client.records import Accepted
-from holdfast.engine.points import Point
+from holdfast.engine.crash_points import Point
 from holdfast.errors import (
     Conflict,
     HoldfastError,

@@ -21,10 +21,10 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.engine.asked import READS, Asked, Terms
-from holdfast.engine.desk import Program
-from holdfast.engine.drive import Drive
-from holdfast.engine.points import Point
+from holdfast.engine.crash_points import Point
+from holdfast.engine.durable_call import READS, Asked, Terms
+from holdfast.engine.execution import Drive
+from holdfast.engine.runner_config import Program
 from holdfast.model.ids import RandomIds
 from holdfast.model.jobs import JobFilter, JobRecord
 from holdfast.model.mailbox import MailDraft

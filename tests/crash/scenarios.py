@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from holdfast.engine.asked import READS, Asked, Probed, Terms
-from holdfast.engine.desk import Program
-from holdfast.engine.drive import Drive
+from holdfast.engine.durable_call import READS, Asked, Probed, Terms
+from holdfast.engine.execution import Drive
+from holdfast.engine.runner_config import Program
 from holdfast.model.side_effects import Answer, Effect
 from holdfast.model.time import HOUR, SECOND
 from holdfast.testing.crash import Scenario

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.engine.points import Point
+from holdfast.engine.crash_points import Point
 from holdfast.testing.crash import CameOutWrong, Cut, Way, cuts, play
 from holdfast.testing.outside import PlainMail
 from tests.crash.scenarios import MAILS, SCENARIOS, Mail

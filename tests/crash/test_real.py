@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine.points import Point
+from holdfast.engine.crash_points import Point
 from holdfast.engine.verify.verify import verify
 from holdfast.model.jobs import JobDraft
 from holdfast.runtime import open_store

@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from holdfast.engine.asked import READS, Asked
-from holdfast.engine.committer import Committer
-from holdfast.engine.desk import Desk, Program
-from holdfast.engine.drive import Drive
-from holdfast.engine.run import JobRun
+from holdfast.engine.durable_call import READS, Asked
+from holdfast.engine.execution import Drive
+from holdfast.engine.group_commit import Committer
+from holdfast.engine.job_runner import JobRun
+from holdfast.engine.runner_config import Desk, Program
 from holdfast.engine.verify.verify import verify
 from holdfast.model import job_state
 from holdfast.model.events import Event

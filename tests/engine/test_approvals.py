@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine.asked import Asked, Terms
-from holdfast.engine.drive import Drive
-from holdfast.engine.signals import wait
-from holdfast.engine.timers import sleep
+from holdfast.engine.durable_call import Asked, Terms
+from holdfast.engine.execution import Drive
+from holdfast.engine.suspension import sleep, wait
 from holdfast.errors import Denied
 from holdfast.model.events import ApprovalDecided, ApprovalRequested, ToolCalled
 from holdfast.model.states import MailKind, Status, WaitReason

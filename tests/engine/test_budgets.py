@@ -8,19 +8,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.engine import models
-from holdfast.engine.asked import Asked, Terms
+from holdfast.engine import model_requests
 from holdfast.engine.children import spawn
-from holdfast.engine.committer import Committer
-from holdfast.engine.desk import Program
-from holdfast.engine.drive import Drive
+from holdfast.engine.crash_points import Point
+from holdfast.engine.deterministic_values import now_us
+from holdfast.engine.durable_call import Asked, Terms
+from holdfast.engine.execution import Drive
 from holdfast.engine.fork import fork
-from holdfast.engine.models import Answer, Request
-from holdfast.engine.notes import now_us
-from holdfast.engine.points import Point
-from holdfast.engine.run import JobRun
-from holdfast.engine.signals import wait
-from holdfast.engine.timers import sleep
+from holdfast.engine.group_commit import Committer
+from holdfast.engine.job_runner import JobRun
+from holdfast.engine.model_requests import Answer, Request
+from holdfast.engine.runner_config import Program
+from holdfast.engine.suspension import sleep, wait
 from holdfast.errors import Fenced, StoreUnavailable
 from holdfast.model.budget import Account, Budget
 from holdfast.model.events import BudgetRaised, BudgetReached, CallCancelled, JobWaiting
@@ -78,7 +77,7 @@ async def send(shop: Shop, drive: Drive, name: str, terms: Terms = KEYED) -> Any
 
 async def answer(shop: Shop, drive: Drive, text: str, **usage: int) -> Any:
     """One request to a model that costs this much."""
-    asking = await models.ask(drive, Request("llm", "m", b"{}", (text.encode(),)))
+    asking = await model_requests.ask(drive, Request("llm", "m", b"{}", (text.encode(),)))
     if asking.answer is None:
         await asking.afford()
         asking.begin()

@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.engine import committer
-from holdfast.engine.asked import Asked
+from holdfast.engine import group_commit
 from holdfast.engine.checkpoints import checkpoint, restored
-from holdfast.engine.drive import Drive
-from holdfast.engine.timers import sleep
+from holdfast.engine.durable_call import Asked
+from holdfast.engine.execution import Drive
+from holdfast.engine.suspension import sleep
 from holdfast.errors import InvalidMove, Unproven
 from holdfast.model.events import CheckpointSaved, JobParked
 from holdfast.model.evidence import ArtifactExists, EvidencePack, Result
@@ -59,7 +59,7 @@ async def test_code_that_gives_a_checkpoint_up_goes_on_behind_it(
 ) -> None:
     """Goal: nothing that follows a commit is done twice. Method: the code stops waiting for the disk while the commit
     is on its way there, and does something; the resumed run finds it."""
-    monkeypatch.setattr(committer, "AT_ONCE_MAX", 0)  # it is on its way for a while
+    monkeypatch.setattr(group_commit, "AT_ONCE_MAX", 0)  # it is on its way for a while
     async with opened(backend) as shop:
 
         async def impatient(drive: Drive, _: Any) -> Any:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from holdfast.engine.children import spawn
-from holdfast.engine.drive import Drive
-from holdfast.engine.signals import wait
+from holdfast.engine.execution import Drive
+from holdfast.engine.suspension import wait
 from holdfast.errors import CallFailed
 from holdfast.model.events import CallCancelled, ChildFinished, ChildStarted
 from holdfast.model.jobs import JobDraft, JobFilter

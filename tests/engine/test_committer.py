@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine.committer import AT_ONCE_MAX, Committer
-from holdfast.engine.drive import Drive
-from holdfast.engine.run import JobRun
+from holdfast.engine.execution import Drive
+from holdfast.engine.group_commit import AT_ONCE_MAX, Committer
+from holdfast.engine.job_runner import JobRun
 from holdfast.errors import Fenced
 from holdfast.model.append import append_of
 from holdfast.model.events import StepFinished

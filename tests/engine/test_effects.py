@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.engine.asked import READS, Asked, Terms
-from holdfast.engine.committer import Committer
-from holdfast.engine.desk import Desk
-from holdfast.engine.drive import Drive
-from holdfast.engine.points import Point
-from holdfast.engine.run import JobRun
-from holdfast.engine.timers import sleep
+from holdfast.engine.crash_points import Point
+from holdfast.engine.durable_call import READS, Asked, Terms
+from holdfast.engine.execution import Drive
+from holdfast.engine.group_commit import Committer
+from holdfast.engine.job_runner import JobRun
+from holdfast.engine.runner_config import Desk
+from holdfast.engine.suspension import sleep
 from holdfast.errors import CallFailed, Fenced
 from holdfast.model.jobs import JobDraft
 from holdfast.model.mailbox import MailDraft

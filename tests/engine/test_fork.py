@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine.asked import READS, Asked, Terms
-from holdfast.engine.drive import Drive
+from holdfast.engine.durable_call import READS, Asked, Terms
+from holdfast.engine.execution import Drive
 from holdfast.engine.fork import SAME, fork
-from holdfast.engine.replayed import replay
+from holdfast.engine.replay_check import replay
 from holdfast.engine.retention import prune
-from holdfast.engine.timers import sleep
+from holdfast.engine.suspension import sleep
 from holdfast.errors import InvalidMove, InvalidName, InvalidPayload, KeyReused, NotFound
 from holdfast.model.append import Extras, Move
 from holdfast.model.events import JobCreated, JobParked, JobReleased

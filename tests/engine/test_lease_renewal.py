@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.engine.committer import Committer
+from holdfast.engine.group_commit import Committer
+from holdfast.engine.job_runner import JobRun
 from holdfast.engine.lease_renewal import LeaseRenewal
-from holdfast.engine.run import JobRun
 from holdfast.errors import Fenced
 from holdfast.model.time import SECOND
 from holdfast.store.ports.leases import Held

@@ -11,12 +11,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.engine import opening
+from holdfast.engine import job_runner
 from holdfast.engine.checkpoints import checkpoint, restored
 from holdfast.engine.children import spawn
-from holdfast.engine.drive import Drive
-from holdfast.engine.signals import wait
-from holdfast.engine.timers import sleep
+from holdfast.engine.execution import Drive
+from holdfast.engine.suspension import sleep, wait
 from holdfast.errors import Broken, StoreCorrupt
 from holdfast.model.checkpoint_snapshot import carried_by, packed
 from holdfast.model.events import (
@@ -141,8 +140,8 @@ async def _is_known_the_same(shop: Shop, job_id: str) -> None:
 def _must_agree(job_id: str, whole: Sequence[SealedEvent], shortened: Sequence[SealedEvent]) -> None:
     """Whoever reads either knows the same; of the fold, as far as keys of calls do not restart with a commit."""
     one, other = History(), History()
-    job, created = opening.told(job_id, whole, one)
-    job_again, created_again = opening.told(job_id, shortened, other)
+    job, created = job_runner.replay_events(job_id, whole, one)
+    job_again, created_again = job_runner.replay_events(job_id, shortened, other)
     assert created == created_again
     for name in ("seq", "fence", "status", "wait_reason", "wake_at", "claims", "commits", "mail_seq"):
         assert getattr(job, name) == getattr(job_again, name), name
@@ -174,7 +173,7 @@ def step(number: int, ordinal: int = 0) -> StepFinished:
 def committed(*before: Event) -> CheckpointSaved:
     """The checkpoint that code would make after these events."""
     history = History()
-    opening.told(JOB, journal(*before), history)
+    job_runner.replay_events(JOB, journal(*before), history)
     return CheckpointSaved(1, "state", carries=packed(carried_by(history)))
 
 
@@ -208,7 +207,7 @@ def test_a_shortened_journal_says_what_the_whole_one_says() -> None:
     assert [one.seq for one in shortened(SAVED)] == [1, 9, 10, 11, 12]
     _must_agree(JOB, SAVED, shortened(SAVED))
     history = History()
-    opening.told(JOB, shortened(SAVED), history)
+    job_runner.replay_events(JOB, shortened(SAVED), history)
     assert (history.state, history.children, history.born, history.heard) == ("state", {}, 2, 3)
     assert history.stops.allowed == {(JOB, "usd"): 5}
     assert history.find("1/look#1", "d") is not None
@@ -253,10 +252,10 @@ def test_nothing_that_is_used_can_be_changed(damage: str) -> None:
     """Every row that a shortened journal is told from hangs on the head: changed as well as one can without the head,
     it is refused."""
     sealed = shortened(journal(*BEFORE, committed(*BEFORE), step(1, 1), step(2, 1)))
-    opening.told(JOB, sealed, History())
+    job_runner.replay_events(JOB, sealed, History())
     DAMAGE[damage](sealed)
     with pytest.raises((Broken, StoreCorrupt)):
-        opening.told(JOB, sealed, History())
+        job_runner.replay_events(JOB, sealed, History())
 
 
 class OneJournal:
@@ -292,14 +291,14 @@ UNCARRIED = {
 async def test_a_checkpoint_that_carries_nothing_is_found_in_the_whole_journal(which: str) -> None:
     sealed = journal(*UNCARRIED[which], step(1, 1))
     one = OneJournal(sealed)
-    assert await opening.read(one, _grant(sealed), 4) == sealed  # type: ignore[arg-type]
+    assert await job_runner.load_journal(one, _grant(sealed), 4) == sealed  # type: ignore[arg-type]
     assert one.calls == ["since_commit", "read"]
-    opening.told(JOB, sealed, History())
+    job_runner.replay_events(JOB, sealed, History())
 
 
 async def test_a_short_journal_is_read_whole() -> None:
     one = OneJournal(SAVED)
-    assert await opening.read(one, _grant(SAVED), len(SAVED)) == SAVED  # type: ignore[arg-type]
+    assert await job_runner.load_journal(one, _grant(SAVED), len(SAVED)) == SAVED  # type: ignore[arg-type]
     assert one.calls == ["read"]
 
 

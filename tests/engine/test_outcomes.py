@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine.asked import Asked, Probed, Terms
-from holdfast.engine.drive import Drive
+from holdfast.engine.durable_call import Asked, Probed, Terms
+from holdfast.engine.execution import Drive
 from holdfast.engine.failures import raised, recorded, told
 from holdfast.errors import CallFailed, Fenced, KeyReused, Refused
 from holdfast.model.events import JobDeadLettered

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 import holdfast as hf
-from holdfast.engine.desk import Desk
-from holdfast.engine.drive import Drive
+from holdfast.engine.execution import Drive
+from holdfast.engine.runner_config import Desk
 from holdfast.model.events import JobParked
 from holdfast.model.jobs import JobDraft
 from holdfast.model.python_pin import HERE

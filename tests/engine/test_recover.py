@@ -10,8 +10,8 @@ import sys
 import msgspec
 import pytest
 
-from holdfast.engine.processes import HostProcesses
-from holdfast.engine.recover import Rules, SweepStats, prove_dead, sweep
+from holdfast.engine.host_processes import HostProcesses
+from holdfast.engine.recovery import Rules, SweepStats, prove_dead, sweep
 from holdfast.errors import StoreUnavailable
 from holdfast.model.events import JobDeadLettered, JobRequeued
 from holdfast.model.hash_chain import unseal
@@ -128,7 +128,7 @@ async def test_progress_starts_the_count_again(backend: Backend) -> None:
 
 @on_every_store
 async def test_more_than_one_transaction_holds(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.engine.recover.AT_ONCE", 4)
+    monkeypatch.setattr("holdfast.engine.recovery.AT_ONCE", 4)
     async with bench_on(backend) as bench:
         jobs = await lose(bench, 10)
         alive = await bench.driving("alive", ttl_us=MINUTE)

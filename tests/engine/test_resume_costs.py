@@ -12,9 +12,9 @@ import pytest
 
 import holdfast as hf
 from holdfast.agents import context
-from holdfast.engine import opening
-from holdfast.engine.drive import Drive
-from holdfast.engine.effects import Owner
+from holdfast.engine import job_runner
+from holdfast.engine.execution import Drive
+from holdfast.engine.side_effects import Owner
 from holdfast.model import canonical
 from holdfast.model.events import JobClaimed, JobCreated, StepFinished
 from holdfast.model.hash_chain import EMPTY, SealedEvent, seal
@@ -67,7 +67,7 @@ async def resumed(steps: int) -> tuple[int, int]:
     """The calls to read so many steps, and to replay them."""
     sealed, history = journal(steps), History()
     with Counted() as reading:
-        opening.told(JOB, sealed, history)
+        job_runner.replay_events(JOB, sealed, history)
     drive = Drive(history, None, VirtualClock(), Owner("default", JOB, 1, None))  # type: ignore[arg-type]
 
     async def long() -> int:
@@ -93,7 +93,7 @@ def test_a_long_journal_leaves_the_garbage_collector_nothing_to_walk_through() -
     sealed, history = journal(1_000), History()
     gc.collect()
     before = len(gc.get_objects())
-    opening.told(JOB, sealed, history)
+    job_runner.replay_events(JOB, sealed, history)
     gc.collect()
     assert len(gc.get_objects()) - before < 50
     assert history.find("0/fetch#1000", canonical.digest_of({"number": 999}).hex()) is not None

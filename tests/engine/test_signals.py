@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine.drive import Drive
-from holdfast.engine.signals import wait
+from holdfast.engine.execution import Drive
+from holdfast.engine.suspension import wait
 from holdfast.model.events import SignalTaken
 from holdfast.model.states import MailKind, Status, WaitReason
 from holdfast.model.time import HOUR

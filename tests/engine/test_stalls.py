@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 
 from holdfast.engine import stall_detector
-from holdfast.engine.desk import Program
-from holdfast.engine.drive import Drive
-from holdfast.engine.results import result
-from holdfast.engine.signals import wait
-from holdfast.engine.timers import sleep
+from holdfast.engine.execution import Drive
+from holdfast.engine.job_results import result
+from holdfast.engine.runner_config import Program
+from holdfast.engine.suspension import sleep, wait
 from holdfast.errors import JobHeld
 from holdfast.model.events import JobStalled
 from holdfast.model.ids import SequentialIds

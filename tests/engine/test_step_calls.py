@@ -11,9 +11,9 @@ from typing import Any, Self
 
 import holdfast as hf
 from holdfast.agents import context
-from holdfast.engine.drive import Drive
-from holdfast.engine.effects import Owner
-from holdfast.engine.pen import Pen
+from holdfast.engine.execution import Drive
+from holdfast.engine.journal_writer import Pen
+from holdfast.engine.side_effects import Owner
 from holdfast.model.append import Holder
 from holdfast.model.hash_chain import Head
 from holdfast.model.replay_history import History

@@ -14,12 +14,10 @@ import pytest
 
 from holdfast.agents.threads import in_thread
 from holdfast.engine import streams
-from holdfast.engine.asked import READS, Asked
-from holdfast.engine.desk import Desk
-from holdfast.engine.drive import Drive
-from holdfast.engine.streams import Outlet, Scribe
-from holdfast.engine.voices import VOICE, Room
-from holdfast.engine.watching import watch
+from holdfast.engine.durable_call import READS, Asked
+from holdfast.engine.execution import Drive
+from holdfast.engine.runner_config import Desk
+from holdfast.engine.streams import VOICE, Outlet, Room, Scribe, watch
 from holdfast.errors import InvalidPayload, NotFound, StoreUnavailable
 from holdfast.model.ids import SequentialIds
 from holdfast.model.jobs import JobDraft

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast.engine import task_scopes
-from holdfast.engine.drive import Drive
+from holdfast.engine.execution import Drive
 from holdfast.testing.conformance.bench import Backend
 from tests.engine.shop import Shop, opened
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine.causes import causes_of, summarize_causes
 from holdfast.engine.failures import recorded, told
+from holdfast.engine.recovery import causes_of, summarize_causes
 from holdfast.engine.tracebacks import (
     BYTES_MAX,
     FRAMES_MAX,

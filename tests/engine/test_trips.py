@@ -15,7 +15,7 @@ import apsw
 import pytest
 
 from holdfast.client.embedded import EmbeddedClient
-from holdfast.engine.recover import sweep
+from holdfast.engine.recovery import sweep
 from holdfast.model.append import Holder, append_of
 from holdfast.model.events import CheckpointSaved, StepFinished
 from holdfast.model.hash_chain import Head

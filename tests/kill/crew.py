@@ -20,12 +20,12 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from holdfast.engine.asked import READS, Asked, Terms
-from holdfast.engine.committer import Committer
-from holdfast.engine.desk import Desk
-from holdfast.engine.drive import Drive
+from holdfast.engine.durable_call import READS, Asked, Terms
+from holdfast.engine.execution import Drive
+from holdfast.engine.group_commit import Committer
 from holdfast.engine.lease_renewal import LeaseRenewal
-from holdfast.engine.timers import sleep
+from holdfast.engine.runner_config import Desk
+from holdfast.engine.suspension import sleep
 from holdfast.model.ids import RandomIds
 from holdfast.model.jobs import JobFilter, JobRecord
 from holdfast.model.mailbox import MailDraft

@@ -18,8 +18,7 @@ import pytest
 
 from holdfast.client import RemoteClient
 from holdfast.client.work_views import work_view
-from holdfast.engine.items import Facts
-from holdfast.engine.outwork import Outwork
+from holdfast.engine.external_work import Facts, Outwork
 from holdfast.engine.verify.verify import verify
 from holdfast.errors import Unauthorized, Unavailable
 from holdfast.model.events import JobClaimed, JobCompleted, JobDeadLettered

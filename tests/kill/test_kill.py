@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.engine.verify.journals import Limits
+from holdfast.engine.verify.journal_checks import Limits
 from holdfast.engine.verify.verify import verify
 from holdfast.model.events import JobClaimed, ToolUncertain
 from holdfast.model.hash_chain import unseal

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from holdfast.client.records import JobView
-from holdfast.engine.processes import HostProcesses
+from holdfast.engine.host_processes import HostProcesses
 from holdfast.model.states import Status, WaitReason
 from holdfast.model.worker_identity import Sight
 from holdfast.store.clock import SystemClock

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 
-from holdfast.engine import drive, effects, replay_scheduler, stall_detector, task_scopes
+from holdfast.engine import execution, replay_scheduler, side_effects, stall_detector, task_scopes
 from holdfast.model import replay_history, retry
 from holdfast.store.memory import inbox
 
@@ -43,7 +43,7 @@ def recorded_sleeps_are_slept_again(patch: pytest.MonkeyPatch) -> None:
 @bug
 def a_timeout_around_a_durable_wait_never_fires(patch: pytest.MonkeyPatch) -> None:
     """The job is suspended without regard to the timers of its code."""
-    patch.setattr(drive.Drive, "_suspension", lambda self: self.waits.asleep())
+    patch.setattr(execution.Drive, "_suspension", lambda self: self.waits.asleep())
 
 
 @bug
@@ -151,7 +151,7 @@ def results_come_in_any_order(patch: pytest.MonkeyPatch) -> None:
 
 @bug
 def the_end_of_a_process_is_a_decision_of_the_agent(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(drive.Drive, "note_cancel", lambda *_: None)
+    patch.setattr(execution.Drive, "note_cancel", lambda *_: None)
 
 
 @bug
@@ -165,12 +165,12 @@ def a_call_that_was_given_up_is_made_again(patch: pytest.MonkeyPatch) -> None:
 @bug
 def a_new_effect_waits_for_unrelated_calls(patch: pytest.MonkeyPatch) -> None:
     """Nothing fires after a recovery until everything that runs has ended."""
-    at_rest = drive.Drive._at_rest
+    at_rest = execution.Drive._at_rest
 
     def wait(self: Any, is_polling: bool) -> bool:
         return False if self.running else at_rest(self, is_polling)
 
-    patch.setattr(drive.Drive, "_at_rest", wait)
+    patch.setattr(execution.Drive, "_at_rest", wait)
 
 
 # ── retries ───────────────────────────────────────────────────────────────────────────────────────
@@ -189,18 +189,18 @@ def attempts_of_effects_are_counted_in_memory(patch: pytest.MonkeyPatch) -> None
     def count(self: Any) -> int:
         return int(1 + self._attempt - self.__dict__.setdefault("first_attempt", self._attempt))
 
-    patch.setattr(effects._Call, "_failed_attempts", property(count))
+    patch.setattr(side_effects._Call, "_failed_attempts", property(count))
 
 
 @bug
 def an_unsafe_call_is_made_again_after_an_ambiguous_error(patch: pytest.MonkeyPatch) -> None:
     """A connection that broke is taken for one that was refused."""
-    ambiguous = effects._Call._ambiguous
+    ambiguous = side_effects._Call._ambiguous
 
     async def did_nothing(self: Any, error: Exception) -> Any:
         return await (self._did_nothing(error) if self._terms.sent_nothing else ambiguous(self, error))
 
-    patch.setattr(effects._Call, "_ambiguous", did_nothing)
+    patch.setattr(side_effects._Call, "_ambiguous", did_nothing)
 
 
 @bug

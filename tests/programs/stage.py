@@ -25,9 +25,9 @@ from typing import Any, Final, Literal, cast
 import holdfast as hf
 from holdfast.agents.conversations import When, drafted
 from holdfast.agents.models.script import Script, script_of
-from holdfast.engine.committer import Committer
-from holdfast.engine.desk import Desk, Program
+from holdfast.engine.group_commit import Committer
 from holdfast.engine.lease_renewal import LeaseRenewal
+from holdfast.engine.runner_config import Desk, Program
 from holdfast.errors import Unavailable
 from holdfast.model.events import Event
 from holdfast.model.hash_chain import SealedEvent, first_break, unseal

@@ -13,7 +13,7 @@ import msgspec
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
-from holdfast.engine.recover import Rules, ruling
+from holdfast.engine.recovery import Rules, ruling
 from holdfast.model.append import NOTHING, Append, Extras, Holder, Move, Timer, after, append_of
 from holdfast.model.events import Event, StepFinished
 from holdfast.model.hash_chain import Head

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.engine.asked import READS, Asked, Terms
-from holdfast.engine.desk import Program
-from holdfast.engine.drive import Drive
-from holdfast.engine.timers import sleep
+from holdfast.engine.durable_call import READS, Asked, Terms
+from holdfast.engine.execution import Drive
+from holdfast.engine.runner_config import Program
+from holdfast.engine.suspension import sleep
 from holdfast.model.hash_chain import SealedEvent
 from holdfast.model.jobs import JobDraft
 from holdfast.model.mailbox import MailDraft

@@ -8,12 +8,12 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from holdfast.engine import desk
-from holdfast.engine.committer import Committer
-from holdfast.engine.desk import Desk
-from holdfast.engine.drive import Drive
-from holdfast.engine.replayed import Replayed, replay
-from holdfast.engine.run import JobRun
+from holdfast.engine import runner_config
+from holdfast.engine.execution import Drive
+from holdfast.engine.group_commit import Committer
+from holdfast.engine.job_runner import JobRun
+from holdfast.engine.replay_check import Replayed, replay
+from holdfast.engine.runner_config import Desk
 from holdfast.model.ids import SequentialIds
 from holdfast.model.jobs import DEFAULT_QUEUE, JobDraft
 from holdfast.model.time import SECOND
@@ -38,7 +38,7 @@ class Stage:
         self.clock = LoopClock(self.loop)
         self.store: Store = MemoryStore(self.clock, SequentialIds())
 
-    def program(self, body: Program, seed: int = 0) -> desk.Program:
+    def program(self, body: Program, seed: int = 0) -> runner_config.Program:
         """The program as a kind's code; when answers come is the seed's matter."""
         chance = random.Random(seed)
 
@@ -61,7 +61,7 @@ class Stage:
 
         return self.run(go)
 
-    async def drive(self, programs: dict[str, desk.Program]) -> str:
+    async def drive(self, programs: dict[str, runner_config.Program]) -> str:
         ask = ClaimAsk(worker="w", token="t", queues=(DEFAULT_QUEUE,), ttl_us=3600 * SECOND)
         (grant,) = await self.store.leases.claim(ask)
         return await JobRun(Desk(self.store, Committer(self.store.journal), self.clock, programs), grant).go()

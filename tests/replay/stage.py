@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from holdfast.engine import ready_queue
-from holdfast.engine.asked import Asked, Terms
-from holdfast.engine.drive import Drive
-from holdfast.engine.effects import Owner
-from holdfast.engine.recorder import Stamp
+from holdfast.engine.durable_call import Asked, Terms
+from holdfast.engine.execution import Drive
+from holdfast.engine.journal_writer import Stamp
+from holdfast.engine.side_effects import Owner
 from holdfast.model.events import Event, JobClaimed
 from holdfast.model.replay_history import history_of
 from holdfast.model.side_effects import Effect

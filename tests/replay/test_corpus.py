@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from holdfast.engine.replayed import replay_journal
-from holdfast.engine.verify.calls import by_calls
-from holdfast.engine.verify.facts import facts_of
-from holdfast.engine.verify.lives import told
+from holdfast.engine.replay_check import replay_journal
+from holdfast.engine.verify.call_checks import by_calls
+from holdfast.engine.verify.journal_view import facts_of
+from holdfast.engine.verify.lifecycle_checks import told
 from holdfast.model import job_state
 from holdfast.model.events import EVENTS
 from holdfast.model.hash_chain import first_break

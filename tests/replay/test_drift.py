@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine.asked import READS, Asked
-from holdfast.engine.endings import Failed, Parked
+from holdfast.engine.durable_call import READS, Asked
+from holdfast.engine.run_outcomes import Failed, Parked
 from holdfast.errors import CallFailed, InvalidMove
 from holdfast.model.events import (
     CallMoved,

@@ -11,9 +11,9 @@ import openai
 import pytest
 from llmock.testing import LLMockServer
 
-from holdfast.engine.asked import READS, Asked
-from holdfast.engine.drive import Drive
-from holdfast.engine.effects import Owner
+from holdfast.engine.durable_call import READS, Asked
+from holdfast.engine.execution import Drive
+from holdfast.engine.side_effects import Owner
 from holdfast.model.replay_history import history_of
 from holdfast.store.clock import SystemClock
 from tests.replay.stage import Journal, Tape

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine.asked import READS, Asked
+from holdfast.engine.durable_call import READS, Asked
 from holdfast.model.events import StepFinished, ToolCalled, ToolReturned
 from tests.replay.programs import PROGRAMS
 from tests.replay.stage import Journal, Killed, World, play

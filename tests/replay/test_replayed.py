@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine.drive import Drive
-from holdfast.engine.replayed import Step, replay
-from holdfast.engine.timers import sleep
+from holdfast.engine.execution import Drive
+from holdfast.engine.replay_check import Step, replay
+from holdfast.engine.suspension import sleep
 from holdfast.errors import InvalidMove
 from holdfast.model.mailbox import MailDraft
 from holdfast.model.states import MailKind, Status

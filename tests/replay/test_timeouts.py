@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine.asked import READS, Asked
+from holdfast.engine.durable_call import READS, Asked
 from holdfast.model.events import CallCancelled
 from holdfast.testing.simloop import SimLoop
 from tests.replay.stage import Played, World, play

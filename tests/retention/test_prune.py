@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine.asked import Asked, Terms
-from holdfast.engine.drive import Drive
-from holdfast.engine.replayed import replay
+from holdfast.engine.durable_call import Asked, Terms
+from holdfast.engine.execution import Drive
+from holdfast.engine.replay_check import replay
 from holdfast.engine.retention import prune
-from holdfast.engine.timers import sleep
+from holdfast.engine.suspension import sleep
 from holdfast.errors import InvalidPayload, InvalidSetting, KeyReused, NotFound
 from holdfast.model.events import JobCompleted, JobCreated, LlmRequested, LlmResponded
 from holdfast.model.hash_chain import first_break, unseal

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.engine.crash_points import crash_points
-from holdfast.engine.points import Point, nothing
+from holdfast.engine.crash_points import Point, crash_points, nothing
 from holdfast.errors import InvalidSetting
 from holdfast.model.ids import RandomIds
 from holdfast.model.jobs import JobDraft

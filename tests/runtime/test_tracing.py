@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 import holdfast as hf
-from holdfast.engine.meter import SILENT, Meter
+from holdfast.engine.telemetry import SILENT, Meter
 from holdfast.errors import InvalidSetting
 from holdfast.model.ids import RandomIds
 from holdfast.model.jobs import JobDraft

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import httpx2
 import pytest
 
-from holdfast.engine.drive import Drive
+from holdfast.engine.execution import Drive
 from holdfast.engine.questions import Question, ask
 from holdfast.model.access import GRANTS, Role, Scope
 from holdfast.model.configured_agents import Configuration, HostedAgent

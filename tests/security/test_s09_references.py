@@ -13,7 +13,7 @@ import pytest
 import holdfast as hf
 from holdfast.agents.secrets import revealed
 from holdfast.agents.toolbox import http_tools, shell_tool
-from holdfast.engine.replayed import replay
+from holdfast.engine.replay_check import replay
 from holdfast.errors import CallFailed, InvalidPayload, InvalidSetting, JobHeld
 from holdfast.model.events import ToolCalled
 from holdfast.model.hash_chain import unseal

@@ -13,7 +13,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.agents.hosted import session_with
-from holdfast.engine.replayed import replay
+from holdfast.engine.replay_check import replay
 from holdfast.engine.verify.verify import verify
 from holdfast.errors import InvalidSetting, StoreCorrupt
 from holdfast.model.configured_agents import Configuration, HostedAgent

@@ -11,7 +11,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.cli.talk import to_json
-from holdfast.engine.asked import Terms
+from holdfast.engine.durable_call import Terms
 from holdfast.errors import InvalidSetting
 from holdfast.model.side_effects import Effect
 from tests.agents.waiting import waits_for

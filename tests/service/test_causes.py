@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.engine.recover import sweep
+from holdfast.engine.recovery import sweep
 from holdfast.model.lease import TAKEOVERS_MAX
 from holdfast.model.time import SECOND
 from holdfast.testing.conformance.bench import Backend

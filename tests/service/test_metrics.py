@@ -14,8 +14,8 @@ from prometheus_client.parser import text_string_to_metric_families
 import holdfast as hf
 from holdfast.engine import stall_detector
 from holdfast.engine.backups import LastBackup, remember_backup
-from holdfast.engine.meter import NOTHING, SILENT, Meter
-from holdfast.engine.recover import SweepStats
+from holdfast.engine.recovery import SweepStats
+from holdfast.engine.telemetry import NOTHING, SILENT, Meter
 from holdfast.errors import Fenced, JobHeld
 from holdfast.model.jobs import JobDraft
 from holdfast.model.queue_limits import QueueLimits

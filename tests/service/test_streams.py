@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from holdfast.engine import watching
+from holdfast.engine import streams
 from holdfast.model.streams import Line, passage_of
 from holdfast.service.settings import Settings
 from holdfast.store.ports.streams import Said
@@ -145,7 +145,7 @@ async def test_a_quiet_stream_is_kept_alive(backend: Backend) -> None:
 
 async def test_a_reader_that_hangs_up_is_let_go(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     waiting, let_go = asyncio.Event(), asyncio.Event()
-    real = watching._Watcher.hears_more
+    real = streams._Watcher.hears_more
 
     async def hears_more(self: Any) -> bool:
         waiting.set()
@@ -155,7 +155,7 @@ async def test_a_reader_that_hangs_up_is_let_go(backend: Backend, monkeypatch: p
             let_go.set()
             raise
 
-    monkeypatch.setattr(watching._Watcher, "hears_more", hears_more)
+    monkeypatch.setattr(streams._Watcher, "hears_more", hears_more)
     async with speaker(backend) as job:
         events = listen(job.web)
         await anext(events)

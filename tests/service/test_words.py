@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine.drive import Drive
+from holdfast.engine.execution import Drive
 from holdfast.engine.questions import Question, ask
 from holdfast.model.states import WaitReason
 from holdfast.testing.conformance.bench import Backend

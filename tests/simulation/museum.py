@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.engine import drive, effects, pen, replay_scheduler, run, storetime
-from holdfast.engine.committer import Committer
+from holdfast.engine import execution, job_runner, journal_writer, replay_scheduler, side_effects
+from holdfast.engine.group_commit import Committer
 from holdfast.errors import Unavailable
 from holdfast.model import replay_history
 from holdfast.model.append import NOTHING
@@ -91,24 +91,24 @@ def a_request_key_is_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 @bug
 def the_intent_is_not_waited_for(patch: pytest.MonkeyPatch) -> None:
-    async def durable(self: pen.Pen) -> None:
+    async def durable(self: journal_writer.Pen) -> None:
         return None
 
-    patch.setattr(pen.Pen, "durable", durable)
+    patch.setattr(journal_writer.Pen, "durable", durable)
 
 
 @bug
 def a_lost_reply_is_written_again(patch: pytest.MonkeyPatch) -> None:
     """Not the same bytes again, but the same facts sealed anew."""
-    settle = pen.Pen.settle
+    settle = journal_writer.Pen.settle
 
-    def settled(self: pen.Pen, outcome: Any) -> bool:
+    def settled(self: journal_writer.Pen, outcome: Any) -> bool:
         if isinstance(outcome, Unavailable):
             self._entries.extendleft(reversed(self._sent_entries))
             self._sent, self._sent_entries = None, []
         return settle(self, outcome) if self._sent is not None else bool(self._entries)
 
-    patch.setattr(pen.Pen, "settle", settled)
+    patch.setattr(journal_writer.Pen, "settle", settled)
 
 
 @bug
@@ -122,31 +122,31 @@ def a_store_that_is_away_is_asked_at_once(patch: pytest.MonkeyPatch) -> None:
 
 @bug
 def a_cancel_lets_intents_pass(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(run.JobRun, "_still_holds", lambda *_: True)
+    patch.setattr(job_runner.JobRun, "_still_holds", lambda *_: True)
 
 
 @bug
 def progress_is_not_noted(patch: pytest.MonkeyPatch) -> None:
     """Takeovers are counted for ever."""
-    record = pen.Pen.record
+    record = journal_writer.Pen.record
 
-    def recorded(self: pen.Pen, event: Any, **beside: Any) -> Any:
+    def recorded(self: journal_writer.Pen, event: Any, **beside: Any) -> Any:
         return record(self, event, **(beside | {"progress": False}))
 
-    patch.setattr(pen.Pen, "record", recorded)
+    patch.setattr(journal_writer.Pen, "record", recorded)
 
 
 @bug
 def a_death_convicts_a_job(patch: pytest.MonkeyPatch) -> None:
     """Whoever lost three workers without progress is a dead letter, guilty or not."""
-    patch.setattr(run.JobRun, "_is_poison", lambda self: self.grant.takeovers >= 3)
+    patch.setattr(job_runner.JobRun, "_is_poison", lambda self: self.grant.takeovers >= 3)
 
 
 # ── effects ───────────────────────────────────────────────────────────────────────────────────────
 
 
 def _recovery(patch: pytest.MonkeyPatch, wrong: Callable[[CutOff], Recovery | None]) -> None:
-    patch.setattr(effects, "recover", lambda call: wrong(call) or recover(call))
+    patch.setattr(side_effects, "recover", lambda call: wrong(call) or recover(call))
 
 
 @bug
@@ -177,33 +177,33 @@ def a_probe_that_cannot_tell_says_no(patch: pytest.MonkeyPatch) -> None:
 @bug
 def everything_has_a_key(patch: pytest.MonkeyPatch) -> None:
     """An unsafe call is taken for an idempotent one."""
-    init = effects._Call.__init__
+    init = side_effects._Call.__init__
 
     def made(self: Any, *args: Any) -> None:
         init(self, *args)
         if self._effect is Effect.UNSAFE:
             self._effect = Effect.IDEMPOTENT
 
-    patch.setattr(effects._Call, "__init__", made)
+    patch.setattr(side_effects._Call, "__init__", made)
 
 
 @bug
 def nobody_waits_until_it_is_quiet(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(effects._Call, "_quiet_at", lambda *_: 0)
-    patch.setattr(effects._Call, "_quiet_after_failure", lambda *_: 1)
+    patch.setattr(side_effects._Call, "_quiet_at", lambda *_: 0)
+    patch.setattr(side_effects._Call, "_quiet_after_failure", lambda *_: 1)
 
 
 @bug
 def no_clock_is_looked_at_before_the_first_byte(patch: pytest.MonkeyPatch) -> None:
     """Neither the start-by deadline nor the end of the lease."""
-    patch.setattr(drive.Drive, "must_be_covered", lambda _: None)
-    patch.setattr(effects, "max", lambda _, other: other if other == 1 else -1, raising=False)
+    patch.setattr(execution.Drive, "must_be_covered", lambda _: None)
+    patch.setattr(side_effects, "max", lambda _, other: other if other == 1 else -1, raising=False)
 
 
 @bug
 def each_attempt_has_its_own_key(patch: pytest.MonkeyPatch) -> None:
     attempts = itertools.count()
-    perform = drive.Drive.perform
+    perform = execution.Drive.perform
 
     async def performed(
         self: Any, asked: Any, place: Any, step_key: str, key: str = "", longest_us: int | None = None
@@ -211,13 +211,13 @@ def each_attempt_has_its_own_key(patch: pytest.MonkeyPatch) -> None:
         own = f"{key}-{next(attempts)}" if key else ""
         return await perform(self, asked, place, step_key, own, longest_us)
 
-    patch.setattr(drive.Drive, "perform", performed)
+    patch.setattr(execution.Drive, "perform", performed)
 
 
 @bug
 def a_refusal_speaks_for_earlier_requests_too(patch: pytest.MonkeyPatch) -> None:
     forgetful = property(lambda _: False, lambda *_: None)
-    patch.setattr(effects._Call, "_unexplained", forgetful, raising=False)
+    patch.setattr(side_effects._Call, "_unexplained", forgetful, raising=False)
 
 
 @bug
@@ -247,7 +247,7 @@ def a_result_on_its_way_to_the_disk_is_passed(patch: pytest.MonkeyPatch) -> None
     async def on_disk(self: Any, stamp: Any) -> None:
         await self.recorder.durable()
 
-    patch.setattr(drive.Drive, "on_disk", on_disk)
+    patch.setattr(execution.Drive, "on_disk", on_disk)
 
 
 @bug
@@ -257,7 +257,7 @@ def a_timeout_is_heard_out_of_turn(patch: pytest.MonkeyPatch) -> None:
             self.recorder.record(CallCancelled(key, digest, generation=generation), extras=extras)
             self.look()
 
-    patch.setattr(drive.Drive, "given_up", given_up)
+    patch.setattr(execution.Drive, "given_up", given_up)
 
 
 @bug
@@ -279,19 +279,19 @@ def changed_code_is_not_noticed(patch: pytest.MonkeyPatch) -> None:
 
 @bug
 def a_sleep_is_over_early(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(drive.Drive, "latest_us", lambda self: self.clock.wall_us() - 2 * SECOND)
+    patch.setattr(execution.Drive, "latest_us", lambda self: self.clock.wall_us() - 2 * SECOND)
 
 
 @bug
 def each_host_goes_by_its_own_clock(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(storetime.StoreTime, "wall_us", lambda self: self._clock.wall_us())
+    patch.setattr(job_runner.StoreTime, "wall_us", lambda self: self._clock.wall_us())
 
 
 @bug
 def a_job_falls_asleep_before_its_call(patch: pytest.MonkeyPatch) -> None:
-    durable = pen.Pen.durable
+    durable = journal_writer.Pen.durable
 
-    async def asleep(self: pen.Pen) -> None:
+    async def asleep(self: journal_writer.Pen) -> None:
         busy = self._on_loss.__self__._drive  # type: ignore[attr-defined]
         if busy is not None:
             busy.running -= 1
@@ -301,7 +301,7 @@ def a_job_falls_asleep_before_its_call(patch: pytest.MonkeyPatch) -> None:
             if busy is not None:
                 busy.running += 1
 
-    patch.setattr(pen.Pen, "durable", asleep)
+    patch.setattr(journal_writer.Pen, "durable", asleep)
 
 
 # ── workers ───────────────────────────────────────────────────────────────────────────────────────

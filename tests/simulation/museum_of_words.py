@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.engine import approvals, children, drive, letters, pen, recover, run
+from holdfast.engine import approvals, children, execution, job_runner, journal_writer, mailbox, recovery
 from holdfast.model import replay_history
 from holdfast.model.events import ApprovalRequested, JobCancelled, JobWaiting
 from holdfast.model.time import HOUR
@@ -37,18 +37,18 @@ def a_signal_is_taken_twice(patch: pytest.MonkeyPatch) -> None:
 @bug
 def a_signal_is_slept_over(patch: pytest.MonkeyPatch) -> None:
     """What a letter says that comes while the job falls asleep is not looked at."""
-    patch.setattr(run.JobRun, "_news", property(lambda _: False, lambda *_: None), raising=False)
+    patch.setattr(job_runner.JobRun, "_news", property(lambda _: False, lambda *_: None), raising=False)
 
 
 @bug
 def nobody_is_woken_by_a_letter(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(run, "rings", lambda _: None)
+    patch.setattr(job_runner, "rings", lambda _: None)
 
 
 @bug
 def what_letters_say_comes_first(patch: pytest.MonkeyPatch) -> None:
     """Facts of the mail are written before those that were learnt earlier."""
-    read = pen.Pen.mail_read
+    read = journal_writer.Pen.mail_read
 
     def read_first(self: Any, mail_seq: int, facts: Any, keep: Any) -> None:
         before = list(self._entries)
@@ -57,7 +57,7 @@ def what_letters_say_comes_first(patch: pytest.MonkeyPatch) -> None:
         self._entries.clear()
         self._entries.extend([*facts, *kept])
 
-    patch.setattr(pen.Pen, "mail_read", read_first)
+    patch.setattr(journal_writer.Pen, "mail_read", read_first)
 
 
 # ── children ──────────────────────────────────────────────────────────────────────────────────────
@@ -73,13 +73,13 @@ def a_resumed_job_starts_its_child_again(patch: pytest.MonkeyPatch) -> None:
             return recorded
         return None if recorded.intent_seq <= self.seen else recorded
 
-    loaded = run.JobRun._drive_on
+    loaded = job_runner.JobRun._drive_on
 
     async def drive_on(self: Any) -> Any:
         self._history.seen = self.grant.head_seq
         return await loaded(self)
 
-    patch.setattr(run.JobRun, "_drive_on", drive_on)
+    patch.setattr(job_runner.JobRun, "_drive_on", drive_on)
     patch.setattr(replay_history.History, "find", found)
 
 
@@ -90,14 +90,14 @@ def children_of_the_cancelled_go_on(patch: pytest.MonkeyPatch) -> None:
 
 @bug
 def a_withdrawn_child_is_cancelled(patch: pytest.MonkeyPatch) -> None:
-    def holds(self: Any, entry: pen.Entry) -> bool:
+    def holds(self: Any, entry: journal_writer.Entry) -> bool:
         if self._news and isinstance(entry.event, JobWaiting):
             return False
         if not self._letterbox.cancelled or isinstance(entry.event, JobCancelled):
             return True
         return not entry.guarded
 
-    patch.setattr(run.JobRun, "_still_holds", holds)
+    patch.setattr(job_runner.JobRun, "_still_holds", holds)
 
 
 # ── leave ─────────────────────────────────────────────────────────────────────────────────────────
@@ -136,7 +136,7 @@ def leave_lasts_longer_than_it_says(patch: pytest.MonkeyPatch) -> None:
 @bug
 def a_no_is_a_yes(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(approvals, "DENIED", approvals.APPROVED)
-    patch.setattr(letters, "DENIED", "denied")
+    patch.setattr(mailbox, "DENIED", "denied")
     agreed = replay_history.History._approve
 
     def approved(self: Any, seq: int, event: Any) -> None:
@@ -165,12 +165,12 @@ def a_resumed_job_has_no_new_tries(patch: pytest.MonkeyPatch) -> None:
 
 @bug
 def the_sweep_buries_those_with_mail(patch: pytest.MonkeyPatch) -> None:
-    ruling = recover.ruling
+    ruling = recovery.ruling
 
     def buried(rules: Any, head: Any) -> Any:
         return ruling(rules, msgspec.structs.replace(head, mail_seq=0))
 
-    patch.setattr(recover, "ruling", buried)
+    patch.setattr(recovery, "ruling", buried)
 
 
 @bug
@@ -192,7 +192,7 @@ def effects_fire_beside_a_recovery(patch: pytest.MonkeyPatch) -> None:
     def recovering(_self: Any, _step_key: str) -> Iterator[None]:
         yield
 
-    patch.setattr(drive.Drive, "recovering", recovering)
+    patch.setattr(execution.Drive, "recovering", recovering)
 
 
 @bug

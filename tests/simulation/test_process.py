@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine.crash_points import crash_points, store_calls
-from holdfast.engine.points import Point
-from holdfast.engine.rest import rest
+from holdfast.engine.crash_points import Point, crash_points, store_calls
+from holdfast.engine.loop_sleep import rest
 from holdfast.errors import OutcomeUnknown, StoreUnavailable
 from holdfast.model.ids import SequentialIds
 from holdfast.model.jobs import JobDraft

@@ -16,7 +16,7 @@ import apsw.ext
 import asyncpg
 import pytest
 
-from holdfast.engine.verify.rows import BY_QUERY
+from holdfast.engine.verify.row_checks import BY_QUERY
 from holdfast.model.ids import SequentialIds
 from holdfast.store.clock import VirtualClock
 from holdfast.store.executor import Executor, Transaction

@@ -14,7 +14,7 @@ import pytest
 import holdfast as hf
 from holdfast.demo import agent as demo
 from holdfast.demo.outside import Outside
-from holdfast.engine.points import Point
+from holdfast.engine.crash_points import Point
 from holdfast.errors import InvalidMove, InvalidSetting
 from holdfast.testing import DidNotSurvive, Survival, survives_crashes, survives_crashes_async
 from tests.simulation.museum import MUSEUM

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from holdfast.engine.verify.crowds import Hold, most_at_once
-from holdfast.engine.verify.journals import Limits
+from holdfast.engine.verify.concurrency_checks import Hold, most_at_once
+from holdfast.engine.verify.journal_checks import Limits
 from holdfast.engine.verify.verify import verify
 from holdfast.model import events as e
 from holdfast.model.hash_chain import body_of

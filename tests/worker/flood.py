@@ -17,8 +17,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from holdfast.engine.asked import READS, Asked
-from holdfast.engine.drive import Drive
+from holdfast.engine.durable_call import READS, Asked
+from holdfast.engine.execution import Drive
 from holdfast.model.jobs import JobFilter
 from holdfast.model.states import Status
 from holdfast.runtime.process import opened

@@ -16,9 +16,9 @@ from typing import Any
 import apsw
 import pytest
 
-from holdfast.engine.committer import Committer
-from holdfast.engine.desk import Desk
-from holdfast.engine.drive import Drive
+from holdfast.engine.execution import Drive
+from holdfast.engine.group_commit import Committer
+from holdfast.engine.runner_config import Desk
 from holdfast.model.jobs import JobDraft
 from holdfast.model.states import Status
 from holdfast.store.sqlite.executor import SqliteExecutor

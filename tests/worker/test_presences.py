@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from holdfast.client.draining import ask_to_drain
-from holdfast.engine.recover import Rules
+from holdfast.engine.recovery import Rules
 from holdfast.errors import InvalidMove, StoreUnavailable
 from holdfast.model.audit import ActDraft
 from holdfast.model.jobs import JobDraft

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine.drive import Drive
-from holdfast.engine.timers import sleep
+from holdfast.engine.execution import Drive
+from holdfast.engine.suspension import sleep
 from holdfast.model.time import HOUR
 from holdfast.testing.conformance.bench import Backend
 from tests.engine.shop import opened

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine.drive import Drive
-from holdfast.engine.recover import Rules, find_last_sweep
+from holdfast.engine.execution import Drive
+from holdfast.engine.recovery import Rules, find_last_sweep
 from holdfast.errors import StoreUnavailable
 from holdfast.model.events import JobClaimed, JobRequeued
 from holdfast.model.states import Status

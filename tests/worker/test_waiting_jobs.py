@@ -16,14 +16,14 @@ import msgspec
 import pytest
 
 import holdfast as hf
-from holdfast.engine.asked import Asked
-from holdfast.engine.desk import Program
-from holdfast.engine.drive import Drive
-from holdfast.engine.effects import Acts
-from holdfast.engine.pen import Pen
+from holdfast.engine.durable_call import Asked
+from holdfast.engine.execution import Drive
+from holdfast.engine.job_runner import JobRun
+from holdfast.engine.journal_writer import Pen
 from holdfast.engine.replay_scheduler import ReplayScheduler
-from holdfast.engine.run import JobRun
-from holdfast.engine.signals import wait
+from holdfast.engine.runner_config import Program
+from holdfast.engine.side_effects import Acts
+from holdfast.engine.suspension import wait
 from holdfast.engine.task_scopes import TaskScope
 from holdfast.model.jobs import JobDraft
 from holdfast.model.replay_history import History

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine.drive import Drive
+from holdfast.engine.execution import Drive
 from holdfast.engine.lease_renewal import LeaseRenewal
 from holdfast.model.time import MILLISECOND
 from holdfast.testing.conformance.bench import Backend

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine.asked import Asked
-from holdfast.engine.drive import Drive
-from holdfast.engine.timers import sleep
+from holdfast.engine.durable_call import Asked
+from holdfast.engine.execution import Drive
+from holdfast.engine.suspension import sleep
 from holdfast.model.mailbox import MailDraft
 from holdfast.model.side_effects import CallStatus
 from holdfast.model.states import MailKind, Status

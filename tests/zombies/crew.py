@@ -26,12 +26,12 @@ from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast.engine.asked import READS, Asked, Terms
-from holdfast.engine.committer import Committer
-from holdfast.engine.desk import Desk, Program
-from holdfast.engine.drive import Drive
+from holdfast.engine.crash_points import Point, Points, nothing
+from holdfast.engine.durable_call import READS, Asked, Terms
+from holdfast.engine.execution import Drive
+from holdfast.engine.group_commit import Committer
 from holdfast.engine.lease_renewal import LeaseRenewal
-from holdfast.engine.points import Point, Points, nothing
+from holdfast.engine.runner_config import Desk, Program
 from holdfast.errors import HoldfastError
 from holdfast.model.events import JobClaimed
 from holdfast.model.ids import RandomIds

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine.points import Point
+from holdfast.engine.crash_points import Point
 from holdfast.engine.verify.verify import verify
 from holdfast.model.events import JobClaimed, ToolUncertain
 from holdfast.model.hash_chain import unseal

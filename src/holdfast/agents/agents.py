@@ -23,8 +23,8 @@ from holdfast.agents.context import Context
 from holdfast.agents.jobs import Host, Job
 from holdfast.agents.signatures import Signature, plain
 from holdfast.engine import children
-from holdfast.engine.asked import check_result
-from holdfast.engine.drive import Drive
+from holdfast.engine.durable_call import check_result
+from holdfast.engine.execution import Drive
 from holdfast.errors import InvalidSetting
 from holdfast.model.budget import Budget
 from holdfast.model.ids import check_name

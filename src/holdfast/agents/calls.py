@@ -23,7 +23,7 @@ from holdfast.agents import context
 from holdfast.agents.schemas import Callee, by_wire_name, wire_name
 from holdfast.agents.texts import shortened, text_of
 from holdfast.agents.tools import Tool
-from holdfast.engine.asked import encode_result
+from holdfast.engine.durable_call import encode_result
 from holdfast.engine.task_scopes import place_by_name
 from holdfast.errors import (
     CallFailed,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 from holdfast.agents.agents import Agent
 from holdfast.agents.jobs import Host
 from holdfast.agents.tools import Probe, Tool, terms_of
-from holdfast.engine.desk import Program
-from holdfast.engine.drive import Drive
+from holdfast.engine.execution import Drive
+from holdfast.engine.runner_config import Program
 from holdfast.errors import InvalidSetting
 from holdfast.model.budget import Budget
 from holdfast.model.configured_agents import ASSISTANT

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.engine.drive import Drive
+from holdfast.engine.execution import Drive
 from holdfast.errors import InvalidMove
 
 

@@ -12,7 +12,7 @@ from holdfast.agents.attachments import attach
 from holdfast.agents.jobs import Host, Job
 from holdfast.agents.models.talk import Message
 from holdfast.agents.signatures import plain
-from holdfast.engine.turns import Input
+from holdfast.engine.session_turns import Input
 from holdfast.errors import InvalidMove, NotFound
 from holdfast.model import canonical
 from holdfast.model import session as model

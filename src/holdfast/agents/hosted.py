@@ -21,8 +21,8 @@ from holdfast.agents.conversations import Session
 from holdfast.agents.jobs import Host
 from holdfast.agents.models.model import Model, llm
 from holdfast.agents.schemas import Callee
-from holdfast.engine.asked import READS, Asked
-from holdfast.engine.drive import Drive
+from holdfast.engine.durable_call import READS, Asked
+from holdfast.engine.execution import Drive
 from holdfast.errors import InvalidMove, InvalidSetting
 from holdfast.model import canonical
 from holdfast.model.configured_agents import ASSISTANT, Configuration, HostedAgent, check_agent

@@ -38,7 +38,7 @@ from holdfast.agents.secrets import Secret
 from holdfast.agents.signatures import Arguments, Declared, Signature, plain
 from holdfast.agents.texts import shortened, text_of, whole
 from holdfast.agents.tools import Tool
-from holdfast.engine.asked import READS, Terms
+from holdfast.engine.durable_call import READS, Terms
 from holdfast.errors import CallFailed, InvalidPayload, InvalidSetting, Refused
 from holdfast.model.ids import check_name
 from holdfast.model.limits import KIB

@@ -32,7 +32,7 @@ from holdfast.agents.planner import planned
 from holdfast.agents.schemas import Callee
 from holdfast.agents.tools import Tool
 from holdfast.engine import plans
-from holdfast.engine.drive import Drive
+from holdfast.engine.execution import Drive
 from holdfast.errors import (
     HoldfastError,
     InJob,

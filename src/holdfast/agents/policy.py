@@ -48,7 +48,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from holdfast.agents.tools import Tool, override_terms
-from holdfast.engine.asked import Terms
+from holdfast.engine.durable_call import Terms
 from holdfast.errors import Denied, HoldfastError, InvalidSetting
 from holdfast.model.retry import JOB_RETRY, Retry
 from holdfast.model.side_effects import Effect, parse_effect

@@ -30,9 +30,9 @@ from holdfast.agents.jobs import Host
 from holdfast.agents.models.talk import Message
 from holdfast.agents.models.wire import Usage
 from holdfast.agents.signatures import plain
-from holdfast.engine import turns
-from holdfast.engine.drive import Drive
-from holdfast.engine.turns import Input
+from holdfast.engine import session_turns
+from holdfast.engine.execution import Drive
+from holdfast.engine.session_turns import Input
 from holdfast.errors import InvalidMove, InvalidSetting
 from holdfast.model import canonical
 from holdfast.model import session as model
@@ -44,7 +44,9 @@ REMEMBERED: Final = 64
 class Turn:
     """One advance of a session: what it starts from, what came in, and what is said in it."""
 
-    def __init__(self, engine: turns.Turn, begun: turns.Begun, history: list[Message], state: Any) -> None:
+    def __init__(
+        self, engine: session_turns.Turn, begun: session_turns.Begun, history: list[Message], state: Any
+    ) -> None:
         self._engine = engine
         self._leaf = begun.leaf
         self._frame = begun.frame
@@ -188,7 +190,7 @@ class SessionAgent:
         if session_id is None:
             msg = f"job {drive.owner.job_id} is no turn of a session"
             raise InvalidMove(msg, hint=f"Send a message: `await {self.name}.session(…).send(…)`.")
-        engine = turns.Turn(drive, session_id)
+        engine = session_turns.Turn(drive, session_id)
         begun = await engine.begin()
         if not begun.inputs:
             return {"joined": await engine.joined()}
@@ -202,7 +204,9 @@ class SessionAgent:
         self._remember(session_id, leaf, [*turn.history, *turn.said])
         return {"node": leaf}
 
-    async def _loaded(self, engine: turns.Turn, begun: turns.Begun) -> tuple[list[Message], Any]:
+    async def _loaded(
+        self, engine: session_turns.Turn, begun: session_turns.Begun
+    ) -> tuple[list[Message], Any]:
         """What was said so far, and the state after it. The conversation is kept in memory between its turns, so that
         the two hundredth costs what the tenth did."""
         head = await engine.head()
@@ -224,7 +228,7 @@ class SessionAgent:
         return f"<session {self.name}>"
 
 
-async def _branched(engine: turns.Turn, begun: turns.Begun) -> turns.Begun:
+async def _branched(engine: session_turns.Turn, begun: session_turns.Begun) -> session_turns.Begun:
     """A message may say behind which node it is meant: then the turn is a branch there, in the frame of that node."""
     payload = begun.inputs[0].payload
     if not isinstance(payload, dict) or "after" not in payload:

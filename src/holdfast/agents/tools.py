@@ -23,7 +23,7 @@ import msgspec
 from holdfast.agents import context
 from holdfast.agents.signatures import Signature, plain
 from holdfast.agents.threads import in_thread
-from holdfast.engine.asked import Asked, Probed, Terms, Unstorable
+from holdfast.engine.durable_call import Asked, Probed, Terms, Unstorable
 from holdfast.errors import InvalidPayload, InvalidSetting
 from holdfast.model.ids import check_name
 from holdfast.model.retry import CALL_RETRY, PROBED_RETRY, Retry

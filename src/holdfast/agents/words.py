@@ -10,8 +10,8 @@ from typing import Any, TypeVar, cast
 
 from holdfast.agents import context
 from holdfast.agents.signatures import plain, typed
-from holdfast.engine import checkpoints, notes, signals, timers
-from holdfast.engine.voices import VOICE, Room
+from holdfast.engine import checkpoints, deterministic_values, suspension
+from holdfast.engine.streams import VOICE, Room
 from holdfast.errors import InvalidMove
 from holdfast.model.evidence import Evidence, EvidencePack
 from holdfast.model.ids import check_name
@@ -25,13 +25,13 @@ EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 async def sleep(duration: Duration) -> None:
     """So much time has passed ("3d", "90s", a timedelta). Meanwhile nobody holds the job."""
-    await timers.sleep(context.drive("hf.sleep"), parse_duration(duration))
+    await suspension.sleep(context.drive("hf.sleep"), parse_duration(duration))
 
 
 async def wait(name: str, *, timeout: Duration | None = None) -> Any:
     """The body of the next signal of this name; TimeoutError if none comes in time."""
     limit = None if timeout is None else parse_duration(timeout)
-    return await signals.wait(context.drive("hf.wait"), name, limit)
+    return await suspension.wait(context.drive("hf.wait"), name, limit)
 
 
 async def checkpoint(state: Any, *, evidence: Iterable[Evidence] | EvidencePack = ()) -> int:
@@ -63,18 +63,18 @@ async def scope(name: str) -> AsyncIterator[None]:
 
 def now() -> dt.datetime:
     """This instant; in replay the same one again."""
-    return EPOCH + dt.timedelta(microseconds=notes.now_us(context.drive("hf.now")))
+    return EPOCH + dt.timedelta(microseconds=deterministic_values.now_us(context.drive("hf.now")))
 
 
 def uuid() -> uuids.UUID:
     """A new id; in replay the same one again. Not for secrets: it follows from the job's id and the place in the
     code."""
-    return uuids.UUID(bytes=notes.drawn(context.drive("hf.uuid"), "uuid")[:16], version=4)
+    return uuids.UUID(bytes=deterministic_values.drawn(context.drive("hf.uuid"), "uuid")[:16], version=4)
 
 
 def random() -> float:
     """A number from 0 to 1 (1 excluded); in replay the same one again. Not for secrets."""
-    return int.from_bytes(notes.drawn(context.drive("hf.random"), "random")[:7]) / 2**56
+    return int.from_bytes(deterministic_values.drawn(context.drive("hf.random"), "random")[:7]) / 2**56
 
 
 def emit(said: Any, *, stream: str = DEFAULT_STREAM) -> Room:

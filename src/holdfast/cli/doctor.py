@@ -16,7 +16,7 @@ from holdfast.cli.opened import existing
 from holdfast.cli.options import json_option, store_option
 from holdfast.cli.talk import table, wait_for
 from holdfast.engine.crash_points import crash_points as every_crash_point
-from holdfast.engine.recover import LastSweep, find_last_sweep
+from holdfast.engine.recovery import LastSweep, find_last_sweep
 from holdfast.errors import HoldfastError
 from holdfast.model.time import to_iso
 from holdfast.store import address

@@ -20,7 +20,7 @@ from typing import Any, Final, TextIO
 import click
 
 from holdfast.cli.talk import plain
-from holdfast.engine.named import told
+from holdfast.engine.log_context import told
 from holdfast.errors import InvalidSetting
 
 FORMATS: Final = ("text", "json")

@@ -16,9 +16,9 @@ from holdfast.cli.screens import short
 from holdfast.cli.talk import plain, table, to_json, wait_for
 from holdfast.client.following_protocol import SAME
 from holdfast.client.records import EventView, Walk, Walked
-from holdfast.engine.desk import Program
-from holdfast.engine.replayed import Difference, Replayed, replay_journal
-from holdfast.engine.replayed import replay as replay_job
+from holdfast.engine.replay_check import Difference, Replayed, replay_journal
+from holdfast.engine.replay_check import replay as replay_job
+from holdfast.engine.runner_config import Program
 from holdfast.errors import InvalidSetting, NotFound
 from holdfast.model import canonical
 from holdfast.model.hash_chain import SealedEvent

@@ -16,7 +16,7 @@ from holdfast.cli.logs import format_option, level_option, logging_as
 from holdfast.cli.opened import store_for
 from holdfast.cli.options import app_store_option
 from holdfast.cli.talk import wait_for
-from holdfast.engine.meter import SILENT, Meter
+from holdfast.engine.telemetry import SILENT, Meter
 from holdfast.errors import InvalidSetting
 from holdfast.model.ids import check_name
 from holdfast.model.worker_presence import Offer

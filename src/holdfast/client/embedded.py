@@ -20,7 +20,7 @@ from holdfast.client.reading import Loaded, loaded, view_of
 from holdfast.client.records import Accepted, EventView, JobView, Need
 from holdfast.client.senders import check_not_standing_still
 from holdfast.client.working import EmbeddedWorking
-from holdfast.engine.shortly import journal_of
+from holdfast.engine.short_journals import journal_of
 from holdfast.errors import InvalidMove, NotFound, NotOver
 from holdfast.model.append import Move
 from holdfast.model.budget import Budget

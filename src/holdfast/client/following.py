@@ -13,7 +13,7 @@ from holdfast.client.operating import EmbeddedOperating
 from holdfast.client.records import Checked, JobView, Reply, Trace, Walk
 from holdfast.client.trace import trace_of
 from holdfast.client.walking import walk_of
-from holdfast.engine.shortly import SHORT
+from holdfast.engine.short_journals import SHORT
 from holdfast.errors import InvalidMove, NotFound, NotOver
 from holdfast.model.hash_chain import SealedEvent
 from holdfast.model.ids import check_name
@@ -49,7 +49,7 @@ class EmbeddedFollowing(EmbeddedOperating, ABC):
     async def stream(
         self, job_id: str, *, after: str | None = None, stream: str | None = None
     ) -> AsyncGenerator[Chunk | AttemptSuperseded, None]:
-        from holdfast.engine.watching import watch
+        from holdfast.engine.streams import watch
 
         await self._head(job_id)
         async for one in watch(self._store, job_id, after=after, stream=stream):

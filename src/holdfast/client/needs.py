@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast.client.questions import question_needs
 from holdfast.client.records import Need
-from holdfast.engine.causes import causes_of, summarize_causes
+from holdfast.engine.recovery import causes_of, summarize_causes
 from holdfast.model import budget as money
 from holdfast.model import events as e
 from holdfast.model.limits import ROWS_PER_PAGE_MAX

@@ -35,7 +35,7 @@ from holdfast.client.outside_work import ANSWER_S, Holding, Serves
 from holdfast.client.patience import Patience
 from holdfast.client.remote import RemoteClient
 from holdfast.client.work_records import AgentEntryView, ClaimedWork
-from holdfast.engine.rest import rest
+from holdfast.engine.loop_sleep import rest
 from holdfast.errors import HoldfastError, InvalidPayload, InvalidSetting, NotFound
 from holdfast.model.agent_registry import AgentStatus, Visibility, root_guid, sub_guid
 from holdfast.model.ids import IdSource, RandomIds, check_name

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
-from holdfast.engine.rest import rest
+from holdfast.engine.loop_sleep import rest
 from holdfast.errors import Unavailable
 from holdfast.model.retry import Backoff, delay
 from holdfast.model.time import MILLISECOND, SECOND

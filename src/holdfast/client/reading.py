@@ -11,7 +11,7 @@ import msgspec
 from holdfast.client.needs import find_causes, needs_of
 from holdfast.client.plans import plans_of
 from holdfast.client.records import BudgetView, Checked, EventView, JobView
-from holdfast.engine.verify.journals import judge_alone
+from holdfast.engine.verify.journal_checks import judge_alone
 from holdfast.model import budget as money
 from holdfast.model import canonical, job_state
 from holdfast.model import events as e

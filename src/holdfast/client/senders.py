@@ -8,7 +8,7 @@ loop runs has cancelled the call by the end of its timeout, which the quiet time
 from __future__ import annotations
 
 from holdfast.client.reading import Loaded
-from holdfast.engine.processes import HostProcesses
+from holdfast.engine.host_processes import HostProcesses
 from holdfast.errors import InvalidMove
 from holdfast.model.events import JobClaimed, ToolCalled, ToolFailed
 from holdfast.model.worker_identity import identity_in, is_neighbour, short

@@ -15,7 +15,7 @@ import msgspec
 from holdfast.client import sentences, words
 from holdfast.client.plans import plans_of
 from holdfast.client.records import Note, Seam, SeamKind, Span, SpanKind, Trace
-from holdfast.engine.causes import causes_of, summarize_causes
+from holdfast.engine.recovery import causes_of, summarize_causes
 from holdfast.engine.tracebacks import format_error
 from holdfast.errors import HoldfastError
 from holdfast.model import events as e

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.client.work_records import AgentEntryView, ClaimedWork, WorkView
-from holdfast.engine.causes import causes_of
-from holdfast.engine.items import Facts
+from holdfast.engine.external_work import Facts
+from holdfast.engine.recovery import causes_of
 from holdfast.model.agent_registry import Seen, status_of
 from holdfast.model.events import (
     JobClaimed,

@@ -21,8 +21,7 @@ from holdfast.client.work_records import (
     WorkView,
 )
 from holdfast.client.work_views import claimed_view, work_view
-from holdfast.engine.items import Facts, need_work
-from holdfast.engine.outwork import Outwork
+from holdfast.engine.external_work import Facts, Outwork, need_work
 from holdfast.errors import InvalidPayload
 from holdfast.model.agent_registry import (
     DEFAULT_PROJECT,

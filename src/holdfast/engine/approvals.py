@@ -17,8 +17,8 @@ from holdfast.model.replay_history import Approval
 from holdfast.model.states import WaitReason
 
 if TYPE_CHECKING:
-    from holdfast.engine.asked import Asked
-    from holdfast.engine.drive import Drive
+    from holdfast.engine.durable_call import Asked
+    from holdfast.engine.execution import Drive
 
 APPROVED: Final = "approved"
 DENIED: Final = "denied"

@@ -31,8 +31,8 @@ from types import CodeType, FrameType
 from typing import Any, Final, NamedTuple, Protocol
 
 from holdfast.engine import ready_queue
-from holdfast.engine.desk import OnUndurable
 from holdfast.engine.replay_scheduler import JOB, ReplayScheduler
+from holdfast.engine.runner_config import OnUndurable
 from holdfast.engine.stall_detector import walk_await_chain
 from holdfast.engine.tracebacks import is_our_file
 from holdfast.errors import InvalidMove

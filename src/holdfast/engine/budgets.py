@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from holdfast.engine.effects import Owner
-from holdfast.engine.rest import rest
+from holdfast.engine.loop_sleep import rest
+from holdfast.engine.side_effects import Owner
 from holdfast.errors import Unavailable
 from holdfast.model.append import NOTHING as NO_EXTRAS
 from holdfast.model.append import Extras
@@ -34,9 +34,9 @@ from holdfast.model.states import WaitReason
 from holdfast.model.time import HOUR, MINUTE
 
 if TYPE_CHECKING:
-    from holdfast.engine.asked import Asked
-    from holdfast.engine.drive import Drive
-    from holdfast.engine.recorder import Recorder, Stamp
+    from holdfast.engine.durable_call import Asked
+    from holdfast.engine.execution import Drive
+    from holdfast.engine.journal_writer import Recorder, Stamp
     from holdfast.engine.task_scopes import TaskScope
     from holdfast.store.ports.budgets import Budgets
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast.engine.asked import READS, Asked, encode_result
-from holdfast.engine.meter import SILENT, Meter
+from holdfast.engine.durable_call import READS, Asked, encode_result
+from holdfast.engine.telemetry import SILENT, Meter
 from holdfast.errors import InvalidMove, InvalidSetting, Unproven
 from holdfast.model import canonical
 from holdfast.model.checkpoint_snapshot import carried_by, packed
@@ -28,7 +28,7 @@ from holdfast.model.replay_history import History
 from holdfast.model.step_keys import Scope
 
 if TYPE_CHECKING:
-    from holdfast.engine.drive import Drive
+    from holdfast.engine.execution import Drive
 
 Inspector = Callable[[EvidencePack], Awaitable[Sequence[Result]]]
 """Looks at the world: one finding for each piece of evidence, in its order."""

@@ -13,10 +13,10 @@ from typing import Any
 
 import msgspec
 
-from holdfast.engine.asked import Asked, Terms
 from holdfast.engine.budgets import ONE_CHILD
-from holdfast.engine.drive import Drive
-from holdfast.engine.letters import News
+from holdfast.engine.durable_call import Asked, Terms
+from holdfast.engine.execution import Drive
+from holdfast.engine.mailbox import News
 from holdfast.model import canonical
 from holdfast.model.append import Extras
 from holdfast.model.events import ChildStarted, Event, JobCancelled, JobCompleted, JobCreated, JobFailed

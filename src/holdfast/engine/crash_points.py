@@ -1,20 +1,46 @@
-"""Every named place at which a process may die: around each effect, and before and after each call of the store.
+"""Crash points: named places at which a process may die, around each side effect and each call of the store.
 
-`holdfast.testing.faults` strikes there, HOLDFAST_TEST_CRASH_AT ends a real process there, and
-`holdfast doctor --crash-points` prints the list.
+In production nothing happens there. A test hands in something that ends the process (or pretends to) at a chosen place,
+and then looks at what recovery makes of it. `holdfast doctor --crash-points` lists them.
+
+`holdfast.testing.faults` strikes there, and HOLDFAST_TEST_CRASH_AT ends a real process there.
 """
 
 from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from holdfast.engine.points import MEANING
 from holdfast.store import ports
 from holdfast.store.contract import Store
+
+
+class Point(StrEnum):
+    BEFORE_INTENT = "before_intent"
+    AFTER_INTENT = "after_intent_before_call"
+    AFTER_SUCCESS = "after_tool_success_before_receipt"
+    BEFORE_LEDGER = "after_tool_success_before_ledger_commit"
+    AFTER_LEDGER = "after_ledger_mark_succeeded"
+
+
+MEANING = {
+    Point.BEFORE_INTENT: "nothing is on disk yet",
+    Point.AFTER_INTENT: "the intent is durable, the call is not made",
+    Point.AFTER_SUCCESS: "the call was made, its outcome is known to this process only",
+    Point.BEFORE_LEDGER: "the outcome is on its way to the disk",
+    Point.AFTER_LEDGER: "the outcome is durable, the code has not seen it",
+}
+
+Points = Callable[[Point, str], None]
+"""Told of every point that is reached, with the name of the tool."""
+
+
+def nothing(_point: Point, _tool: str) -> None:
+    """What production does there."""
 
 
 def crash_points() -> dict[str, str]:

@@ -15,7 +15,7 @@ import builtins
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from holdfast.engine.asked import kept
+from holdfast.engine.durable_call import kept
 from holdfast.engine.tracebacks import describe_cause, extract_frames
 from holdfast.errors import CallFailed, HoldfastError
 from holdfast.model.redaction import redacted

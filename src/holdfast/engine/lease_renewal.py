@@ -31,7 +31,7 @@ from typing import Protocol
 
 import msgspec
 
-from holdfast.engine.meter import SILENT, Meter
+from holdfast.engine.telemetry import SILENT, Meter
 from holdfast.errors import Fenced, Unavailable
 from holdfast.model.lease import LEASE_TTL_US, RENEW_EVERY_US, UNTIL_EXPIRED_US, may_fire
 from holdfast.model.worker_lease import LeaseObserver, WorkerLease

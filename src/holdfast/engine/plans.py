@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Awaitable, Callable
 
-from holdfast.engine.drive import Drive
+from holdfast.engine.execution import Drive
 from holdfast.model.events import NodeFinished, NodeStarted, PlanGenerated
 from holdfast.model.plan import Plan
 from holdfast.model.replay_history import STARTED

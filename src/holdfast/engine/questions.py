@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from holdfast.engine import signals
-from holdfast.engine.asked import digest_of
-from holdfast.engine.drive import Drive
+from holdfast.engine import suspension
+from holdfast.engine.durable_call import digest_of
+from holdfast.engine.execution import Drive
 from holdfast.model.events import QuestionAsked
 from holdfast.model.states import WaitReason
 
@@ -66,8 +66,8 @@ async def _answer(drive: Drive, question_id: str, due_at: int | None) -> Any:
     key, digest = drive.place().scope.key("answer"), digest_of(question_id)
     recorded = drive.history.find(key, digest) or await drive.adopt(key, digest)
     if recorded is not None and recorded.settled and await drive.past(recorded):
-        return signals.read_result(recorded)
-    return await signals.take(drive, key, digest, question_id, WaitReason.APPROVAL, due_at)
+        return suspension.read_result(recorded)
+    return await suspension.take(drive, key, digest, question_id, WaitReason.APPROVAL, due_at)
 
 
 def _question_id(drive: Drive, key: str) -> str:

@@ -17,8 +17,8 @@ from holdfast.model.limits import BLOB_BYTES_MAX
 from holdfast.model.replay_history import Recorded
 
 if TYPE_CHECKING:
-    from holdfast.engine.drive import Drive
-    from holdfast.engine.models import Request
+    from holdfast.engine.execution import Drive
+    from holdfast.engine.model_requests import Request
 
 FIELDS_MAX: Final = 8
 FIELD_LENGTH_MAX: Final = 120

@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.engine.endings import Stalled
+from holdfast.engine.run_outcomes import Stalled
 
 if TYPE_CHECKING:
     from holdfast.engine.replay_scheduler import ReplayScheduler

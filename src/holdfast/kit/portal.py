@@ -19,7 +19,7 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
-from holdfast.engine.processes import HostProcesses, Processes
+from holdfast.engine.host_processes import HostProcesses, Processes
 from holdfast.errors import InvalidSetting, Misuse, StoreUnavailable
 from holdfast.kit.flights import SingleFlight
 from holdfast.model.ids import IdSource, RandomIds

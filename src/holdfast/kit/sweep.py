@@ -10,7 +10,7 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from holdfast.engine.recover import LEASE_RAN_OUT, Rules, SweepStats, Swept, prove_dead, sweep_jobs
+from holdfast.engine.recovery import LEASE_RAN_OUT, Rules, SweepStats, Swept, prove_dead, sweep_jobs
 from holdfast.errors import HoldfastError, InvalidMove, Unavailable
 from holdfast.kit.checkpoints import KEPT_MAX, CheckpointManager, error_boundary, new_step_id
 from holdfast.kit.portal import Database, need_db

@@ -303,7 +303,7 @@ class ToolReconciled(Event, frozen=True):
 
 
 class CheckpointSaved(Event, frozen=True):
-    """`carries`: what of the journal before it still counts, see `checkpoint_snapshot`. None: the whole of it is read."""
+    """`carries`: what of the journal before it still counts, see `checkpoint_snapshot`. None: it is read whole."""
 
     type = "checkpoint_saved"
     ordinal: int

@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from holdfast.agents.catalogue import Catalogue
-from holdfast.engine.desk import OnUndurable, Program
+from holdfast.engine.runner_config import OnUndurable, Program
 from holdfast.engine.task_scopes import create_detached_task
 from holdfast.errors import InvalidSetting
 from holdfast.runtime.process import Process, opened

@@ -19,8 +19,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from holdfast.engine.crash_points import crash_points
-from holdfast.engine.points import Point, Points, nothing
+from holdfast.engine.crash_points import Point, Points, crash_points, nothing
 from holdfast.errors import InvalidSetting
 from holdfast.store.contract import Store
 from holdfast.store.wrapped import Call, WrappedStore

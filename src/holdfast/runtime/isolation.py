@@ -26,9 +26,9 @@ from typing import Final
 
 import msgspec
 
-from holdfast.engine.meter import Meter
-from holdfast.engine.rest import rest
-from holdfast.engine.run import JobRun
+from holdfast.engine.job_runner import JobRun
+from holdfast.engine.loop_sleep import rest
+from holdfast.engine.telemetry import Meter
 from holdfast.errors import Fenced, MailWaiting, NotFound, Unavailable
 from holdfast.model.append import Holder, Move, append_of
 from holdfast.model.events import Event, JobDeadLettered, JobReleased, JobRequeued

@@ -6,8 +6,8 @@ import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
-from holdfast.engine.desk import Program
-from holdfast.engine.processes import HostProcesses
+from holdfast.engine.host_processes import HostProcesses
+from holdfast.engine.runner_config import Program
 from holdfast.engine.streams import Scribe
 from holdfast.model.ids import RandomIds
 from holdfast.model.suspicion import lone_label

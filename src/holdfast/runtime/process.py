@@ -21,17 +21,16 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from holdfast.agents.threads import in_thread
-from holdfast.engine import results
+from holdfast.engine import job_results
 from holdfast.engine.checkpoints import Inspector
-from holdfast.engine.committer import Committer
-from holdfast.engine.desk import Desk, OnUndurable, Program
-from holdfast.engine.meter import SILENT, Meter
-from holdfast.engine.processes import HostProcesses
-from holdfast.engine.recover import Rules
+from holdfast.engine.group_commit import Committer
+from holdfast.engine.host_processes import HostProcesses
+from holdfast.engine.recovery import Rules
+from holdfast.engine.runner_config import Desk, OnUndurable, Program
 from holdfast.engine.schedules import stand
-from holdfast.engine.streams import Scribe
+from holdfast.engine.streams import Scribe, watch
 from holdfast.engine.task_scopes import create_detached_task
-from holdfast.engine.watching import watch
+from holdfast.engine.telemetry import SILENT, Meter
 from holdfast.errors import HoldfastError
 from holdfast.model.evidence import EvidencePack, Result
 from holdfast.model.ids import RandomIds
@@ -136,7 +135,7 @@ class Process:
 
     async def result(self, job_id: str) -> Any:
         if self._worker.is_driving(job_id):
-            return await results.result(self.store, job_id)
+            return await job_results.result(self.store, job_id)
         loop = asyncio.get_running_loop()
         checks: list[asyncio.Task[None]] = []
         timer = loop.call_later(
@@ -146,7 +145,7 @@ class Process:
             ),
         )
         try:
-            return await results.result(self.store, job_id)
+            return await job_results.result(self.store, job_id)
         finally:
             timer.cancel()
             for check in checks:

@@ -14,11 +14,11 @@ import random
 from collections.abc import Sequence
 from typing import Final
 
-from holdfast.engine.meter import SILENT, Meter
-from holdfast.engine.outwork import Outwork
-from holdfast.engine.processes import Processes
-from holdfast.engine.recover import LastSweep, Rules, prove_dead, remember, sweep_jobs
+from holdfast.engine.external_work import Outwork
+from holdfast.engine.host_processes import Processes
+from holdfast.engine.recovery import LastSweep, Rules, prove_dead, remember, sweep_jobs
 from holdfast.engine.schedules import ScheduleRewind, fire_due
+from holdfast.engine.telemetry import SILENT, Meter
 from holdfast.errors import HoldfastError
 from holdfast.model.suspicion import is_suspect
 from holdfast.model.time import SECOND

@@ -17,9 +17,9 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.engine.effects import Owner
-from holdfast.engine.meter import SILENT, Meter, Timed
-from holdfast.engine.recover import SweepStats
+from holdfast.engine.recovery import SweepStats
+from holdfast.engine.side_effects import Owner
+from holdfast.engine.telemetry import SILENT, Meter, Timed
 from holdfast.errors import HoldfastError, InvalidSetting
 from holdfast.model.append import Append
 from holdfast.model.lease import Grant

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.client.keys import new_token
-from holdfast.engine.named import about
+from holdfast.engine.log_context import about
 from holdfast.engine.streams import Scribe
 from holdfast.errors import Busy, HoldfastError, Unavailable
 from holdfast.model.access import Scope as Needs

@@ -22,8 +22,7 @@ import msgspec
 from holdfast.client.embedded import EmbeddedClient
 from holdfast.client.work_records import AgentEntryView, WorkView
 from holdfast.client.work_views import work_view
-from holdfast.engine.items import Facts
-from holdfast.engine.outwork import Outwork
+from holdfast.engine.external_work import Facts, Outwork
 from holdfast.errors import InvalidPayload
 from holdfast.model.agent_registry import AgentStatus
 from holdfast.model.events import (

@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 from starlette.types import Message, Receive, Scope, Send
 
-from holdfast.engine.watching import Heard, watch
+from holdfast.engine.streams import Heard, watch
 from holdfast.errors import HoldfastError, NotFound, Unavailable
 from holdfast.model.states import TERMINAL, Status
 from holdfast.model.streams import AttemptSuperseded

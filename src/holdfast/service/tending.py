@@ -16,9 +16,9 @@ import random
 from collections.abc import Sequence
 from typing import Final
 
-from holdfast.engine.outwork import Outwork
-from holdfast.engine.recover import Rules, Swept, sweep_jobs
-from holdfast.engine.rest import rest
+from holdfast.engine.external_work import Outwork
+from holdfast.engine.loop_sleep import rest
+from holdfast.engine.recovery import Rules, Swept, sweep_jobs
 from holdfast.errors import HoldfastError
 from holdfast.model.states import Status
 from holdfast.model.work import WorkWhich, agent_in

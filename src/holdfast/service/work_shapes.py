@@ -10,7 +10,7 @@ from msgspec import Meta
 from holdfast.client.records import AgentView
 from holdfast.client.work_records import AgentEntryView, RegistryView
 from holdfast.client.working import LIMIT_MOST, WAIT_MOST_S
-from holdfast.engine.outwork import NOTE_MAX
+from holdfast.engine.external_work import NOTE_MAX
 from holdfast.model.agent_registry import NAMES_MAX, TASKS_MAX, AgentStatus, Changes, Visibility
 from holdfast.model.limits import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN
 from holdfast.model.time import SECOND

@@ -23,7 +23,7 @@ import msgspec
 
 from holdfast.agents.catalogue import Catalogue
 from holdfast.agents.jobs import Job
-from holdfast.engine.replayed import Difference, Replayed, Step, replay_journal
+from holdfast.engine.replay_check import Difference, Replayed, Step, replay_journal
 from holdfast.errors import Broken, InvalidMove, InvalidPayload, InvalidSetting, NotFound
 from holdfast.model import canonical
 from holdfast.model.events import JobCreated

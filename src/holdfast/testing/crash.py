@@ -18,9 +18,9 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from holdfast.engine.committer import Committer
-from holdfast.engine.desk import Desk, Program
-from holdfast.engine.rest import rest
+from holdfast.engine.group_commit import Committer
+from holdfast.engine.loop_sleep import rest
+from holdfast.engine.runner_config import Desk, Program
 from holdfast.model import job_state
 from holdfast.model.hash_chain import first_break, unseal
 from holdfast.model.ids import SequentialIds

@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from holdfast.engine.rest import rest
+from holdfast.engine.loop_sleep import rest
 from holdfast.errors import OutcomeUnknown, StoreUnavailable
 from holdfast.store.contract import Store
 from holdfast.store.wrapped import Call, WrappedStore

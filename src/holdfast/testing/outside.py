@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.engine.asked import Probed
+from holdfast.engine.durable_call import Probed
 from holdfast.errors import Refused
 from holdfast.model.side_effects import Answer
 

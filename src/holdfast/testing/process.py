@@ -25,7 +25,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, ClassVar, Final
 
-from holdfast.engine.rest import rest
+from holdfast.engine.loop_sleep import rest
 from holdfast.testing.simloop import Deadlock, NoSockets, SimLoop, VirtualSelector
 
 _PROCESS: Final[contextvars.ContextVar[Process | None]] = contextvars.ContextVar(

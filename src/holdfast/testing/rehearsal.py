@@ -18,11 +18,11 @@ from typing import Any
 
 from holdfast.agents.threads import in_thread
 from holdfast.engine.audit_hook import make_io_monitor
-from holdfast.engine.committer import Committer
-from holdfast.engine.desk import Desk
 from holdfast.engine.evidence import Looker
-from holdfast.engine.processes import HostProcesses
-from holdfast.engine.recover import Rules
+from holdfast.engine.group_commit import Committer
+from holdfast.engine.host_processes import HostProcesses
+from holdfast.engine.recovery import Rules
+from holdfast.engine.runner_config import Desk
 from holdfast.engine.streams import Scribe
 from holdfast.model.ids import RandomIds
 from holdfast.runtime.app import App

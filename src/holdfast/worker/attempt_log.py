@@ -12,8 +12,8 @@ import shlex
 from collections.abc import Sequence
 from typing import Any, Final
 
-from holdfast.engine.causes import summarize_causes
-from holdfast.engine.run import JobRun
+from holdfast.engine.job_runner import JobRun
+from holdfast.engine.recovery import summarize_causes
 from holdfast.engine.tracebacks import format_error, locate_error
 from holdfast.model.events import (
     Event,

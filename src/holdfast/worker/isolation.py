@@ -11,9 +11,9 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from holdfast.engine.desk import Desk
-from holdfast.engine.meter import NOTHING, Meter, Timed
-from holdfast.engine.run import JobRun
+from holdfast.engine.job_runner import JobRun
+from holdfast.engine.runner_config import Desk
+from holdfast.engine.telemetry import NOTHING, Meter, Timed
 from holdfast.errors import Unavailable
 from holdfast.model.append import Append
 from holdfast.model.suspicion import CLEARED, is_suspect

@@ -21,8 +21,8 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Final
 
+from holdfast.engine.host_processes import Processes
 from holdfast.engine.lease_renewal import LeaseRenewal
-from holdfast.engine.processes import Processes
 from holdfast.errors import HoldfastError, Unavailable
 from holdfast.model.suspicion import find_parent
 from holdfast.model.worker_identity import Sight, identity_in, is_dead, is_neighbour

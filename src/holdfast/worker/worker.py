@@ -24,11 +24,11 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, Protocol
 
-from holdfast.engine.desk import Desk
+from holdfast.engine.job_runner import LOST, SUSPECT, JobRun
 from holdfast.engine.lease_renewal import LeaseRenewal
-from holdfast.engine.named import about
-from holdfast.engine.rest import rest
-from holdfast.engine.run import LOST, SUSPECT, JobRun
+from holdfast.engine.log_context import about
+from holdfast.engine.loop_sleep import rest
+from holdfast.engine.runner_config import Desk
 from holdfast.errors import HoldfastError, InvalidSetting, NotFound, Unavailable
 from holdfast.model.lease import Grant, by_age
 from holdfast.model.suspicion import SUSPECT_AT

@@ -10,7 +10,7 @@ from llmock.scenarios import ToolFault
 from llmock.testing import LLMockServer
 
 import holdfast as hf
-from holdfast.engine.replayed import replay
+from holdfast.engine.replay_check import replay
 from holdfast.errors import CallFailed
 from holdfast.model.limits import RESULT_BYTES_MAX
 from holdfast.model.streams import Chunk

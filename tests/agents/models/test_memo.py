@@ -10,7 +10,7 @@ from llmock.scenarios import Fail, Reply
 from llmock.testing import LLMockServer
 
 import holdfast as hf
-from holdfast.engine.replayed import replay
+from holdfast.engine.replay_check import replay
 from holdfast.model.events import LlmResponded
 from holdfast.model.hash_chain import unseal
 from holdfast.store.clock import SystemClock

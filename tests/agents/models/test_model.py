@@ -10,7 +10,7 @@ from llmock.testing import LLMockServer
 
 import holdfast as hf
 from holdfast.agents.models.talk import from_chat, to_chat
-from holdfast.engine.replayed import replay
+from holdfast.engine.replay_check import replay
 from holdfast.store.clock import SystemClock
 
 pytestmark = pytest.mark.store("sqlite")

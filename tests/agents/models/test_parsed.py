@@ -11,7 +11,7 @@ from llmock.testing import LLMockServer
 from pydantic import BaseModel
 
 import holdfast as hf
-from holdfast.engine.replayed import replay
+from holdfast.engine.replay_check import replay
 from holdfast.store.clock import SystemClock
 
 pytestmark = pytest.mark.store("sqlite")

@@ -13,7 +13,7 @@ from llmock.scenarios import Fail, Match, Reply, StreamFault
 from llmock.testing import LLMockServer
 
 import holdfast as hf
-from holdfast.engine.replayed import replay
+from holdfast.engine.replay_check import replay
 from holdfast.errors import JobHeld
 from holdfast.model.events import LlmRequested, LlmResponded, ToolCalled
 from holdfast.model.hash_chain import unseal

@@ -17,7 +17,7 @@ import holdfast as hf
 from holdfast.agents.models.openai_wire import ChatWire, ResponsesWire
 from holdfast.agents.models.transport import _WIRES
 from holdfast.client.embedded import EmbeddedClient
-from holdfast.engine.replayed import replay
+from holdfast.engine.replay_check import replay
 from holdfast.errors import InvalidSetting
 from holdfast.model.events import JobParked, LlmRepurchased, LlmRequested, ToolCalled
 from holdfast.model.hash_chain import unseal

@@ -9,7 +9,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.agents.models.script import read_script, script_of
-from holdfast.engine.replayed import replay
+from holdfast.engine.replay_check import replay
 from holdfast.errors import CallFailed, InvalidSetting
 from holdfast.model.events import LlmRequested, LlmResponded
 from holdfast.model.hash_chain import unseal

@@ -11,7 +11,7 @@ import pytest
 from llmock.testing import LLMockServer
 
 import holdfast as hf
-from holdfast.engine.replayed import replay
+from holdfast.engine.replay_check import replay
 from holdfast.model.events import LlmRequested, LlmResponded
 from holdfast.model.hash_chain import unseal
 from holdfast.runtime.process import Process

@@ -12,9 +12,9 @@ from typing import Any, Final
 from holdfast.agents.models import sse
 from holdfast.agents.models.live import BAD, Live, Send, Served, Unreachable
 from holdfast.agents.models.wire import Body, Wire
-from holdfast.engine.asked import Asked, Terms
-from holdfast.engine.drive import Drive
-from holdfast.engine.voices import VOICE
+from holdfast.engine.durable_call import Asked, Terms
+from holdfast.engine.execution import Drive
+from holdfast.engine.streams import VOICE
 from holdfast.errors import Refused
 from holdfast.model import canonical
 from holdfast.model.limits import BLOB_BYTES_MAX

@@ -25,9 +25,9 @@ from holdfast.agents.models.memo import Cache
 from holdfast.agents.models.patience import Gate, Patience
 from holdfast.agents.models.prices import Price, find_price
 from holdfast.agents.models.wire import Body, Wire
-from holdfast.engine.asked import encode_result
-from holdfast.engine.drive import Drive
-from holdfast.engine.models import Answer, Asking, Request, ask
+from holdfast.engine.durable_call import encode_result
+from holdfast.engine.execution import Drive
+from holdfast.engine.model_requests import Answer, Asking, Request, ask
 from holdfast.errors import HoldfastError
 from holdfast.model import canonical
 from holdfast.model.limits import BLOB_BYTES_MAX

@@ -17,7 +17,7 @@ from typing import Any, Final
 from holdfast.agents.models import sse
 from holdfast.agents.models.live import Unreachable
 from holdfast.agents.models.wire import Gathering
-from holdfast.engine.models import Answer, Asking
+from holdfast.engine.model_requests import Answer, Asking
 from holdfast.model.limits import BLOB_BYTES_MAX
 
 LEFT: Final = "its reader left here the first time"

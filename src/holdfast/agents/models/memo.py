@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.engine.models import Request
+from holdfast.engine.model_requests import Request
 from holdfast.model import canonical
 from holdfast.model.ids import check_name
 from holdfast.model.limits import RESULT_BYTES_MAX

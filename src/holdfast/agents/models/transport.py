@@ -28,10 +28,10 @@ from holdfast.agents.models.patience import Limits, patience_of
 from holdfast.agents.models.prices import PRICES, Price
 from holdfast.agents.models.wire import PlainWire, Wire
 from holdfast.engine import task_scopes
-from holdfast.engine.drive import Drive
-from holdfast.engine.endings import Stopped
+from holdfast.engine.execution import Drive
 from holdfast.engine.failures import STEP
 from holdfast.engine.replay_scheduler import JOB, ReplayScheduler
+from holdfast.engine.run_outcomes import Stopped
 from holdfast.errors import InvalidMove, InvalidSetting, Misuse
 from holdfast.model import canonical
 from holdfast.model.limits import BLOB_BYTES_MAX

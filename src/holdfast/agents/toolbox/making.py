@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.agents.tools import Tool, terms_of
-from holdfast.engine.asked import Terms
+from holdfast.engine.durable_call import Terms
 from holdfast.model.time import Duration
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from holdfast.engine.verify import content, journals
-from holdfast.engine.verify.audits import by_audit
-from holdfast.engine.verify.journals import Limits
+from holdfast.engine.verify import content_checks, journal_checks
+from holdfast.engine.verify.audit_checks import by_audit
+from holdfast.engine.verify.journal_checks import Limits
 from holdfast.engine.verify.report import Report, Violation
-from holdfast.engine.verify.rows import BY_QUERY, by_query
+from holdfast.engine.verify.row_checks import BY_QUERY, by_query
 from holdfast.store.executor import Transaction
 from holdfast.store.ports.inspection import Inspection
 
@@ -26,13 +26,13 @@ class Inspectable(Protocol):
 
 async def verify(store: Inspectable, limits: Limits = UNLIMITED) -> Report:
     """Every invariant checked on one instant of the store; nothing is changed, and writers are not held up."""
-    of_journals, of_content = journals.Counted(), content.Counted()
+    of_journals, of_content = journal_checks.Counted(), content_checks.Counted()
 
     async def work(tx: Transaction) -> list[Violation]:
         return [
             *await by_query(tx),
-            *await journals.by_journal(tx, of_journals, limits),
-            *await content.by_content(tx, of_content),
+            *await journal_checks.by_journal(tx, of_journals, limits),
+            *await content_checks.by_content(tx, of_content),
             *await by_audit(tx),
         ]
 

@@ -19,7 +19,7 @@ import msgspec
 from holdfast.client.patience import Patience
 from holdfast.client.work_protocol import Working
 from holdfast.client.work_records import AgentEntryView, ClaimedWork
-from holdfast.engine.rest import rest
+from holdfast.engine.loop_sleep import rest
 from holdfast.errors import Fenced, HoldfastError, InvalidMove, NotFound, Unavailable
 from holdfast.model.agent_registry import AgentStatus
 from holdfast.model.time import HOUR

@@ -10,9 +10,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics_core import Metric as Family
 
-from holdfast.engine.effects import Owner
-from holdfast.engine.meter import Meter, Timed
-from holdfast.engine.recover import SweepStats
+from holdfast.engine.recovery import SweepStats
+from holdfast.engine.side_effects import Owner
+from holdfast.engine.telemetry import Meter, Timed
 from holdfast.errors import HoldfastError
 from holdfast.model.append import Append
 from holdfast.model.lease import Grant

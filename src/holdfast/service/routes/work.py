@@ -12,7 +12,7 @@ import msgspec
 from starlette.types import ASGIApp
 
 from holdfast.client.work_records import ClaimList, Renewed, WorkList, WorkView
-from holdfast.engine.outwork import Outwork
+from holdfast.engine.external_work import Outwork
 from holdfast.model.access import Scope
 from holdfast.model.agent_registry import DEFAULT_PROJECT
 from holdfast.model.work import Work

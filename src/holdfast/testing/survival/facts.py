@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.engine.desk import OnUndurable, Program
+from holdfast.engine.runner_config import OnUndurable, Program
 from holdfast.errors import Refused
 from holdfast.model import canonical
 from holdfast.model.inbox import BatchDraft

@@ -18,12 +18,12 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.engine.asked import Asked, Probed
 from holdfast.engine.audit_hook import make_io_monitor
-from holdfast.engine.committer import Committer
-from holdfast.engine.desk import Desk, Program
-from holdfast.engine.drive import Drive
+from holdfast.engine.durable_call import Asked, Probed
 from holdfast.engine.evidence import Looker
+from holdfast.engine.execution import Drive
+from holdfast.engine.group_commit import Committer
+from holdfast.engine.runner_config import Desk, Program
 from holdfast.model.append import Append
 from holdfast.model.events import Event, JobCompleted
 from holdfast.model.hash_chain import SealedEvent, unseal

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from holdfast.engine.verify.journals import judge_alone
+from holdfast.engine.verify.journal_checks import judge_alone
 from holdfast.model import events as e
 from holdfast.model import job_state
 from holdfast.model.hash_chain import EMPTY, Head, SealedEvent, first_break, unseal

@@ -22,8 +22,8 @@ import random
 from collections.abc import Callable
 from typing import Any, Final
 
-from holdfast.engine.asked import Probed, Terms
-from holdfast.engine.rest import rest
+from holdfast.engine.durable_call import Probed, Terms
+from holdfast.engine.loop_sleep import rest
 from holdfast.errors import Refused
 from holdfast.model.side_effects import Answer, Effect
 from holdfast.model.time import HOUR, SECOND

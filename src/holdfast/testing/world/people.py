@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.engine.rest import rest
+from holdfast.engine.loop_sleep import rest
 from holdfast.errors import Unavailable
 from holdfast.model.events import ApprovalRequested, JobParked
 from holdfast.model.hash_chain import unseal

@@ -9,13 +9,12 @@ from typing import Any
 
 import msgspec
 
-from holdfast.engine.asked import READS, Asked, Terms
 from holdfast.engine.checkpoints import checkpoint, restored
 from holdfast.engine.children import spawn
-from holdfast.engine.desk import Program
-from holdfast.engine.drive import Drive
-from holdfast.engine.signals import wait
-from holdfast.engine.timers import sleep
+from holdfast.engine.durable_call import READS, Asked, Terms
+from holdfast.engine.execution import Drive
+from holdfast.engine.runner_config import Program
+from holdfast.engine.suspension import sleep, wait
 from holdfast.errors import CallFailed, Denied, Refused
 from holdfast.model.jobs import JobDraft
 from holdfast.model.time import SECOND

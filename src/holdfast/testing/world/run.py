@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.engine.rest import rest
+from holdfast.engine.loop_sleep import rest
 from holdfast.model.ids import SequentialIds
 from holdfast.store.memory.store import MemoryStore
 from holdfast.testing.process import ProcessLoop

@@ -8,11 +8,11 @@ import random
 from collections.abc import Set as AbstractSet
 from typing import Final
 
-from holdfast.engine.committer import Committer
-from holdfast.engine.desk import Desk
-from holdfast.engine.points import Point
-from holdfast.engine.recover import Rules, sweep
-from holdfast.engine.rest import rest
+from holdfast.engine.crash_points import Point
+from holdfast.engine.group_commit import Committer
+from holdfast.engine.loop_sleep import rest
+from holdfast.engine.recovery import Rules, sweep
+from holdfast.engine.runner_config import Desk
 from holdfast.errors import Unavailable
 from holdfast.model.ids import SequentialIds
 from holdfast.model.time import HOUR

@@ -1,4 +1,4 @@
-"""One job's journal while it is being written: facts go in at once, appends come out when the committer is ready.
+"""Journal writer: takes the events of one job at once, and hands them to the group commit as appends.
 
 `record` never waits. It gives a fact its place and its job time and returns; whoever must not go on before the fact is
 on disk waits for `durable`. Facts are sealed (numbered, chained) only when the committer takes them, all that are there
@@ -24,7 +24,6 @@ from typing import Any, Protocol
 
 import msgspec
 
-from holdfast.engine.recorder import Stamp
 from holdfast.errors import HoldfastError, MailWaiting, TooLarge, Unavailable, Withdrawn
 from holdfast.model.append import NOTHING, Append, Extras, Holder, Move, append_of
 from holdfast.model.events import Event
@@ -319,3 +318,33 @@ def _together(parts: Sequence[Extras]) -> Extras:
         spend=all_of("spend"),
         raises=all_of("raises"),
     )
+
+
+class Stamp(msgspec.Struct, frozen=True, gc=False):
+    """A fact's place in the order of the job's facts, and its job time."""
+
+    seq: int
+    at: int
+
+
+class Recorder(Protocol):
+    """Where a run's facts go. They are in order at once, and durable soon."""
+
+    def record(
+        self,
+        event: Event,
+        *,
+        row: CallRow | None = None,
+        extras: Extras = NOTHING,
+        guarded: bool = False,
+        progress: bool = False,
+        body: bytes | None = None,
+        at: int | None = None,
+    ) -> Stamp:
+        """The event is in the journal or will be, after all before it. `body`: as `chain` writes it, where it is known
+        already. `at`: its job time, if that is not now; job time does not go back."""
+        ...
+
+    async def durable(self) -> None:
+        """Everything recorded so far is on disk."""
+        ...

@@ -1,10 +1,9 @@
-"""A claimed job, driven until it ends, sleeps, or is somebody else's.
+"""Job runner: runs one claimed job until it ends, is suspended, or belongs to another worker.
 
     read the journal → read the mail → run the function → write how it went
 
 Whatever happens to this process in between, the journal says where the job stands, and the next claim starts here
-again.
-How a run can end, and what is written for it:
+again. How a run can end, and what is written for it:
 
     it returned          job_completed
     it raised            job_requeued, and after too many tries job_dead_lettered; held for a person, with the causes
@@ -12,6 +11,15 @@ How a run can end, and what is written for it:
     it was cancelled     cancel_requested, job_cancelled
     code does not fit    job_parked, with a report
     the lease was lost   nothing: it is not ours to write any more
+
+A run begins with the journal from its last checkpoint on. The runner checks each event and replays it:
+
+    whole       1 2 3 … n                       no checkpoint yet, or a short journal, or one that carries nothing
+    shortened   1    c-1  c  c+1 … n            c is the last checkpoint
+
+Every fact that is used hangs on the head that the claim names. The links from c-1 to n are computed again and must end
+there. What counts of the facts between is in c, and so is the digest of the first one. So it takes as much to slip a
+change in as it did when everything was read; `verify` reads everything, and finds a change in what nobody uses as well.
 """
 
 from __future__ import annotations
@@ -21,21 +29,22 @@ import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar
 
-from holdfast.engine import budgets, failures, opening
+from holdfast.engine import budgets, failures
 from holdfast.engine.checkpoints import unproven
 from holdfast.engine.children import farewell
-from holdfast.engine.desk import Desk
-from holdfast.engine.drive import Drive
-from holdfast.engine.endings import Asleep, Failed, Interrupted, Parked, Stalled, Uncovered
-from holdfast.engine.letters import Letterbox, rings
-from holdfast.engine.pen import Entry, Pen
-from holdfast.engine.rest import rest
-from holdfast.engine.storetime import StoreTime
+from holdfast.engine.execution import Drive
+from holdfast.engine.journal_writer import Entry, Pen
+from holdfast.engine.loop_sleep import rest
+from holdfast.engine.mailbox import Letterbox, rings
+from holdfast.engine.run_outcomes import Asleep, Failed, Interrupted, Parked, Stalled, Uncovered
+from holdfast.engine.runner_config import Desk
 from holdfast.engine.streams import Outlet, Scribe
 from holdfast.errors import Broken, Fenced, HoldfastError, InvalidSetting, Misuse, Unavailable
 from holdfast.model import job_state, lease
 from holdfast.model.append import NOTHING, Extras, Holder, Move
+from holdfast.model.checkpoint_snapshot import Carried, carry, unpacked
 from holdfast.model.events import (
+    CheckpointSaved,
     ChildStarted,
     Event,
     JobCancelled,
@@ -49,7 +58,7 @@ from holdfast.model.events import (
     JobStalled,
     JobWaiting,
 )
-from holdfast.model.hash_chain import EMPTY, Head, SealedEvent, unseal
+from holdfast.model.hash_chain import EMPTY, Head, SealedEvent, unseal, unsealed
 from holdfast.model.lease import Grant
 from holdfast.model.mailbox import Mail
 from holdfast.model.python_pin import misfit
@@ -58,6 +67,7 @@ from holdfast.model.retry import CALL_RETRY, delay
 from holdfast.model.states import Status, WaitReason
 from holdfast.model.suspicion import dies_daily, is_suspect
 from holdfast.store.clock import Clock
+from holdfast.store.ports.journal import Journal
 from holdfast.store.ports.leases import Held
 
 AGAIN_S: Final = 0.2
@@ -215,7 +225,7 @@ class JobRun:
         grant = self.grant
         sealed = self.journal
         if sealed is None:
-            sealed = await opening.read(self.desk.store.journal, grant, self.desk.short)
+            sealed = await load_journal(self.desk.store.journal, grant, self.desk.short)
         if sealed and sealed[-1].seq > grant.head_seq and sealed[-1].fence > grant.fence:
             # It took us so long to come here that the lease was over, and somebody else has the job.
             self.lose(Fenced(f"job {grant.job_id} was taken over before it was read"))
@@ -228,7 +238,7 @@ class JobRun:
         if self.desk.isolates and grant.takeovers:  # a worker has just died: how many were it today?
             hands = ((one.at, unseal(one)) for one in sealed if one.type in _HANDS)
             self._is_suspect = dies_daily(hands, self._clock.wall_us())
-        job, created = opening.told(grant.job_id, sealed, self._history)
+        job, created = replay_events(grant.job_id, sealed, self._history)
         self._pen.last_at = self._history.last_at
         if isinstance(created, JobCreated):
             self._created = created
@@ -457,3 +467,89 @@ class JobRun:
             self._outlet.close()
         if self._drive is not None:
             self._drive.stop(Lost(str(error)))
+
+
+async def load_journal(journal: Journal, grant: Grant, short: int) -> list[SealedEvent]:
+    """What a run of this job has to know; all of it, of a journal that is short. One event more than there should be:
+    if it is there, somebody else has written it."""
+    limit = grant.head_seq + 1
+    if grant.head_seq > short:
+        sealed = await journal.since_commit(grant.job_id, limit=limit)
+        if _is_whole(sealed) or _commit(sealed) is not None:
+            return sealed
+    return await journal.read(grant.job_id, limit=limit)
+
+
+def replay_events(
+    job_id: str, sealed: Sequence[SealedEvent], history: History
+) -> tuple[job_state.Job, Event | None]:
+    """The job, and its first fact; the history knows what is recorded. Broken, if the journal says what cannot be."""
+    if not sealed:
+        return job_state.Job(), None
+    first, job, head = sealed[0], job_state.Job(), EMPTY
+    history.origin = first.body_digest.hex()
+    created: Event | None = None
+    if not _is_whole(sealed):
+        ((_, created),) = unsealed(job_id, [first])
+        job, head = _shortened(job_id, sealed, history)
+        sealed = sealed[2:]
+    step, take = job_state.step, history.take
+    try:
+        for one, event in unsealed(job_id, sealed, head):
+            created = event if created is None else created
+            step(job, one.seq, one.fence, event)
+            take(one.seq, event, one.at)
+    except job_state.Ungrammatical as error:
+        msg = f"the journal of job {job_id} says what cannot be: {error}"
+        raise Broken(msg) from error
+    history.heard = job.mail_seq
+    return job, created
+
+
+def _is_whole(sealed: Sequence[SealedEvent]) -> bool:
+    return len(sealed) < 2 or sealed[1].seq == 2
+
+
+def _shortened(job_id: str, sealed: Sequence[SealedEvent], history: History) -> tuple[job_state.Job, Head]:
+    """Everything before the checkpoint, as the checkpoint has it, and the link that it hangs on."""
+    found = _commit(sealed)
+    if found is None or found[1].origin != history.origin:
+        msg = f"the journal of job {job_id} cannot be told from its last checkpoint on"
+        raise Broken(msg)
+    commit, carried = found
+    carry(carried, history)
+    before, at = sealed[1], sealed[2]
+    return job_state.resumed(at.seq, at.fence, commit, carried), Head(before.seq, before.hash)
+
+
+def _commit(sealed: Sequence[SealedEvent]) -> tuple[CheckpointSaved, Carried] | None:
+    """The checkpoint that a shortened journal begins with, and what it carries; None: the whole one is needed."""
+    if len(sealed) < 3 or sealed[2].type != CheckpointSaved.type:
+        return None
+    event = unseal(sealed[2])
+    assert isinstance(event, CheckpointSaved)
+    carried = unpacked(event.carries)
+    return None if carried is None else (event, carried)
+
+
+class StoreTime:
+    """The store's time, kept by this host's ticks since the claim. What one run writes down another compares: when to
+    wake up, when nobody can be sending any more, how old a key is. Hosts differ about the time; there is one store.
+
+    It counts from when the claim was answered, so it is never ahead; it is behind by at most as long as the claim took.
+    """
+
+    def __init__(self, clock: Clock, claimed_at: int, tick: int) -> None:
+        self._clock = clock
+        self._tick_us = clock.tick_us
+        self._ahead_us = claimed_at - tick
+        """How far the store's time is ahead of the ticks."""
+
+    def wall_us(self) -> int:
+        return self._ahead_us + self._tick_us()
+
+    def tick_us(self) -> int:
+        return self._clock.tick_us()
+
+    def boot(self) -> str:
+        return self._clock.boot()

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from holdfast.engine.verify.facts import Facts, Finding, Findings
+from holdfast.engine.verify.journal_view import Facts, Finding, Findings
 from holdfast.model import events as e
 from holdfast.model import job_state
 from holdfast.model.states import MOVES, TERMINAL, MailKind, Status

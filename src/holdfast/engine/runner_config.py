@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from holdfast.engine.checkpoints import Inspector
-from holdfast.engine.committer import Committer
-from holdfast.engine.drive import Drive
-from holdfast.engine.meter import SILENT, Meter
-from holdfast.engine.points import Points, nothing
+from holdfast.engine.crash_points import Points, nothing
+from holdfast.engine.execution import Drive
+from holdfast.engine.group_commit import Committer
 from holdfast.engine.streams import Scribe
+from holdfast.engine.telemetry import SILENT, Meter
 from holdfast.model.python_pin import HERE
 from holdfast.model.retry import JOB_RETRY, Backoff, Retry
 from holdfast.model.work import plain_kind

@@ -20,8 +20,8 @@ import contextvars
 from typing import Final
 
 from holdfast.engine import task_scopes
-from holdfast.engine.meter import SILENT, Meter
-from holdfast.engine.pen import Pen
+from holdfast.engine.journal_writer import Pen
+from holdfast.engine.telemetry import SILENT, Meter
 from holdfast.errors import Broken, HoldfastError, Unavailable
 from holdfast.model.append import Append
 from holdfast.model.hash_chain import Head

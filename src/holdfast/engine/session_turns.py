@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from holdfast.engine.asked import READS, Asked
+from holdfast.engine.durable_call import READS, Asked
 from holdfast.errors import Broken, InvalidMove, StoreCorrupt
 from holdfast.model.append import Extras
 from holdfast.model.events import TurnCommitted
@@ -27,7 +27,7 @@ from holdfast.model.time import DAY
 from holdfast.store.ports.sessions import HEAD, Scope
 
 if TYPE_CHECKING:
-    from holdfast.engine.drive import Drive
+    from holdfast.engine.execution import Drive
     from holdfast.store.contract import Store
 
 CLAIM_US: Final = DAY

@@ -5,7 +5,7 @@ I9    a checkpoint carries what the facts before it amount to
 
 from __future__ import annotations
 
-from holdfast.engine.verify.facts import Facts, Finding, Findings
+from holdfast.engine.verify.journal_view import Facts, Finding, Findings
 from holdfast.model import job_state
 from holdfast.model.checkpoint_snapshot import carried_by, unpacked
 from holdfast.model.events import CheckpointSaved

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from holdfast.engine.verify.facts import Facts
+from holdfast.engine.verify.journal_view import Facts
 from holdfast.engine.verify.report import Violation
 from holdfast.model import events as e
 from holdfast.model import job_state

@@ -11,13 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from holdfast.engine.verify.accounts import Bill, bill_of, by_account
-from holdfast.engine.verify.beside import by_attempts, by_head, by_ledger, by_timers, by_waiting
-from holdfast.engine.verify.calls import by_calls
-from holdfast.engine.verify.commits import by_commits
-from holdfast.engine.verify.crowds import Hold, by_worker, holds_of
-from holdfast.engine.verify.facts import Facts, Finding, facts_of, is_erased
-from holdfast.engine.verify.lives import by_life, told
+from holdfast.engine.verify.budget_checks import Bill, bill_of, by_account
+from holdfast.engine.verify.call_checks import by_calls
+from holdfast.engine.verify.checkpoint_checks import by_commits
+from holdfast.engine.verify.concurrency_checks import Hold, by_worker, holds_of
+from holdfast.engine.verify.journal_view import Facts, Finding, facts_of, is_erased
+from holdfast.engine.verify.lifecycle_checks import by_life, told
+from holdfast.engine.verify.projection_checks import by_attempts, by_head, by_ledger, by_timers, by_waiting
 from holdfast.engine.verify.report import Violation
 from holdfast.errors import HoldfastError
 from holdfast.model import job_state

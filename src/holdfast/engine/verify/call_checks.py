@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.engine.verify.facts import Fact, Facts, Finding, Findings
+from holdfast.engine.verify.journal_view import Fact, Facts, Finding, Findings
 from holdfast.model import events as e
 from holdfast.model.side_effects import DECIDED, SETTLED, CallStatus, Effect
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from holdfast.engine.verify.facts import Facts
+from holdfast.engine.verify.journal_view import Facts
 from holdfast.engine.verify.report import Violation
 from holdfast.model.events import JobClaimed
 

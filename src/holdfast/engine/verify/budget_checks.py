@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from holdfast.engine.verify.facts import Facts
+from holdfast.engine.verify.journal_view import Facts
 from holdfast.engine.verify.report import Violation
 from holdfast.errors import HoldfastError
 from holdfast.model import budget as money

@@ -15,9 +15,8 @@ import msgspec
 
 from holdfast.engine import budgets
 from holdfast.engine.approvals import APPROVED, DENIED
-from holdfast.engine.pen import Entry
-from holdfast.engine.recorder import Stamp
-from holdfast.engine.signals import topic
+from holdfast.engine.journal_writer import Entry, Stamp
+from holdfast.engine.suspension import topic
 from holdfast.model import budget as money
 from holdfast.model.append import NOTHING, Extras
 from holdfast.model.budget import Limit, Raise

@@ -1,4 +1,4 @@
-"""The sweep: what is owed to jobs whose worker is gone.
+"""Recovery: the sweep returns jobs of expired workers to their queues, and dead letters list their causes.
 
 An expired lease is claimable as it is, so no job waits for a sweep. What the sweep adds is the bookkeeping: one more
 takeover on the record, and the job back in its queue where it stood. A death convicts no job here (`model.suspicion`);
@@ -6,24 +6,34 @@ only rules that name `takeovers_max` hold a job as a dead letter. It writes by s
 judges each lease inside it: whoever renews in time keeps the job, and two sweeps at once share the work.
 
 A lease normally runs out by itself. `prove_dead` shortens that for workers of this host whose process is gone.
+
+A dead letter names every failed attempt and every death of a worker that led to it. Whoever writes the event may know
+the head alone, and then writes the last cause. The ones before are in the journal: each loss of a holder and each
+failure is a fact of its own. A cause is
+
+    {"why": …, "at": microseconds, "holder": worker, "error": {"type", "message", "traceback", …}}
+
+`error` is there for a failure only.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
-from typing import Final
+from collections.abc import Iterable
+from typing import Any, Final
 
 import msgspec
 
-from holdfast.engine.processes import Processes
+from holdfast.engine.host_processes import Processes
+from holdfast.engine.tracebacks import format_error
 from holdfast.errors import Unavailable
 from holdfast.model.append import Move
-from holdfast.model.events import JobDeadLettered, JobRequeued
+from holdfast.model.events import Event, JobClaimed, JobDeadLettered, JobRequeued
 from holdfast.model.jobs import JobHead
 from holdfast.model.lease import FAILED_ATTEMPTS_MAX, TAKEOVERS_MAX, is_poison
 from holdfast.model.states import Status, WaitReason
-from holdfast.model.suspicion import find_parent
+from holdfast.model.suspicion import DIED_ALONE, find_parent
 from holdfast.model.time import DAY
 from holdfast.model.work import HOLDER
 from holdfast.model.worker_identity import Sight, identity_in, is_dead, is_neighbour
@@ -164,3 +174,76 @@ async def prove_dead(store: Store, processes: Processes) -> list[str]:
         if await store.leases.expire(name):
             dead.append(name)
     return dead
+
+
+_LOST: Final = "its holder was not heard of again"
+FAILED: Final = "failed"
+_SUMMARY_MAX: Final = 300
+
+
+def causes_of(facts: Iterable[tuple[int, Event]]) -> list[Any]:
+    """All causes since the job was last begun anew, oldest first. `facts` are the journal's events with their times."""
+    causes: list[Any] = []
+    holder = ""
+    for at, event in facts:
+        match event:
+            case JobClaimed(worker=worker, takeover=takeover):
+                if takeover:
+                    causes.append({"why": _LOST, "at": at, "holder": holder})
+                holder = worker
+            case JobRequeued(takeover=True, holder=lost, why=why):
+                seen = why.startswith(DIED_ALONE)
+                causes.append({"why": why if seen else _LOST, "at": at, "holder": lost})
+            case JobRequeued(error=error) if error is not None:
+                causes.append({"why": FAILED, "at": at, "holder": holder, "error": error})
+            case JobRequeued():
+                causes.clear()  # a person has decided to begin again
+            case JobDeadLettered(causes=told):
+                causes = _join(causes, told, at, holder)
+            case _:
+                pass
+    return causes
+
+
+def _join(causes: list[Any], told: Iterable[Any], at: int, holder: str) -> list[Any]:
+    """The causes that the journal has, and those that the dead letter adds."""
+    added = [cause for cause in told if isinstance(cause, dict)]
+    if causes and [_plain(cause) for cause in added[: len(causes)]] == [_plain(cause) for cause in causes]:
+        added = added[len(causes) :]  # whoever buried it had read the journal
+    for cause in added:
+        is_verdict = cause.get("error") is None and "holder" not in cause
+        if is_verdict and causes:
+            continue  # that there were too many of them is no cause of its own
+        rest = {key: value for key, value in cause.items() if key not in {"attempts", "takeovers"}}
+        error = rest.get("error")
+        if error is None:
+            rest.pop("error", None)
+        elif isinstance(error, dict) and rest.get("why") == error.get("message"):
+            rest["why"] = FAILED
+        causes.append({"at": at, "holder": holder} | rest)
+    return causes
+
+
+def _plain(cause: Any) -> Any:
+    return {key: value for key, value in cause.items() if key != "at"} if isinstance(cause, dict) else cause
+
+
+def summarize_causes(causes: Iterable[Any]) -> str:
+    """Why a job is a dead letter, in one line: `Failed after 3 attempts: KeyError: 'nope'`."""
+    causes = [cause for cause in causes if isinstance(cause, dict)]
+    errors = [cause["error"] for cause in causes if cause.get("error") is not None]
+    deaths = len(causes) - len(errors)
+    if not errors:
+        why = str(causes[-1].get("why", "")) if causes else ""
+        return f"Lost its worker {_count(deaths, 'time')}: {why}" if causes else "Failed too often"
+    died = f" and {_count(deaths, 'lost worker')}" if deaths else ""
+    error = " ".join(format_error(errors[-1]).split())
+    error = error if len(error) <= _SUMMARY_MAX else error[: _SUMMARY_MAX - 1] + "…"
+    why = str(causes[-1].get("why", ""))
+    if causes[-1].get("error") is not None and why not in {"", FAILED}:
+        return f"{why[0].upper()}{why[1:]}: {error}"
+    return f"Failed after {_count(len(errors), 'attempt')}{died}: {error}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")

@@ -17,17 +17,16 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from holdfast.engine import failures, replay_scheduler, stall_detector, task_scopes
-from holdfast.engine.asked import Asked, Terms, digest_of, written
-from holdfast.engine.effects import Acts, Owner
-from holdfast.engine.endings import Asleep, Failed, Interrupted, Stopped, Uncovered, output_of, parked
-from holdfast.engine.meter import SILENT, Meter
+from holdfast.engine.crash_points import Points, nothing
+from holdfast.engine.durable_call import Asked, Terms, digest_of, performed, written
+from holdfast.engine.journal_writer import Recorder, Stamp
 from holdfast.engine.orphan_tasks import warn_about_orphans
-from holdfast.engine.performing import performed
-from holdfast.engine.points import Points, nothing
-from holdfast.engine.recorder import Recorder, Stamp
 from holdfast.engine.replay_scheduler import LONG_TIMER_US, InsideCall, ReplayScheduler
+from holdfast.engine.run_outcomes import Asleep, Failed, Interrupted, Stopped, Uncovered, output_of, parked
+from holdfast.engine.side_effects import Acts, Owner
+from holdfast.engine.suspension import Waits
 from holdfast.engine.task_scopes import TaskScope
-from holdfast.engine.waits import Waits
+from holdfast.engine.telemetry import SILENT, Meter
 from holdfast.model.append import NOTHING, Extras
 from holdfast.model.events import CallCancelled, CallMoved, CallRetried, Event, StepFinished
 from holdfast.model.hash_chain import body_of_step

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from holdfast.engine import approvals, failures
-from holdfast.engine.asked import Probed, kept
-from holdfast.engine.points import Point, Points, nothing
+from holdfast.engine.crash_points import Point, Points, nothing
+from holdfast.engine.durable_call import Probed, kept
 from holdfast.engine.tracebacks import format_error
 from holdfast.errors import Refused
 from holdfast.model.budget import ONE_CALL
@@ -37,8 +37,8 @@ from holdfast.model.side_effects import Answer, CallStatus, CutOff, Effect, Reco
 from holdfast.model.states import WaitReason
 
 if TYPE_CHECKING:
-    from holdfast.engine.asked import Asked
-    from holdfast.engine.drive import Drive
+    from holdfast.engine.durable_call import Asked
+    from holdfast.engine.execution import Drive
     from holdfast.engine.task_scopes import TaskScope
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from holdfast.engine.drive import Drive
+from holdfast.engine.execution import Drive
 from holdfast.model.events import StepFinished
 from holdfast.model.step_keys import NO_ARGS
 

@@ -23,14 +23,14 @@ from typing import Any, NoReturn
 import msgspec
 
 from holdfast.engine import approvals
-from holdfast.engine.asked import Asked
-from holdfast.engine.desk import Program
-from holdfast.engine.drive import Drive
-from holdfast.engine.effects import Owner
-from holdfast.engine.endings import Asleep, Failed
-from holdfast.engine.recorder import Stamp
+from holdfast.engine.durable_call import Asked
+from holdfast.engine.execution import Drive
+from holdfast.engine.journal_writer import Stamp
+from holdfast.engine.run_outcomes import Asleep, Failed
+from holdfast.engine.runner_config import Program
+from holdfast.engine.side_effects import Owner
+from holdfast.engine.suspension import Waits
 from holdfast.engine.task_scopes import TaskScope
-from holdfast.engine.waits import Waits
 from holdfast.errors import Broken, InvalidMove, NotFound
 from holdfast.model import canonical, job_state
 from holdfast.model import events as e

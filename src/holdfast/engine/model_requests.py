@@ -21,9 +21,9 @@ import msgspec
 
 from holdfast.engine import failures, repurchase
 from holdfast.engine.budgets import ONE_ANSWER
-from holdfast.engine.endings import Stopped
-from holdfast.engine.meter import Timed
-from holdfast.engine.voices import Voice
+from holdfast.engine.run_outcomes import Stopped
+from holdfast.engine.streams import Voice
+from holdfast.engine.telemetry import Timed
 from holdfast.model import canonical
 from holdfast.model.append import Extras
 from holdfast.model.events import CallRetried, LlmRepurchased, LlmRequested, LlmResponded
@@ -32,7 +32,7 @@ from holdfast.model.side_effects import CallStatus
 from holdfast.model.time import SECOND
 
 if TYPE_CHECKING:
-    from holdfast.engine.drive import Drive
+    from holdfast.engine.execution import Drive
     from holdfast.engine.task_scopes import TaskScope
 
 AWAKE_US: Final = 5 * SECOND
