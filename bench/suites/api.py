@@ -21,7 +21,7 @@ import httpx2
 from bench.arena import Arena
 from bench.contest import figure
 from bench.report import Contest, Findings, Row, goal
-from holdfast.client.tokens import find_token
+from holdfast.client.local_token import find_token
 
 UPSTREAM_PER_S = 76.0
 CONNECTIONS = 16

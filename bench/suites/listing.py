@@ -16,7 +16,7 @@ from bench.arena import Arena
 from bench.contest import Figure, figure
 from bench.report import Findings, Row, goal
 from bench.served import serving
-from holdfast.client.tokens import find_token
+from holdfast.client.local_token import find_token
 from holdfast.model.jobs import JobDraft
 from holdfast.runtime import open_store
 

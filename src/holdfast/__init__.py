@@ -20,28 +20,28 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from holdfast.agents.agents import Agent, spawn
-    from holdfast.agents.asking import ask
-    from holdfast.agents.calls import run_tools
+    from holdfast.agents.ask import ask
     from holdfast.agents.context import Context, context
-    from holdfast.agents.conversations import Session
-    from holdfast.agents.delegating import delegate
-    from holdfast.agents.jobs import Job
+    from holdfast.agents.conversation import Session
+    from holdfast.agents.delegate import delegate
+    from holdfast.agents.job_handle import Job
     from holdfast.agents.mcp import mcp
-    from holdfast.agents.models.memo import Cache
+    from holdfast.agents.models.client_transport import wrap
+    from holdfast.agents.models.messages import assistant, user
     from holdfast.agents.models.model import Model, Reply, llm
-    from holdfast.agents.models.patience import Limits
     from holdfast.agents.models.prices import Price
-    from holdfast.agents.models.talk import assistant, user
-    from holdfast.agents.models.transport import wrap
+    from holdfast.agents.models.provider_limits import Limits
+    from holdfast.agents.models.response_cache import Cache
     from holdfast.agents.plans import NodeOutcome, execute, plan
     from holdfast.agents.policy import Policy
-    from holdfast.agents.processes import run_process
+    from holdfast.agents.primitives import checkpoint, emit, now, random, restored, scope, sleep, uuid, wait
     from holdfast.agents.schemas import schemas
     from holdfast.agents.secrets import Secret, secret, use_secrets
     from holdfast.agents.sessions import Turn
     from holdfast.agents.signatures import KEY, Key
+    from holdfast.agents.subprocesses import run_process
+    from holdfast.agents.tool_calls import run_tools
     from holdfast.agents.tools import CannotTell, Happened, NotHappened, Tool
-    from holdfast.agents.words import checkpoint, emit, now, random, restored, scope, sleep, uuid, wait
     from holdfast.errors import CallFailed, Denied, HoldfastError, PlanFailed, Refused
     from holdfast.model.budget import Budget
     from holdfast.model.plan import Node, Plan
@@ -50,32 +50,32 @@ if TYPE_CHECKING:
     from holdfast.model.streams import AttemptSuperseded, Chunk
     from holdfast.model.work import Work
     from holdfast.runtime.app import App, Assistant, agent, schedule, session, step, tool
-    from holdfast.runtime.stores import open_store
+    from holdfast.runtime.store_opener import open_store
 
 _WHERE: Final = {
     "holdfast.agents.agents": ("Agent", "spawn"),
-    "holdfast.agents.asking": ("ask",),
-    "holdfast.agents.calls": ("run_tools",),
+    "holdfast.agents.ask": ("ask",),
+    "holdfast.agents.tool_calls": ("run_tools",),
     "holdfast.agents.context": ("Context", "context"),
-    "holdfast.agents.conversations": ("Session",),
-    "holdfast.agents.delegating": ("delegate",),
-    "holdfast.agents.jobs": ("Job",),
+    "holdfast.agents.conversation": ("Session",),
+    "holdfast.agents.delegate": ("delegate",),
+    "holdfast.agents.job_handle": ("Job",),
     "holdfast.agents.mcp": ("mcp",),
-    "holdfast.agents.models.memo": ("Cache",),
+    "holdfast.agents.models.response_cache": ("Cache",),
     "holdfast.agents.models.model": ("Model", "Reply", "llm"),
-    "holdfast.agents.models.patience": ("Limits",),
+    "holdfast.agents.models.provider_limits": ("Limits",),
     "holdfast.agents.models.prices": ("Price",),
-    "holdfast.agents.models.talk": ("assistant", "user"),
-    "holdfast.agents.models.transport": ("wrap",),
+    "holdfast.agents.models.messages": ("assistant", "user"),
+    "holdfast.agents.models.client_transport": ("wrap",),
     "holdfast.agents.plans": ("NodeOutcome", "execute", "plan"),
     "holdfast.agents.policy": ("Policy",),
-    "holdfast.agents.processes": ("run_process",),
+    "holdfast.agents.subprocesses": ("run_process",),
     "holdfast.agents.schemas": ("schemas",),
     "holdfast.agents.secrets": ("Secret", "secret", "use_secrets"),
     "holdfast.agents.sessions": ("Turn",),
     "holdfast.agents.signatures": ("KEY", "Key"),
     "holdfast.agents.tools": ("CannotTell", "Happened", "NotHappened", "Tool"),
-    "holdfast.agents.words": (
+    "holdfast.agents.primitives": (
         "checkpoint",
         "emit",
         "now",
@@ -94,7 +94,7 @@ _WHERE: Final = {
     "holdfast.model.streams": ("AttemptSuperseded", "Chunk"),
     "holdfast.model.work": ("Work",),
     "holdfast.runtime.app": ("App", "Assistant", "agent", "schedule", "session", "step", "tool"),
-    "holdfast.runtime.stores": ("open_store",),
+    "holdfast.runtime.store_opener": ("open_store",),
 }
 _MODULE_OF: Final = {name: module for module, names in _WHERE.items() for name in names}
 

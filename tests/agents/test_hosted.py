@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 import holdfast as hf
-from holdfast.agents.conversations import Session
-from holdfast.agents.hosted import check_hosted, session_with
+from holdfast.agents.configured_agents import check_hosted, session_with
+from holdfast.agents.conversation import Session
 from holdfast.engine.replay_check import replay
 from holdfast.engine.verify.verify import verify
 from holdfast.errors import InvalidPayload, InvalidSetting, JobHeld
@@ -20,8 +20,8 @@ from holdfast.model.hash_chain import unseal
 from holdfast.model.schedule import CatchUp
 from holdfast.runtime.process import Process
 from holdfast.store.clock import SystemClock
+from holdfast.store.intercepted import WrappedStore
 from holdfast.store.tables.store import SqlStore
-from holdfast.store.wrapped import WrappedStore
 
 pytestmark = pytest.mark.store("sqlite")
 

@@ -21,7 +21,7 @@ from holdfast.model.events import ChildStarted, JobCompleted, LlmRequested, LlmR
 from holdfast.model.hash_chain import unseal
 from holdfast.model.jobs import JobFilter
 from holdfast.model.streams import AttemptSuperseded, Chunk
-from holdfast.runtime.stores import open_store
+from holdfast.runtime.store_opener import open_store
 from holdfast.store.contract import Store
 from holdfast.store.tables.store import SqlStore
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 import holdfast as hf
-from holdfast.agents import processes
-from holdfast.agents.processes import Ended
+from holdfast.agents import subprocesses
+from holdfast.agents.subprocesses import Ended
 from holdfast.engine.host_processes import HostProcesses
 from holdfast.errors import InvalidSetting, JobCancelled, Refused
 from holdfast.model.worker_identity import Sight
@@ -112,7 +112,7 @@ async def test_a_program_that_cannot_be_started_did_nothing(tmp_path: Path) -> N
 async def test_too_long_ends_the_whole_family(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shell: str, manners: str, status: int
 ) -> None:
-    monkeypatch.setattr(processes, "_SHELL", Path(shell))
+    monkeypatch.setattr(subprocesses, "_SHELL", Path(shell))
     command = [sys.executable, "-c", FAMILY, str(tmp_path), manners]
     running = asyncio.create_task(hf.run_process(command, timeout="3s", grace="200ms"))
     pids = await family(tmp_path)
@@ -179,10 +179,10 @@ WORKER = textwrap.dedent(
     """
     import asyncio, sys
     from pathlib import Path
-    from holdfast.agents import processes
+    from holdfast.agents import subprocesses
     if sys.argv[3] == "bare":
-        processes._SHELL = Path("/no/such/shell")
-    asyncio.run(processes.run_process([sys.executable, "-c", sys.argv[1], sys.argv[2], "deaf"]))
+        subprocesses._SHELL = Path("/no/such/shell")
+    asyncio.run(subprocesses.run_process([sys.executable, "-c", sys.argv[1], sys.argv[2], "deaf"]))
     """
 )
 
@@ -205,8 +205,8 @@ async def test_a_worker_killed_with_9_takes_its_programs_along(tmp_path: Path, g
 
 async def test_the_guard_alone_ends_the_family(tmp_path: Path) -> None:
     """As on a system without Linux's own way: the pipe closes, and everybody of the group is gone."""
-    running = processes._Running(1.0, 100)
-    environment = processes._environment(None, inherit_env=False)
+    running = subprocesses._Running(1.0, 100)
+    environment = subprocesses._environment(None, inherit_env=False)
     await running.start([sys.executable, "-c", FAMILY, str(tmp_path), "deaf"], environment, None)
     pids = await family(tmp_path)
     # As in the grace before a worker dies: whoever is deaf stays, and so does the guard.

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 import holdfast as hf
-from holdfast.agents.models.patience import Patience
+from holdfast.agents.models.provider_limits import Patience
 from holdfast.model.retry import JOB_RETRY, Retry, delay
 from holdfast.model.time import SECOND
 from tests.tidy.source import ROOT

@@ -18,7 +18,7 @@ from holdfast.model.events import ApprovalRequested, CallCancelled, StepFinished
 from holdfast.model.hash_chain import unseal
 from holdfast.model.states import MailKind, Status, WaitReason
 from holdfast.model.time import MINUTE
-from holdfast.runtime.stores import open_store
+from holdfast.runtime.store_opener import open_store
 from holdfast.testing.conformance.bench import Backend
 from tests.agents.replies import REPLIES, Asks, answers, chat, claude, faults, responses, texts
 from tests.engine.shop import Shop, opened

@@ -17,7 +17,7 @@ from holdfast.engine.streams import watch
 from holdfast.errors import InvalidMove, InvalidName, JobHeld, TooLarge
 from holdfast.model.limits import CHUNK_BYTES_MAX
 from holdfast.model.streams import AttemptSuperseded, Chunk
-from holdfast.runtime.stores import open_store
+from holdfast.runtime.store_opener import open_store
 
 pytestmark = pytest.mark.store("sqlite")
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import holdfast as hf
-from holdfast.agents.processes import run_process
+from holdfast.agents.subprocesses import run_process
 from holdfast.agents.toolbox import shell_tool
 from holdfast.errors import InvalidSetting, JobCancelled, Refused
 from tests.agents.replies import claude, faults, texts

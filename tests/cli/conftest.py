@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 import pytest
 
+from holdfast.cli.entry_point import run
 from holdfast.cli.root import holdfast
-from holdfast.cli.running import run
 from holdfast.model.ids import RandomIds
 from holdfast.model.time import HOUR
 from holdfast.runtime import open_store

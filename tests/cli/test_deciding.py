@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.cli.exits import exit_status
+from holdfast.cli.exit_codes import exit_status
 from holdfast.errors import InvalidMove, NotOver
 from holdfast.model.time import HOUR, SECOND
 from tests.cli.conftest import CommandDesk

@@ -19,9 +19,9 @@ from holdfast.engine.backups import LastBackup, remember_backup
 from holdfast.engine.recovery import LastSweep, SweepStats, remember
 from holdfast.errors import StoreReadOnly
 from holdfast.model.time import HOUR
-from holdfast.runtime.stores import open_store
+from holdfast.runtime.store_opener import open_store
 from holdfast.store.sql.migrate import MIN_READER
-from holdfast.store.sqlite.holders import _has_place
+from holdfast.store.sqlite.lock_holders import _has_place
 from holdfast.testing.servers import NatsServer
 from tests.cli.conftest import CommandDesk, desk, postgres_template
 from tests.cli.test_db import holdfast
@@ -35,7 +35,7 @@ HOLD = """
 import sys
 import time
 from pathlib import Path
-from holdfast.store.sqlite.turnstile import Turnstile
+from holdfast.store.sqlite.write_lock import Turnstile
 Turnstile(Path(sys.argv[1])).enter()
 print("in", flush=True)
 sys.stdin.read()

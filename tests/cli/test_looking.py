@@ -247,7 +247,7 @@ def test_doctor_lists_the_crash_points_without_a_store(desk: CommandDesk) -> Non
 
 def test_every_command_is_on_the_page() -> None:
     """docs/cli.md names each command, and none that is not there."""
-    from holdfast.cli.dead import dead
+    from holdfast.cli.dead_letters import dead
     from holdfast.cli.root import holdfast
 
     page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli.exits import exit_status
+from holdfast.cli.exit_codes import exit_status
 from holdfast.errors import JobHeld
 from tests.cli.conftest import CommandDesk, desk, postgres_template
 from tests.cli.test_run import done, holdfast, job_in, spec

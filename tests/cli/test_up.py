@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from holdfast.client.tokens import find_token
+from holdfast.client.local_token import find_token
 from tests.service.api import as_owner
 
 pytestmark = [pytest.mark.store("sqlite"), pytest.mark.timeout(100)]

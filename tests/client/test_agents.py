@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.agents.catalogue import Catalogue
-from holdfast.agents.jobs import Host
+from holdfast.agents.app_registry import Catalogue
+from holdfast.agents.job_handle import Host
 from holdfast.agents.sessions import Turn
 from holdfast.errors import Conflict, InvalidMove, InvalidName, InvalidPayload, KeyReused, NotFound
 from holdfast.model.audit import read_act

@@ -14,7 +14,7 @@ from holdfast.engine.crash_points import Point
 from holdfast.engine.verify.verify import verify
 from holdfast.model.jobs import JobDraft
 from holdfast.runtime import open_store
-from holdfast.runtime.crashes import STATUS
+from holdfast.runtime.crash_injection import STATUS
 from holdfast.store.tables.store import SqlStore
 from tests.crash.crew import CASES
 from tests.fixtures.filed import FiledMail

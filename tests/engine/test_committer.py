@@ -16,7 +16,7 @@ from holdfast.model.append import append_of
 from holdfast.model.events import StepFinished
 from holdfast.model.time import SECOND
 from holdfast.store.sqlite.executor import SqliteExecutor
-from holdfast.store.sqlite.units import Unit
+from holdfast.store.sqlite.unit_of_work import Unit
 from holdfast.store.tables.store import SqlStore
 from holdfast.testing.conformance.bench import Backend
 from tests.engine.shop import opened

@@ -14,8 +14,8 @@ from holdfast.engine.job_runner import JobRun
 from holdfast.engine.lease_renewal import LeaseRenewal
 from holdfast.errors import Fenced
 from holdfast.model.time import SECOND
+from holdfast.store.intercepted import Call, WrappedStore
 from holdfast.store.ports.leases import Held
-from holdfast.store.wrapped import Call, WrappedStore
 from holdfast.testing.conformance.bench import Backend
 from tests.engine.shop import Shop, opened
 from tests.fixtures.stores import STORES

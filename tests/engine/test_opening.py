@@ -37,7 +37,7 @@ from holdfast.model.limits import CARRIED_BYTES_MAX
 from holdfast.model.replay_history import History
 from holdfast.model.states import MailKind, Status
 from holdfast.model.time import HOUR
-from holdfast.store.wrapped import Call, WrappedStore
+from holdfast.store.intercepted import Call, WrappedStore
 from holdfast.testing.conformance.bench import Backend
 from tests.engine.shop import Shop, opened
 from tests.fixtures.stores import STORES

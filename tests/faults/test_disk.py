@@ -24,7 +24,7 @@ from holdfast.errors import (
     StoreUnavailable,
 )
 from holdfast.model.jobs import JobDraft
-from holdfast.store.sqlite.turnstile import Turnstile
+from holdfast.store.sqlite.write_lock import Turnstile
 from holdfast.testing.disk.faults import FaultyCalls, FaultyFlush, Kind
 from tests.faults.conftest import FreshCopy
 from tests.faults.disks import DISKS, Disk

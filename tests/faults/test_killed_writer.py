@@ -26,7 +26,7 @@ HALF_WAY = """
 import sys
 from pathlib import Path
 from holdfast.store.sqlite.connection import connect
-from holdfast.store.sqlite.turnstile import Turnstile
+from holdfast.store.sqlite.write_lock import Turnstile
 
 path = Path(sys.argv[1])
 connection = connect(path)

@@ -28,7 +28,7 @@ from holdfast.store.sqlite.connection import adopt, connect, make_durable
 from holdfast.store.sqlite.filesystem import make_private
 from holdfast.store.sqlite.open import open_sqlite
 from holdfast.store.sqlite.schema import SqliteSchema
-from holdfast.store.sqlite.turnstile import Turnstile
+from holdfast.store.sqlite.write_lock import Turnstile
 from holdfast.store.tables.store import SqlStore
 from tools.schema import Schema as Tables
 from tools.schema import read_postgres, read_sqlite

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]
 
-from holdfast.runtime.loading import load
+from holdfast.runtime.app_loader import load
 from holdfast.service.settings import DEFAULT_PORT, Settings
 from holdfast.worker.worker import DRAIN_S
 from tests.operating.commands import refusal

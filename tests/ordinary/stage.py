@@ -25,7 +25,7 @@ from holdfast.runtime import open_store
 from holdfast.store import address
 from holdfast.store.clock import SystemClock
 from holdfast.store.contract import Store
-from holdfast.store.sqlite.holders import stopped_writers
+from holdfast.store.sqlite.lock_holders import stopped_writers
 from tests.ordinary.receiver import Receiver
 from tests.tidy.source import ROOT
 

@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 from holdfast.client import ExternalAgent, RemoteClient
-from holdfast.client.tokens import find_token
+from holdfast.client.local_token import find_token
 from holdfast.client.work_records import WorkView
 from holdfast.errors import NotOver
 from holdfast.runtime import open_store

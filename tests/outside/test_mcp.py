@@ -17,7 +17,7 @@ from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from holdfast.client import RemoteClient
-from holdfast.client.tokens import find_token
+from holdfast.client.local_token import find_token
 from tests.client.lives import lives
 from tests.fixtures.stores import SqliteBackend
 from tests.outside.place import ended, facts, place, until

@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 
 from holdfast.client import ExternalAgent, RemoteClient, Work
-from holdfast.client.tokens import find_token
+from holdfast.client.local_token import find_token
 from holdfast.engine.verify.verify import Inspectable, verify
 from holdfast.model.agent_registry import AgentStatus
 from holdfast.runtime import open_store

@@ -29,7 +29,7 @@ from holdfast.model.hash_chain import unseal
 from holdfast.model.ids import RandomIds
 from holdfast.model.jobs import JobFilter
 from holdfast.model.states import TERMINAL
-from holdfast.runtime.stores import open_store
+from holdfast.runtime.store_opener import open_store
 from tests.programs import oracle
 from tests.programs.generator import generate
 from tests.programs.oracle import Outcome

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast
 
 import holdfast as hf
-from holdfast.agents.conversations import When, drafted
+from holdfast.agents.conversation import When, drafted
 from holdfast.agents.models.script import Script, script_of
 from holdfast.engine.group_commit import Committer
 from holdfast.engine.lease_renewal import LeaseRenewal
@@ -35,9 +35,9 @@ from holdfast.model.ids import SequentialIds
 from holdfast.model.jobs import JobFilter, JobHead
 from holdfast.model.states import HELD, TERMINAL, Status
 from holdfast.store.contract import Store
+from holdfast.store.intercepted import Call, WrappedStore
 from holdfast.store.memory.state import State
 from holdfast.store.ports.wakeups import Wakeups
-from holdfast.store.wrapped import Call, WrappedStore
 from holdfast.testing.process import Process
 from holdfast.testing.simloop import Deadlock, LoopClock
 from holdfast.worker.worker import Worker

@@ -17,12 +17,12 @@ from holdfast.model.ids import SequentialIds
 from holdfast.model.jobs import DEFAULT_NAMESPACE
 from holdfast.store.clock import Clock, VirtualClock
 from holdfast.store.contract import Store
+from holdfast.store.intercepted import Call, WrappedStore
 from holdfast.store.memory.store import MemoryStore
 from holdfast.store.memory.wakeups import MemoryWakeups
 from holdfast.store.postgres.open import open_postgres
 from holdfast.store.sqlite.open import open_sqlite
 from holdfast.store.tables.store import SqlStore
-from holdfast.store.wrapped import Call, WrappedStore
 from holdfast.testing.process import Process
 from holdfast.testing.simloop import NoSockets, VirtualSelector
 

@@ -24,7 +24,7 @@ from holdfast.model.states import Status
 from holdfast.model.time import SECOND
 from holdfast.store.contract import Store
 from holdfast.store.executor import Transaction
-from holdfast.store.sqlite.turnstile import Turnstile
+from holdfast.store.sqlite.write_lock import Turnstile
 from holdfast.store.tables.jobs import submit_in
 from holdfast.store.tables.store import SqlStore
 from holdfast.testing.conformance.drafts import LARGE, call_row, intent_of

@@ -25,9 +25,9 @@ from holdfast.errors import StoreBusy
 from holdfast.model.jobs import JobDraft, JobFilter, Submitted
 from holdfast.store.contract import Store
 from holdfast.store.sqlite import executor
-from holdfast.store.sqlite.holders import continue_stopped_writers
-from holdfast.store.sqlite.turnstile import Turnstile
-from holdfast.store.sqlite.units import Unit
+from holdfast.store.sqlite.lock_holders import continue_stopped_writers
+from holdfast.store.sqlite.unit_of_work import Unit
+from holdfast.store.sqlite.write_lock import Turnstile
 from tests.races.children import in_line, is_free
 from tests.races.processes import child
 from tests.races.stores import PATIENCE_S, Place, opened, sqlite_of, until

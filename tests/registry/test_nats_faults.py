@@ -17,7 +17,7 @@ import pytest
 from holdfast.errors import NotFound, Unavailable
 from holdfast.model.time import SECOND
 from holdfast.registry import connection as connecting
-from holdfast.registry.opened import NatsLink
+from holdfast.registry.connect import NatsLink
 from holdfast.registry.registry import Registry
 from holdfast.store.clock import SystemClock, pause
 from holdfast.testing.servers import NatsServer, processes

@@ -234,7 +234,7 @@ async def test_an_entry_that_is_too_large_is_not_written(server: NatsServer) -> 
 async def test_entries_beyond_all_measure_are_passed_over(
     server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.registry.known.BYTES_MAX", 3 * len(written("e0")))
+    monkeypatch.setattr("holdfast.registry.bucket_cache.BYTES_MAX", 3 * len(written("e0")))
     async with linked(server.url) as link, stranger(server.url) as bucket:
         for nth in range(5):
             await bucket.put(f"e{nth}", written(f"e{nth}"))

@@ -15,7 +15,7 @@ from nats.js.kv import KeyValue
 from holdfast.model.agent_registry import Entry
 from holdfast.registry.addresses import nats_settings
 from holdfast.registry.bucket import BUCKET
-from holdfast.registry.opened import NatsLink, open_nats
+from holdfast.registry.connect import NatsLink, open_nats
 from holdfast.store.clock import Clock, SystemClock, pause
 from holdfast.testing.servers import NatsServer
 

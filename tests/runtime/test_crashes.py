@@ -10,11 +10,11 @@ from holdfast.engine.crash_points import Point, crash_points, nothing
 from holdfast.errors import InvalidSetting
 from holdfast.model.ids import RandomIds
 from holdfast.model.jobs import JobDraft
-from holdfast.runtime.crashes import crashing, is_meant, points_of
+from holdfast.runtime.crash_injection import crashing, is_meant, points_of
 from holdfast.runtime.process import opened
 from holdfast.store.clock import SystemClock
+from holdfast.store.intercepted import WrappedStore
 from holdfast.store.memory.store import MemoryStore
-from holdfast.store.wrapped import WrappedStore
 
 BOTH = pytest.mark.parametrize("prefix", ["HOLDFAST_TEST_", "UA_TEST_"])
 

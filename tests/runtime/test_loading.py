@@ -11,7 +11,7 @@ import pytest
 import holdfast as hf
 from holdfast.errors import InvalidSetting, NotFound
 from holdfast.runtime.app import DEFAULT
-from holdfast.runtime.loading import load
+from holdfast.runtime.app_loader import load
 
 ONE = "import holdfast as hf\napp = hf.App()\n@app.agent\nasync def report() -> int: return 1\n"
 

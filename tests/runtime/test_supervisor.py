@@ -14,7 +14,7 @@ from holdfast.runtime.supervisor import Part, Supervisor
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.store("memory")]
 
-READY = "from holdfast.runtime import lifeline; lifeline.ready('here'); "
+READY = "from holdfast.runtime import supervisor_link; supervisor_link.ready('here'); "
 
 
 class Heard:

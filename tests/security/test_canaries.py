@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 import holdfast as hf
-from holdfast.agents.hosted import session_with
+from holdfast.agents.configured_agents import session_with
 from holdfast.agents.toolbox import http_tools, shell_tool
 from holdfast.cli.root import holdfast
 from holdfast.client.embedded import EmbeddedClient

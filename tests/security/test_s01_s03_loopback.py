@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from holdfast.client import tokens
+from holdfast.client import local_token
 from holdfast.client.remote import RemoteClient
 from holdfast.errors import Unauthorized
 from holdfast.testing.conformance.bench import Backend
@@ -64,7 +64,7 @@ def test_s01_with_keys_it_starts_elsewhere_and_asks(desk: CommandDesk) -> None:
         port = line.rpartition(":")[2].partition(";")[0]
         assert "token" not in process.stderr.readline(), "there is none where others could use it"
         url = f"http://127.0.0.1:{port}"
-        assert tokens.find_token(url) is None
+        assert local_token.find_token(url) is None
         assert httpx2.get(url + JOBS).status_code == 401
         assert httpx2.get(url + JOBS, headers={"authorization": f"Bearer {key}"}).status_code == 200
         assert httpx2.get(url + "/health/live").status_code == 200
@@ -119,26 +119,26 @@ async def test_s02_every_start_has_its_own_and_takes_it_away(backend: Backend) -
         seen = set()
         for _ in range(2):
             async with served(one.store, backend.clock) as url:
-                token = tokens.find_token(url)
+                token = local_token.find_token(url)
                 assert token is not None
                 assert len(token) == 43
                 seen.add(token)
-                (path,) = [path for path in tokens.folder().iterdir() if path.read_text() == token]
+                (path,) = [path for path in local_token.folder().iterdir() if path.read_text() == token]
                 assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
-                assert tokens.find_token(url.replace("127.0.0.1", "localhost")) == token
-            assert tokens.find_token(url) is None
+                assert local_token.find_token(url.replace("127.0.0.1", "localhost")) == token
+            assert local_token.find_token(url) is None
         assert len(seen) == 2
 
 
 async def test_s02_the_client_finds_it_and_finds_it_again(backend: Backend) -> None:
     async with lives(backend) as one, served(one.store, backend.clock) as url, RemoteClient(url) as client:
         assert (await client.submit("k", job_id="j1")).created
-        token = str(tokens.find_token(url))
-        tokens.write_token(url, "of an earlier start")
+        token = str(local_token.find_token(url))
+        local_token.write_token(url, "of an earlier start")
         late = RemoteClient(url)
         with pytest.raises(Unauthorized):
             await late.submit("k", job_id="j2")
-        tokens.write_token(url, token)  # the server was started anew
+        local_token.write_token(url, token)  # the server was started anew
         assert (await late.submit("k", job_id="j2")).created
         await late.close()
 
@@ -147,12 +147,14 @@ def test_s02_a_file_that_others_can_read_is_not_believed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    path = tokens.write_token("http://[::1]:8080", "t")
-    assert tokens.find_token("http://[::1]:8080") == tokens.find_token("http://localhost:8080") == "t"
+    path = local_token.write_token("http://[::1]:8080", "t")
+    assert (
+        local_token.find_token("http://[::1]:8080") == local_token.find_token("http://localhost:8080") == "t"
+    )
     path.chmod(0o644)
-    assert tokens.find_token("http://[::1]:8080") is None
-    assert tokens.find_token("http://api.example.org:8080") is None, "a token stays on its machine"
-    tokens.remove_token("http://[::1]:8080", "another's")
+    assert local_token.find_token("http://[::1]:8080") is None
+    assert local_token.find_token("http://api.example.org:8080") is None, "a token stays on its machine"
+    local_token.remove_token("http://[::1]:8080", "another's")
     assert path.exists()
 
 
@@ -160,7 +162,7 @@ def test_s02_the_address_is_printed_with_it(desk: CommandDesk, monkeypatch: pyte
     desk.live(lambda one: one.sleeping())
     with serving(desk.where) as (process, url):
         assert process.stderr is not None
-        assert process.stderr.readline().strip() == f"{url}/#token={tokens.find_token(url)}"
+        assert process.stderr.readline().strip() == f"{url}/#token={local_token.find_token(url)}"
         monkeypatch.setenv("HOLDFAST_API_URL", url)
         job_id = desk.type("jobs", "--json").json["job_id"]
         assert desk.type("cancel", job_id, "--why", "enough").status == 0, (

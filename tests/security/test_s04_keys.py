@@ -18,7 +18,7 @@ from holdfast.model.time import MINUTE, SECOND
 from holdfast.service.access import BELIEVED_US, Gate
 from holdfast.service.settings import Settings
 from holdfast.store.contract import Store
-from holdfast.store.wrapped import WrappedStore
+from holdfast.store.intercepted import WrappedStore
 from holdfast.testing.conformance.bench import Backend
 from tests.cli.conftest import CommandDesk
 from tests.client.lives import lives

@@ -18,7 +18,7 @@ from holdfast.errors import CallFailed, InvalidPayload, InvalidSetting, JobHeld
 from holdfast.model.events import ToolCalled
 from holdfast.model.hash_chain import unseal
 from holdfast.model.redaction import redacted
-from holdfast.runtime.guarding import guard
+from holdfast.runtime.log_redaction import guard
 from holdfast.store.clock import SystemClock
 from tests.agents.waiting import waits_for
 from tests.agents.web import serving

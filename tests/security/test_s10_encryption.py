@@ -12,7 +12,7 @@ import asyncpg
 import pytest
 
 import holdfast as hf
-from holdfast.agents.hosted import session_with
+from holdfast.agents.configured_agents import session_with
 from holdfast.engine.replay_check import replay
 from holdfast.engine.verify.verify import verify
 from holdfast.errors import InvalidSetting, StoreCorrupt
@@ -24,8 +24,8 @@ from holdfast.model.jobs import JobDraft
 from holdfast.runtime import open_store
 from holdfast.runtime.process import Process
 from holdfast.store.clock import SystemClock
-from holdfast.store.codec import Codec, Listed, read_keys
 from holdfast.store.contract import Store
+from holdfast.store.encryption import Codec, Listed, read_keys
 from holdfast.store.postgres.open import open_postgres
 from holdfast.store.sqlite.open import open_sqlite
 from holdfast.store.tables.store import SqlStore

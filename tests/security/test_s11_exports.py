@@ -10,8 +10,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from holdfast.client import archives, signing
-from holdfast.client.exports import archive
+from holdfast.client import export_file, signing
+from holdfast.client.job_export import archive
 from holdfast.errors import InvalidSetting
 from holdfast.model import canonical, redaction
 from holdfast.model.append import Extras
@@ -57,12 +57,12 @@ async def test_an_export_holds_and_says_who_signed_it(backend: Backend, key: sig
         job_id = await journal(one)
         data = await exported(one.store, job_id)
         assert data == await exported(one.store, job_id), "the same journal is the same file"
-        verdict = archives.check(data, key.public)
-        assert verdict == archives.Verdict(
+        verdict = export_file.check(data, key.public)
+        assert verdict == export_file.Verdict(
             job_id=job_id, events=4, blobs=1, signed_by=signing.shown(key.public), trusted=True
         )
-        assert not archives.check(data).trusted, "a signature by anybody is no reason to believe it"
-        events, problems = archives._events_in(_files(data)[archives.JOURNAL])
+        assert not export_file.check(data).trusted, "a signature by anybody is no reason to believe it"
+        events, problems = export_file._events_in(_files(data)[export_file.JOURNAL])
         assert problems == []
         assert events == await one.store.journal.read(job_id)
         assert first_break(job_id, events) is None
@@ -82,13 +82,13 @@ async def test_every_changed_byte_is_found(backend: Backend, key: signing.Key) -
     quiet = [nth for nth in range(len(data)) if not _check_changed(data, nth, key.public)]
     assert quiet == []
     for other in (data[:-1], data + b"\0", b"\0" + data, data[: len(data) // 2], b"", b"PK"):
-        assert archives.check(other, key.public).problems
+        assert export_file.check(other, key.public).problems
 
 
 def _check_changed(data: bytes, nth: int, public: bytes) -> tuple[str, ...]:
     changed = bytearray(data)
     changed[nth] ^= 1
-    return archives.check(bytes(changed), public).problems
+    return export_file.check(bytes(changed), public).problems
 
 
 @pytest.mark.store("memory")
@@ -99,35 +99,35 @@ async def test_what_is_wrong_is_named(backend: Backend, key: signing.Key, tmp_pa
         data = await exported(one.store, job_id)
     files = _files(data)
     stranger = signing.make_key(tmp_path / "other.pem")
-    lines = files[archives.JOURNAL].splitlines(keepends=True)
-    forged = {**files, archives.JOURNAL: files[archives.JOURNAL].replace(b'"chat"', b'"chap"')}
+    lines = files[export_file.JOURNAL].splitlines(keepends=True)
+    forged = {**files, export_file.JOURNAL: files[export_file.JOURNAL].replace(b'"chat"', b'"chap"')}
     cases = {
         "journal.jsonl was changed": forged,
         "the hash chain breaks at event 1": forged,
-        "the hash chain breaks at event 3": {**files, archives.JOURNAL: lines[0] + b"".join(lines[2:])},
-        "the journal ends at event 3": {**files, archives.JOURNAL: b"".join(lines[:-1])},
+        "the hash chain breaks at event 3": {**files, export_file.JOURNAL: lines[0] + b"".join(lines[2:])},
+        "the journal ends at event 3": {**files, export_file.JOURNAL: b"".join(lines[:-1])},
         "does not have the content": {
-            name: b"other" if name.startswith(archives.BLOBS) else data for name, data in files.items()
+            name: b"other" if name.startswith(export_file.BLOBS) else data for name, data in files.items()
         },
         "is not in the manifest": {**files, "blobs/" + "0" * 64: b"x"},
         "signed by another key": {
             **files,
-            archives.SIGNATURE: stranger.signature_of(files[archives.MANIFEST]),
+            export_file.SIGNATURE: stranger.signature_of(files[export_file.MANIFEST]),
         },
-        "not signed": {name: data for name, data in files.items() if name != archives.SIGNATURE},
-        "signature does not fit": {**files, archives.SIGNATURE: key.signature_of(b"another manifest")},
+        "not signed": {name: data for name, data in files.items() if name != export_file.SIGNATURE},
+        "signature does not fit": {**files, export_file.SIGNATURE: key.signature_of(b"another manifest")},
     }
     for problem, changed in cases.items():
-        found = archives.check(archives.packed(changed), key.public).problems
+        found = export_file.check(export_file.packed(changed), key.public).problems
         assert any(problem in one for one in found), (problem, found)
     # A whole forgery with a manifest of its own has everything but the key.
     told = {
-        name: getattr(archives._manifest_in(files), name)
-        for name in archives.Manifest.__struct_fields__
+        name: getattr(export_file._manifest_in(files), name)
+        for name in export_file.Manifest.__struct_fields__
         if name not in {"format", "version", "files"}
     }
-    whole = archives.sealed({archives.JOURNAL: forged[archives.JOURNAL]}, told, stranger)
-    assert any("another key" in one for one in archives.check(whole, key.public).problems)
+    whole = export_file.sealed({export_file.JOURNAL: forged[export_file.JOURNAL]}, told, stranger)
+    assert any("another key" in one for one in export_file.check(whole, key.public).problems)
 
 
 @pytest.mark.store("memory")
@@ -139,7 +139,7 @@ async def test_a_checker_with_other_secrets_comes_to_the_same(backend: Backend, 
     redaction.use(
         redaction.Redactor({"greeting": "0/look#1-and-more", "hello": "user-hello"}, fields=redaction.FIELDS)
     )
-    assert archives.check(data, key.public).problems == ()
+    assert export_file.check(data, key.public).problems == ()
 
 
 @pytest.mark.store("sqlite")
@@ -150,7 +150,7 @@ async def test_over_http(backend: Backend, key: signing.Key) -> None:
         async with httpx2.AsyncClient(base_url=url, trust_env=False) as http:
             response = await http.get(f"/api/jobs/{job_id}/export", headers={"accept": "application/zip"})
             assert response.headers["content-type"] == "application/zip"
-            assert archives.check(response.content, key.public).problems == ()
+            assert export_file.check(response.content, key.public).problems == ()
             lines = await http.get(f"/api/jobs/{job_id}/export")
             assert lines.headers["content-type"].startswith("application/x-ndjson")
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import holdfast as hf
-from holdfast.cli.talk import to_json
+from holdfast.cli.output import to_json
 from holdfast.engine.durable_call import Terms
 from holdfast.errors import InvalidSetting
 from holdfast.model.side_effects import Effect

@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 import jsonschema_rs
 
-from holdfast.client.tokens import find_token
+from holdfast.client.local_token import find_token
 from holdfast.errors import InvalidName, NotFound
 from holdfast.model.jobs import JobFilter
 from holdfast.service.endpoints import Router

@@ -14,7 +14,7 @@ import pytest
 from holdfast.errors import InvalidSetting, NotFound, StoreCorrupt, StoreUnavailable
 from holdfast.model import redaction
 from holdfast.model.redaction import redacted
-from holdfast.runtime.guarding import guard
+from holdfast.runtime.log_redaction import guard
 from holdfast.service.app import Service
 from holdfast.service.guards import Principal, check_bind
 from holdfast.service.problems import Refusal

@@ -17,7 +17,7 @@ from holdfast.model import events as e
 from holdfast.model.hash_chain import body_of
 from holdfast.model.time import SECOND
 from holdfast.store.executor import Transaction
-from holdfast.store.tables.heads import head_of
+from holdfast.store.tables.job_heads import head_of
 from holdfast.store.tables.store import SqlStore
 from tests.fixtures.stores import PostgresBackend, SqliteBackend
 from tests.verify.forge import JOB, START, Told, forge

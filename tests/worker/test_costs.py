@@ -21,9 +21,9 @@ from holdfast.engine.group_commit import Committer
 from holdfast.engine.runner_config import Desk
 from holdfast.model.jobs import JobDraft
 from holdfast.model.states import Status
+from holdfast.store.intercepted import Call, WrappedStore
 from holdfast.store.sqlite.executor import SqliteExecutor
 from holdfast.store.tables.store import SqlStore
-from holdfast.store.wrapped import Call, WrappedStore
 from holdfast.testing.conformance.bench import Backend
 from holdfast.worker.worker import Worker
 from tests.engine.shop import Shop, opened

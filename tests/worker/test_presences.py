@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import signal
 import sys
 from collections import Counter
@@ -14,7 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.client.draining import ask_to_drain
+from holdfast.client.worker_drain import ask_to_drain
 from holdfast.engine.recovery import Rules
 from holdfast.errors import InvalidMove, StoreUnavailable
 from holdfast.model.audit import ActDraft
@@ -24,11 +25,11 @@ from holdfast.model.time import SECOND
 from holdfast.model.worker_presence import BEAT_US, Offer, Presence, SeenWorker, WorkerState
 from holdfast.runtime import open_store
 from holdfast.runtime.app import App
-from holdfast.runtime.herald import Herald
-from holdfast.runtime.rounds import Neighbours, Rounds
 from holdfast.store.contract import Store
-from holdfast.store.wrapped import WrappedStore
+from holdfast.store.intercepted import WrappedStore
 from holdfast.testing.conformance.bench import Backend
+from holdfast.worker.heartbeat import Herald
+from holdfast.worker.maintenance import Neighbours, Rounds
 from tests.engine.shop import opened
 from tests.fixtures.stores import STORES
 from tests.worker.test_rounds import Nobody
@@ -52,7 +53,7 @@ async def test_a_beat_every_ten_seconds_and_no_more_questions(backend: Backend) 
 
         store = WrappedStore(shop.store, count)
         herald = Herald(store, shop.clock, ANT, lambda _identity: False)
-        rounds = Rounds(store, shop.clock, Neighbours(Nobody()), Rules(), herald=herald)
+        rounds = Rounds(store, shop.clock, Neighbours(Nobody()), Rules(), random.random, herald=herald)
         for _ in range(6):
             await rounds.go()
             shop.clock.advance(ROUND_US)
@@ -88,7 +89,7 @@ async def test_a_store_that_is_away_hears_of_it_at_the_next_round(backend: Backe
 
         store = WrappedStore(shop.store, around)
         herald = Herald(store, shop.clock, ANT, lambda _identity: False)
-        rounds = Rounds(store, shop.clock, Neighbours(Nobody()), Rules(), herald=herald)
+        rounds = Rounds(store, shop.clock, Neighbours(Nobody()), Rules(), random.random, herald=herald)
         await rounds.go()
         await herald.drain()
         await herald.leave()

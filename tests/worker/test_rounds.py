@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 from typing import Any
 
 import pytest
@@ -14,9 +15,9 @@ from holdfast.model.events import JobClaimed, JobRequeued
 from holdfast.model.states import Status
 from holdfast.model.time import MINUTE, SECOND
 from holdfast.model.worker_identity import Identity, Sight
-from holdfast.runtime.rounds import SWEEP_EVERY_US, Neighbours, Rounds
-from holdfast.store.wrapped import WrappedStore
+from holdfast.store.intercepted import WrappedStore
 from holdfast.testing.conformance.bench import Backend
+from holdfast.worker.maintenance import SWEEP_EVERY_US, Neighbours, Rounds
 from tests.engine.shop import Shop, opened
 from tests.fixtures.stores import STORES
 
@@ -35,7 +36,9 @@ class Nobody:
 
 def rounds_of(shop: Shop, by: str = "sweep of a", *, leaves_suspects: bool = False) -> Rounds:
     neighbours = Neighbours(Nobody())
-    return Rounds(shop.store, shop.clock, neighbours, Rules(by=by), leaves_suspects=leaves_suspects)
+    return Rounds(
+        shop.store, shop.clock, neighbours, Rules(by=by), random.random, leaves_suspects=leaves_suspects
+    )
 
 
 async def nothing(_drive: Drive, _: Any) -> None: ...
@@ -135,7 +138,9 @@ async def test_a_store_that_is_away_is_for_next_time(
                 raise StoreUnavailable("away")
             return await call(*args, **options)
 
-        rounds = Rounds(WrappedStore(shop.store, around), shop.clock, Neighbours(Nobody()), Rules())
+        rounds = Rounds(
+            WrappedStore(shop.store, around), shop.clock, Neighbours(Nobody()), Rules(), random.random
+        )
         await shop.submit(nothing)
         await shop.claim(ttl_us=SECOND)
         shop.clock.advance(SWEEP_EVERY_US)

@@ -44,7 +44,7 @@ from holdfast.runtime import open_store
 from holdfast.store import address
 from holdfast.store.clock import SystemClock
 from holdfast.store.contract import Store
-from holdfast.store.wrapped import Call, WrappedStore
+from holdfast.store.intercepted import Call, WrappedStore
 from holdfast.worker.worker import Worker
 from tests.fixtures.filed import FiledMail
 from tests.kill.crew import all_jobs, forked, settle, warmed_up

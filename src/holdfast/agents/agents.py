@@ -20,7 +20,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from holdfast.agents import context
 from holdfast.agents.context import Context
-from holdfast.agents.jobs import Host, Job
+from holdfast.agents.job_handle import Host, Job
 from holdfast.agents.signatures import Signature, plain
 from holdfast.engine import children
 from holdfast.engine.durable_call import check_result

@@ -13,17 +13,17 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
-from holdfast.agents.calls import run_tools
-from holdfast.agents.conversations import text_in
-from holdfast.agents.jobs import Host
+from holdfast.agents.conversation import text_in
+from holdfast.agents.job_handle import Host
 from holdfast.agents.models.builtin import BUILT_IN
-from holdfast.agents.models.exchange import Known
+from holdfast.agents.models.durable_request import Known
+from holdfast.agents.models.messages import user
 from holdfast.agents.models.model import Model, Reply, llm
-from holdfast.agents.models.talk import user
 from holdfast.agents.plans import execute, plan
 from holdfast.agents.schemas import Callee
 from holdfast.agents.sessions import SessionAgent, Turn
 from holdfast.agents.signatures import plain
+from holdfast.agents.tool_calls import run_tools
 from holdfast.model import canonical
 from holdfast.model.jobs import DEFAULT_QUEUE
 from holdfast.model.limits import PRIORITY_DEFAULT

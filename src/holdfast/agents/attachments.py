@@ -13,7 +13,7 @@ import base64
 from collections.abc import Iterable
 from typing import Any, Final
 
-from holdfast.agents.models.talk import Message
+from holdfast.agents.models.messages import Message
 from holdfast.errors import InvalidPayload, TooLarge
 from holdfast.model import canonical, redaction
 from holdfast.store.contract import Store

@@ -36,7 +36,7 @@ from holdfast.agents.mcp_wire import POST, Connection, Post, Target
 from holdfast.agents.policy import Policy, Rule
 from holdfast.agents.secrets import Secret
 from holdfast.agents.signatures import Arguments, Declared, Signature, plain
-from holdfast.agents.texts import shortened, text_of, whole
+from holdfast.agents.text_limits import shortened, text_of, whole
 from holdfast.agents.tools import Tool
 from holdfast.engine.durable_call import READS, Terms
 from holdfast.errors import CallFailed, InvalidPayload, InvalidSetting, Refused

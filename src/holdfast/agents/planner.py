@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from holdfast.agents.models.messages import Said, user
 from holdfast.agents.models.model import Model
-from holdfast.agents.models.talk import Said, user
 from holdfast.agents.schemas import Callee, described, parameters_of
 from holdfast.errors import InvalidPlan, Misuse
 from holdfast.model.plan import Plan

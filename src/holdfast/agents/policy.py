@@ -55,7 +55,7 @@ from holdfast.model.side_effects import Effect, parse_effect
 from holdfast.model.time import parse_duration
 
 if TYPE_CHECKING:
-    from holdfast.agents.catalogue import Catalogue
+    from holdfast.agents.app_registry import Catalogue
 
 ALLOW: Final = "allow"
 

@@ -21,7 +21,7 @@ import msgspec
 
 from holdfast.agents.agents import Agent
 from holdfast.agents.signatures import Declared, plain
-from holdfast.agents.texts import shortened
+from holdfast.agents.text_limits import shortened
 from holdfast.agents.tools import Tool
 from holdfast.errors import HoldfastError, InvalidSetting
 

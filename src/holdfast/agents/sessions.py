@@ -25,10 +25,10 @@ import msgspec
 from holdfast.agents import context
 from holdfast.agents.attachments import attached, shown
 from holdfast.agents.context import Context
-from holdfast.agents.conversations import Session, conversation, message_of
-from holdfast.agents.jobs import Host
-from holdfast.agents.models.talk import Message
-from holdfast.agents.models.wire import Usage
+from holdfast.agents.conversation import Session, conversation, message_of
+from holdfast.agents.job_handle import Host
+from holdfast.agents.models.messages import Message
+from holdfast.agents.models.wire_format import Usage
 from holdfast.agents.signatures import plain
 from holdfast.engine import session_turns
 from holdfast.engine.execution import Drive

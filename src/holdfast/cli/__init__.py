@@ -23,13 +23,13 @@ def main() -> None:
         ):  # a terminal that lacks a character gets another one, no traceback
             stream.reconfigure(errors="replace")
     if _SUPERVISED in os.environ:
-        from holdfast.runtime.lifeline import follow_parent
+        from holdfast.runtime.supervisor_link import follow_parent
 
         # What drives one job alone ends with its parent. A worker is woken, should it be stopped, and drains.
         follow_parent(signal.SIGKILL if _HANDED in os.environ else signal.SIGCONT)
+    from holdfast.cli.entry_point import run
     from holdfast.cli.root import holdfast
-    from holdfast.cli.running import run
-    from holdfast.runtime.guarding import last_words
+    from holdfast.runtime.log_redaction import last_words
 
     sys.excepthook = last_words
     sys.exit(run(holdfast))

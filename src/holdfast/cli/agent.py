@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 import msgspec
 
-from holdfast.cli import screens
-from holdfast.cli.opened import client_at, server
+from holdfast.cli import render
+from holdfast.cli.open_store import client_at, server
 from holdfast.cli.options import json_option, store_option
-from holdfast.cli.talk import plain, show, table, wait_for
+from holdfast.cli.output import plain, show, table, wait_for
 from holdfast.client.records import AgentView
 from holdfast.model.configured_agents import Configuration, HostedAgent
 from holdfast.model.page import Page
@@ -54,8 +54,8 @@ def create(
 
     Example: holdfast agent create helper --instructions "Be brief." --tool lookup --app app.py
     """
-    from holdfast.agents.hosted import check_hosted, chosen
-    from holdfast.runtime.loading import load
+    from holdfast.agents.configured_agents import check_hosted, chosen
+    from holdfast.runtime.app_loader import load
 
     told = Configuration(
         model=model, instructions=instructions, tools=tools, context_tokens_max=context_tokens_max
@@ -136,7 +136,7 @@ def _show(one: AgentView, *, as_json: bool) -> None:
         return
     told = {} if one.configuration is None else msgspec.structs.asdict(one.configuration)
     told["model"], told["tools"] = _told(one)
-    created = "" if one.created_at is None else screens.instant(one.created_at)
+    created = "" if one.created_at is None else render.instant(one.created_at)
     values = {"id": one.agent_id, "kind": one.kind, "created": created, "session": one.session_id, **told}
     values = {name: value for name, value in values.items() if value not in {None, ""}}
     show(values, as_json=False, title=plain(one.name))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from holdfast.cli import screens
-from holdfast.cli.opened import client_at
+from holdfast.cli import render
+from holdfast.cli.open_store import client_at
 from holdfast.cli.options import json_option, store_option
-from holdfast.cli.talk import plain, show, table, wait_for
+from holdfast.cli.output import plain, show, table, wait_for
 from holdfast.client.work_records import AgentEntryList
 from holdfast.model.agent_registry import AgentStatus
 from holdfast.model.time import from_iso
@@ -63,7 +63,7 @@ def agents(
                 one.status,
                 f"{one.current_task_count}/{one.max_concurrent_tasks}",
                 ", ".join(one.capabilities),
-                f"{screens.span(now - from_iso(one.last_heartbeat))} ago" if one.last_heartbeat else "",
+                f"{render.span(now - from_iso(one.last_heartbeat))} ago" if one.last_heartbeat else "",
                 one.guid,
             )
             for one in page.agents
@@ -73,7 +73,7 @@ def agents(
     else:
         click.echo("no agents; holdfast serve, then POST /api/agents/register, or holdfast mcp", err=True)
     if page.registry.stale_since is not None:
-        since = screens.instant(from_iso(page.registry.stale_since))
+        since = render.instant(from_iso(page.registry.stale_since))
         click.echo(f"NATS is away since {since}: this is the last that is known", err=True)
     if page.next is not None:
         click.echo(f"more: --cursor {plain(page.next)}", err=True)

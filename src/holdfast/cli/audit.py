@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from holdfast.cli.key import namespace_option
-from holdfast.cli.opened import existing
+from holdfast.cli.api_key import namespace_option
+from holdfast.cli.open_store import existing
 from holdfast.cli.options import json_option, store_option
-from holdfast.cli.talk import one_line, table, to_json, wait_for
-from holdfast.client.auditing import Audited, audited
+from holdfast.cli.output import one_line, table, to_json, wait_for
+from holdfast.client.audit_log import Audited, audited
 from holdfast.model.audit import read_act
 from holdfast.model.time import to_iso
 

@@ -18,18 +18,18 @@ from contextlib import aclosing
 
 import click
 
-from holdfast.agents.conversations import Session
-from holdfast.agents.hosted import session_with
-from holdfast.agents.models.wire import TEXT
-from holdfast.cli.afar import Asked, FarSession, Posts
-from holdfast.cli.opened import client_at, server, store_for
+from holdfast.agents.configured_agents import session_with
+from holdfast.agents.conversation import Session
+from holdfast.agents.models.wire_format import TEXT
+from holdfast.cli.open_store import client_at, server, store_for
 from holdfast.cli.options import app_store_option
-from holdfast.cli.talk import complain, plain, wait_for
+from holdfast.cli.output import complain, plain, wait_for
+from holdfast.cli.remote_chat import Asked, FarSession, Posts
 from holdfast.errors import HoldfastError, JobCancelled, NotFound
 from holdfast.model.ids import RandomIds
 from holdfast.model.streams import AttemptSuperseded
 from holdfast.runtime.app import App
-from holdfast.runtime.loading import load
+from holdfast.runtime.app_loader import load
 from holdfast.runtime.process import Foreground, Process, opened
 
 

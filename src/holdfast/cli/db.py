@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from holdfast.cli.live import sign_of_life
-from holdfast.cli.opened import existing
+from holdfast.cli.live_view import sign_of_life
+from holdfast.cli.open_store import existing
 from holdfast.cli.options import json_option, store_option
+from holdfast.cli.output import plain, show, table, wait_for
 from holdfast.cli.prune import prune
-from holdfast.cli.talk import plain, show, table, wait_for
 from holdfast.engine.backups import LastBackup, remember_backup
 from holdfast.engine.verify.report import Report
 from holdfast.engine.verify.verify import verify as verify_store

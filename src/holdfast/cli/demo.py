@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from holdfast.cli import screens
-from holdfast.cli.talk import wait_for
+from holdfast.cli import render
+from holdfast.cli.output import wait_for
 
 if TYPE_CHECKING:
     from holdfast.demo.story import Verdict
@@ -34,10 +34,10 @@ def demo(where: str | None) -> None:
 
     from holdfast.demo.story import play
 
-    console = screens.console()
+    console = render.console()
 
     def say(at: str, line: str, style: str) -> None:
-        shown = Text.assemble((f"{at:>8}  ", "dim"), screens.text(line, style))
+        shown = Text.assemble((f"{at:>8}  ", "dim"), render.text(line, style))
         console.print(shown, no_wrap=True, overflow="ellipsis")
 
     console.print(
@@ -53,9 +53,9 @@ def demo(where: str | None) -> None:
 def _show(verdict: Verdict) -> None:
     from rich.text import Text
 
-    console = screens.console()
+    console = render.console()
     console.print()
-    console.print(screens.text("The verdict, from the receivers' own logs", "bold"))
+    console.print(render.text("The verdict, from the receivers' own logs", "bold"))
     for count, what, wanted in (
         (verdict.pdfs, "PDF", 1),
         (verdict.uploads, "upload", 1),
@@ -66,6 +66,6 @@ def _show(verdict: Verdict) -> None:
     whole = "the journal verifies" if verdict.whole else "the journal does not verify"
     console.print(Text.assemble(f"{verdict.kills:>8}  ", (f"kills; {whole}", "dim")))
     if verdict.true:
-        console.print(screens.text("Nothing lost, nothing twice.", "bold green"))
+        console.print(render.text("Nothing lost, nothing twice.", "bold green"))
     else:
-        console.print(screens.text("This is not what we promise.", "bold red"))
+        console.print(render.text("This is not what we promise.", "bold red"))

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 import apsw
 import click
 
-from holdfast.cli.checkup import Finding, examined
 from holdfast.cli.db import survives
 from holdfast.cli.nats_checkup import nats_findings
-from holdfast.cli.opened import existing
+from holdfast.cli.open_store import existing
 from holdfast.cli.options import json_option, store_option
-from holdfast.cli.talk import table, wait_for
+from holdfast.cli.output import table, wait_for
+from holdfast.cli.store_checkup import Finding, examined
 from holdfast.engine.crash_points import crash_points as every_crash_point
 from holdfast.engine.recovery import LastSweep, find_last_sweep
 from holdfast.errors import HoldfastError
@@ -24,7 +24,7 @@ from holdfast.store.clock import SystemClock
 from holdfast.store.contract import Tier
 from holdfast.store.sqlite.connection import check_library
 from holdfast.store.sqlite.filesystem import check_place
-from holdfast.store.sqlite.holders import stopped_writers
+from holdfast.store.sqlite.lock_holders import stopped_writers
 
 FREE_WARNING_PERCENT = 15
 FREE_CRITICAL_PERCENT = 5

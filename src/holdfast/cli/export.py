@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
-from holdfast.cli import screens
-from holdfast.cli.opened import client_at, existing, server
+from holdfast.cli import render
+from holdfast.cli.open_store import client_at, existing, server
 from holdfast.cli.options import json_option, store_option
-from holdfast.cli.talk import plain, to_json, wait_for
-from holdfast.client import archives, exports, signing
+from holdfast.cli.output import plain, to_json, wait_for
+from holdfast.client import export_file, job_export, signing
 from holdfast.client.records import Checked
 from holdfast.client.remote import RemoteClient
 from holdfast.errors import InvalidSetting
@@ -38,7 +38,7 @@ def export(job_id: str, output: Path | None, where: str, *, as_json: bool) -> No
     except OSError as error:
         msg = f"{str(file)!r} cannot be written: {error.strerror}"
         raise InvalidSetting(msg, hint="Name another file with -o.") from None
-    told = archives.check(data)
+    told = export_file.check(data)
     if as_json:
         click.echo(
             to_json(
@@ -57,7 +57,7 @@ async def _exported(job_id: str, where: str) -> bytes:
             return await remote.export(job_id)
     store = await existing(where)
     try:
-        return await exports.archive(store, await store.jobs.head(job_id), store.clock.wall_us())
+        return await job_export.archive(store, await store.jobs.head(job_id), store.clock.wall_us())
     finally:
         await store.close()
 
@@ -107,7 +107,7 @@ async def _checked(job_id: str, where: str) -> Checked:
 
 
 def _verify_file(file: Path, public: bytes | None, *, as_json: bool) -> None:
-    verdict = archives.check(file.read_bytes(), public)
+    verdict = export_file.check(file.read_bytes(), public)
     signed = f"signed by {verdict.signed_by}" if verdict.signed_by else "not signed"
     if verdict.signed_by and not verdict.trusted:
         signed += "; whose key that is you can say with --public-key"
@@ -121,6 +121,6 @@ def _say(counted: str, problems: tuple[str, ...], as_json: str | None) -> None:
     else:
         click.echo(f"{plain(counted)}: {'all hold' if not problems else 'damaged'}")
         for problem in problems:
-            screens.console().print(screens.indented(screens.text(problem, "red")), soft_wrap=True)
+            render.console().print(render.indented(render.text(problem, "red")), soft_wrap=True)
     if problems:
         raise click.exceptions.Exit(1)

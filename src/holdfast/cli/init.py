@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from holdfast.cli.talk import plain
+from holdfast.cli.output import plain
 from holdfast.errors import Conflict, InvalidSetting
 
 FILES: Final = {

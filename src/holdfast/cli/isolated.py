@@ -13,14 +13,14 @@ import msgspec
 
 from holdfast.cli.logs import format_option, level_option, logging_as
 from holdfast.cli.options import store_option
-from holdfast.cli.talk import wait_for
+from holdfast.cli.output import wait_for
 from holdfast.errors import Misuse
 from holdfast.model.suspicion import STORE_AWAY
-from holdfast.runtime import lifeline
+from holdfast.runtime import supervisor_link
 from holdfast.runtime.app import App
+from holdfast.runtime.app_loader import load
+from holdfast.runtime.isolated_process import opened_alone
 from holdfast.runtime.isolation import HANDED, Handed
-from holdfast.runtime.loading import load
-from holdfast.runtime.lone_process import opened_alone
 from holdfast.runtime.process import RunOptions
 from holdfast.store import address
 
@@ -61,6 +61,6 @@ async def _drive(app: App, where: str, handed: Handed, named: Callable[[str], No
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, worker.drain)
         loop.add_signal_handler(signal.SIGINT, lambda: worker.drain(at_once=True))
-        lifeline.ready(worker.name)
+        supervisor_link.ready(worker.name)
         await worker.work()
         return STORE_AWAY if worker.is_store_away else 0

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from holdfast.cli import live, screens
-from holdfast.cli.opened import client_at
+from holdfast.cli import live_view, render
+from holdfast.cli.open_store import client_at
 from holdfast.cli.options import json_option, store_option
-from holdfast.cli.talk import to_json, wait_for
+from holdfast.cli.output import to_json, wait_for
 from holdfast.client.protocol import Client
 from holdfast.client.records import BudgetView, JobView, Need, PlanView
 from holdfast.engine.tracebacks import format_error, format_traceback
@@ -76,14 +76,14 @@ def jobs(
             return await listed(client)
 
     if watch:
-        live.follow(where, listed, _jobs_table, as_json=as_json)
+        live_view.follow(where, listed, _jobs_table, as_json=as_json)
         return
     page = wait_for(look())
     if as_json:
         for record in page:
             click.echo(to_json(record))
     elif page.items:
-        screens.console().print(_jobs_table(page))
+        render.console().print(_jobs_table(page))
     else:
         click.echo("no jobs" if which == JobFilter() else "no such jobs", err=True)
     if page.next is not None:
@@ -116,11 +116,11 @@ def _jobs_table(page: Page[JobRecord]) -> Table:
         column.justify = "right"
     for record in page:
         grid.add_row(
-            screens.text(record.job_id),
-            screens.text(record.kind),
-            screens.state(record.status, record.wait_reason),
-            screens.text(screens.span(now - record.created_at), "dim"),
-            screens.text(record.head_seq, "dim"),
+            render.text(record.job_id),
+            render.text(record.kind),
+            render.state(record.status, record.wait_reason),
+            render.text(render.span(now - record.created_at), "dim"),
+            render.text(record.head_seq, "dim"),
         )
     return grid
 
@@ -138,14 +138,14 @@ def _show_needs(needs: tuple[Need, ...], *, as_json: bool) -> None:
     if not needs:
         click.echo("nothing waits for a person", err=True)
         return
-    console, now = screens.console(), _now()
+    console, now = render.console(), _now()
     for need in needs:
-        waited = screens.text(f"for {screens.span(now - need.since)}", "dim")
+        waited = render.text(f"for {render.span(now - need.since)}", "dim")
         console.print(
-            screens.joined(screens.state(need.job_status, need.reason), waited, need.job_kind), soft_wrap=True
+            render.joined(render.state(need.job_status, need.reason), waited, need.job_kind), soft_wrap=True
         )
-        console.print(screens.indented(screens.text(need.what)), soft_wrap=True)
-        console.print(screens.indented(screens.text(f"holdfast job {need.job_id}", "cyan")), soft_wrap=True)
+        console.print(render.indented(render.text(need.what)), soft_wrap=True)
+        console.print(render.indented(render.text(f"holdfast job {need.job_id}", "cyan")), soft_wrap=True)
 
 
 # ── one job ───────────────────────────────────────────────────────────────────────────────────────
@@ -169,9 +169,9 @@ def job(job_id: str, where: str, *, as_json: bool) -> None:
     if as_json:
         click.echo(to_json(found))
         return
-    console = screens.console()
-    state = screens.state(found.status, found.wait_reason)
-    console.print(screens.joined(screens.text(found.job_id, "bold"), found.kind, state), soft_wrap=True)
+    console = render.console()
+    state = render.state(found.status, found.wait_reason)
+    console.print(render.joined(render.text(found.job_id, "bold"), found.kind, state), soft_wrap=True)
     console.print()
     for name, value in _facts(found, console.width - 14):
         console.print(_line(name, value), soft_wrap=True)
@@ -180,9 +180,9 @@ def job(job_id: str, where: str, *, as_json: bool) -> None:
         _show_need(console, need)
     console.print()
     if found.worker:
-        console.print(screens.text(f"{short(found.worker)} is at work on it."))
+        console.print(render.text(f"{short(found.worker)} is at work on it."))
     elif found.status is Status.PENDING:
-        console.print(screens.text("Any worker that has code for it takes it next."))
+        console.print(render.text("Any worker that has code for it takes it next."))
     console.print(_line("its life", f"holdfast trace {found.job_id}", "cyan"), soft_wrap=True)
 
 
@@ -190,21 +190,21 @@ def _line(name: str, value: object, style: str = "") -> Any:
     from rich.text import Text
 
     line = Text(f"  {name:<10}  ", "dim")
-    return line.append_text(value if isinstance(value, Text) else screens.text(value, style))
+    return line.append_text(value if isinstance(value, Text) else render.text(value, style))
 
 
 def _facts(job: JobView, width: int) -> list[tuple[str, object]]:
     now = _now()
 
     def when(at: int) -> str:
-        return f"{screens.instant(at)}, {screens.span(now - at)} ago"
+        return f"{render.instant(at)}, {render.span(now - at)} ago"
 
     rows: list[tuple[str, object]] = [("submitted", when(job.created_at))]
     if job.started_at is not None:
         rows.append(("started", when(job.started_at)))
     if job.ended_at is not None:
         rows.append(
-            (str(job.status), f"{when(job.ended_at)}, after {screens.span(job.ended_at - job.created_at)}")
+            (str(job.status), f"{when(job.ended_at)}, after {render.span(job.ended_at - job.created_at)}")
         )
     place = f"queue {job.queue}, priority {job.priority}"
     if job.session_id:
@@ -233,20 +233,20 @@ def _facts(job: JobView, width: int) -> list[tuple[str, object]]:
     elif job.unread and job.worker is None:
         rows.append(("mail", f"{_count(job.unread, 'letter')} not read yet"))
     rows += [("plan", _plan(plan)) for plan in job.plans]
-    rows.append(("input", screens.short(job.input, width)))
+    rows.append(("input", render.short(job.input, width)))
     if job.status is Status.COMPLETED:
-        rows.append(("output", screens.text(screens.short(job.output, width), "green")))
+        rows.append(("output", render.text(render.short(job.output, width), "green")))
     if job.error is not None and job.wait_reason is not WaitReason.DEAD_LETTER:
         known = isinstance(job.error, dict) and "type" in job.error
-        error = format_error(job.error)[:ERROR_SHOWN_MAX] if known else screens.short(job.error, width)
-        rows.append(("error" if job.over else "last error", screens.text(error, "red")))
+        error = format_error(job.error)[:ERROR_SHOWN_MAX] if known else render.short(job.error, width)
+        rows.append(("error" if job.over else "last error", render.text(error, "red")))
         rows += _traceback(job.error)
     return rows
 
 
 def _traceback(error: Any) -> list[tuple[str, object]]:
     """The author's frames of an error, one row for each line."""
-    return [("", screens.outlined(line, "dim")) for line in format_traceback(error)]
+    return [("", render.outlined(line, "dim")) for line in format_traceback(error)]
 
 
 def _plan(plan: PlanView) -> str:
@@ -284,9 +284,9 @@ def _show_need(console: Console, need: Need) -> None:
     head = "It waits for a person" if need.person else "It waits for"
     if need.job_status is Status.RUNNING:
         head = "It runs, and needs a person"
-    since = f" (for {screens.span(now - need.since)})"
+    since = f" (for {render.span(now - need.since)})"
     join = ": " if need.person else " "
-    console.print(screens.text(f"{head}{join}{need.what}{since}", "bold yellow" if need.person else ""))
+    console.print(render.text(f"{head}{join}{need.what}{since}", "bold yellow" if need.person else ""))
     width = console.width - 14
     if need.step_key:
         called = f"{need.step_key}" + (f", generation {need.generation}" if need.generation else "")
@@ -295,7 +295,7 @@ def _show_need(console: Console, need: Need) -> None:
         console.print(_line("class", need.effect))
     if need.args is not None:
         # Somebody is asked to agree to these, or to say what became of them: all of them, to the last character.
-        shown = to_json(need.args) if need.person else screens.short(need.args, max(width, 400))
+        shown = to_json(need.args) if need.person else render.short(need.args, max(width, 400))
         console.print(_line("arguments", shown), soft_wrap=True)
         if need.person and need.args_digest:
             console.print(_line("digest", need.args_digest), soft_wrap=True)
@@ -303,19 +303,19 @@ def _show_need(console: Console, need: Need) -> None:
         console.print(_line("key", need.key))
     if need.due_at is not None:
         left = need.due_at - now
-        due = f"{screens.instant(need.due_at)}" + (f", in {screens.span(left)}" if left > 0 else ", due")
+        due = f"{render.instant(need.due_at)}" + (f", in {render.span(left)}" if left > 0 else ", due")
         console.print(_line("until", due))
     for line in _evidence(need):
         console.print(_line(*line), soft_wrap=True)
     if need.commands:
-        console.print(screens.text("One of these goes on:"))
+        console.print(render.text("One of these goes on:"))
     for command in need.commands:
-        console.print(screens.indented(screens.text(command, "cyan")), soft_wrap=True)
+        console.print(render.indented(render.text(command, "cyan")), soft_wrap=True)
         if "--not-happened" in command and need.allowed_at is not None and need.allowed_at > now:
             allowed = (
-                f"allowed from {screens.instant(need.allowed_at)}, in {screens.span(need.allowed_at - now)}"
+                f"allowed from {render.instant(need.allowed_at)}, in {render.span(need.allowed_at - now)}"
             )
-            console.print(screens.indented(screens.text(allowed, "dim"), 6))
+            console.print(render.indented(render.text(allowed, "dim"), 6))
     if need.reason is WaitReason.RECONCILE and need.effect == Effect.UNSAFE:
         _show_declarations(console)
 
@@ -323,10 +323,10 @@ def _show_need(console: Console, need: Need) -> None:
 def _show_declarations(console: Console) -> None:
     """How to be asked less: what a call that nobody declared could have been declared as."""
     console.print(
-        screens.text("Next time nobody need be asked, if the function says what repeating it would do:")
+        render.text("Next time nobody need be asked, if the function says what repeating it would do:")
     )
     for declared, means in _DECLARATIONS:
-        console.print(screens.indented(screens.joined(screens.text(declared, "cyan"), means)))
+        console.print(render.indented(render.joined(render.text(declared, "cyan"), means)))
 
 
 _DECLARATIONS: Final = (
@@ -339,7 +339,7 @@ _DECLARATIONS: Final = (
 def _evidence(need: Need) -> list[tuple[str, object]]:
     found = need.evidence
     if need.question_id:
-        return [("question", need.question_id), ("fits", screens.short(found, 400))]
+        return [("question", need.question_id), ("fits", render.short(found, 400))]
     if isinstance(found, str):
         return [("why", found), *_traceback(need.error)]
     if need.reason is WaitReason.DRIFT and isinstance(found, dict):
@@ -360,16 +360,16 @@ def _task(task: Any) -> list[tuple[str, object]]:
     frames = [line for line in task.get("stack", ()) if line != task.get("at")]
     return [
         ("task", task.get("task", "")),
-        ("stands at", screens.text(task.get("at", ""), "bold")),
-        *(("", screens.text(line, "dim")) for line in frames),
+        ("stands at", render.text(task.get("at", ""), "bold")),
+        *(("", render.text(line, "dim")) for line in frames),
     ]
 
 
 def _call(one: Any) -> str:
     if not isinstance(one, dict):
-        return screens.short(one, 200)
+        return render.short(one, 200)
     args = (
-        screens.short(one["args"], 200) if "args" in one else f"arguments {str(one.get('args_digest'))[:12]}…"
+        render.short(one["args"], 200) if "args" in one else f"arguments {str(one.get('args_digest'))[:12]}…"
     )
     return f"{one.get('step_key')}  {args}"
 
@@ -382,7 +382,7 @@ def _causes(causes: list[Any]) -> list[tuple[str, object]]:
         frames = format_traceback(cause.get("error")) if isinstance(cause, dict) else []
         again = bool(frames) and frames == shown
         head, *lines = _cause(cause)
-        rows += [head, ("", screens.text("the same traceback", "dim"))] if again else [head, *lines]
+        rows += [head, ("", render.text("the same traceback", "dim"))] if again else [head, *lines]
         shown = frames or shown
     return rows
 
@@ -390,12 +390,12 @@ def _causes(causes: list[Any]) -> list[tuple[str, object]]:
 def _cause(cause: Any) -> list[tuple[str, object]]:
     """A failed attempt or a lost worker: when, on which worker, and the error with its traceback."""
     if not isinstance(cause, dict):
-        return [("cause", screens.text(screens.short(cause, 300), "red"))]
+        return [("cause", render.text(render.short(cause, 300), "red"))]
     error, at, worker = cause.get("error"), cause.get("at"), cause.get("holder")
-    where = [screens.instant(at)] if isinstance(at, int) else []
+    where = [render.instant(at)] if isinstance(at, int) else []
     where += [f"on {short(str(worker))}"] if worker else []
     head = "  ".join([*where, str(cause.get("why", "")) if error is None else format_error(error)])
-    return [("cause", screens.text(head, "red")), *_traceback(error)]
+    return [("cause", render.text(head, "red")), *_traceback(error)]
 
 
 def _now() -> int:

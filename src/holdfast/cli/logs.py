@@ -19,7 +19,7 @@ from typing import Any, Final, TextIO
 
 import click
 
-from holdfast.cli.talk import plain
+from holdfast.cli.output import plain
 from holdfast.engine.log_context import told
 from holdfast.errors import InvalidSetting
 

@@ -7,9 +7,9 @@ import random
 import click
 
 from holdfast.cli.logs import format_option, level_option, logging_as
-from holdfast.cli.opened import client_at
+from holdfast.cli.open_store import client_at
 from holdfast.cli.options import store_option
-from holdfast.cli.talk import wait_for
+from holdfast.cli.output import wait_for
 from holdfast.errors import InvalidSetting
 from holdfast.store.clock import SystemClock
 

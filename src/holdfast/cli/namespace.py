@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from holdfast.cli import screens
-from holdfast.cli.opened import client_at
+from holdfast.cli import render
+from holdfast.cli.open_store import client_at
 from holdfast.cli.options import json_option, store_option
-from holdfast.cli.talk import plain, show, table, wait_for
+from holdfast.cli.output import plain, show, table, wait_for
 from holdfast.store.ports.namespaces import NamespaceRecord
 
 
@@ -58,5 +58,5 @@ def list_(where: str, *, as_json: bool) -> None:
         for one in found:
             show(one, as_json=True)
         return
-    rows = [(one.namespace, screens.instant(one.created_at)) for one in found]
+    rows = [(one.namespace, render.instant(one.created_at)) for one in found]
     table(("namespace", "created"), rows, as_json=False)

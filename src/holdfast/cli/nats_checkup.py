@@ -8,7 +8,7 @@ import os
 import random
 from typing import TYPE_CHECKING, Final
 
-from holdfast.cli.checkup import Finding
+from holdfast.cli.store_checkup import Finding
 from holdfast.errors import HoldfastError
 from holdfast.registry.addresses import nats_settings
 from holdfast.store.clock import SystemClock

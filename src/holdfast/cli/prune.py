@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from holdfast.cli.opened import existing
+from holdfast.cli.open_store import existing
 from holdfast.cli.options import json_option, store_option
-from holdfast.cli.talk import plain, show, wait_for
+from holdfast.cli.output import plain, show, wait_for
 from holdfast.engine.retention import Report
 from holdfast.engine.retention import prune as prune_store
 from holdfast.model.retention import How, Policy

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from holdfast.cli.opened import client_at
+from holdfast.cli.open_store import client_at
 from holdfast.cli.options import json_option, store_option
-from holdfast.cli.talk import plain, table, wait_for
+from holdfast.cli.output import plain, table, wait_for
 from holdfast.model.queue_limits import QueueLimits
 from holdfast.model.time import parse_duration, show_duration
 

@@ -14,16 +14,16 @@ import click
 import msgspec
 
 from holdfast.cli.isolated import isolated_command
-from holdfast.cli.opened import server, store_for
+from holdfast.cli.open_store import server, store_for
 from holdfast.cli.options import app_store_option
-from holdfast.cli.talk import plain, to_json, wait_for
+from holdfast.cli.output import plain, to_json, wait_for
 from holdfast.errors import InvalidPayload, InvalidSetting, JobHeld, NotFound
 from holdfast.model import canonical
 from holdfast.model.ids import RandomIds
 from holdfast.model.jobs import JobHead
 from holdfast.model.states import TERMINAL, WaitReason
 from holdfast.runtime.app import App
-from holdfast.runtime.loading import load
+from holdfast.runtime.app_loader import load
 from holdfast.runtime.process import Foreground, Process, opened
 
 INTERRUPTED = 130

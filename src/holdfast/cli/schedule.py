@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from holdfast.cli import screens
-from holdfast.cli.opened import client_at
+from holdfast.cli import render
+from holdfast.cli.open_store import client_at
 from holdfast.cli.options import json_option, store_option
-from holdfast.cli.talk import plain, table, to_json, wait_for
+from holdfast.cli.output import plain, table, to_json, wait_for
 from holdfast.model.jobs import DEFAULT_QUEUE
 from holdfast.model.page import Page
 from holdfast.model.schedule import CatchUp, Schedule
@@ -53,7 +53,7 @@ def create(
 
     Example: holdfast schedule create morning report "0 7 * * 1-5" --tz Europe/Berlin
     """
-    from holdfast.cli.decide import given
+    from holdfast.cli.decisions import given
 
     async def work() -> Schedule:
         async with client_at(where) as client:
@@ -70,7 +70,7 @@ def create(
     one = wait_for(work())
     if as_json:
         click.echo(to_json(one))
-    click.echo(f"{plain(one.schedule_id)} fires next at {screens.instant(one.next_at)}", err=True)
+    click.echo(f"{plain(one.schedule_id)} fires next at {render.instant(one.next_at)}", err=True)
 
 
 @schedule.command("list")
@@ -100,7 +100,7 @@ def list_(where: str, *, limit: int, cursor: str | None, as_json: bool) -> None:
                 one.cron,
                 one.time_zone,
                 one.catch_up,
-                "paused" if one.paused else screens.instant(one.next_at),
+                "paused" if one.paused else render.instant(one.next_at),
             )
             for one in page
         ]
@@ -141,7 +141,7 @@ def resume(schedule_id: str, where: str) -> None:
             return await client.resume_schedule(schedule_id)
 
     one = wait_for(work())
-    click.echo(f"{plain(one.schedule_id)} fires next at {screens.instant(one.next_at)}", err=True)
+    click.echo(f"{plain(one.schedule_id)} fires next at {render.instant(one.next_at)}", err=True)
 
 
 @schedule.command()

@@ -12,11 +12,11 @@ from msgspec.structs import replace
 
 from holdfast.cli.logs import format_option, level_option, logging_as
 from holdfast.cli.options import store_option
-from holdfast.cli.talk import wait_for
+from holdfast.cli.output import wait_for
 from holdfast.errors import InvalidSetting
 from holdfast.model.token_bucket import Rate, check_rate
 from holdfast.registry.addresses import nats_settings
-from holdfast.runtime import lifeline, open_store
+from holdfast.runtime import open_store, supervisor_link
 from holdfast.store import address
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def _made(where: str, settings: Settings, token_fd: int | None) -> Service:
 
 
 def _greet(url: str, token: str | None) -> None:
-    if lifeline.ready(url):
+    if supervisor_link.ready(url):
         return
     click.echo(f"listening on {url}; stop with Ctrl-C", err=True)
     if token is not None:

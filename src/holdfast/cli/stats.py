@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
-from holdfast.cli import live, screens
-from holdfast.cli.opened import client_at
+from holdfast.cli import live_view, render
+from holdfast.cli.open_store import client_at
 from holdfast.cli.options import json_option, store_option
-from holdfast.cli.talk import to_json, wait_for
+from holdfast.cli.output import to_json, wait_for
 from holdfast.client.records import Stats
 from holdfast.model.states import Status
 
@@ -40,7 +40,7 @@ def stats(where: str, *, watch: bool, as_json: bool) -> None:
     Example: holdfast stats --watch
     """
     if watch:
-        live.follow(where, lambda client: client.stats(), _drawn, as_json=as_json)
+        live_view.follow(where, lambda client: client.stats(), _drawn, as_json=as_json)
         return
 
     async def look() -> Stats:
@@ -51,7 +51,7 @@ def stats(where: str, *, watch: bool, as_json: bool) -> None:
     if as_json:
         click.echo(to_json(msgspec.to_builtins(found)))
     else:
-        screens.console().print(_drawn(found))
+        render.console().print(_drawn(found))
 
 
 def _drawn(found: Stats) -> Group:
@@ -72,6 +72,6 @@ def _counted(first: str, names: Sequence[str], rows: Mapping[str, Mapping[str, i
     for name in names:
         grid.add_column(WORDS.get(name, name), justify="right")
     for row, counts in rows.items():
-        numbers = (screens.text(counts.get(name, 0), screens.STYLES.get(name, "")) for name in names)
-        grid.add_row(screens.text(row), *numbers)
+        numbers = (render.text(counts.get(name, 0), render.STYLES.get(name, "")) for name in names)
+        grid.add_row(render.text(row), *numbers)
     return grid

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from holdfast.cli import screens
-from holdfast.cli.opened import client_at
+from holdfast.cli import render
+from holdfast.cli.open_store import client_at
 from holdfast.cli.options import json_option, store_option
-from holdfast.cli.talk import one_line, table, to_json, wait_for
+from holdfast.cli.output import one_line, table, to_json, wait_for
 from holdfast.client.records import EventView, Note, PlanView, Seam, SeamKind, Span, SpanKind, Trace
 from holdfast.engine.tracebacks import format_error, format_traceback, locate_error
 
@@ -79,7 +79,7 @@ def trace(job_id: str, where: str, *, events: bool, as_json: bool) -> None:
     elif as_json:
         click.echo(to_json(life))
     else:
-        draw(screens.console(), life)
+        draw(render.console(), life)
 
 
 def _show_events(journal: tuple[EventView, ...], *, as_json: bool) -> None:
@@ -87,10 +87,9 @@ def _show_events(journal: tuple[EventView, ...], *, as_json: bool) -> None:
         for event in journal:
             click.echo(to_json(event))
         return
-    width = max(screens.console().width - 45, 20)
+    width = max(render.console().width - 45, 20)
     rows = [
-        (event.seq, screens.clock(event.at), event.type, screens.short(event.body, width))
-        for event in journal
+        (event.seq, render.clock(event.at), event.type, render.short(event.body, width)) for event in journal
     ]
     table(("seq", "at", "type", "body"), rows, as_json=False)
 
@@ -122,9 +121,9 @@ class Axis:
 
 def draw(console: Console, life: Trace) -> None:
     """The timeline, as wide as the terminal."""
-    took = screens.span(life.end_at - life.start_at)
-    state = screens.text(life.status, screens.STYLES.get(life.status, ""))
-    title = screens.joined(screens.text(life.job_id, "bold"), life.kind, state, screens.text(took, "dim"))
+    took = render.span(life.end_at - life.start_at)
+    state = render.text(life.status, render.STYLES.get(life.status, ""))
+    title = render.joined(render.text(life.job_id, "bold"), life.kind, state, render.text(took, "dim"))
     console.print(title, soft_wrap=True)
     labels = [_label(span) for span in life.spans]
     label = min(max(map(len, labels), default=0), LABEL_MAX, max(console.width // 3, 8))
@@ -145,32 +144,32 @@ def draw(console: Console, life: Trace) -> None:
                 _show_note(console, note.text)
         else:
             for depth, name in _entered(scope, item.scope):
-                console.print(screens.indented(screens.text(name, "dim"), 2 + 2 * depth), no_wrap=True)
+                console.print(render.indented(render.text(name, "dim"), 2 + 2 * depth), no_wrap=True)
             scope = item.scope
             console.print(_span_line(item, axis, label, bar, life.end_at), no_wrap=True, overflow="ellipsis")
             if place := locate_error(item.error):
                 error = one_line(f"{format_error(item.error)}  {place}")
-                console.print(screens.indented(screens.text(error, "red"), 6), soft_wrap=True)
+                console.print(render.indented(render.text(error, "red"), 6), soft_wrap=True)
             for said in item.notes:
                 _show_note(console, said)
     for plan in life.plans:
         _show_plan(console, plan)
     if axis.squeezed:
-        console.print(screens.text("bars are not to scale: long waits are drawn short", "dim"))
+        console.print(render.text("bars are not to scale: long waits are drawn short", "dim"))
 
 
 def _show_plan(console: Console, plan: PlanView) -> None:
     """The plan, node by node, those that were not reached included."""
     head = f"plan: {plan.done} of {len(plan.nodes)} done"
-    console.print(screens.text(head, "bold"))
+    console.print(render.text(head, "bold"))
     names = min(max((len(node.name) for node in plan.nodes), default=0), LABEL_MAX)
     tools = min(max((len(node.tool) for node in plan.nodes), default=0), LABEL_MAX)
     for node in plan.nodes:
         name, tool = _fitted(one_line(node.name), names), _fitted(one_line(node.tool), tools)
-        line = screens.joined(name, tool, screens.text(node.state, OUTCOMES.get(node.state, "dim")))
+        line = render.joined(name, tool, render.text(node.state, OUTCOMES.get(node.state, "dim")))
         if node.after:
-            line.append("  ").append_text(screens.text(f"after {', '.join(node.after)}", "dim"))
-        console.print(screens.indented(line), soft_wrap=True)
+            line.append("  ").append_text(render.text(f"after {', '.join(node.after)}", "dim"))
+        console.print(render.indented(line), soft_wrap=True)
 
 
 def _in_order(life: Trace) -> Iterator[Seam | Span]:
@@ -191,18 +190,18 @@ def _entered(before: tuple[str, ...], now: tuple[str, ...]) -> Iterator[tuple[in
 def _show_seam(console: Console, seam: Seam, life: Trace) -> None:
     from rich.text import Text
 
-    line = Text(screens.clock(seam.at), "dim").append("  ")
-    line.append_text(screens.text(seam.text, SEAMS.get(seam.kind, "")))
+    line = Text(render.clock(seam.at), "dim").append("  ")
+    line.append_text(render.text(seam.text, SEAMS.get(seam.kind, "")))
     if seam.until is not None and seam.until > seam.at:
-        line.append(f"  {screens.span(seam.until - seam.at)}", "dim")
+        line.append(f"  {render.span(seam.until - seam.at)}", "dim")
     elif seam is life.seams[-1] and not life.over:
-        line.append(f"  {screens.span(life.end_at - seam.at)} so far", "dim")
+        line.append(f"  {render.span(life.end_at - seam.at)} so far", "dim")
     console.print(line, soft_wrap=True)
 
 
 def _show_traceback(console: Console, lines: list[str]) -> None:
     for line in lines:
-        console.print(screens.outlined(line, "dim", 4), soft_wrap=True)
+        console.print(render.outlined(line, "dim", 4), soft_wrap=True)
 
 
 def _show_note(console: Console, said: str) -> None:
@@ -229,14 +228,14 @@ def _span_line(span: Span, axis: Axis, label: int, bar: int, now: int) -> Text:
     from rich.text import Text
 
     style = OUTCOMES.get(span.outcome, "")
-    name = screens.text(_label(span).strip()).plain
+    name = render.text(_label(span).strip()).plain
     depth = len(_label(span)) - len(_label(span).lstrip())
     line = Text(_fitted(" " * depth + name, label), "" if span.kind is not SpanKind.READ else "dim")
     line.append("  ").append_text(_bar(span, axis, bar, now, style))
     end = now if span.end_at is None else span.end_at
-    took = screens.span(end - span.start_at)
+    took = render.span(end - span.start_at)
     line.append(f" {'≤' if not span.start_known else ''}{took}".rjust(9), "dim")
-    return line.append(" ").append_text(screens.text(_tail(span), style))
+    return line.append(" ").append_text(render.text(_tail(span), style))
 
 
 def _bar(span: Span, axis: Axis, width: int, now: int, style: str) -> Text:

@@ -10,10 +10,10 @@ import tempfile
 
 import click
 
-from holdfast.cli.opened import is_store_named
+from holdfast.cli.open_store import is_store_named
 from holdfast.cli.options import app_store_option
+from holdfast.cli.output import wait_for
 from holdfast.cli.serve import page_link
-from holdfast.cli.talk import wait_for
 from holdfast.client.keys import new_token
 from holdfast.errors import InvalidSetting
 from holdfast.runtime.supervisor import Part, Supervisor

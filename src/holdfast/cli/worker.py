@@ -13,16 +13,16 @@ import msgspec
 
 from holdfast.cli.isolated import isolated_command
 from holdfast.cli.logs import format_option, level_option, logging_as
-from holdfast.cli.opened import store_for
+from holdfast.cli.open_store import store_for
 from holdfast.cli.options import app_store_option
-from holdfast.cli.talk import wait_for
+from holdfast.cli.output import wait_for
 from holdfast.engine.telemetry import SILENT, Meter
 from holdfast.errors import InvalidSetting
 from holdfast.model.ids import check_name
 from holdfast.model.worker_presence import Offer
-from holdfast.runtime import lifeline
+from holdfast.runtime import supervisor_link
 from holdfast.runtime.app import App
-from holdfast.runtime.loading import load
+from holdfast.runtime.app_loader import load
 from holdfast.runtime.process import Process, opened
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ async def _work(
             ", ".join(sorted({*app.agents, *app.sessions}))
             or "configured agents; it declares none of its own"
         )
-        if not lifeline.ready(kinds):
+        if not supervisor_link.ready(kinds):
             click.echo(f"working on {kinds}; stop with Ctrl-C", err=True)
         await process.done()
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 from click.core import ParameterSource
 
-from holdfast.cli import screens
-from holdfast.cli.opened import client_at
+from holdfast.cli import render
+from holdfast.cli.open_store import client_at
 from holdfast.cli.options import by_option, json_option, operation_option, store_option
-from holdfast.cli.talk import plain, show, table, to_json, wait_for
+from holdfast.cli.output import plain, show, table, to_json, wait_for
 from holdfast.client.protocol import Client
 from holdfast.client.records import WorkerView
 from holdfast.errors import NotFound
@@ -49,7 +49,7 @@ def workers(ctx: click.Context, where: str, *, limit: int, cursor: str | None, a
                 f"{one.holds}/{one.concurrency}",
                 ", ".join(one.queues),
                 ", ".join(one.kinds),
-                screens.instant(one.seen_at),
+                render.instant(one.seen_at),
             )
             for one in page
         ]

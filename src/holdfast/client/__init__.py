@@ -7,15 +7,15 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from holdfast.client.outside import ExternalAgent
-    from holdfast.client.outside_work import Unrecoverable, Work
+    from holdfast.client.external_agent import ExternalAgent
+    from holdfast.client.external_work import Unrecoverable, Work
     from holdfast.client.remote import RemoteClient
 
 _WHERE: Final = {
-    "ExternalAgent": "holdfast.client.outside",
+    "ExternalAgent": "holdfast.client.external_agent",
     "RemoteClient": "holdfast.client.remote",
-    "Unrecoverable": "holdfast.client.outside_work",
-    "Work": "holdfast.client.outside_work",
+    "Unrecoverable": "holdfast.client.external_work",
+    "Work": "holdfast.client.external_work",
 }
 
 __all__ = ["ExternalAgent", "RemoteClient", "Unrecoverable", "Work"]

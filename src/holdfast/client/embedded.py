@@ -13,12 +13,12 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.client import needs, raising, reading, words
-from holdfast.client.holds import needs_its_worker, unless_moved
+from holdfast.client import budget_raise, command_checks, job_view, needs
+from holdfast.client.job_view import Loaded, loaded, view_of
 from holdfast.client.questions import answered, check_answer
-from holdfast.client.reading import Loaded, loaded, view_of
 from holdfast.client.records import Accepted, EventView, JobView, Need
-from holdfast.client.senders import check_not_standing_still
+from holdfast.client.sender_liveness import check_not_standing_still
+from holdfast.client.short_hold import needs_its_worker, unless_moved
 from holdfast.client.working import EmbeddedWorking
 from holdfast.engine.short_journals import journal_of
 from holdfast.errors import InvalidMove, NotFound, NotOver
@@ -97,7 +97,7 @@ class EmbeddedClient(EmbeddedWorking):
     async def events(self, job_id: str, *, after: int = 0, limit: int | None = None) -> tuple[EventView, ...]:
         await self._head(job_id)
         sealed = await self._store.journal.read(job_id, after=after, limit=limit)
-        return tuple(map(reading.shown, sealed))
+        return tuple(map(job_view.shown, sealed))
 
     async def result(self, job_id: str, *, timeout_s: float | None = None) -> JobView:
         loop = asyncio.get_running_loop()
@@ -107,7 +107,7 @@ class EmbeddedClient(EmbeddedWorking):
         while head.status not in TERMINAL:
             left = POLL_S if deadline is None else min(POLL_S, deadline - loop.time())
             if left <= 0:
-                msg = f"job {job_id} is {words.state(head)}"
+                msg = f"job {job_id} is {command_checks.state(head)}"
                 raise NotOver(msg)
             if await self._store.wakeups.wait(topics, left):
                 head, sealed = await self._look(job_id)
@@ -121,8 +121,8 @@ class EmbeddedClient(EmbeddedWorking):
         self, job_id: str, *, why: str = "", by: str = "", operation_id: str | None = None
     ) -> Accepted:
         job = await self._load(job_id)
-        asked = words.cancel(why, by, self._operation(operation_id))
-        if (earlier := words.earlier_cancel(job, asked)) is not None:
+        asked = command_checks.cancel(why, by, self._operation(operation_id))
+        if (earlier := command_checks.earlier_cancel(job, asked)) is not None:
             return earlier
         return await self._cancel(job, asked)
 
@@ -133,10 +133,10 @@ class EmbeddedClient(EmbeddedWorking):
             if await self._store.journal.hold(job_id, unless_moved(job, ruling)) is not None:
                 return Accepted(job_id=job_id, operation_id=asked.operation_id, at_once=True)
         try:
-            return await self._send(job, words.cancel_letter(asked, job_id), "cancel")
+            return await self._send(job, command_checks.cancel_letter(asked, job_id), "cancel")
         except InvalidMove:
             # It ended a moment ago; perhaps by this very operation, which somebody sent twice at once.
-            earlier = words.earlier(await self._load(job_id), asked)
+            earlier = command_checks.earlier(await self._load(job_id), asked)
             if earlier is None:
                 raise
             return earlier
@@ -154,7 +154,7 @@ class EmbeddedClient(EmbeddedWorking):
             body=body,
             sender=by,
         )
-        if (earlier := words.repeated(job, letter)) is not None:
+        if (earlier := command_checks.repeated(job, letter)) is not None:
             return earlier
         check_answer(job, name, body, now=self._clock.wall_us())
         return await self._send(job, letter, "signal")
@@ -186,19 +186,19 @@ class EmbeddedClient(EmbeddedWorking):
         job = await self._load(job_id)
         operation_id = self._operation(operation_id)
         if generation is None:
-            generation = words.meant_generation(job, step_key, operation_id)
-        word = words.word(step_key, generation, decision, why=why, by=by, result=result)
+            generation = command_checks.meant_generation(job, step_key, operation_id)
+        word = command_checks.word(step_key, generation, decision, why=why, by=by, result=result)
         letter = MailDraft(
             job_id=job_id, kind=MailKind.RECONCILE, operation_id=operation_id, body=word, sender=by
         )
-        if (earlier := words.repeated(job, letter)) is not None:
+        if (earlier := command_checks.repeated(job, letter)) is not None:
             return earlier
-        if decision in words.RESENDS:
+        if decision in command_checks.RESENDS:
             await check_not_standing_still(self._store, job, step_key, generation)
-        words.check_reconcile(job, word, now=self._clock.wall_us())
+        command_checks.check_reconcile(job, word, now=self._clock.wall_us())
         need = needs.uncertain_need(job, step_key, generation)
         accepted = await self._send(job, letter, "reconcile")
-        words.must_be_first(needs.word_on(await self._load(job_id), need), letter)
+        command_checks.must_be_first(needs.word_on(await self._load(job_id), need), letter)
         return accepted
 
     async def approve(
@@ -234,11 +234,11 @@ class EmbeddedClient(EmbeddedWorking):
             body={"approval_id": approval_id, "decision": decision, "why": why},
             sender=check_name(by, "by"),
         )
-        if (earlier := words.repeated(job, letter)) is not None:
+        if (earlier := command_checks.repeated(job, letter)) is not None:
             return earlier
-        words.check_approval(job, approval_id, now=self._clock.wall_us())
+        command_checks.check_approval(job, approval_id, now=self._clock.wall_us())
         accepted = await self._send(job, letter, decision)
-        words.must_be_first(needs.answer_to(await self._load(job.head.job_id), approval_id), letter)
+        command_checks.must_be_first(needs.answer_to(await self._load(job.head.job_id), approval_id), letter)
         return accepted
 
     async def resume(
@@ -251,7 +251,7 @@ class EmbeddedClient(EmbeddedWorking):
         operation_id: str | None = None,
     ) -> Accepted:
         job = await self._load(job_id)
-        words.check_choice(choice)
+        command_checks.check_choice(choice)
         letter = MailDraft(
             job_id=job_id,
             kind=MailKind.RESUME,
@@ -259,14 +259,16 @@ class EmbeddedClient(EmbeddedWorking):
             body={"choice": choice, "why": why},
             sender=by,
         )
-        if (earlier := words.repeated(job, letter)) is not None:
+        if (earlier := command_checks.repeated(job, letter)) is not None:
             return earlier
         if job.head.wait_reason is WaitReason.DEAD_LETTER:
             return await self.requeue(job_id, why=why, by=by, operation_id=letter.operation_id)
-        if (earlier := words.earlier(job, words.requeue(why, by, letter.operation_id))) is not None:
+        if (
+            earlier := command_checks.earlier(job, command_checks.requeue(why, by, letter.operation_id))
+        ) is not None:
             return earlier
         if job.head.wait_reason not in HELD:
-            raise words.not_held(job)
+            raise command_checks.not_held(job)
         return await self._send(job, letter, "resume")
 
     async def raise_budget(
@@ -280,14 +282,14 @@ class EmbeddedClient(EmbeddedWorking):
         operation_id: str | None = None,
     ) -> Accepted:
         job, operation_id = await self._load(job_id), self._operation(operation_id)
-        letter = raising.letter(job, budget_id, limits, why=why, by=by, operation_id=operation_id)
-        if (earlier := words.repeated(job, letter)) is not None:
+        letter = budget_raise.letter(job, budget_id, limits, why=why, by=by, operation_id=operation_id)
+        if (earlier := command_checks.repeated(job, letter)) is not None:
             return earlier
-        raising.check(job, letter)
+        budget_raise.check(job, letter)
         accepted = await self._send(job, letter, "raise a budget of")
         async for record in self._all(JobFilter(wait_reason=WaitReason.BUDGET)):
             other = await self._load(record.job_id)
-            if raising.waits_for(other, letter):
+            if budget_raise.waits_for(other, letter):
                 await self._store.post.send(msgspec.structs.replace(letter, job_id=record.job_id))
         return accepted
 
@@ -309,14 +311,14 @@ class EmbeddedClient(EmbeddedWorking):
     async def requeue(
         self, job_id: str, *, why: str = "", by: str = "", operation_id: str | None = None
     ) -> Accepted:
-        asked = words.requeue(why, by, self._operation(operation_id))
+        asked = command_checks.requeue(why, by, self._operation(operation_id))
         ruling = Ruling((asked,), Move(status=Status.PENDING, anew=True))
         while True:
             job = await self._load(job_id)
-            if (earlier := words.earlier(job, asked)) is not None:
+            if (earlier := command_checks.earlier(job, asked)) is not None:
                 return earlier
             if job.head.wait_reason is not WaitReason.DEAD_LETTER:
-                raise words.not_dead(job)
+                raise command_checks.not_dead(job)
             # If it moved while we looked, the next look says where to.
             if await self._store.journal.hold(job_id, unless_moved(job, ruling)) is not None:
                 return Accepted(job_id=job_id, operation_id=asked.operation_id, at_once=True)
@@ -324,12 +326,12 @@ class EmbeddedClient(EmbeddedWorking):
     async def discard(
         self, job_id: str, *, why: str, by: str = "", operation_id: str | None = None
     ) -> Accepted:
-        asked = words.cancel(words.reason(why), by, self._operation(operation_id))
+        asked = command_checks.cancel(command_checks.reason(why), by, self._operation(operation_id))
         job = await self._load(job_id)
-        if (earlier := words.earlier_cancel(job, asked)) is not None:
+        if (earlier := command_checks.earlier_cancel(job, asked)) is not None:
             return earlier
         if job.head.wait_reason is not WaitReason.DEAD_LETTER:
-            raise words.not_dead(job)
+            raise command_checks.not_dead(job)
         return await self._cancel(job, asked)
 
     # ── reading and sending ───────────────────────────────────────────────────────────────────────
@@ -352,7 +354,9 @@ class EmbeddedClient(EmbeddedWorking):
             job = await self._load(approval)
         except NotFound:
             return await self._asking(approval, operation_id), approval
-        return job, words.decided_before(job, operation_id) or words.only_approval(job, step_key)
+        return job, command_checks.decided_before(job, operation_id) or command_checks.only_approval(
+            job, step_key
+        )
 
     async def _asking(self, approval_id: str, operation_id: str | None) -> Loaded:
         """The job that has asked this. Looked for among those that are not over, the waiting ones first; and, for an
@@ -386,7 +390,7 @@ class EmbeddedClient(EmbeddedWorking):
         """The letter is in the job's mail. What could be said against it has been looked at; here only: is it over?"""
         sent = await self._store.post.send(letter)
         if not sent.accepted:
-            raise words.over(await self._head(job.head.job_id), what)
+            raise command_checks.over(await self._head(job.head.job_id), what)
         return Accepted(
             job_id=letter.job_id,
             operation_id=letter.operation_id,

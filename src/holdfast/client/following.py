@@ -7,12 +7,12 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Final
 
-from holdfast.client import reading
+from holdfast.client import job_view
 from holdfast.client.following_protocol import SAME
 from holdfast.client.operating import EmbeddedOperating
 from holdfast.client.records import Checked, JobView, Reply, Trace, Walk
+from holdfast.client.replay_preview import walk_of
 from holdfast.client.trace import trace_of
-from holdfast.client.walking import walk_of
 from holdfast.engine.short_journals import SHORT
 from holdfast.errors import InvalidMove, NotFound, NotOver
 from holdfast.model.hash_chain import SealedEvent
@@ -56,7 +56,7 @@ class EmbeddedFollowing(EmbeddedOperating, ABC):
             yield one
 
     async def reply(self, job_id: str, *, timeout_s: float | None = None) -> Reply:
-        from holdfast.agents.conversations import message_in, text_in
+        from holdfast.agents.conversation import message_in, text_in
 
         turn_id, output = job_id, await self._output(job_id, timeout_s)
         while "joined" in output:
@@ -107,7 +107,7 @@ class EmbeddedFollowing(EmbeddedOperating, ABC):
         while True:
             head, sealed = await self._head(job_id), await self._store.journal.read(job_id)
             if head == await self._head(job_id):  # nobody wrote in between, so the two belong together
-                return reading.judged(head, sealed)
+                return job_view.judged(head, sealed)
 
     async def walk(self, job_id: str) -> Walk:
         head = await self._head(job_id)

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.client.draining import ask_to_drain
 from holdfast.client.records import AgentView, Posted, WorkerView
+from holdfast.client.worker_drain import ask_to_drain
 from holdfast.errors import NotFound
 from holdfast.model import canonical
 from holdfast.model.configured_agents import ASSISTANT, Configuration, HostedAgent
@@ -102,7 +102,7 @@ class EmbeddedHosting:
         request_key: str | None = None,
         job_id: str | None = None,
     ) -> Posted:
-        from holdfast.agents.conversations import bound_to, drafted
+        from holdfast.agents.conversation import bound_to, drafted
 
         view, addressee = await self._agent(agent)
         session_id = view.session_id if session_id is None else check_name(session_id, "session id")

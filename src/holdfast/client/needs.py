@@ -24,7 +24,7 @@ from holdfast.model.stall_report import arrange_report
 from holdfast.model.states import TERMINAL, MailKind, WaitReason
 
 if TYPE_CHECKING:
-    from holdfast.client.reading import Loaded
+    from holdfast.client.job_view import Loaded
     from holdfast.store.ports.jobs import Jobs
 
 

@@ -17,7 +17,7 @@ from holdfast.model.states import MailKind, WaitReason
 from holdfast.model.step_keys import scope_of, within
 
 if TYPE_CHECKING:
-    from holdfast.client.reading import Loaded
+    from holdfast.client.job_view import Loaded
 
 CHOICES_MAX: Final = 6
 _WORDS: Final = {"yes": True, "y": True, "true": True, "no": False, "n": False, "false": False}

@@ -25,7 +25,7 @@ from holdfast.model.limits import ROWS_PER_PAGE_DEFAULT
 from holdfast.model.states import Status, WaitReason
 from holdfast.model.time import to_iso
 from holdfast.registry.registry import Registry
-from holdfast.registry.stored import StorePlace
+from holdfast.registry.store_registry import StorePlace
 
 AGENTS_MOST: Final = 100_000
 COUNTED: Final = (

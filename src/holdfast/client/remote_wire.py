@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import msgspec
 
-from holdfast.client import tokens
+from holdfast.client import local_token
 from holdfast.errors import HoldfastError, InvalidSetting, StoreUnavailable, Unavailable
 from holdfast.model import canonical
 from holdfast.model.ids import IdSource, RandomIds
@@ -37,7 +37,7 @@ class RemoteWire:
         self._http = _connected(url)
         self._url = url
         self._key = key or os.environ.get("HOLDFAST_API_KEY") or None
-        self._token = None if self._key else tokens.find_token(url)
+        self._token = None if self._key else local_token.find_token(url)
         self._introduce()
 
     async def __aenter__(self) -> Self:
@@ -125,7 +125,7 @@ class RemoteWire:
         way then, each is sent once more."""
         if self._key is not None:
             return False
-        self._token = tokens.find_token(self._url)
+        self._token = local_token.find_token(self._url)
         self._introduce()
         return self._token not in {None, sent_as}
 

@@ -12,15 +12,17 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.client import sentences, words
+from holdfast.client import command_checks
 from holdfast.client.plans import plans_of
 from holdfast.client.records import Note, Seam, SeamKind, Span, SpanKind, Trace
 from holdfast.engine.recovery import causes_of, summarize_causes
 from holdfast.engine.tracebacks import format_error
 from holdfast.errors import HoldfastError
+from holdfast.model import budget as money
 from holdfast.model import events as e
 from holdfast.model.hash_chain import SealedEvent, unseal
 from holdfast.model.jobs import JobHead
+from holdfast.model.side_effects import Effect
 from holdfast.model.stall_report import arrange_report
 from holdfast.model.states import TERMINAL
 from holdfast.model.suspicion import DIED_ALONE, find_parent
@@ -134,7 +136,7 @@ class _Reader:
         """What a person wrote instead of it, when this fork was made, is named as theirs."""
         if place[1] in self._edited.get("steps", {}):
             by, why = self._edited.get("by") or "somebody", str(self._edited.get("why", ""))
-            self._note(at, f"its result was written by {by} for this fork{sentences.because(why)}.", place)
+            self._note(at, f"its result was written by {by} for this fork{format_reason(why)}.", place)
 
     # ── calls ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -214,7 +216,7 @@ class _Reader:
             again = {"attempt": event.attempt, "outcome": OPEN, "end_at": None, "end_seq": None}
             self.spans[place] = msgspec.structs.replace(before, sent_at=(*before.sent_at, at.at), **again)
             same_run = self._intents[place] == at.fence
-            self._note(at, f"{event.tool} {sentences.tell_resend(event.effect, same_run=same_run)}.", place)
+            self._note(at, f"{event.tool} {describe_resend(event.effect, same_run=same_run)}.", place)
         self._intents[place] = at.fence
 
     def _outcome(
@@ -234,7 +236,7 @@ class _Reader:
                 self._close(at, place, "uncertain", error=event.error)
                 self._note(at, f"{tool} was held for a person: {event.why}.", place)
             case e.ToolReconciled():
-                by, said = event.by or "somebody", sentences.DECISIONS.get(event.decision, event.decision)
+                by, said = event.by or "somebody", DECISIONS.get(event.decision, event.decision)
                 self._said[event.step_key] = f"{by} said that {said}"
                 self._close(at, place, event.decision, result=event.result)
                 self._note(at, f"{by} said about {tool} that {said}: {event.why}.", place)
@@ -318,7 +320,7 @@ class _Reader:
                     return
                 said = f"{short(event.worker)} took over from {short(before)}"
                 self.seam(at, SeamKind.TAKEOVER, said, event.worker)
-                used = f"{sentences.count_outcomes(self._results)} used instead of calling again"
+                used = f"{count_outcomes(self._results)} used instead of calling again"
                 why = f"{short(event.worker)} took over because the lease of {short(before)} was over"
                 self._note(at, f"{why}; {used}." if self._results else f"{why}; nothing had been recorded.")
             case e.JobReleased():
@@ -331,7 +333,7 @@ class _Reader:
                 self._note(at, f"the job was parked before anything was sent: {why}.")
             case e.JobStalled():
                 self.seam(at, SeamKind.STALLED, f"Stalled: {arrange_report(event.report)['why']}")
-                for line in sentences.tell_stall(event):
+                for line in describe_stall(event):
                     self._note(at, line)
             case e.JobDeadLettered():
                 causes = causes_of(self._causes)
@@ -392,7 +394,7 @@ class _Reader:
                 place = (SpanKind.APPROVAL, self._said.get(event.approval_id, ""), "0")
                 self._close(at, place, event.decision)
                 self._note(
-                    at, f"{event.by or 'somebody'} {event.decision} it{sentences.because(event.why)}.", place
+                    at, f"{event.by or 'somebody'} {event.decision} it{format_reason(event.why)}.", place
                 )
             case e.ChildStarted():
                 self._open(at, SpanKind.CHILD, event.step_key, args=event.child_job_id)
@@ -420,16 +422,18 @@ class _Reader:
             case e.PlanGenerated():
                 self.seam(at, SeamKind.OTHER, "a plan was made, once and for all")
             case e.BudgetReached():
-                used = f"{sentences.amount(event.limit, event.spent)} of {sentences.named(event.limit, event.allowed)}"
+                used = (
+                    f"{format_amount(event.limit, event.spent)} of {format_limit(event.limit, event.allowed)}"
+                )
                 self.seam(at, SeamKind.OTHER, f"budget reached: {used}")
             case e.BudgetRaised():
                 self.seam(
                     at,
                     SeamKind.OTHER,
-                    f"{event.by} raised the budget{sentences.because(sentences.raised(event))}",
+                    f"{event.by} raised the budget{format_reason(format_raise(event))}",
                 )
             case _:
-                self.seam(at, SeamKind.OTHER, words.plainly(event))
+                self.seam(at, SeamKind.OTHER, command_checks.plainly(event))
 
 
 _WAITS: Final = frozenset(
@@ -448,3 +452,53 @@ def split(step_key: str) -> tuple[tuple[str, ...], str]:
     """A step key as scope and name: `2/research#1/fetch#3` is fetch#3 in (research#1)."""
     parts = step_key.split("/")
     return tuple(parts[1:-1]), parts[-1]
+
+
+DECISIONS: Final = {
+    "happened": "it had happened",
+    "not_happened": "it had not happened",
+    "skip": "it is to be skipped",
+    "fail": "it is to count as failed",
+    "relaunch": "it is to be launched again",
+}
+
+
+def format_reason(why: str) -> str:
+    return f": {why}" if why else ""
+
+
+def format_raise(event: e.BudgetRaised) -> str:
+    limits = event.limits if isinstance(event.limits, dict) else {}
+    return ", ".join(format_limit(name, most) for name, most in limits.items()) + format_reason(event.why)
+
+
+def format_limit(limit: str, most: Any) -> str:
+    return f"{format_amount(limit, most)} {money.WORDS.get(limit, limit)}"
+
+
+def format_amount(limit: str, much: Any) -> str:
+    return money.show(limit, much) if type(much) is int and much >= 0 else str(much)
+
+
+def describe_stall(event: e.JobStalled) -> list[str]:
+    """Where each task of a stalled job stood, one line for each."""
+    return [
+        f"{task['task'] or 'A task'} stood at {task['at']}."
+        for task in arrange_report(event.report)["tasks"]
+        if task["at"]
+    ]
+
+
+def describe_resend(effect: str, *, same_run: bool) -> str:
+    """Why a call has a second intent under one key."""
+    if effect == Effect.VERIFIABLE:
+        return "was sent again under the same key: its receiver was asked, and had not got it"
+    if same_run:
+        return "got a new intent: the first had become too old, and nothing had left yet"
+    if effect == Effect.IDEMPOTENT:
+        return "was sent again under the same key: it is idempotent, and its outcome was not recorded"
+    return "was sent again under the same key"
+
+
+def count_outcomes(number: int) -> str:
+    return "1 recorded outcome was" if number == 1 else f"{number} recorded outcomes were"

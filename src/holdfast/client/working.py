@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.client import words
+from holdfast.client import command_checks
 from holdfast.client.records import Accepted
 from holdfast.client.registering import EmbeddedRegistering, check_given
 from holdfast.client.work_records import (
@@ -269,7 +269,7 @@ class EmbeddedWorking(EmbeddedRegistering, ABC):
 
     async def cancel_work(self, work_id: str, *, why: str = "", by: str = "") -> WorkView:
         await self._work(work_id)
-        asked = words.cancel(why, by, self._ids.new("op"))
+        asked = command_checks.cancel(why, by, self._ids.new("op"))
         if not await self._outwork.cancel(work_id, asked):
             await self.cancel(work_id, why=why, by=by)
         return await self.get_work(work_id)

@@ -37,8 +37,8 @@ from holdfast.model.states import WaitReason
 from holdfast.model.step_keys import Scope, call_name
 from holdfast.model.time import SECOND
 from holdfast.store.clock import Clock
-from holdfast.store.wrapped import Call as StoreCall
-from holdfast.store.wrapped import WrappedStore as InterceptedStore
+from holdfast.store.intercepted import Call as StoreCall
+from holdfast.store.intercepted import WrappedStore as InterceptedStore
 
 if TYPE_CHECKING:
     from holdfast.engine.audit_hook import IoMonitor

@@ -27,7 +27,7 @@ from holdfast.model.retry import Backoff, delay
 from holdfast.model.time import MILLISECOND, SECOND
 from holdfast.registry.addresses import Address, NatsSettings
 from holdfast.registry.credentials import read_credentials
-from holdfast.registry.troubles import Trouble, told
+from holdfast.registry.diagnostics import Trouble, told
 from holdfast.store.clock import Clock, pause
 
 ASK_S: Final = 1.5

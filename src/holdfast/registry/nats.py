@@ -20,8 +20,8 @@ from holdfast.model.agent_registry import FORGOTTEN_US, Entry, RegistryHealth, S
 from holdfast.model.retry import Backoff
 from holdfast.model.time import MILLISECOND, SECOND
 from holdfast.registry.bucket import BUCKET, Bucket, Revision, State, Watch, key_of
+from holdfast.registry.bucket_cache import Known
 from holdfast.registry.connection import Connection
-from holdfast.registry.known import Known
 from holdfast.store.clock import Clock, pause
 
 SOURCE: Final = "nats"

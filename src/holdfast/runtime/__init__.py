@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from holdfast.runtime.stores import open_store as open_store
+    from holdfast.runtime.store_opener import open_store as open_store
 
 
 def __getattr__(name: str) -> Any:
@@ -14,4 +14,4 @@ def __getattr__(name: str) -> Any:
     if name != "open_store":
         msg = f"module 'holdfast.runtime' has no attribute {name!r}"
         raise AttributeError(msg)
-    return importlib.import_module("holdfast.runtime.stores").open_store
+    return importlib.import_module("holdfast.runtime.store_opener").open_store

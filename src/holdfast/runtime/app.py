@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
-from holdfast.agents.catalogue import Catalogue
+from holdfast.agents.app_registry import Catalogue
 from holdfast.engine.runner_config import OnUndurable, Program
 from holdfast.engine.task_scopes import create_detached_task
 from holdfast.errors import InvalidSetting

@@ -37,7 +37,7 @@ from holdfast.model.jobs import JobHead
 from holdfast.model.states import Status, WaitReason
 from holdfast.model.suspicion import DIED_ALONE, Verdict, count_kills_alone, describe_exit, judge_death
 from holdfast.model.time import SECOND
-from holdfast.runtime.lifeline import BEAT_S, PARENT, VARIABLE
+from holdfast.runtime.supervisor_link import BEAT_S, PARENT, VARIABLE
 from holdfast.store.clock import Clock
 from holdfast.store.contract import Store
 from holdfast.store.ports.leases import Held

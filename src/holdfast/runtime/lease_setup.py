@@ -18,9 +18,9 @@ from holdfast.errors import HoldfastError, InvalidSetting
 from holdfast.model.ids import RandomIds
 from holdfast.model.lease import LEASE_TTL_US
 from holdfast.model.time import SECOND, parse_duration
-from holdfast.runtime.rounds import Neighbours
-from holdfast.runtime.stores import open_store
+from holdfast.runtime.store_opener import open_store
 from holdfast.store.contract import Store, Tier
+from holdfast.worker.maintenance import Neighbours
 from holdfast.worker.renewal_thread import RenewalThread
 from holdfast.worker.watchdog import BLOCKING_LIMIT_S, REMEDY, Watchdog
 

@@ -42,16 +42,16 @@ from holdfast.model.schedule import Schedule
 from holdfast.model.states import MailKind, Status
 from holdfast.model.streams import AttemptSuperseded, Chunk
 from holdfast.model.worker_presence import Offer, Presence, WorkerState
-from holdfast.runtime.crashes import crashing, points_of
-from holdfast.runtime.herald import Herald
+from holdfast.runtime.crash_injection import crashing, points_of
 from holdfast.runtime.isolation import ChildProcesses
 from holdfast.runtime.lease_setup import make_lease
-from holdfast.runtime.rounds import Neighbours, Rounds
-from holdfast.runtime.stores import open_store
+from holdfast.runtime.store_opener import open_store
 from holdfast.runtime.tracing import watched
 from holdfast.store.address import parse
 from holdfast.store.clock import Clock
 from holdfast.store.contract import Store
+from holdfast.worker.heartbeat import Herald
+from holdfast.worker.maintenance import Neighbours, Rounds
 from holdfast.worker.worker import Worker
 
 if TYPE_CHECKING:
@@ -292,7 +292,7 @@ async def opened(
     herald = _herald(store, clock, neighbours, named, offer)
     lease = make_lease(named, address, store, neighbours, meter, ends_when_blocked=ends_when_blocked)
     rounds = Rounds(
-        *(store, clock, neighbours, rules, meter, herald),
+        *(store, clock, neighbours, rules, random.random, meter, herald),
         capabilities=offer.capabilities,
         leaves_suspects=isolated_command is None,
     )

@@ -20,7 +20,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.runtime.lifeline import BEAT_S, PARENT, VARIABLE
+from holdfast.runtime.supervisor_link import BEAT_S, PARENT, VARIABLE
 
 SILENCE_S: Final = 15 * BEAT_S
 AGAIN_S: Final = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0)

@@ -19,7 +19,7 @@ from holdfast.model import canonical
 from holdfast.model.ids import IdSource, check_name
 from holdfast.model.jobs import DEFAULT_NAMESPACE, JobHead
 from holdfast.model.limits import NAME_LENGTH_MAX
-from holdfast.registry.opened import NatsLink
+from holdfast.registry.connect import NatsLink
 from holdfast.registry.registry import Registry
 from holdfast.service.idempotency import HEADER, key_of
 from holdfast.service.metrics.gauges import Gauges

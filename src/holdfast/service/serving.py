@@ -10,7 +10,7 @@ from typing import Final
 
 import uvicorn
 
-from holdfast.client.tokens import remove_token, write_token
+from holdfast.client.local_token import remove_token, write_token
 from holdfast.errors import InvalidSetting
 from holdfast.service.app import Service
 from holdfast.service.guards import check_bind, is_loopback

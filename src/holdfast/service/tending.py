@@ -23,7 +23,7 @@ from holdfast.errors import HoldfastError
 from holdfast.model.states import Status
 from holdfast.model.work import WorkWhich, agent_in
 from holdfast.registry.registry import Registry
-from holdfast.registry.stored import StorePlace
+from holdfast.registry.store_registry import StorePlace
 from holdfast.store.clock import Clock
 from holdfast.store.contract import Store
 

@@ -9,7 +9,7 @@ from starlette.types import ASGIApp
 
 from holdfast.model.ids import IdSource
 from holdfast.registry.addresses import NatsSettings
-from holdfast.registry.opened import NatsLink, open_nats
+from holdfast.registry.connect import NatsLink, open_nats
 from holdfast.service.settings import Settings
 from holdfast.store.clock import Clock
 

@@ -8,30 +8,30 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 if TYPE_CHECKING:
-    from holdfast.store.ports.agents import Agents
+    from holdfast.store.ports.agent_entries import Entries
+    from holdfast.store.ports.api_keys import Keys
     from holdfast.store.ports.attachments import Attachments
     from holdfast.store.ports.audit import Audit
     from holdfast.store.ports.blobs import Blobs
     from holdfast.store.ports.budgets import Budgets
     from holdfast.store.ports.cache import Cache
-    from holdfast.store.ports.entries import Entries
+    from holdfast.store.ports.configured_agents import Agents
     from holdfast.store.ports.inbox import Inbox
     from holdfast.store.ports.jobs import Jobs
     from holdfast.store.ports.journal import Journal
-    from holdfast.store.ports.keys import Keys
     from holdfast.store.ports.leases import Leases
     from holdfast.store.ports.ledger import Ledger
-    from holdfast.store.ports.mail import Post
+    from holdfast.store.ports.mailbox import Post
     from holdfast.store.ports.namespaces import Namespaces
-    from holdfast.store.ports.presences import Presences
-    from holdfast.store.ports.queues import Queues
+    from holdfast.store.ports.queue_limits import Queues
     from holdfast.store.ports.retention import Retention
     from holdfast.store.ports.schedules import Schedules
     from holdfast.store.ports.sessions import Sessions
+    from holdfast.store.ports.store_stats import Watch
     from holdfast.store.ports.streams import Streams
-    from holdfast.store.ports.vitals import Watch
     from holdfast.store.ports.wakeups import Wakeups
-    from holdfast.store.ports.work import WorkList
+    from holdfast.store.ports.work_items import WorkList
+    from holdfast.store.ports.worker_presences import Presences
     from holdfast.store.store_clock import StoreClock
 
 

@@ -21,8 +21,8 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.agents.catalogue import Catalogue
-from holdfast.agents.jobs import Job
+from holdfast.agents.app_registry import Catalogue
+from holdfast.agents.job_handle import Job
 from holdfast.engine.replay_check import Difference, Replayed, Step, replay_journal
 from holdfast.errors import Broken, InvalidMove, InvalidPayload, InvalidSetting, NotFound
 from holdfast.model import canonical

@@ -19,7 +19,7 @@ import msgspec
 from holdfast.engine.loop_sleep import rest
 from holdfast.errors import OutcomeUnknown, StoreUnavailable
 from holdfast.store.contract import Store
-from holdfast.store.wrapped import Call, WrappedStore
+from holdfast.store.intercepted import Call, WrappedStore
 
 
 class Kind(StrEnum):

@@ -11,6 +11,7 @@ the jobs that sleep, and `process.clock.advance("1h")` moves it by hand.
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -27,11 +28,11 @@ from holdfast.engine.streams import Scribe
 from holdfast.model.ids import RandomIds
 from holdfast.runtime.app import App
 from holdfast.runtime.process import Process
-from holdfast.runtime.rounds import Neighbours, Rounds
-from holdfast.runtime.stores import open_store
+from holdfast.runtime.store_opener import open_store
 from holdfast.store.clock import SystemClock
-from holdfast.store.wrapped import Call, WrappedStore
+from holdfast.store.intercepted import Call, WrappedStore
 from holdfast.testing.leaps import LeapingClock, idle_for_us
+from holdfast.worker.maintenance import Neighbours, Rounds
 from holdfast.worker.worker import Worker
 
 
@@ -133,5 +134,5 @@ async def _opened(app: App, address: str, clock: LeapingClock) -> Rehearsal:
         io_monitor=make_io_monitor(app.choose_on_undurable("warn")),
     )
     worker = Worker(desk, name, lambda: ids.new("claim"), queues=queues, concurrency=app.concurrency)
-    rounds = Rounds(store, clock, neighbours, Rules(by=name))
+    rounds = Rounds(store, clock, neighbours, Rules(by=name), random.random)
     return Rehearsal(store, worker, scribe, rounds, clock=clock, moved=moved, queues=queues)

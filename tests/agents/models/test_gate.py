@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 import holdfast as hf
-from holdfast.agents.models.patience import SHUT_AFTER, SHUT_US, Gate, Patience
+from holdfast.agents.models.provider_limits import SHUT_AFTER, SHUT_US, Gate, Patience
 from holdfast.errors import InvalidSetting
 from holdfast.model.time import MINUTE, SECOND
 

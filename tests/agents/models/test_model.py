@@ -9,7 +9,7 @@ from llmock.scenarios import Reply, ToolCall
 from llmock.testing import LLMockServer
 
 import holdfast as hf
-from holdfast.agents.models.talk import from_chat, to_chat
+from holdfast.agents.models.messages import from_chat, to_chat
 from holdfast.engine.replay_check import replay
 from holdfast.store.clock import SystemClock
 

@@ -6,7 +6,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.agents.models.prices import PRICES, find_price
-from holdfast.agents.models.wire import Usage
+from holdfast.agents.models.wire_format import Usage
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ import pytest
 from llmock.testing import LLMockServer
 
 import holdfast as hf
+from holdfast.agents.models.client_transport import _WIRES
 from holdfast.agents.models.openai_wire import ChatWire, ResponsesWire
-from holdfast.agents.models.transport import _WIRES
 from holdfast.client.embedded import EmbeddedClient
 from holdfast.engine.replay_check import replay
 from holdfast.errors import InvalidSetting

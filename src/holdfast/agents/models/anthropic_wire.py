@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from holdfast.agents.models.wire import TEXT, THOUGHTS, Body, Heard, Usage, joined, number, read_event
+from holdfast.agents.models.wire_format import TEXT, THOUGHTS, Body, Heard, Usage, joined, number, read_event
 from holdfast.model import canonical
 from holdfast.model.limits import BLOB_BYTES_MAX
 

@@ -22,17 +22,17 @@ import msgspec
 
 from holdfast.agents.models import sse
 from holdfast.agents.models.anthropic_wire import AnthropicGathering
-from holdfast.agents.models.exchange import KNOWN, Exchange, Known
-from holdfast.agents.models.live import BAD, Live, Unreachable
-from holdfast.agents.models.memo import Cache
+from holdfast.agents.models.client_transport import asking, wrap
+from holdfast.agents.models.durable_request import KNOWN, Exchange, Known
+from holdfast.agents.models.messages import Said, from_chat, to_chat
 from holdfast.agents.models.openai_wire import ChatWire
-from holdfast.agents.models.patience import Limits, patience_of
 from holdfast.agents.models.prices import Price
+from holdfast.agents.models.provider_limits import Limits, patience_of
+from holdfast.agents.models.provider_response import BAD, Live, Unreachable
+from holdfast.agents.models.response_cache import Cache
 from holdfast.agents.models.script import Script, read_script, script_of
-from holdfast.agents.models.scripted import WIRE, Provider
-from holdfast.agents.models.talk import Said, from_chat, to_chat
-from holdfast.agents.models.transport import asking, wrap
-from holdfast.agents.models.wire import Body, Usage
+from holdfast.agents.models.scripted_provider import WIRE, Provider
+from holdfast.agents.models.wire_format import Body, Usage
 from holdfast.agents.schemas import schemas
 from holdfast.errors import CallFailed, InvalidSetting
 from holdfast.model.retry import Retry

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.agents.models.wire import Usage
+from holdfast.agents.models.wire_format import Usage
 from holdfast.model.budget import Money
 
 _DATE: Final = re.compile(r"-(\d{8}|\d{4}-\d{2}-\d{2}|latest)$")

@@ -20,7 +20,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.agents.signatures import Key
-from holdfast.agents.toolbox import making
+from holdfast.agents.toolbox import tool_factory
 from holdfast.agents.tools import Tool
 from holdfast.errors import InvalidSetting, Refused
 from holdfast.model.limits import KIB
@@ -60,14 +60,14 @@ def file_tools(
     if not files.root.is_dir():
         msg = f"the folder {str(root)!r} of the files is not there"
         raise InvalidSetting(msg, hint="Make the folder first, or name another one.")
-    reading = making.terms("read_only", timeout="1m")
+    reading = tool_factory.terms("read_only", timeout="1m")
     tools = [
-        making.tool(files.read_file, f"{prefix}read_file", reading),
-        making.tool(files.list_files, f"{prefix}list_files", reading),
+        tool_factory.tool(files.read_file, f"{prefix}read_file", reading),
+        tool_factory.tool(files.list_files, f"{prefix}list_files", reading),
     ]
     if writing:
-        safe = making.terms("idempotent", timeout="1m")
-        tools.append(making.tool(files.write_file, f"{prefix}write_file", safe))
+        safe = tool_factory.terms("idempotent", timeout="1m")
+        tools.append(tool_factory.tool(files.write_file, f"{prefix}write_file", safe))
     return tools
 
 

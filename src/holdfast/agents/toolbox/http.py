@@ -24,7 +24,7 @@ import msgspec
 from holdfast.agents.secrets import Secret, revealed
 from holdfast.agents.signatures import Key
 from holdfast.agents.threads import in_thread
-from holdfast.agents.toolbox import making
+from holdfast.agents.toolbox import tool_factory
 from holdfast.agents.toolbox.hosts import Allowed, HostPort
 from holdfast.agents.tools import Tool
 from holdfast.errors import InvalidSetting, Refused
@@ -89,11 +89,13 @@ def http_tools(
     limit_us = parse_duration(timeout)
     web = _Web(Allowed(allow), dict(headers or {}), key_header, limit_us / SECOND, body_max, named, trust)
     longest = (limit_us + 15 * SECOND) / SECOND
-    tools = [making.tool(web.http_get, f"{prefix}http_get", making.terms("read_only", timeout=longest))]
+    tools = [
+        tool_factory.tool(web.http_get, f"{prefix}http_get", tool_factory.terms("read_only", timeout=longest))
+    ]
     if named:
         effect = "unsafe" if key_header is None else "idempotent"
-        sending = making.terms(effect, timeout=longest, key_lifetime=key_lifetime, approve=approve)
-        tools.append(making.tool(web.http_send, f"{prefix}http_send", sending))
+        sending = tool_factory.terms(effect, timeout=longest, key_lifetime=key_lifetime, approve=approve)
+        tools.append(tool_factory.tool(web.http_send, f"{prefix}http_send", sending))
     return tools
 
 

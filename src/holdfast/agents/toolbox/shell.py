@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.agents.processes import run_process
 from holdfast.agents.secrets import Secret, revealed
-from holdfast.agents.toolbox import making
+from holdfast.agents.subprocesses import run_process
+from holdfast.agents.toolbox import tool_factory
 from holdfast.agents.tools import Tool
 from holdfast.errors import InvalidSetting, Refused
 from holdfast.model.limits import MIB
@@ -85,4 +85,4 @@ def shell_tool(
 
     # The call itself may take as long as the command, and the time that ending it takes.
     longest = (limit_us + 5 * _GRACE_US) / SECOND
-    return making.tool(shell, name, making.terms(effect, timeout=longest, approve=approve))
+    return tool_factory.tool(shell, name, tool_factory.terms(effect, timeout=longest, approve=approve))

@@ -27,7 +27,7 @@ from holdfast.model.jobs import JobHead
 from holdfast.model.mailbox import Mail
 from holdfast.model.states import TERMINAL, Status, move
 from holdfast.store.executor import Row, Transaction
-from holdfast.store.tables.heads import head_of
+from holdfast.store.tables.job_heads import head_of
 from holdfast.store.tables.journal import read_in
 
 PAGE = 500

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.client.patience import Patience
+from holdfast.client.server_retry import Patience
 from holdfast.client.work_protocol import Working
 from holdfast.client.work_records import AgentEntryView, ClaimedWork
 from holdfast.engine.loop_sleep import rest

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from holdfast.client import words
+from holdfast.client import command_checks
 from holdfast.client.keys import create_key, revoke_key
 from holdfast.errors import KeyReused
 from holdfast.model import canonical
@@ -87,7 +87,7 @@ async def make_key(asked: Asked) -> Answer:
         new.roles,
         name=new.name,
         who=asked.principal.name,
-        why=words.reason(new.why),
+        why=command_checks.reason(new.why),
         namespace=asked.namespace,
         session_id=new.session_id,
         expires_at=None
@@ -107,7 +107,7 @@ async def revoke(asked: Asked) -> Answer:
         asked.store,
         check_name(asked.path["id"], "key id"),
         who=asked.principal.name,
-        why=words.reason(word.why),
+        why=command_checks.reason(word.why),
         namespace=asked.namespace,
         request_id=asked.request_id,
     )

@@ -10,7 +10,7 @@ import msgspec
 from starlette.responses import Response, StreamingResponse
 from starlette.types import ASGIApp
 
-from holdfast.client.exports import archive
+from holdfast.client.job_export import archive
 from holdfast.client.records import Checked, Walk
 from holdfast.errors import NotFound
 from holdfast.model import canonical

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.client.reading import shown
+from holdfast.client.job_view import shown
 from holdfast.client.records import Trace
 from holdfast.client.trace import trace_of
 from holdfast.errors import HoldfastError, InvalidMove, InvalidPayload, NotFound

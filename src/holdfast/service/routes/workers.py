@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from holdfast.client.draining import ask_to_drain
 from holdfast.client.hosting import worker_view
 from holdfast.client.records import WorkerView
+from holdfast.client.worker_drain import ask_to_drain
 from holdfast.model.access import Scope
 from holdfast.model.ids import check_name
 from holdfast.model.page import Page

@@ -15,7 +15,7 @@ import apsw
 from holdfast.store.sqlite.connection import connect
 from holdfast.store.sqlite.errors import translate
 from holdfast.store.sqlite.executor import SqliteExecutor
-from holdfast.store.sqlite.holders import continuing_stopped_writers
+from holdfast.store.sqlite.lock_holders import continuing_stopped_writers
 
 
 async def copy_out(executor: SqliteExecutor, target: Path) -> None:

@@ -29,7 +29,7 @@ from holdfast.store.clock import Clock
 from holdfast.store.executor import Transaction
 from holdfast.store.sqlite.open import open_sqlite
 from holdfast.store.tables.audit import write_act_in
-from holdfast.store.tables.heads import head_of
+from holdfast.store.tables.job_heads import head_of
 
 
 class Restored(msgspec.Struct, frozen=True):

@@ -30,7 +30,7 @@ from holdfast.model.side_effects import CallStatus
 from holdfast.model.states import FOR_A_PERSON, TERMINAL, Slot, Status, WaitReason
 from holdfast.store.memory.blobs import keep_large
 from holdfast.store.memory.budgets import open_account
-from holdfast.store.memory.queues import make_room
+from holdfast.store.memory.queue_limits import make_room
 from holdfast.store.memory.state import JobRow, State, Work
 
 _CURSOR: Final = "jobs"

@@ -24,7 +24,7 @@ from holdfast.store.memory.inbox import leave
 from holdfast.store.memory.jobs import promote, put_head, submit
 from holdfast.store.memory.leases import is_driven
 from holdfast.store.memory.ledger import write_call
-from holdfast.store.memory.mail import clear_timers, send, set_timers
+from holdfast.store.memory.mailbox import clear_timers, send, set_timers
 from holdfast.store.memory.sessions import commit_turn
 from holdfast.store.memory.state import State, Work, find_job
 from holdfast.store.ports.journal import Decide, Ruling, check_plain

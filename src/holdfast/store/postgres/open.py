@@ -24,7 +24,7 @@ from holdfast.store.tables.clock import begin_host_clock
 from holdfast.store.tables.store import SqlStore, write_first_rows
 
 if TYPE_CHECKING:
-    from holdfast.store.codec import Codec
+    from holdfast.store.encryption import Codec
 
 OLDEST_SERVER: Final = 150_000
 CONNECTIONS_MAX: Final = 10

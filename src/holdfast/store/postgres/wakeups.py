@@ -19,9 +19,9 @@ from typing import Final
 import asyncpg
 
 from holdfast.store.clock import pause
-from holdfast.store.hints import HintBoard
 from holdfast.store.postgres.connections import Connection, Connections
 from holdfast.store.postgres.errors import is_away
+from holdfast.store.wakeup_board import HintBoard
 
 PAYLOAD_BYTES: Final = 7500
 """Postgres takes at most 8,000 bytes in a notification."""

@@ -38,11 +38,11 @@ from holdfast.errors import HoldfastError, Misuse, StoreBusy, StoreUnavailable
 from holdfast.store.executor import Row, Transaction, Value, Work
 from holdfast.store.sqlite.connection import connect
 from holdfast.store.sqlite.errors import translate, translate_commit
-from holdfast.store.sqlite.holders import STOPPED_AFTER_S, continue_stopped_writers
+from holdfast.store.sqlite.lock_holders import STOPPED_AFTER_S, continue_stopped_writers
 from holdfast.store.sqlite.transaction import SqliteTransaction, drive
-from holdfast.store.sqlite.turnstile import Turnstile
-from holdfast.store.sqlite.units import Queued, Undone, Unit
+from holdfast.store.sqlite.unit_of_work import Queued, Undone, Unit
 from holdfast.store.sqlite.wakeups import FileWakeups
+from holdfast.store.sqlite.write_lock import Turnstile
 from holdfast.store.store_clock import HostStoreClock
 
 T = TypeVar("T")

@@ -23,7 +23,7 @@ from holdfast.store.tables.clock import begin_host_clock
 from holdfast.store.tables.store import SqlStore, write_first_rows
 
 if TYPE_CHECKING:
-    from holdfast.store.codec import Codec
+    from holdfast.store.encryption import Codec
 
 _FULL = "2"
 

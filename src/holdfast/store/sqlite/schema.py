@@ -16,8 +16,8 @@ from holdfast.store.sql.migrate import MIN_READER, RECORD, Applied, Migration
 from holdfast.store.sqlite.connection import mark
 from holdfast.store.sqlite.errors import translate
 from holdfast.store.sqlite.filesystem import make_private
-from holdfast.store.sqlite.holders import continuing_stopped_writers
-from holdfast.store.sqlite.turnstile import Turnstile
+from holdfast.store.sqlite.lock_holders import continuing_stopped_writers
+from holdfast.store.sqlite.write_lock import Turnstile
 
 
 class SqliteSchema:

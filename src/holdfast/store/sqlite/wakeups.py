@@ -21,7 +21,7 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Final
 
-from holdfast.store.hints import HintBoard
+from holdfast.store.wakeup_board import HintBoard
 
 ADDRESS_BYTES: Final = 100
 DESCRIPTORS: Final = "/proc/self/fd"

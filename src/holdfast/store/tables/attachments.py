@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from holdfast.model.jobs import DEFAULT_NAMESPACE
 from holdfast.store.executor import Executor, Transaction
 from holdfast.store.ports.attachments import AttachmentIntent, check_intent
-from holdfast.store.tables.bodies import need_namespace
+from holdfast.store.tables.payloads import need_namespace
 
 
 class SqlAttachments:

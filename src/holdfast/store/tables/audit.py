@@ -8,7 +8,7 @@ from holdfast.model.audit import Act, ActDraft, SealedAct, check_act, read_act, 
 from holdfast.model.hash_chain import EMPTY, Head
 from holdfast.model.jobs import DEFAULT_NAMESPACE
 from holdfast.store.executor import Executor, Row, Transaction
-from holdfast.store.tables.bodies import need_namespace
+from holdfast.store.tables.payloads import need_namespace
 
 
 class SqlAudit:

@@ -11,8 +11,8 @@ from holdfast.model.jobs import DEFAULT_NAMESPACE
 from holdfast.model.limits import BLOB_BYTES_MAX
 from holdfast.model.session import Collected
 from holdfast.store.executor import Executor, Row, Transaction
-from holdfast.store.tables.bodies import need_namespace
 from holdfast.store.tables.checkpoints import blobs_of
+from holdfast.store.tables.payloads import need_namespace
 
 _BY_CONTENT = "sha256:"
 

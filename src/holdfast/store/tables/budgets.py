@@ -9,7 +9,7 @@ from holdfast.model import canonical
 from holdfast.model.budget import Account, Charge, Raise
 from holdfast.model.jobs import JobDraft
 from holdfast.store.executor import Executor, Row, Transaction
-from holdfast.store.tables.bodies import read_json
+from holdfast.store.tables.payloads import read_json
 
 
 class SqlBudgets:

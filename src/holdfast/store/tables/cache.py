@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.model.jobs import DEFAULT_NAMESPACE
 from holdfast.store.executor import Executor, Row, Transaction
 from holdfast.store.ports.cache import CacheCounts, Cached, check_entry
-from holdfast.store.tables.bodies import need_namespace
+from holdfast.store.tables.payloads import need_namespace
 
 
 class SqlCache:

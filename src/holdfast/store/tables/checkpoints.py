@@ -18,7 +18,7 @@ from holdfast.model import canonical
 from holdfast.model.limits import PAYLOAD_INLINE_BYTES
 from holdfast.model.session import Checkpoint
 from holdfast.store.executor import Transaction
-from holdfast.store.tables.bodies import read_json
+from holdfast.store.tables.payloads import read_json
 
 BYTE_FIELDS: Final = ("tool_state", "plugin_snapshot", "execution_state")
 

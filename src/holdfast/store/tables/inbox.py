@@ -23,9 +23,9 @@ from holdfast.model.inbox import (
 )
 from holdfast.model.jobs import DEFAULT_NAMESPACE, JobDraft, check_draft, check_fence
 from holdfast.store.executor import Executor, Row, Transaction
-from holdfast.store.tables.bodies import need_namespace, read_json, store_body, word
-from holdfast.store.tables.heads import lock_head
+from holdfast.store.tables.job_heads import lock_head
 from holdfast.store.tables.jobs import submit_in
+from holdfast.store.tables.payloads import need_namespace, read_json, store_body, word
 
 
 class SqlInbox:

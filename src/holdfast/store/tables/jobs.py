@@ -26,13 +26,13 @@ from holdfast.model.jobs import (
 from holdfast.model.page import Page, decode_cursor, encode_cursor
 from holdfast.model.states import Slot, Status, WaitReason
 from holdfast.store.executor import Executor, Row, Transaction
-from holdfast.store.tables.bodies import need_namespace, store_body, word
 from holdfast.store.tables.budgets import open_in
-from holdfast.store.tables.heads import head_of
-from holdfast.store.tables.listing import list_in, names_in, needing_person_in, tally_in
-from holdfast.store.tables.queues import admit_in
-from holdfast.store.tables.submits import submit_at_once, submit_plain_in
-from holdfast.store.tables.work import insert_work_in
+from holdfast.store.tables.bulk_submit import submit_at_once, submit_plain_in
+from holdfast.store.tables.job_heads import head_of
+from holdfast.store.tables.job_listing import list_in, names_in, needing_person_in, tally_in
+from holdfast.store.tables.payloads import need_namespace, store_body, word
+from holdfast.store.tables.queue_limits import admit_in
+from holdfast.store.tables.work_items import insert_work_in
 
 BRIEF: Final = 16
 """Events that are read without leaving the event loop."""

@@ -27,7 +27,8 @@ from holdfast.model.limits import PAYLOAD_INLINE_BYTES
 from holdfast.model.states import TERMINAL, Status
 from holdfast.store.executor import Executor, Row, Transaction
 from holdfast.store.ports.journal import Decide, Ruling
-from holdfast.store.tables.batches import (
+from holdfast.store.tables.budgets import charge_in, raise_in
+from holdfast.store.tables.bulk_append import (
     NotAll,
     append_at_once,
     append_plain_in,
@@ -35,13 +36,12 @@ from holdfast.store.tables.batches import (
     event_values,
     is_plain,
 )
-from holdfast.store.tables.bodies import put_blob_in, store_body
-from holdfast.store.tables.budgets import charge_in, raise_in
-from holdfast.store.tables.heads import Place, lock_head, move_values, settle_move
+from holdfast.store.tables.job_heads import Place, lock_head, move_values, settle_move
 from holdfast.store.tables.jobs import submit_in
+from holdfast.store.tables.lease_sweep import Swept, hold_expired_in
 from holdfast.store.tables.ledger import write_call
-from holdfast.store.tables.mail import send_in
-from holdfast.store.tables.sweeps import Swept, hold_expired_in
+from holdfast.store.tables.mailbox import send_in
+from holdfast.store.tables.payloads import put_blob_in, store_body
 from holdfast.store.tables.turns import commit_in
 
 ALL_OF_THEM = 2**62

@@ -25,8 +25,8 @@ from holdfast.store.ports.leases import (
     check_ask,
     check_worker_lease,
 )
-from holdfast.store.tables.batches import event_values
-from holdfast.store.tables.heads import head_of
+from holdfast.store.tables.bulk_append import event_values
+from holdfast.store.tables.job_heads import head_of
 
 WORKERS_KEPT: Final = 256
 NO_SUSPECTS: Final = 2**53

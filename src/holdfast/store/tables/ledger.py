@@ -8,7 +8,7 @@ from holdfast.model.ledger import CallRow
 from holdfast.model.side_effects import CALL_MOVES, CallStatus, Effect
 from holdfast.store.executor import Executor, Row, Transaction, Value
 from holdfast.store.ports.ledger import Receipt
-from holdfast.store.tables.bodies import word
+from holdfast.store.tables.payloads import word
 
 _COLUMNS = CallRow.__struct_fields__
 

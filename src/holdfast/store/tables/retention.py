@@ -16,8 +16,8 @@ from holdfast.model.states import Status
 from holdfast.store.executor import Executor, Row, Transaction
 from holdfast.store.ports.retention import Freed
 from holdfast.store.tables.blobs import named_elsewhere
-from holdfast.store.tables.bodies import word
-from holdfast.store.tables.heads import lock_head
+from holdfast.store.tables.job_heads import lock_head
+from holdfast.store.tables.payloads import word
 
 NOTHING: Final = b""
 SAID_NOTHING: Final = b"null"

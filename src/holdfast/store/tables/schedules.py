@@ -14,8 +14,8 @@ from holdfast.model.jobs import DEFAULT_NAMESPACE, JobDraft, Submitted, check_dr
 from holdfast.model.page import Page, decode_cursor, encode_cursor
 from holdfast.model.schedule import CatchUp, Schedule, check_schedule
 from holdfast.store.executor import Executor, Row, Transaction, Value
-from holdfast.store.tables.bodies import need_namespace, read_json, word
 from holdfast.store.tables.jobs import submit_in
+from holdfast.store.tables.payloads import need_namespace, read_json, word
 
 
 class SqlSchedules:

@@ -28,10 +28,10 @@ from holdfast.model.session import (
 from holdfast.store.executor import Executor, Row, Transaction
 from holdfast.store.ports.sessions import FULL_GRAPH, Scope
 from holdfast.store.tables.blobs import collect_in
-from holdfast.store.tables.bodies import need_namespace, read_json, read_struct
 from holdfast.store.tables.checkpoints import load_checkpoint
-from holdfast.store.tables.listing import ascii_lower
-from holdfast.store.tables.turnrows import turn_of
+from holdfast.store.tables.job_listing import ascii_lower
+from holdfast.store.tables.payloads import need_namespace, read_json, read_struct
+from holdfast.store.tables.turn_rows import turn_of
 from holdfast.store.tables.turns import bind, commit_at_once, write_in
 
 

@@ -13,33 +13,33 @@ from holdfast.store.executor import Executor, Transaction
 from holdfast.store.ports.wakeups import Wakeups
 from holdfast.store.sql.migrate import MIN_READER, SCHEMA_VERSION
 from holdfast.store.store_clock import StoreClock
-from holdfast.store.tables.agents import SqlAgents
+from holdfast.store.tables.agent_entries import SqlEntries
+from holdfast.store.tables.api_keys import SqlKeys
 from holdfast.store.tables.attachments import SqlAttachments
 from holdfast.store.tables.audit import SqlAudit
 from holdfast.store.tables.blobs import SqlBlobs
 from holdfast.store.tables.budgets import SqlBudgets
 from holdfast.store.tables.cache import SqlCache
-from holdfast.store.tables.entries import SqlEntries
+from holdfast.store.tables.configured_agents import SqlAgents
 from holdfast.store.tables.inbox import SqlInbox
 from holdfast.store.tables.inspection import SqlInspection
 from holdfast.store.tables.jobs import SqlJobs
 from holdfast.store.tables.journal import SqlJournal
-from holdfast.store.tables.keys import SqlKeys
 from holdfast.store.tables.leases import SqlLeases
 from holdfast.store.tables.ledger import SqlLedger
-from holdfast.store.tables.mail import SqlPost
+from holdfast.store.tables.mailbox import SqlPost
 from holdfast.store.tables.namespaces import SqlNamespaces
-from holdfast.store.tables.presences import SqlPresences
-from holdfast.store.tables.queues import SqlQueues
+from holdfast.store.tables.queue_limits import SqlQueues
 from holdfast.store.tables.retention import SqlRetention
 from holdfast.store.tables.schedules import SqlSchedules
 from holdfast.store.tables.sessions import SqlSessions
+from holdfast.store.tables.store_stats import SqlWatch
 from holdfast.store.tables.streams import SqlStreams
-from holdfast.store.tables.vitals import SqlWatch
-from holdfast.store.tables.work import SqlWork
+from holdfast.store.tables.work_items import SqlWork
+from holdfast.store.tables.worker_presences import SqlPresences
 
 if TYPE_CHECKING:
-    from holdfast.store.codec import Codec
+    from holdfast.store.encryption import Codec
 
 
 class SqlStore:

@@ -17,8 +17,8 @@ from holdfast.model.ids import check_name
 from holdfast.model.inbox import Completion
 from holdfast.model.session import Committed, Frame, TurnCommit
 from holdfast.store.executor import Executor, Row, RunAgain, Transaction, Value
-from holdfast.store.tables.bodies import need_namespace, store_body
-from holdfast.store.tables.turnrows import Turn, turn_of
+from holdfast.store.tables.payloads import need_namespace, store_body
+from holdfast.store.tables.turn_rows import Turn, turn_of
 
 
 async def commit_in(

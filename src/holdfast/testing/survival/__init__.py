@@ -25,8 +25,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from holdfast.agents.agents import Agent
-from holdfast.agents.catalogue import Catalogue
-from holdfast.agents.conversations import drafted
+from holdfast.agents.app_registry import Catalogue
+from holdfast.agents.conversation import drafted
 from holdfast.agents.sessions import SessionAgent
 from holdfast.errors import InvalidMove, InvalidSetting
 from holdfast.model.inbox import BatchDraft

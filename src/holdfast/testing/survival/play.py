@@ -32,8 +32,8 @@ from holdfast.model.lease import LEASE_TTL_US
 from holdfast.model.side_effects import Answer
 from holdfast.model.states import HELD, TERMINAL, Status, WaitReason
 from holdfast.store.contract import Store
+from holdfast.store.intercepted import Call, WrappedStore
 from holdfast.store.memory.store import MemoryStore
-from holdfast.store.wrapped import Call, WrappedStore
 from holdfast.testing.leaps import LeapingClock, heads, idle_for_us
 from holdfast.testing.process import Process
 from holdfast.testing.simloop import Deadlock, LoopClock

@@ -22,9 +22,9 @@ from holdfast.model.mailbox import MailDraft, Sent
 from holdfast.model.states import MailKind
 from holdfast.model.worker_lease import WorkerLease
 from holdfast.store.contract import Store
+from holdfast.store.intercepted import Call, WrappedStore
 from holdfast.store.ports.journal import Ruling
 from holdfast.store.ports.leases import Beat, ClaimAsk, Held
-from holdfast.store.wrapped import Call, WrappedStore
 from holdfast.testing.simloop import SimLoop
 
 

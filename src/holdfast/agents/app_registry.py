@@ -1,0 +1,366 @@
+"""What an application declares: its agents, tools and steps, by name."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
+
+from holdfast.agents.agents import Agent
+from holdfast.agents.job_handle import Host
+from holdfast.agents.tools import Probe, Tool, terms_of
+from holdfast.engine.execution import Drive
+from holdfast.engine.runner_config import Program
+from holdfast.errors import InvalidSetting
+from holdfast.model.budget import Budget
+from holdfast.model.configured_agents import ASSISTANT
+from holdfast.model.jobs import DEFAULT_QUEUE
+from holdfast.model.limits import PRIORITY_DEFAULT
+from holdfast.model.retry import Retry
+from holdfast.model.schedule import Schedule, check_schedule, parse_catch_up
+from holdfast.model.time import Duration
+from holdfast.model.work import HOSTED, kinds_for, queues_for
+from holdfast.model.worker_presence import Offer, SessionKind
+
+if TYPE_CHECKING:
+    # Loaded when somebody declares one: most of the time that an import takes would be theirs.
+    from holdfast.agents.assistant import Assistant, Planner
+    from holdfast.agents.configured_agents import HostedAssistants
+    from holdfast.agents.models.model import Model
+    from holdfast.agents.schemas import Callee
+    from holdfast.agents.sessions import Handler, SessionAgent
+
+P = ParamSpec("P")
+R = TypeVar("R")
+A = TypeVar("A", bound=Agent[..., Any])
+
+
+class DeclareAgent(Protocol):
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> Agent[P, R]: ...
+
+
+class DeclareTool(Protocol):
+    @overload
+    def __call__(self, function: Callable[P, Awaitable[R]], /) -> Tool[P, R]: ...
+
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Tool[P, R]: ...
+
+
+class Catalogue(ABC):
+    """Names are unique: two agents of one name would be two answers to one job."""
+
+    def __init__(self) -> None:
+        self.agents: dict[str, Agent[..., Any]] = {}
+        self.tools: dict[str, Tool[..., Any]] = {}
+        self.sessions: dict[str, SessionAgent] = {}
+        self.schedules: dict[str, Schedule] = {}
+        self._hosted: HostedAssistants | None = None
+
+    @abstractmethod
+    async def host(self) -> Host:
+        """Whoever keeps and drives the jobs of this application."""
+
+    def programs(self) -> dict[str, Program]:
+        """The code for each kind of job."""
+        programs: dict[str, Program] = {ASSISTANT: self._configured}
+        programs |= {name: agent.program for name, agent in self.agents.items()}
+        for agent in self.agents.values():
+            if agent.capability is not None:
+                programs |= dict.fromkeys(kinds_for([agent.capability], HOSTED), agent.take_work)
+        return programs | {name: session.program for name, session in self.sessions.items()}
+
+    def offer(
+        self, *, queues: Sequence[str] = (), capabilities: Sequence[str] = (), concurrency: int = 16
+    ) -> Offer:
+        """What a worker with this code can do. Without `queues` it takes from all that its declarations name."""
+        named = {one.queue for one in self.agents.values()} | {one.queue for one in self.sessions.values()}
+        able = [one for one in self.agents.values() if one.capability is not None]
+        for one in able:
+            named |= set(queues_for(one.boundaries))
+        can = {one.capability for one in able if one.capability is not None}
+        return Offer(
+            kinds=tuple(sorted(self.programs())),
+            sessions=tuple(
+                SessionKind(name=one.name, queue=one.queue, priority=one.priority)
+                for one in self.sessions.values()
+            ),
+            queues=tuple(queues) or tuple(sorted({DEFAULT_QUEUE} | named)),
+            capabilities=tuple(sorted({*capabilities, *can})),
+            concurrency=concurrency,
+        )
+
+    async def _configured(self, drive: Drive, given: Any) -> Any:
+        """A turn of an agent that is configured in the store."""
+        from holdfast.agents.configured_agents import HostedAssistants
+
+        if self._hosted is None:
+            self._hosted = HostedAssistants(self.callees, self.host)
+        return await self._hosted.program(drive, given)
+
+    @property
+    def callees(self) -> dict[str, Callee]:
+        """What a configured agent may be given as a tool, by name."""
+        return {**self.agents, **self.tools}
+
+    @overload
+    def agent(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> Agent[P, R]: ...
+
+    @overload
+    def agent(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        queue: str = DEFAULT_QUEUE,
+        priority: int = PRIORITY_DEFAULT,
+        budget: Budget | None = None,
+        capability: str | None = None,
+        boundaries: Sequence[str] = (),
+        retry: Retry | None = None,
+    ) -> DeclareAgent: ...
+
+    def agent(
+        self,
+        function: Any = None,
+        /,
+        *,
+        name: str | None = None,
+        queue: str = DEFAULT_QUEUE,
+        priority: int = PRIORITY_DEFAULT,
+        budget: Budget | None = None,
+        capability: str | None = None,
+        boundaries: Sequence[str] = (),
+        retry: Retry | None = None,
+    ) -> Any:
+        """The function is an agent: its calls are durable jobs.
+
+        budget: what each such job may use together with all jobs that it spawns. At a limit the job stops before the
+        call that would break it, and asks. capability: it takes work that asks for this, as its one argument, an
+        `hf.Work`; boundaries: also work that only agents inside one of these may see. retry: how often the function is
+        run again when it has raised: three times if nothing is said, and once if its code is wrong (a TypeError, a
+        name that is not there). Its calls are retried by their own policies before that.
+        """
+
+        def declare(function: Callable[..., Any]) -> Agent[..., Any]:
+            agent: Agent[..., Any] = Agent(
+                function,
+                name=name or function.__name__,
+                queue=queue,
+                priority=priority,
+                host=self.host,
+                budget=budget,
+                capability=capability,
+                boundaries=boundaries,
+                retry=retry,
+            )
+            self._must_be_new(agent.name)
+            if agent.capability in {one.capability for one in self.agents.values()} - {None}:
+                msg = f"two agents take work for {agent.capability!r}"
+                raise InvalidSetting(msg, hint="One capability of an application is one agent's.")
+            self.agents[agent.name] = agent
+            return agent
+
+        return declare if function is None else declare(function)
+
+    @overload
+    def session(self, handler: Handler, /) -> SessionAgent: ...
+
+    @overload
+    def session(
+        self, /, *, name: str | None = None, queue: str = DEFAULT_QUEUE, priority: int = PRIORITY_DEFAULT
+    ) -> Callable[[Handler], SessionAgent]: ...
+
+    def session(
+        self,
+        handler: Handler | None = None,
+        /,
+        *,
+        name: str | None = None,
+        queue: str = DEFAULT_QUEUE,
+        priority: int = PRIORITY_DEFAULT,
+    ) -> Any:
+        """The function takes the turns of sessions: it gets a `Turn`, and what it returns is the answer."""
+
+        def declare(handler: Handler) -> SessionAgent:
+            from holdfast.agents.sessions import SessionAgent, check_handler
+
+            check_handler(handler)
+            named = name or handler.__name__
+            agent = SessionAgent(handler, name=named, queue=queue, priority=priority, host=self.host)
+            self._must_be_new(agent.name)
+            self.sessions[agent.name] = agent
+            return agent
+
+        return declare if handler is None else declare(handler)
+
+    def assistant(
+        self,
+        name: str,
+        *,
+        model: str | Model | Sequence[Any] | None = None,
+        instructions: str = "",
+        tools: Sequence[Callee] = (),
+        planner: str | Model | Sequence[Any] | Planner | None = None,
+        context_tokens_max: int | None = None,
+        queue: str = DEFAULT_QUEUE,
+        priority: int = PRIORITY_DEFAULT,
+    ) -> Assistant:
+        """An assistant of this name: a model with instructions and tools, one session for each conversation.
+
+        model: as `hf.llm` takes it; none is a script that says how to choose one. planner: a model or an async function
+        that makes a plan of the tools first; it is carried out, and the model told of it. context_tokens_max: when a
+        conversation has grown beyond so much, it goes on from a summary.
+        """
+        from holdfast.agents.assistant import CONTEXT_TOKENS_MAX, Assistant
+
+        made = Assistant(
+            name,
+            model=model,
+            instructions=instructions,
+            tools=tools,
+            planner=planner,
+            context_tokens_max=context_tokens_max or CONTEXT_TOKENS_MAX,
+            queue=queue,
+            priority=priority,
+            host=self.host,
+        )
+        self._must_be_new(made.name)
+        self.sessions[made.name] = made
+        return made
+
+    def schedule(
+        self,
+        cron: str,
+        *,
+        tz: str = "UTC",
+        catch_up: str = "skip",
+        id: str | None = None,  # noqa: A002 - as users say it
+        given: Mapping[str, Any] | None = None,
+    ) -> Callable[[A], A]:
+        """The agent begins by the clock, wherever a worker of this application runs; once for each instant.
+
+        cron: minute, hour, day, month, weekday, in the time zone `tz`. catch_up: what becomes of instants at which no
+        worker was there: `skip` leaves them out, `one` makes one job of them, `all` makes each. id: the schedule's
+        own, the agent's name if nothing is said. given: the agent's arguments.
+        """
+
+        def declare(agent: A) -> A:
+            from holdfast.engine.cron import after
+
+            draft = agent.draft(agent.given(given or {}))
+            schedule = Schedule(
+                schedule_id=id or agent.name,
+                kind=draft.kind,
+                cron=cron,
+                next_at=after(cron, tz)(0),
+                time_zone=tz,
+                catch_up=parse_catch_up(catch_up),
+                input=draft.input,
+                queue=draft.queue,
+                priority=draft.priority,
+                budget=draft.budget,
+                python_version=draft.python_version,
+            )
+            _add(self.schedules, schedule.schedule_id, check_schedule(schedule), "schedule", "id")
+            return agent
+
+        return declare
+
+    def _must_be_new(self, name: str) -> None:
+        if name in self.agents or name in self.sessions:
+            msg = f"there are two agents called {name!r}"
+            raise InvalidSetting(msg, hint="Give one of them another name with name=….")
+
+    @overload
+    def tool(self, function: Callable[P, Awaitable[R]], /) -> Tool[P, R]: ...
+
+    @overload
+    def tool(self, function: Callable[P, R], /) -> Tool[P, R]: ...
+
+    @overload
+    def tool(
+        self,
+        /,
+        *,
+        effect: str | None = None,
+        name: str | None = None,
+        key_lifetime: Duration | None = None,
+        probe: Probe | None = None,
+        timeout: Duration | None = None,
+        receiver_delay: Duration = 0,
+        approve: Callable[..., bool] | bool | None = None,
+        approval_lifetime: Duration = "7d",
+        on_resume: str | None = None,
+        output: Probe | None = None,
+        raises: tuple[type[Exception], ...] = (),
+        retry: Retry | None = None,
+        sent_nothing: tuple[type[Exception], ...] = (),
+    ) -> DeclareTool: ...
+
+    def tool(
+        self,
+        function: Any = None,
+        /,
+        *,
+        effect: str | None = None,
+        name: str | None = None,
+        key_lifetime: Duration | None = None,
+        probe: Probe | None = None,
+        timeout: Duration | None = None,
+        receiver_delay: Duration = 0,
+        approve: Callable[..., bool] | bool | None = None,
+        approval_lifetime: Duration = "7d",
+        on_resume: str | None = None,
+        output: Probe | None = None,
+        raises: tuple[type[Exception], ...] = (),
+        retry: Retry | None = None,
+        sent_nothing: tuple[type[Exception], ...] = (),
+    ) -> Any:
+        """The function is a tool: its calls are recorded, and recovered by the declared effect.
+
+        effect: `read_only`, `idempotent`, `verifiable` or `unsafe`. Nothing declared is `unsafe`: never repeated by
+        itself. key_lifetime: how long the receiver of an `idempotent` call remembers its key; nothing said is for
+        ever. probe: `probe(key, args)` of a `verifiable` call gives Happened(result), NotHappened() or CannotTell().
+        timeout: how long one call may take, a minute if nothing is said; longer is an unclear outcome. A read that
+        takes longer than its author says is a TimeoutError, and without a word it may take as long as it likes.
+        receiver_delay: how long after the call the probe may still not see it. approve: True, or a condition on the
+        arguments: then a person must agree before the call. on_resume: "relaunch" for a black box that is simply
+        started again, unless `output(key, args)` finds its output. raises: the errors that code may catch by their
+        class; they are not retried unless `retry` says so. retry: how often a call that failed is made; nothing said
+        rides out an outage of a minute. An unsafe call is retried only if it certainly did nothing. sent_nothing: the
+        errors that say so, such as ConnectionRefusedError.
+        """
+        terms = terms_of(
+            effect=effect,
+            key_lifetime=key_lifetime,
+            probe=probe,
+            timeout=timeout,
+            receiver_delay=receiver_delay,
+            approve=approve,
+            approval_lifetime=approval_lifetime,
+            on_resume=on_resume,
+            output=output,
+            retry=retry,
+            raises=tuple(raises),
+            sent_nothing=sent_nothing,
+        )
+
+        def declare(function: Callable[..., Any]) -> Tool[..., Any]:
+            tool: Tool[..., Any] = Tool(
+                function, name=name or function.__name__, terms=terms, raises=tuple(raises)
+            )
+            _add(self.tools, tool.name, tool, "tool")
+            return tool
+
+        return declare if function is None else declare(function)
+
+    step = tool
+    """A step is a tool that no model is offered: one word for a piece of the agent's own work."""
+
+
+def _add(there: dict[str, Any], name: str, thing: Any, what: str, word: str = "name") -> None:
+    if name in there:
+        msg = f"there are two {what}s called {name!r}"
+        raise InvalidSetting(msg, hint=f"Give one of them another {word} with {word}=….")
+    there[name] = thing

@@ -1,0 +1,220 @@
+"""A conversation as whoever takes part in it holds it: to send, to read, to go back and say it otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Literal, Protocol, cast
+
+import msgspec
+
+from holdfast.agents import context
+from holdfast.agents.attachments import attach
+from holdfast.agents.job_handle import Host, Job
+from holdfast.agents.models.messages import Message
+from holdfast.agents.signatures import plain
+from holdfast.engine.session_turns import Input
+from holdfast.errors import InvalidMove, NotFound
+from holdfast.model import canonical
+from holdfast.model import session as model
+from holdfast.model.inbox import BatchDraft, Delivery, ItemDraft, SlotPolicy, group
+from holdfast.model.jobs import JobDraft
+from holdfast.model.python_pin import HERE
+from holdfast.store.ports.sessions import ACTIVE_PATH
+
+MESSAGE: Final = "message"
+_TOGETHER: Final = group("messages")
+
+When = Literal["earliest_safe_boundary", "after_current_turn_commit"]
+
+
+class Answering(Protocol):
+    """Whoever takes the turns of a conversation. `given` is the input of its jobs."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def queue(self) -> str: ...
+
+    @property
+    def priority(self) -> int: ...
+
+    @property
+    def given(self) -> Any: ...
+
+
+def message_of(one: Input) -> Message:
+    """An input as a model is told of it."""
+    content = (
+        one.payload["content"] if isinstance(one.payload, dict) and "content" in one.payload else one.payload
+    )
+    return {
+        "role": "user",
+        "content": content if isinstance(content, str | list) else canonical.encode(content).decode(),
+    }
+
+
+def conversation(view: model.SessionView, frame_id: str | None) -> list[Message]:
+    """What a model is told of a session: the summary that its frame starts from, and what was said since."""
+    frame = next((one for one in view.frames if one.frame_id == frame_id), None)
+    said: list[Message] = []
+    if frame is not None and frame.snapshot is not None:
+        said.append({"role": "user", "content": canonical.decode(frame.snapshot)})
+    return said + [message_in(node) for node in view.graph.nodes if node.frame_id == frame_id]
+
+
+def message_in(node: model.Node) -> Message:
+    """The message that a node holds."""
+    body = node.body
+    if "message" in body:
+        return cast("Message", body["message"])
+    return message_of(Input(node.caused_by or "", node.node_id, body["kind"], body["input"]))
+
+
+def drafted(
+    agent: Answering,
+    session_id: str,
+    content: Any,
+    *,
+    id: str | None = None,  # noqa: A002 - as users say it
+    when: When = "earliest_safe_boundary",
+    after: str | msgspec.UnsetType | None = msgspec.UNSET,
+    slot: SlotPolicy = SlotPolicy.JOIN,
+) -> tuple[BatchDraft, JobDraft]:
+    """A message as its session's inbox takes it, and the job that will answer it."""
+    payload = {"content": plain(content, "a message")}
+    if after is not msgspec.UNSET:
+        payload["after"] = after
+    batch = BatchDraft(
+        session_id=session_id,
+        items=(ItemDraft(MESSAGE, payload),),
+        delivery=Delivery(when),
+        slot=slot if after is msgspec.UNSET else SlotPolicy.EXCLUSIVE,
+        merge_key=_TOGETHER,
+    )
+    job = JobDraft(
+        kind=agent.name,
+        input=agent.given if id is None else bound_to(agent.given, batch),
+        queue=agent.queue,
+        priority=agent.priority,
+        session_id=session_id,
+        request_key=id,
+        python_version=HERE,
+    )
+    return batch, job
+
+
+def bound_to(given: Any, message: BatchDraft) -> Any:
+    """The input of a job that answers this message and no other. The inbox forgets what was said when it is settled;
+    this is how another message under the same id is told apart, at any time."""
+    said = [[item.kind, item.payload] for item in message.items]
+    digest = canonical.hex_digest(canonical.encode([said, message.delivery, message.slot]))
+    return {**(given or {}), "message": digest}
+
+
+class SessionJob(Job[str]):
+    """The turn that a message is part of."""
+
+    def __init__(self, job_id: str, host: Host, session_id: str) -> None:
+        super().__init__(job_id, host, str)
+        self._session_id = session_id
+
+    async def result(self) -> str:
+        """What was answered, as soon as the turn is committed. The job needs a worker: waiting is not working."""
+        return await self._answer(self._host.result)
+
+    async def drive(self) -> str:
+        """What was answered; until then this process drives the turn, and what stands before it in the session."""
+        return await self._answer(self._host.drive)
+
+    async def _answer(self, wait: Callable[[str], Awaitable[Any]]) -> str:
+        output = await wait(self.id)
+        while "joined" in output:
+            output = await wait(output["joined"])
+        node = await self._host.store.sessions.node(self._session_id, output["node"])
+        if node is None:
+            msg = f"the answer of job {self.id} is not in the session any more"
+            raise NotFound(msg)
+        return text_in(message_in(node))
+
+
+def text_in(message: Message) -> str:
+    content = message["content"]
+    if isinstance(content, str):
+        return content
+    return "".join(block.get("text", "") for block in content if block.get("type") == "text")
+
+
+class Session:
+    """One conversation, as whoever takes part in it holds it."""
+
+    def __init__(self, session_id: str, agent: Answering, host: Callable[[], Awaitable[Host]]) -> None:
+        self.id = session_id
+        self._agent = agent
+        self._host = host
+
+    async def send(
+        self,
+        content: Any,
+        *,
+        id: str | None = None,  # noqa: A002 - as users say it
+        when: When = "earliest_safe_boundary",
+    ) -> str:
+        """What was answered to the message, in a turn that this process drives."""
+        return await (await self.post(content, id=id, when=when)).drive()
+
+    async def post(
+        self,
+        content: Any,
+        *,
+        id: str | None = None,  # noqa: A002 - as users say it
+        when: When = "earliest_safe_boundary",
+        after: str | msgspec.UnsetType | None = msgspec.UNSET,
+    ) -> SessionJob:
+        """The message is durable, and so is the job that will answer it, for a worker. With an `id`, saying it again
+        changes nothing; saying something else under it is refused.
+
+        when: whether it may join a turn that is under way, or waits for its commit. after: the node that it follows, if
+        not the last: a branch. None is before the first.
+        """
+        if context.find_drive() is not None:
+            msg = "a message to a session from inside a job"
+            raise InvalidMove(msg, hint="Send it from outside, or spawn an agent.")
+        draft, job = drafted(self._agent, self.id, content, id=id, when=when, after=after)
+        host = await self._host()
+        batch = await host.store.inbox.deliver(draft, job)
+        return SessionJob(batch.batch_id, host, self.id)
+
+    async def attach(self, data: bytes, *, media_type: str) -> Message:
+        """The bytes are stored; what is returned is a block for a message, and names them."""
+        host = await self._host()
+        return await attach(host.store, self.id, data, media_type, now=host.now_us())
+
+    async def messages(self) -> list[Message]:
+        """What was said, on the path that is active now."""
+        view = await self.view()
+        return [] if view is None else [message_in(node) for node in view.graph.nodes]
+
+    async def view(self) -> model.SessionView | None:
+        """The session as it is stored, as far as its leaf; None before its first turn."""
+        return await (await self._host()).store.sessions.load(self.id, ACTIVE_PATH)
+
+    async def branch(self, node_id: str) -> None:
+        """The conversation goes on from this node. What came after it stays, as a branch."""
+        store = (await self._host()).store
+        if await store.sessions.node(self.id, node_id) is None:
+            msg = f"there is no node {node_id!r} in session {self.id!r}"
+            raise NotFound(msg, hint="`await session.view()` shows the nodes.")
+        await store.sessions.commit(model.TurnCommit(session_id=self.id, leaf_node_id=node_id))
+
+    async def retry(self, node_id: str, content: Any = None) -> str:
+        """The answer to a message of the past, said otherwise perhaps: a branch beside it."""
+        node = await (await self._host()).store.sessions.node(self.id, node_id)
+        if node is None or node.caused_by is None:
+            msg = f"node {node_id!r} of session {self.id!r} is no message that somebody sent"
+            raise NotFound(msg, hint="Retry from a message of a person; `await session.view()` shows them.")
+        said = content if content is not None else message_in(node)["content"]
+        return await (await self.post(said, after=node.parent_node_id)).drive()
+
+    def __repr__(self) -> str:
+        return f"<session {self.id} of {self._agent.name}>"

@@ -1,0 +1,133 @@
+"""A streamed answer as its reader pulls it.
+
+It reaches its reader as it comes, and whoever watches the job. Its last piece is held back until the whole answer is on
+disk, so nothing is done with an answer that a crash could take back. A reader that leaves early has had a part: that
+part is on record, as a part. A replay gives it as far as it goes; whoever reads on then is told, and the model is asked
+anew. A connection that goes in the middle is an error for the reader, and on record as one: nobody asks again behind
+the back of somebody who has read half of an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Any, Final
+
+from holdfast.agents.models import sse
+from holdfast.agents.models.provider_response import Unreachable
+from holdfast.agents.models.wire_format import Gathering
+from holdfast.engine.model_requests import Answer, Asking
+from holdfast.model.limits import BLOB_BYTES_MAX
+
+LEFT: Final = "its reader left here the first time"
+UNKEPT: Final = "DecodingError"
+
+
+class Flow:
+    """Read to its end or closed before: either way there is an answer on record."""
+
+    def __init__(
+        self,
+        asking: Asking,
+        pieces: AsyncIterator[bytes],
+        gathering: Gathering,
+        answer: Callable[[Asking, Any], Answer],
+        keep: Callable[[Answer], Awaitable[None]],
+        stack: AsyncExitStack,
+    ) -> None:
+        self._asking = asking
+        self._pieces = pieces
+        self._gathering = gathering
+        self._answer = answer
+        self._keep = keep
+        self._stack = stack
+        self._reader = sse.Reader()
+        self._settled = False
+        self._size = 0
+
+    async def stream(self) -> AsyncIterator[bytes]:
+        """Piece by piece; the last of them when the answer is on disk."""
+        try:
+            while (piece := await self._next()) is not None:
+                self._hear(piece)
+                if self._gathering.whole or self._gathering.error is not None:
+                    self._must_be_kept(await self._settle())
+                yield piece
+            if not self._settled and not self._gathering.complete:
+                raise Unreachable("RemoteProtocolError", "the stream ended before the answer did")
+            self._must_be_kept(await self._settle())
+        except asyncio.CancelledError:
+            if not self._settled:
+                self._settled = True
+                await self._asking.given_up()
+            raise
+        except Exception as error:
+            await self._break(error)
+            raise
+
+    async def _next(self) -> bytes | None:
+        with self._asking.working():
+            return await anext(self._pieces, None)
+
+    def _hear(self, piece: bytes) -> None:
+        self._size += len(piece)
+        if self._size > BLOB_BYTES_MAX:
+            raise Unreachable("DecodingError", f"an answer of more than {BLOB_BYTES_MAX:,} bytes")
+        for name, data in self._reader.feed(piece):
+            heard = self._gathering.take(name, data)
+            if heard is not None and heard.text:
+                self._asking.say(heard.text, heard.stream)
+
+    async def _settle(self) -> Answer | None:
+        """Record the answer, unless that was done."""
+        if self._settled:
+            return None
+        self._settled = True
+        error = self._gathering.error
+        if error is not None:
+            await self._asking.answered(Answer(error={"status": 200, "body": error, "headers": {}}))
+            return None
+        answer = self._answer(self._asking, self._gathering.message())
+        if answer.error is not None:
+            message = str(answer.error["body"]["error"]["message"])
+            answer = Answer(usage=answer.usage, error={"kind": UNKEPT, "message": message})
+        await self._asking.answered(answer)
+        if self._gathering.complete:
+            await self._keep(answer)
+        return answer
+
+    def _must_be_kept(self, answer: Answer | None) -> None:
+        """An answer that no journal takes is the same error for its reader now as in every replay."""
+        if answer is not None and answer.error is not None:
+            raise Unreachable(answer.error["kind"], answer.error["message"])
+
+    async def _break(self, error: Exception) -> None:
+        self._asking.failed(error)
+        if not self._settled and not self._asking.stopped:
+            self._settled = True
+            kind = getattr(error, "kind", "RemoteProtocolError")
+            await self._asking.answered(Answer(error={"kind": kind, "message": str(error)}))
+
+    async def _left(self) -> None:
+        """Its reader does not want the rest. What there is, is kept for a replay that reads as far."""
+        if self._settled:
+            return
+        if self._gathering.complete or self._gathering.error is not None:
+            await self._settle()
+            return
+        self._settled = True
+        part = self._answer(self._asking, self._gathering.message())
+        if part.error is None:
+            error = {"kind": "ReadError", "message": LEFT, "part": part.response}
+            part = Answer(usage=part.usage, error=error)
+        await self._asking.answered(part)
+
+    async def close(self) -> None:
+        """Nothing is read any more, and the connection is given back."""
+        try:
+            if not self._asking.stopped:
+                await self._left()
+        finally:
+            with self._asking.leaving():
+                await self._stack.aclose()

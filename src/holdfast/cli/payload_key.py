@@ -1,0 +1,53 @@
+"""`holdfast payload-key`: the keys that encrypt what is stored."""
+
+from __future__ import annotations
+
+import base64
+import os
+import secrets
+from pathlib import Path
+
+import click
+import msgspec
+
+from holdfast.cli.output import plain
+from holdfast.errors import InvalidSetting
+from holdfast.store.encryption import EVERY, KeyFile, Listed, read_keys
+
+
+@click.command("payload-key")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--namespace", default=EVERY, show_default=True, help="Whose payloads it encrypts; * is everybody's."
+)
+def payload_key(file: Path, namespace: str) -> None:
+    """Add a key to the file that HOLDFAST_PAYLOAD_KEYS names, or make that file. The newest key encrypts.
+
+    Example: holdfast payload-key payload-keys.json
+    """
+    before: tuple[Listed, ...] = ()
+    if file.exists():
+        read_keys(file)
+        before = msgspec.json.decode(file.read_bytes(), type=KeyFile).keys
+    taken = {one.id for one in before}
+    named = next(name for nth in range(1, len(taken) + 2) if (name := f"k{nth}") not in taken)
+    made = Listed(named, base64.b64encode(secrets.token_bytes(32)).decode(), namespace)
+    data = msgspec.json.format(msgspec.json.encode(KeyFile((*before, made))))
+    beside = file.with_name(file.name + ".new")
+    try:
+        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as written:
+            written.write(data)
+            written.flush()
+            os.fsync(written.fileno())
+        beside.replace(file)
+    except OSError as error:
+        msg = f"the keys cannot be written: {error.strerror}"
+        raise InvalidSetting(
+            msg, hint=f"Check the folder, and remove {beside.name!r} if it is left over."
+        ) from None
+    click.echo(named)
+    click.echo(
+        f"HOLDFAST_PAYLOAD_KEYS={plain(str(file))} on every process encrypts with it. Without this file what is "
+        "encrypted cannot be read: keep a copy apart from the store's backups.",
+        err=True,
+    )

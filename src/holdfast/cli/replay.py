@@ -1,0 +1,189 @@
+"""`holdfast replay` and `holdfast fork`: a job's past, walked again or shared."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any
+
+import click
+
+from holdfast.cli.decisions import given
+from holdfast.cli.open_store import client_at, existing, server
+from holdfast.cli.options import by_option, json_option, store_option
+from holdfast.cli.output import plain, table, to_json, wait_for
+from holdfast.cli.render import short
+from holdfast.cli.run import code_of
+from holdfast.client.following_protocol import SAME
+from holdfast.client.records import EventView, Walk, Walked
+from holdfast.engine.replay_check import Difference, Replayed, replay_journal
+from holdfast.engine.replay_check import replay as replay_job
+from holdfast.engine.runner_config import Program
+from holdfast.errors import InvalidSetting, NotFound
+from holdfast.model import canonical
+from holdfast.model.hash_chain import SealedEvent
+from holdfast.model.jobs import Submitted
+from holdfast.model.work import plain_kind
+from holdfast.runtime.app import App
+from holdfast.runtime.app_loader import load
+from holdfast.store.clock import SystemClock
+
+
+@click.command()
+@click.argument("job_id", metavar="ID")
+@click.option("--app", "app_at", envvar="HOLDFAST_APP", help="The code: app.py, or a module.")
+@store_option
+@json_option
+def replay(job_id: str, app_at: str | None, where: str, *, as_json: bool) -> None:
+    """Run a finished job's code over its journal: nothing is called, nothing is written.
+
+    Says whether the code still goes the way that the journal tells, or the first step where it does not (exit 1). With
+    HOLDFAST_API_URL the journal is read from that server; the code is always the one here. Without code the server
+    says what each recorded call would be answered with.
+
+    Example: holdfast replay job_06h57w4p2ksb3f1cqn8xv0zt6e --app app.py
+    """
+    if app_at is None and server():
+        _show_walk(wait_for(_walk(job_id, where)), as_json=as_json)
+        return
+    found = wait_for(_replay(job_id, app_at, where))
+    if as_json:
+        click.echo(to_json(found))
+    elif found.difference is None:
+        click.echo(f"the same: {found.steps} steps, no live call, the same end")
+    else:
+        _show(found.difference)
+    sys.exit(0 if found.same else 1)
+
+
+async def _replay(job_id: str, app_at: str | None, where: str) -> Replayed:
+    if app_at is not None and server():
+        return await _replay_from_afar(job_id, app_at, where)
+    app = load(app_at or await code_of(where, job_id))
+    store = await existing(where)
+    try:
+        program = _program(app, (await store.jobs.get(job_id)).kind)
+        return await asyncio.ensure_future(replay_job(store, job_id, program, clock=SystemClock()))
+    finally:
+        await store.close()
+
+
+async def _walk(job_id: str, where: str) -> Walk:
+    async with client_at(where) as client:
+        return await client.walk(job_id)
+
+
+def _show_walk(walk: Walk, *, as_json: bool) -> None:
+    if as_json:
+        click.echo(to_json(walk))
+        return
+    rows = [
+        (
+            step.step_key,
+            step.answer.replace("_", " "),
+            "" if step.seq is None else step.seq,
+            short(step.error if step.answer is Walked.RAISES else step.result, 60),
+        )
+        for step in walk.steps
+    ]
+    table(("step", "a replay", "event", "with"), rows, as_json=False)
+    click.echo(
+        f"{len(rows)} steps as recorded, and no code was run; --app app.py runs it over them", err=True
+    )
+
+
+async def _replay_from_afar(job_id: str, app_at: str, where: str) -> Replayed:
+    """The code is here, the journal comes from the server. Its hashes are recomputed here."""
+    async with client_at(where) as client:
+        job, events = await client.get(job_id), await client.events(job_id)
+    if job.session_id is not None:
+        msg = f"job {job_id} is a turn of a session, and what was said before lies in its store"
+        raise InvalidSetting(msg, hint="Replay it where the store is, with --store.")
+    program = _program(load(app_at), job.kind)
+    sealed = [_sealed(event) for event in events]
+    replaying = replay_journal(job_id, sealed, program, clock=SystemClock(), namespace=job.namespace)
+    return await asyncio.ensure_future(replaying)
+
+
+def _sealed(event: EventView) -> SealedEvent:
+    body = canonical.encode(event.body)
+    return SealedEvent(
+        seq=event.seq,
+        type=event.type,
+        version=event.version,
+        fence=event.fence,
+        at=event.at,
+        body=body,
+        body_digest=canonical.digest(body),
+        hash=bytes.fromhex(event.hash),
+    )
+
+
+def _program(app: App, kind: str) -> Program:
+    program = app.programs().get(kind) or app.programs().get(plain_kind(kind))
+    if program is None:
+        msg = f"the code has no agent called {kind!r}"
+        raise NotFound(msg, hint=f"There are: {', '.join(sorted(app.programs())) or 'none'}.")
+    return program
+
+
+def _show(difference: Difference) -> None:
+    click.echo(f"it differs: {plain(difference.why)}")
+    for name, step in (("recorded", difference.recorded), ("attempted", difference.attempted)):
+        if step is not None:
+            place = "" if step.seq is None else f" (event {step.seq})"
+            args = "" if step.args is None else f"  {plain(to_json(step.args))}"
+            click.echo(f"  {name:<10} {plain(step.step_key)}{place}{args}")
+
+
+@click.command()
+@click.argument("job_id", metavar="ID")
+@click.option("--at", required=True, help="The step that is done anew (or the number of an event).")
+@click.option("--input", "changed", metavar="JSON|@FILE", help="Another input than the original's.")
+@click.option("--id", "fork_id", help="The new job's id: the same id twice is one fork.")
+@click.option(
+    "--edit",
+    "edits",
+    nargs=2,
+    multiple=True,
+    metavar="STEP JSON|@FILE",
+    help="Another result of a read, or another answer of a model, before that point; as often as needed.",
+)
+@click.option("--why", default="", help="Why it is changed; for the journal.")
+@by_option
+@store_option
+@json_option
+def fork(
+    job_id: str,
+    at: str,
+    changed: str | None,
+    fork_id: str | None,
+    edits: tuple[tuple[str, str], ...],
+    where: str,
+    *,
+    why: str,
+    by: str,
+    as_json: bool,
+) -> None:
+    """A new job with everything that this one had recorded before a step, which does the rest itself.
+
+    Nothing of the shared past is called again; what comes after is sent under keys of the new job.
+
+    Example: holdfast fork job_06h57w4p2ksb3f1cqn8xv0zt6e --at 0/write#2
+    """
+    other: Any = SAME if changed is None else given(changed)
+    results = {step_key: given(result) for step_key, result in edits}
+
+    async def work() -> Submitted:
+        async with client_at(where) as client:
+            point = int(at) if at.isdecimal() else at
+            return await client.fork(
+                job_id, at=point, input=other, fork_id=fork_id, edits=results, by=by, why=why
+            )
+
+    forked = wait_for(work())
+    if as_json:
+        click.echo(to_json(forked))
+        return
+    click.echo(forked.job_id)
+    click.echo(f"  holdfast job {plain(forked.job_id)}", err=True)

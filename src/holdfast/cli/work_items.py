@@ -1,0 +1,240 @@
+"""`holdfast work`: work for whoever has the capability, here or elsewhere."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from holdfast.cli import render
+from holdfast.cli.open_store import client_at
+from holdfast.cli.options import json_option, store_option
+from holdfast.cli.output import plain, show, to_json, wait_for
+from holdfast.client.protocol import Client
+from holdfast.client.work_records import WorkView
+from holdfast.errors import InvalidPayload, NotOver
+from holdfast.model.time import from_iso
+from holdfast.model.work import WorkStatus
+from holdfast.model.worker_identity import short
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from holdfast.client.work_records import WorkList
+
+T = TypeVar("T")
+
+
+@click.group()
+def work() -> None:
+    """Work that is routed by capability: submit, list, show, cancel.
+
+    Example: holdfast work submit "Sum up page 3" --capability summarize
+    """
+
+
+@work.command()
+@click.argument("description")
+@click.option("--capability", required=True, metavar="NAME", help="What whoever takes it must be able to do.")
+@click.option("--boundary", metavar="NAME", help="Only agents inside this boundary may take it.")
+@click.option("--priority", default=5, show_default=True, type=click.IntRange(1, 10), help="10 comes first.")
+@click.option("--deadline", metavar="INSTANT", help="Nobody begins it later, e.g. 2026-12-01T12:00:00Z.")
+@click.option("--task-id", metavar="ID", help="Its name: submitted again, it is the same work.")
+@click.option("--agent-type", metavar="TYPE", help="Only agents of this type.")
+@click.option("--prefer", metavar="TYPE", help="Agents of this type first.")
+@click.option("--project", metavar="NAME", help="The project that it counts for.")
+@click.option("--data", metavar="JSON", help="What belongs to it, as JSON; - reads it from the input.")
+@click.option("--wait", "waits", is_flag=True, help="Until it is over; the result is printed.")
+@store_option
+@json_option
+def submit(
+    description: str, where: str, *, data: str | None, waits: bool, as_json: bool, **asked: Any
+) -> None:
+    """Ask for work. It is durable when this returns.
+
+    Example: holdfast work submit "Translate it" --capability translate --data '{"page": 3}' --wait
+    """
+
+    async def ask(client: Client) -> WorkView:
+        made = await client.submit_work(
+            description,
+            asked["capability"],
+            boundary=asked["boundary"],
+            priority=asked["priority"],
+            deadline=asked["deadline"],
+            task_id=asked["task_id"],
+            required_agent_type=asked["agent_type"],
+            preferred_agent_type=asked["prefer"],
+            project_id=asked["project"],
+            context_data=_data(data),
+        )
+        if not waits:
+            return made
+        click.echo(f"work {plain(made.id)} waits for somebody who can {plain(made.capability)}", err=True)
+        while True:
+            try:
+                await client.result(made.id, timeout_s=10)
+            except NotOver:
+                if (view := await client.get_work(made.id)).status is WorkStatus.DEAD_LETTER:
+                    return view
+                continue
+            return await client.get_work(made.id)
+
+    view = _asked(where, ask, making=True)
+    _show(view, as_json=as_json)
+    if not waits:
+        click.echo(f"holdfast work show {plain(view.id)} says how it is going", err=True)
+    elif view.status is not WorkStatus.COMPLETED:
+        sys.exit(1)
+
+
+@work.command("list")
+@click.option("--status", type=click.Choice([*WorkStatus]), help="Only work that stands so.")
+@click.option("--capability", metavar="NAME", help="Only work that asks for this.")
+@click.option("--boundary", metavar="NAME", help="Only work inside this boundary.")
+@click.option("--project", metavar="NAME", help="Only work of this project.")
+@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000), help="At most so much.")
+@click.option("--cursor", help="Go on where the last page ended.")
+@store_option
+@json_option
+def list_(
+    where: str,
+    *,
+    status: str | None,
+    capability: str | None,
+    boundary: str | None,
+    project: str | None,
+    limit: int,
+    cursor: str | None,
+    as_json: bool,
+) -> None:
+    """List work, newest first.
+
+    Example: holdfast work list --status pending --capability summarize
+    """
+
+    async def look(client: Client) -> WorkList:
+        return await client.list_work(
+            status=status,
+            capability=capability,
+            boundary=boundary,
+            project_id=project,
+            limit=limit,
+            cursor=cursor,
+        )
+
+    page = _asked(where, look)
+    if as_json:
+        for one in page.items:
+            show(one, as_json=True)
+    elif page.items:
+        render.console().print(_listed(page.items))
+    else:
+        click.echo("no work; holdfast work submit TEXT --capability NAME asks for some", err=True)
+    if page.next is not None:
+        click.echo(f"more: --cursor {plain(page.next)}", err=True)
+
+
+@work.command("show")
+@click.argument("work_id")
+@store_option
+@json_option
+def show_(work_id: str, where: str, *, as_json: bool) -> None:
+    """One work item: who holds it, how far it is, what came of it.
+
+    Example: holdfast work show job_01…
+    """
+    _show(_asked(where, lambda client: client.get_work(work_id)), as_json=as_json)
+
+
+@work.command()
+@click.argument("work_id")
+@click.option("--why", default="", help="For the journal.")
+@store_option
+@json_option
+def cancel(work_id: str, where: str, *, why: str, as_json: bool) -> None:
+    """Nobody works on it any more; whoever held it is refused from now on.
+
+    Example: holdfast work cancel job_01… --why "not needed"
+    """
+    _show(_asked(where, lambda client: client.cancel_work(work_id, why=why)), as_json=as_json)
+
+
+def _asked(where: str, ask: Callable[[Client], Awaitable[T]], *, making: bool = False) -> T:
+    async def asked() -> T:
+        async with client_at(where, making=making) as client:
+            return await ask(client)
+
+    return wait_for(asked())
+
+
+def _data(text: str | None) -> Any:
+    if text is None:
+        return None
+    try:
+        return json.loads(sys.stdin.read() if text == "-" else text)
+    except ValueError as error:
+        msg = f"--data is not JSON: {error}"
+        raise InvalidPayload(msg, hint="Write it as '{\"page\": 3}', or give - and pipe it in.") from None
+
+
+def _show(view: WorkView, *, as_json: bool) -> None:
+    if as_json:
+        show(view, as_json=True)
+        return
+    rows = [
+        ("work", view.id),
+        ("status", view.status),
+        ("what", view.description),
+        ("capability", view.capability),
+        ("boundary", view.boundary),
+        ("task", view.task_id),
+        (
+            "for",
+            view.required_agent_type or (view.preferred_agent_type and f"{view.preferred_agent_type} first"),
+        ),
+        ("priority", view.priority),
+        ("deadline", view.deadline),
+        ("project", view.project_id),
+        ("held by", view.assigned_to and short(view.assigned_to)),
+        ("since", view.assigned_at and render.instant(from_iso(view.assigned_at))),
+        (
+            "progress",
+            None if view.progress is None else f"{view.progress} %  {view.progress_note or ''}".rstrip(),
+        ),
+        ("attempts", view.attempts or None),
+        ("data", None if view.context_data is None else to_json(view.context_data)),
+        ("result", None if view.result is None else to_json(view.result)),
+        ("error", None if view.error is None else to_json(view.error)),
+    ]
+    from rich.table import Table
+
+    grid = Table.grid(padding=(0, 2))
+    for name, value in rows:
+        if value is not None and value != "":
+            grid.add_row(name, render.text(value, render.STYLES.get(str(value), "")))
+    render.console().print(grid)
+
+
+def _listed(items: Sequence[WorkView]) -> Table:
+    from rich.table import Table
+
+    grid = Table(box=None, header_style="bold", pad_edge=False)
+    for column in ("work", "status", "capability", "held by", "done", "what"):
+        grid.add_column(column, no_wrap=True, overflow="ellipsis")
+    grid.columns[0].min_width = max(min(len(one.id), 40) for one in items)
+    grid.columns[1].min_width = max(len(one.status) for one in items)
+    grid.columns[4].min_width = 4
+    for one in items:
+        grid.add_row(
+            render.text(one.id),
+            render.text(one.status, render.STYLES.get(one.status, "yellow")),
+            render.text(one.capability),
+            render.text(short(one.assigned_to or "")[:12]),
+            "" if one.progress is None else f"{one.progress}%",
+            render.text(one.description),
+        )
+    return grid

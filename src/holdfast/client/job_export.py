@@ -1,0 +1,48 @@
+"""A job's journal as one file: read from an open store, and signed if this process has a key."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+from holdfast.client.export_file import BLOBS, JOURNAL, line_of, named_in, sealed
+from holdfast.client.signing import signing_key
+from holdfast.errors import NotFound
+from holdfast.model.hash_chain import SealedEvent
+from holdfast.model.jobs import JobHead
+from holdfast.store.contract import Store
+
+
+async def archive(store: Store, head: JobHead, now: int) -> bytes:
+    """The journal up to this head, and what it names. A blob that was erased is not there; its digest is."""
+    key = signing_key()
+    events = [one for one in await store.journal.read(head.job_id) if one.seq <= head.head_seq]
+    if len(events) != head.head_seq:
+        msg = f"job {head.job_id} was removed while it was read"
+        raise NotFound(msg)
+    blobs = await _blobs(store, head.namespace, events)
+    files = {JOURNAL: b"".join(line_of(event) + b"\n" for event in events)}
+    files |= {BLOBS + digest: body for digest, body in blobs.items()}
+    told = {
+        "holdfast": version("holdfast"),
+        "job_id": head.job_id,
+        "kind": head.kind,
+        "namespace": head.namespace,
+        "status": str(head.status),
+        "head_seq": head.head_seq,
+        "head_hash": head.head_hash.hex(),
+        "events": len(events),
+        "erased": sum(event.body is None for event in events),
+        "blobs": len(blobs),
+        "exported_at": now,
+    }
+    return sealed(files, told, key)
+
+
+async def _blobs(store: Store, namespace: str, events: list[SealedEvent]) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    for digest in dict.fromkeys(digest for event in events for digest in named_in(event)):
+        try:
+            found[digest] = await store.blobs.get(digest, namespace=namespace)
+        except NotFound:
+            continue
+    return found

@@ -1,0 +1,146 @@
+"""Crashes on order: a process that dies at a named point, for people who want to see recovery with their own eyes.
+
+    HOLDFAST_TEST_CRASH_AFTER_TOOL=send_email           which tool
+    HOLDFAST_TEST_CRASH_STAGE=after_intent_before_call  which point; without it, right after the tool succeeded
+    HOLDFAST_TEST_CRASH_MATCH=raw|slug|any              how names are compared
+
+    HOLDFAST_TEST_CRASH_AT=journal.append_many:after#3  any point, of any tool or of the store; the third time there
+
+The process ends with status 137 and cleans nothing up, as after kill -9. `holdfast doctor --crash-points` lists the
+points. The spelling UA_TEST_… is accepted for every variable, and …_CRASH_AFTER_STAGE for the stage. Without these
+variables the store is as it was opened, and the points are nobody's.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from holdfast.engine.crash_points import Point, Points, crash_points, nothing
+from holdfast.errors import InvalidSetting
+from holdfast.store.contract import Store
+from holdfast.store.intercepted import Call, WrappedStore
+
+STATUS: Final = 137
+_PREFIXES: Final = ("HOLDFAST_TEST_", "UA_TEST_")
+_MATCHES: Final = ("raw", "slug", "any")
+
+
+def points_of(environ: Mapping[str, str], die: Callable[[str], None] | None = None) -> Points:
+    """What the environment orders around effects; nothing, if it orders nothing."""
+    end = _die if die is None else die
+    orders = [order for order in (_of_tool(environ, end), _of_any(environ, end)) if order is not None]
+    if not orders:
+        return nothing
+
+    def reached(point: Point, tool: str) -> None:
+        for order in orders:
+            order(point, tool)
+
+    return reached
+
+
+def crashing(store: Store, environ: Mapping[str, str], die: Callable[[str], None] | None = None) -> Store:
+    """The store itself; or, if a point of the store was ordered, one that dies there."""
+    crash = _anywhere(environ, _die if die is None else die)
+    if crash is None or crash.point in set(Point):
+        return store
+
+    async def led(name: str, call: Call, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        crash.reached(f"{name}:before")
+        result = await call(*args, **options)
+        crash.reached(f"{name}:after")
+        return result
+
+    return WrappedStore(store, led)
+
+
+class _Crash:
+    """The process dies when it comes to this point for the nth time."""
+
+    def __init__(self, point: str, nth: int, die: Callable[[str], None]) -> None:
+        self.point = point
+        self._left = nth
+        self._die = die
+
+    def reached(self, point: str, tool: str = "") -> None:
+        if point == self.point:
+            self._left -= 1
+            if self._left == 0:
+                self._die(f"{tool} {point}".strip())
+
+
+def _of_tool(environ: Mapping[str, str], die: Callable[[str], None]) -> Points | None:
+    tool = _named(environ, "CRASH_AFTER_TOOL")
+    if tool is None:
+        return None
+    stage = _stage(_named(environ, "CRASH_STAGE") or _named(environ, "CRASH_AFTER_STAGE"))
+    match = _named(environ, "CRASH_MATCH") or "raw"
+    if match not in _MATCHES:
+        msg = f"HOLDFAST_TEST_CRASH_MATCH={match!r} is not known"
+        raise InvalidSetting(msg, hint=f"Use one of {', '.join(_MATCHES)}.")
+
+    def reached(point: Point, name: str) -> None:
+        if point is stage and is_meant(tool, name, match):
+            die(f"{name} {point}")
+
+    return reached
+
+
+def _of_any(environ: Mapping[str, str], die: Callable[[str], None]) -> Points | None:
+    crash = _anywhere(environ, die)
+    return crash.reached if crash is not None and crash.point in set(Point) else None
+
+
+def _anywhere(environ: Mapping[str, str], die: Callable[[str], None]) -> _Crash | None:
+    text = _named(environ, "CRASH_AT")
+    if text is None:
+        return None
+    point, sign, nth = text.partition("#")
+    known = crash_points()
+    if point not in known:
+        from difflib import get_close_matches
+
+        near = ", ".join(get_close_matches(point, known, n=3)) or "journal.append_many:after, before_intent"
+        msg = f"HOLDFAST_TEST_CRASH_AT={text!r} is no crash point"
+        raise InvalidSetting(msg, hint=f"`holdfast doctor --crash-points` lists them; near it: {near}.")
+    if sign and not (nth.isascii() and nth.isdigit() and int(nth) > 0):
+        msg = f"HOLDFAST_TEST_CRASH_AT={text!r}: {nth!r} is no number of times"
+        raise InvalidSetting(msg, hint=f"Say which time, from 1: {point}#3")
+    return _Crash(point, int(nth or 1), die)
+
+
+def is_meant(wanted: str, name: str, match: str) -> bool:
+    """Whether this tool is the one. `raw` compares names, or a server's tool by its last part; `slug` ignores case and
+    everything that is neither letter nor digit."""
+    theirs, last = name.rpartition("__")[2], wanted.rpartition("__")[2]
+    by_name = wanted in {name, theirs} or last == name
+    by_slug = _slug(wanted) in {_slug(name), _slug(theirs)} or _slug(last) == _slug(name)
+    return {"raw": by_name, "slug": by_slug, "any": by_name or by_slug}[match]
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
+
+
+def _stage(text: str | None) -> Point:
+    if text is None:
+        return Point.AFTER_SUCCESS
+    try:
+        return Point(text)
+    except ValueError:
+        msg = f"HOLDFAST_TEST_CRASH_STAGE={text!r} is no crash point"
+        raise InvalidSetting(msg, hint=f"Use one of {', '.join(Point)}.") from None
+
+
+def _named(environ: Mapping[str, str], name: str) -> str | None:
+    return next((environ[prefix + name] for prefix in _PREFIXES if environ.get(prefix + name)), None)
+
+
+def _die(where: str) -> None:
+    sys.stderr.write(f"holdfast: dies here as ordered: {where}\n")
+    sys.stderr.flush()
+    os._exit(STATUS)

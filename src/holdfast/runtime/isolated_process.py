@@ -1,0 +1,53 @@
+"""A process that drives one job alone: a store, a committer, and the worker of that job."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+from holdfast.engine.host_processes import HostProcesses
+from holdfast.engine.runner_config import Program
+from holdfast.engine.streams import Scribe
+from holdfast.model.ids import RandomIds
+from holdfast.model.suspicion import lone_label
+from holdfast.runtime.crash_injection import crashing
+from holdfast.runtime.isolation import Handed
+from holdfast.runtime.lease_setup import make_lease
+from holdfast.runtime.process import RunOptions, make_desk
+from holdfast.runtime.store_opener import open_store
+from holdfast.runtime.tracing import watched
+from holdfast.store.clock import SystemClock
+from holdfast.worker.isolation import LoneWorker, ProgressMeter
+from holdfast.worker.maintenance import Neighbours
+
+
+@asynccontextmanager
+async def opened_alone(
+    programs: Mapping[str, Program],
+    address: str,
+    handed: Handed,
+    how: RunOptions,
+) -> AsyncIterator[LoneWorker]:
+    """In the block there is a worker for the job that is handed over, under a name of its own."""
+    progress, ids = ProgressMeter(), RandomIds()
+    meter = watched(os.environ, progress)
+    store = crashing(await open_store(address), os.environ)
+    try:
+        neighbours = Neighbours(HostProcesses(SystemClock().boot()))
+        desk = make_desk(store, programs, address, neighbours, Scribe(store.streams), meter, how)
+        name = neighbours.my_name(lone_label(handed.label, os.getppid()))
+        lease = make_lease(name, address, store, neighbours, meter, ends_when_blocked=True)
+        worker = LoneWorker(
+            desk,
+            name,
+            lambda: ids.new("claim"),
+            handed.lease,
+            renewal=lease.renewal,
+            renewal_thread=lease.thread,
+            watchdog=lease.watchdog,
+        )
+        progress.on_progress = worker.clear
+        yield worker
+    finally:
+        await store.close()

@@ -1,0 +1,401 @@
+"""An executor whose payloads are encrypted on their way into the database, and opened on their way out.
+
+Tables know nothing of it. What is encrypted goes by the names of parameters, which mean the same in all statements;
+what is to be opened is recognised by its form. A namespace's key is found through the namespace among the values, or
+through the job, whose namespace never changes.
+
+In the clear stay names (ids, keys, kinds, tools, reasons of waiting), times, numbers, digests and hashes: what routing,
+fencing and the chain are made of.
+
+Payloads at rest: AES-256-GCM under a key of their namespace.
+
+The key file (HOLDFAST_PAYLOAD_KEYS, readable by its owner alone) is JSON, oldest key first:
+
+    {"keys": [{"id": "k1", "namespace": "*", "key": "<32 bytes in base64>"}, {"id": "k2", …}]}
+
+The last one that fits a namespace encrypts; all of them decrypt. So a key is changed by adding another, and taken away
+once nothing is left that needs it. Each namespace has a key of its own, derived from the one in the file: what belongs
+to one tenant cannot be read with another's.
+
+The nonce follows from the key, the place and the payload (as in a synthetic IV), so the same write again is the same
+bytes, and no chance is needed. Different payloads have different nonces; equal ones in one place are seen to be equal.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import re
+import stat
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from holdfast.errors import InvalidSetting, StoreCorrupt
+from holdfast.model.envelope import NONCE_BYTES, Envelope, is_sealed, read, written
+from holdfast.model.jobs import DEFAULT_NAMESPACE
+from holdfast.store.executor import Executor, Row, Transaction, Value, Work
+
+T = TypeVar("T")
+
+PAYLOADS: Final = frozenset(
+    {"body", "configuration", "request", "checkpoint", "states", "assignment", "snapshot", "meta"}
+)
+"""Parameters that hold what somebody said."""
+
+COLUMNS: Final = frozenset({"each_body", "event_body", "bodies", "node_bodys"})
+"""The same, for many rows at once."""
+
+_PLACED_BY: Final = (
+    "job_id", "mail_seq", "session_id", "node_id", "frame_id", "batch_id", "item_index", "fence", "last",
+    "agent_id", "schedule_id",
+)  # fmt: skip
+_EVENT: Final = frozenset({"insert_event", "append_one"})
+_QUOTED: Final = re.compile(r'"((?:[^"\\]|\\.)*)"')
+_JOBS_MAX: Final = 100_000
+
+
+class SealingTransaction:
+    """A transaction in which payloads are plain, over one in which they are not."""
+
+    seals = True
+
+    def __init__(self, inner: Transaction, outer: SealingExecutor) -> None:
+        self._inner = inner
+        self._outer = outer
+
+    @property
+    def batches(self) -> bool:
+        return self._inner.batches
+
+    async def rows(self, statement: str, /, **values: Value) -> Sequence[Row]:
+        return self._outer.opened(
+            statement, values, await self._inner.rows(statement, **await self._sealed(statement, values))
+        )
+
+    async def row(self, statement: str, /, **values: Value) -> Row | None:
+        row = await self._inner.row(statement, **await self._sealed(statement, values))
+        return None if row is None else self._outer.opened(statement, values, [row])[0]
+
+    async def run(self, statement: str, /, **values: Value) -> None:
+        await self._inner.run(statement, **await self._sealed(statement, values))
+
+    async def rows_each(self, statement: str, values: Sequence[dict[str, Value]], /) -> Sequence[Row]:
+        return await self._inner.rows_each(
+            statement, [await self._sealed(statement, each) for each in values]
+        )
+
+    async def changed_each(self, statement: str, values: Sequence[dict[str, Value]], /) -> int:
+        return await self._inner.changed_each(
+            statement, [await self._sealed(statement, each) for each in values]
+        )
+
+    def hint(self, topic: str) -> None:
+        self._inner.hint(topic)
+
+    async def _sealed(self, statement: str, values: dict[str, Value]) -> dict[str, Value]:
+        for job_id in self._outer.strangers(statement, values):
+            row = await self._inner.row("job_head", job_id=job_id)
+            self._outer.learn(job_id, DEFAULT_NAMESPACE if row is None else row[1])
+        return self._outer.sealed(statement, values)
+
+
+class SealingExecutor:
+    """An executor over another one. Everything else that it is asked is the other's to answer."""
+
+    seals = True
+
+    def __init__(self, inner: Executor, codec: Codec) -> None:
+        self._inner = inner
+        self._codec = codec
+        self._namespaces: dict[str, str] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    @property
+    def batches(self) -> bool:
+        return self._inner.batches
+
+    async def write(self, work: Work[T], *, gathered: bool = False) -> T:
+        return await self._inner.write(self._over(work), gathered=gathered)
+
+    def write_now(self, work: Work[T]) -> T | None:
+        return self._inner.write_now(self._over(work))
+
+    async def write_each(self, works: Sequence[Work[T]]) -> list[Any]:
+        return await self._inner.write_each([self._over(work) for work in works])
+
+    async def read(self, work: Work[T], *, snapshot: bool = False, brief: bool = False) -> T:
+        return await self._inner.read(self._over(work), snapshot=snapshot, brief=brief)
+
+    async def once(self, statement: str, /, **values: Value) -> Sequence[Row]:
+        unknown = self.strangers(statement, values)
+        if unknown:
+
+            async def look(tx: Transaction) -> None:
+                for job_id in unknown:
+                    row = await tx.row("job_head", job_id=job_id)
+                    self.learn(job_id, DEFAULT_NAMESPACE if row is None else row[1])
+
+            await self._inner.read(look, brief=True)
+        return self.opened(
+            statement, values, await self._inner.once(statement, **self.sealed(statement, values))
+        )
+
+    def spread(self, topics: Iterable[str]) -> None:
+        self._inner.spread(topics)
+
+    def _over(self, work: Work[T]) -> Work[T]:
+        async def sealed(tx: Transaction) -> T:
+            return await work(SealingTransaction(tx, self))
+
+        return sealed
+
+    # ── whose it is ───────────────────────────────────────────────────────────────────────────────
+
+    def learn(self, job_id: str, namespace: str) -> None:
+        if len(self._namespaces) >= _JOBS_MAX:
+            self._namespaces.clear()
+        self._namespaces[job_id] = namespace
+
+    def strangers(self, statement: str, values: dict[str, Any]) -> list[str]:
+        """Jobs whose namespace must be known before this can be sealed, and is not."""
+        if not (PAYLOADS | COLUMNS) & values.keys():
+            return []
+        for job_id, namespace in zip(_listed(values, "job_id"), _listed(values, "namespace"), strict=False):
+            self.learn(job_id, namespace)
+        if "namespace" in values or "each_namespace" in values:
+            return []
+        return [
+            job_id for job_id, _ in _places(statement, values) if job_id and job_id not in self._namespaces
+        ]
+
+    # ── in and out ────────────────────────────────────────────────────────────────────────────────
+
+    def sealed(self, statement: str, values: dict[str, Any]) -> dict[str, Any]:
+        """The values with ciphertext in place of payloads. They are the caller's, and stay as they were."""
+        changed: dict[str, Any] = {}
+        for name in PAYLOADS & values.keys():
+            data = values[name]
+            if isinstance(data, bytes) and data:
+                namespace = self._namespace(values, str(values.get("job_id") or ""))
+                changed[name] = self._codec.seal(namespace, _place(statement, name, values), data)
+        for name in COLUMNS & values.keys():
+            changed[name] = self._column(statement, name, values)
+        return {**values, **changed} if changed else values
+
+    def _column(self, statement: str, name: str, values: dict[str, Any]) -> list[bytes | None]:
+        bodies: Any = values[name]
+        if name == "node_bodys":
+            nodes: Any = values["node_node_ids"]
+            places = [("", f"put_node/{values['session_id']}/{node}#body") for node in nodes]
+        else:
+            places = _places(statement, values)
+        return [
+            body if not body else self._codec.seal(self._namespace(values, job_id), place, body)
+            for body, (job_id, place) in zip(bodies, places, strict=True)
+        ]
+
+    def _namespace(self, values: dict[str, Any], job_id: str) -> str:
+        named = values.get("namespace")
+        return named if isinstance(named, str) else self._namespaces.get(job_id, DEFAULT_NAMESPACE)
+
+    def opened(self, statement: str, values: dict[str, Any], rows: Sequence[Row]) -> Sequence[Row]:
+        """The rows with payloads in place of ciphertext."""
+        if not any(is_sealed(cell) for row in rows for cell in row):
+            return rows
+        return [
+            tuple(
+                self._codec.open(cell, _expected(statement, values, row)) if is_sealed(cell) else cell
+                for cell in row
+            )
+            for row in rows
+        ]
+
+
+def _place(statement: str, name: str, values: dict[str, Any]) -> str:
+    if statement in _EVENT:
+        return f"event/{values['job_id']}/{values['seq']}"
+    if statement == "put_blob":
+        digest = values["digest"]
+        return f"blob/{digest.hex() if isinstance(digest, bytes) else digest}"
+    parts = [str(values[one]) for one in _PLACED_BY if values.get(one) is not None]
+    return f"{statement}/{'/'.join(parts)}#{name}"
+
+
+def _places(statement: str, values: dict[str, Any]) -> list[tuple[str, str]]:
+    """The job and the place of each event that the statement writes."""
+    if statement in _EVENT:
+        return [(str(values["job_id"]), "")]
+    match statement:
+        case "append_batch":
+            seqs = [seq + 1 for seq in _listed(values, "seen_seq")]
+        case "submit_batch" | "submit_at_once":
+            seqs = [1] * len(_listed(values, "job_id"))
+        case "grant_leases":
+            jobs: Any = values["job_ids"]
+            heads: Any = values["head_seqs"]
+            return [(job, f"event/{job}/{seq}") for job, seq in zip(jobs, heads, strict=True)]
+        case "append_batch_of_moves":
+            each = _listed(values, "job_id")
+            jobs = [each[nth - 1] for nth in _as_list(values["event_whose"])]
+            numbers = _as_list(values["event_seq"])
+            return [(job, f"event/{job}/{seq}") for job, seq in zip(jobs, numbers, strict=True)]
+        case _ if "event_body" in values:
+            jobs, numbers = _as_list(values["event_job_id"]), _as_list(values["event_seq"])
+            return [(job, f"event/{job}/{seq}") for job, seq in zip(jobs, numbers, strict=True)]
+        case _:
+            job_id = values.get("job_id")
+            return [(str(job_id), "")] if job_id else []
+    return [(job, f"event/{job}/{seq}") for job, seq in zip(_listed(values, "job_id"), seqs, strict=True)]
+
+
+def _listed(values: dict[str, Any], name: str) -> list[Any]:
+    """One value or a column of them, also where the column is written as an array's literal."""
+    if f"each_{name}" in values:
+        return _as_list(values[f"each_{name}"])
+    return [values[name]] if values.get(name) is not None else []
+
+
+def _as_list(column: Any) -> list[Any]:
+    if not isinstance(column, str):
+        return list(column)
+    if column.startswith('{"'):
+        return [re.sub(r"\\(.)", r"\1", one) for one in _QUOTED.findall(column)]
+    return [int(one) for one in column.strip("{}").split(",") if one not in {"", "NULL"}]
+
+
+def _expected(statement: str, values: dict[str, Any], row: Row) -> tuple[str, ...]:
+    """Where an event's body, or a blob, must have been written for; nothing, where another digest will tell."""
+    match statement:
+        case "read_events" | "read_ends":
+            return (f"event/{values['job_id']}/{row[0]}", f"blob/{bytes(row[6]).hex()}")
+        case "read_events_of_many":
+            return (f"event/{row[0]}/{row[1]}", f"blob/{bytes(row[7]).hex()}")
+        case "look_at_job":
+            return (f"event/{row[0]}/{row[21]}", f"blob/{bytes(row[27]).hex()}")
+        case "get_blob":
+            digest: Any = values["digest"]
+            return (f"blob/{digest.hex()}",)
+        case _:
+            return ()
+
+
+EVERY: Final = "*"
+
+
+class Listed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One key of the file."""
+
+    id: str
+    key: str
+    namespace: str = EVERY
+
+
+class KeyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    keys: tuple[Listed, ...]
+
+
+class Codec:
+    """Seals payloads, and opens those whose key it has."""
+
+    def __init__(self, keys: Sequence[Listed]) -> None:
+        self._masters = {one.id: (one, _raw(one)) for one in keys}
+        if len(self._masters) != len(keys) or not keys:
+            msg = "the payload keys have no ids of their own, or there are none"
+            raise InvalidSetting(msg, hint="Give each key another id: `holdfast payload-key FILE` does.")
+        self._keys: dict[tuple[str, str], tuple[Any, bytes]] = {}
+
+    def around(self, executor: Executor) -> Executor:
+        """The executor, with payloads sealed on their way in and opened on their way out."""
+        return SealingExecutor(executor, self)
+
+    def seal(self, namespace: str, place: str, data: bytes) -> bytes:
+        """The payload as only this namespace's key can read it; as it is, if the namespace has none."""
+        named = next(
+            (one.id for one, _ in reversed(self._masters.values()) if one.namespace in {namespace, EVERY}),
+            None,
+        )
+        if named is None:
+            return data
+        cipher, chooser = self._key(named, namespace)
+        bound = _bound(namespace, named, place)
+        nonce = hmac.digest(chooser, bound + hashlib.sha256(data).digest(), "sha256")[:NONCE_BYTES]
+        return written(Envelope(named, f"{namespace}\x1f{place}", nonce, cipher.encrypt(nonce, data, bound)))
+
+    def open(self, data: bytes, places: Sequence[str] = ()) -> bytes:
+        """The payload inside; the bytes as they are, if they are no envelope or its key is not here.
+
+        StoreCorrupt: it was changed, or it lies in another place than it was written for.
+        """
+        envelope = read(data)
+        if envelope is None or envelope.key_id not in self._masters:
+            return data
+        namespace, _, place = envelope.place.partition("\x1f")
+        if places and place not in places:
+            msg = f"an encrypted payload of {place!r} lies at {places[0]!r}"
+            raise StoreCorrupt(msg)
+        cipher, _ = self._key(envelope.key_id, namespace)
+        from cryptography.exceptions import InvalidTag
+
+        try:
+            opened: bytes = cipher.decrypt(
+                envelope.nonce, envelope.sealed, _bound(namespace, envelope.key_id, place)
+            )
+        except InvalidTag:
+            msg = f"the encrypted payload at {place!r} was changed, or its key is another one of the same id"
+            raise StoreCorrupt(msg) from None
+        return opened
+
+    def _key(self, named: str, namespace: str) -> tuple[Any, bytes]:
+        found = self._keys.get((named, namespace))
+        if found is None:
+            from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+            master = self._masters[named][1]
+            parts = [
+                hmac.digest(master, f"{use}\0{namespace}".encode(), "sha256") for use in ("cipher", "nonce")
+            ]
+            found = self._keys[named, namespace] = (AESGCM(parts[0]), parts[1])
+        return found
+
+
+def _bound(namespace: str, key_id: str, place: str) -> bytes:
+    return f"{namespace}\0{key_id}\0{place}".encode("utf-8", "surrogatepass")
+
+
+def _raw(one: Listed) -> bytes:
+    try:
+        raw = base64.b64decode(one.key, validate=True)
+    except ValueError:
+        raw = b""
+    if len(raw) != 32 or not 1 <= len(one.id.encode()) <= 255:
+        msg = f"payload key {one.id[:40]!r} is not 32 bytes in base64"
+        raise InvalidSetting(msg, hint="`holdfast payload-key FILE` makes one.")
+    return raw
+
+
+def read_keys(path: Path) -> Codec:
+    """The codec of a key file that nobody but its owner can read."""
+    try:
+        if stat.S_IMODE(path.stat().st_mode) & 0o077:
+            msg = f"others can read the payload keys in {path.name!r}"
+            raise InvalidSetting(msg, hint=f"chmod 600 {path.name}; then change the keys, if others did.")
+        listed = msgspec.json.decode(path.read_bytes(), type=KeyFile)
+        from cryptography.hazmat.primitives.ciphers import aead as _needed  # noqa: F401
+    except OSError as error:
+        msg = f"the payload keys cannot be read: {error.strerror}"
+        raise InvalidSetting(
+            msg, hint="Check HOLDFAST_PAYLOAD_KEYS; `holdfast payload-key FILE` makes keys."
+        ) from None
+    except msgspec.MsgspecError as error:
+        msg = f"the file of payload keys is not written as one: {error}"
+        raise InvalidSetting(msg, hint="`holdfast payload-key FILE` makes and extends one.") from None
+    except ImportError as error:
+        msg = "encryption needs a library that is not installed"
+        raise InvalidSetting(msg, hint="pip install 'holdfast[crypto]'") from error
+    return Codec(listed.keys)

@@ -1,0 +1,101 @@
+"""A store all of whose calls go through one function: to watch it, to fail on purpose, to die at a named point."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from holdfast.store.contract import Store, StoreInfo
+    from holdfast.store.ports.agent_entries import Entries
+    from holdfast.store.ports.api_keys import Keys
+    from holdfast.store.ports.attachments import Attachments
+    from holdfast.store.ports.audit import Audit
+    from holdfast.store.ports.blobs import Blobs
+    from holdfast.store.ports.budgets import Budgets
+    from holdfast.store.ports.cache import Cache
+    from holdfast.store.ports.configured_agents import Agents
+    from holdfast.store.ports.inbox import Inbox
+    from holdfast.store.ports.jobs import Jobs
+    from holdfast.store.ports.journal import Journal
+    from holdfast.store.ports.leases import Leases
+    from holdfast.store.ports.ledger import Ledger
+    from holdfast.store.ports.mailbox import Post
+    from holdfast.store.ports.namespaces import Namespaces
+    from holdfast.store.ports.queue_limits import Queues
+    from holdfast.store.ports.retention import Retention
+    from holdfast.store.ports.schedules import Schedules
+    from holdfast.store.ports.sessions import Sessions
+    from holdfast.store.ports.store_stats import Watch
+    from holdfast.store.ports.streams import Streams
+    from holdfast.store.ports.wakeups import Wakeups
+    from holdfast.store.ports.work_items import WorkList
+    from holdfast.store.ports.worker_presences import Presences
+
+Call = Callable[..., Awaitable[Any]]
+Around = Callable[[str, Call, tuple[Any, ...], dict[str, Any]], Awaitable[Any]]
+"""What happens instead of a call: its name (`journal.append`), the call itself, its arguments."""
+
+
+class _Port:
+    """One noun of a store, with every call of it led through `around`."""
+
+    def __init__(self, port: Any, noun: str, around: Around) -> None:
+        self._port = port
+        self._noun = noun
+        self._around = around
+
+    is_near = False
+    """Nothing goes past `around`: a journal is asked the long way."""
+
+    def __getattr__(self, verb: str) -> Any:
+        method = getattr(self._port, verb)
+        if not inspect.iscoroutinefunction(method):
+            return method
+        name, around = f"{self._noun}.{verb}", self._around
+
+        async def led(*args: Any, **options: Any) -> Any:
+            return await around(name, method, args, options)
+
+        self.__dict__[verb] = led
+        return led
+
+
+class WrappedStore:
+    """A store all of whose calls go through one function."""
+
+    def __init__(self, store: Store, around: Around) -> None:
+        self.inner = store
+        self.tier = store.tier
+        self.clock = store.clock
+        self.jobs = cast("Jobs", _Port(store.jobs, "jobs", around))
+        self.journal = cast("Journal", _Port(store.journal, "journal", around))
+        self.leases = cast("Leases", _Port(store.leases, "leases", around))
+        self.ledger = cast("Ledger", _Port(store.ledger, "ledger", around))
+        self.post = cast("Post", _Port(store.post, "post", around))
+        self.sessions = cast("Sessions", _Port(store.sessions, "sessions", around))
+        self.inbox = cast("Inbox", _Port(store.inbox, "inbox", around))
+        self.attachments = cast("Attachments", _Port(store.attachments, "attachments", around))
+        self.blobs = cast("Blobs", _Port(store.blobs, "blobs", around))
+        self.namespaces = cast("Namespaces", _Port(store.namespaces, "namespaces", around))
+        self.wakeups = cast("Wakeups", _Port(store.wakeups, "wakeups", around))
+        self.cache = cast("Cache", _Port(store.cache, "cache", around))
+        self.retention = cast("Retention", _Port(store.retention, "retention", around))
+        self.streams = cast("Streams", _Port(store.streams, "streams", around))
+        self.budgets = cast("Budgets", _Port(store.budgets, "budgets", around))
+        self.agents = cast("Agents", _Port(store.agents, "agents", around))
+        self.schedules = cast("Schedules", _Port(store.schedules, "schedules", around))
+        self.queues = cast("Queues", _Port(store.queues, "queues", around))
+        self.keys = cast("Keys", _Port(store.keys, "keys", around))
+        self.audit = cast("Audit", _Port(store.audit, "audit", around))
+        self.vitals = cast("Watch", _Port(store.vitals, "vitals", around))
+        self.presences = cast("Presences", _Port(store.presences, "presences", around))
+        self.work = cast("WorkList", _Port(store.work, "work", around))
+        self.entries = cast("Entries", _Port(store.entries, "entries", around))
+
+    async def info(self) -> StoreInfo:
+        return await self.inner.info()
+
+    async def close(self) -> None:
+        await self.inner.close()

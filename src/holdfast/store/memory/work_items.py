@@ -1,0 +1,80 @@
+"""Work items: jobs that know what is asked of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from holdfast.model.jobs import DEFAULT_NAMESPACE, WorkItem
+from holdfast.model.page import Page, decode_cursor, encode_cursor
+from holdfast.model.states import Status, WaitReason
+from holdfast.model.work import WorkWhich
+from holdfast.store.memory.state import State
+from holdfast.store.ports.work_items import WorkRow
+
+_CURSOR = "work"
+
+
+class MemoryWork:
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def _rows(self) -> list[WorkRow]:
+        rows = self._state.tables.jobs.values()
+        return [WorkRow(row.work, row.head) for row in rows if row.work is not None]
+
+    async def find(self, job_id: str) -> WorkItem | None:
+        row = self._state.tables.jobs.get(job_id)
+        return None if row is None else row.work
+
+    async def list(self, which: WorkWhich, *, limit: int = 100, cursor: str | None = None) -> Page[WorkRow]:
+        found = sorted((row for row in self._rows() if _fits(row, which)), key=_id, reverse=True)
+        if cursor is not None:
+            (last,) = decode_cursor(_CURSOR, cursor, keys=1)
+            found = [row for row in found if _id(row) < str(last)]
+        page = tuple(found[:limit])
+        return Page(page, encode_cursor(_CURSOR, _id(page[-1])) if page and len(found) > limit else None)
+
+    async def counts(
+        self, *, namespace: str = DEFAULT_NAMESPACE
+    ) -> dict[tuple[str, Status, WaitReason | None], int]:
+        mine = [row for row in self._rows() if row.head.namespace == namespace]
+        return dict(Counter((row.item.project, row.head.status, row.head.wait_reason) for row in mine))
+
+    async def unclaimed(self, limit: int = 100) -> Sequence[str]:
+        now = self._state.clock.wall_us()
+        found = [
+            row.head.job_id
+            for row in self._rows()
+            if row.head.status is Status.PENDING
+            and (row.head.mail_seq > 0 or (row.item.deadline_at is not None and row.item.deadline_at <= now))
+        ]
+        return sorted(found)[:limit]
+
+    async def unpreferred(self, capabilities: Sequence[str], *, grace_us: int) -> Sequence[str]:
+        since = self._state.clock.wall_us() - grace_us
+        kinds = {
+            row.head.kind
+            for row in self._rows()
+            if row.item.preferred_type
+            and row.item.capability in capabilities
+            and row.head.status is Status.PENDING
+            and row.head.ready_at <= since
+        }
+        return sorted(kinds)
+
+
+def _id(row: WorkRow) -> str:
+    return row.head.job_id
+
+
+def _fits(row: WorkRow, which: WorkWhich) -> bool:
+    dead = row.head.wait_reason is WaitReason.DEAD_LETTER
+    return (
+        row.head.namespace == which.namespace
+        and which.status in {None, row.head.status}
+        and which.dead in {None, dead}
+        and which.capability in {None, row.item.capability}
+        and which.boundary in {None, row.item.boundary}
+        and which.project in {None, row.item.project}
+    )

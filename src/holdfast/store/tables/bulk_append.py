@@ -1,0 +1,195 @@
+"""Many appends in one go.
+
+Most appends do two things: they move a head, and they write events. A batch of such appends needs no savepoints,
+because a refused one has touched nothing: its condition did not hold, so its head did not move, so its events are not
+written. On Postgres the batch is one statement and one round trip; on SQLite it is two prepared statements run down
+the list, and one count: if a head did not move, the batch is given up and its appends go one by one, each with its own
+answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Final
+
+from holdfast.model.append import NOTHING, Append, Move
+from holdfast.model.hash_chain import SealedEvent
+from holdfast.model.limits import PAYLOAD_INLINE_BYTES
+from holdfast.model.states import Status
+from holdfast.store.executor import Executor, Row, Transaction, Value
+from holdfast.store.tables.job_heads import move_values
+
+
+def is_plain(append: Append) -> bool:
+    """Whether a batch can do it: events that fit their rows, and at most a move."""
+    if append.extras is not NOTHING and append.extras:
+        return False
+    return max([len(event.body or b"") for event in append.events]) <= PAYLOAD_INLINE_BYTES
+
+
+def conditions(append: Append) -> dict[str, Value]:
+    """What the writer believes, and the head it leads to."""
+    return {
+        "job_id": append.job_id,
+        "fence": append.fence,
+        "lease_token": append.lease_token,
+        "seen_seq": append.seen.seq,
+        "seen_hash": append.seen.hash,
+        "head_seq": append.head.seq,
+        "head_hash": append.head.hash,
+        "mail_seen": append.mail_seen,
+        "progress": int(append.progress),
+    }
+
+
+class NotAll(Exception):
+    """Somebody's append was refused, and a count does not say whose: nothing of the batch is there."""
+
+
+# ── row by row ────────────────────────────────────────────────────────────────────────────────────
+
+
+async def append_plain_in(tx: Transaction, appends: Sequence[Append]) -> list[Row]:
+    """The job of each append that took, and where a job that moved went: (job, queue, status, over). One that ends a
+    session's job is left to the single append, which moves the line up."""
+    staying = [append for append in appends if append.move is None]
+    if staying and await tx.changed_each("append_head", list(map(conditions, staying))) < len(staying):
+        raise NotAll
+    took: list[Row] = [(append.job_id,) for append in staying]
+    if len(staying) < len(appends):
+        took += await _moved_in(tx, appends)
+    taken = {row[0] for row in took}
+    events = [
+        event_values(append.job_id, event)
+        for append in appends
+        if append.job_id in taken
+        for event in append.events
+    ]
+    await tx.rows_each("insert_event", events)
+    return took
+
+
+async def _moved_in(tx: Transaction, appends: Sequence[Append]) -> list[Row]:
+    """Those of them that have left `running`."""
+    moves = {append.job_id: append.move for append in appends if append.move is not None}
+    moved = await tx.rows_each(
+        "append_move",
+        [
+            conditions(append) | move_values(append.move) | {"in_no_line": int(append.move.over)}
+            for append in appends
+            if append.move is not None
+        ],
+    )
+    await tx.rows_each("forget_timers", [{"job_id": row[0]} for row in moved if moves[row[0]].over])
+    return [(row[0], row[2], moves[row[0]].status, moves[row[0]].over) for row in moved]
+
+
+def event_values(job_id: str, event: SealedEvent) -> dict[str, Value]:
+    """The event as a row."""
+    return {
+        "job_id": job_id,
+        "seq": event.seq,
+        "type": event.type,
+        "version": event.version,
+        "fence": event.fence,
+        "at": event.at,
+        "body": event.body,
+        "body_digest": event.body_digest,
+        "hash": event.hash,
+    }
+
+
+# ── column by column ──────────────────────────────────────────────────────────────────────────────
+
+
+async def append_at_once(executor: Executor, appends: Sequence[Append]) -> Sequence[Row]:
+    """As `append_plain_in`, in one statement that is a transaction by itself. The usual append, one fact of a job that
+    goes on, has lean ones of its own."""
+    if all(append.move is None and len(append.events) == 1 for append in appends):
+        if len(appends) > 1:
+            return await executor.once("append_batch", **_columns_of_steps(appends))
+        (append,) = appends
+        values = event_values(append.job_id, append.events[0]) | conditions(append)
+        return await executor.once("append_one", **values)
+    return await executor.once("append_batch_of_moves", **_columns_of_moves(appends))
+
+
+def _columns_of_steps(appends: Sequence[Append]) -> dict[str, Value]:
+    """The appends by job id, written out: going by way of rows would take as long as sending them."""
+    appends = sorted(appends, key=attrgetter("job_id"))
+    events = [append.events[0] for append in appends]
+    hashes = [
+        one
+        for append, event in zip(appends, events, strict=True)
+        for one in (append.seen.hash, event.body_digest, event.hash)
+    ]
+    return {
+        "each_job_id": texts([append.job_id for append in appends]),
+        "each_fence": integers([append.fence for append in appends]),
+        "each_lease_token": texts([append.lease_token for append in appends]),
+        "each_seen_seq": integers([append.seen.seq for append in appends]),
+        "each_mail_seen": integers([append.mail_seen for append in appends]),
+        "each_progress": integers([int(append.progress) for append in appends]),
+        "each_type": texts([event.type for event in events]),
+        "each_version": integers([event.version for event in events]),
+        "each_at": integers([event.at for event in events]),
+        "each_body": [event.body for event in events],
+        "hashes": b"".join(hashes),
+    }
+
+
+def integers(values: Sequence[int | None]) -> str:
+    """An array as its literal: the driver looks long at every element of a list, the server reads digits quickly."""
+    return "{" + ",".join(map(str, values)).replace("None", "NULL") + "}"
+
+
+def texts(values: Sequence[str]) -> str:
+    """The same for text; what has a meaning inside a literal is escaped."""
+    escaped = _BETWEEN.join(values).replace("\\", "\\\\").replace('"', '\\"')
+    return '{"' + escaped.replace(_BETWEEN, '","') + '"}'
+
+
+_BETWEEN = "\x1f"
+"""No name contains it."""
+
+
+def words(values: Sequence[str | None]) -> str:
+    """The same for words of our own, of which some are missing."""
+    return "{" + ",".join([value or "NULL" for value in values]) + "}"
+
+
+def _columns_of_moves(appends: Sequence[Append]) -> dict[str, Value]:
+    """The appends and their facts, written out. The facts of one append have its fence."""
+    moves = [_STAYS if append.move is None else append.move for append in appends]
+    events = [(nth, event) for nth, append in enumerate(appends, 1) for event in append.events]
+    hashes = [one for append in appends for one in (append.seen.hash, append.head.hash)]
+    event_hashes = [one for _, event in events for one in (event.body_digest, event.hash)]
+    return {
+        "each_job_id": texts([append.job_id for append in appends]),
+        "each_fence": integers([append.fence for append in appends]),
+        "each_lease_token": texts([append.lease_token for append in appends]),
+        "each_seen_seq": integers([append.seen.seq for append in appends]),
+        "each_head_seq": integers([append.head.seq for append in appends]),
+        "each_mail_seen": integers([append.mail_seen for append in appends]),
+        "each_progress": integers([int(append.progress) for append in appends]),
+        "each_status": words([None if move is _STAYS else move.status for move in moves]),
+        "each_wait_reason": words([move.reason for move in moves]),
+        "each_wake_at": integers([move.wake_at for move in moves]),
+        "each_ready_at": integers([move.ready_at or None for move in moves]),
+        "each_failed": integers([int(move.failed) for move in moves]),
+        "each_anew": integers([int(move.anew) for move in moves]),
+        "each_over": integers([int(move.over) for move in moves]),
+        "hashes": b"".join(hashes),
+        "event_whose": integers([nth for nth, _ in events]),
+        "event_seq": integers([event.seq for _, event in events]),
+        "event_type": texts([event.type for _, event in events]),
+        "event_version": integers([event.version for _, event in events]),
+        "event_at": integers([event.at for _, event in events]),
+        "event_body": [event.body for _, event in events],
+        "event_hashes": b"".join(event_hashes),
+    }
+
+
+_STAYS: Final = Move(status=Status.RUNNING)
+"""Of an append that leaves its job where it is."""

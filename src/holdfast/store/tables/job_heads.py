@@ -1,0 +1,102 @@
+"""Heads: reading them, and what follows when a job leaves `running`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from holdfast.errors import NotFound
+from holdfast.model.append import Move
+from holdfast.model.jobs import JobHead
+from holdfast.model.states import Slot, Status, WaitReason
+from holdfast.store.executor import Row, Transaction, Value
+from holdfast.store.tables.payloads import word
+
+
+def head_of(row: Row) -> JobHead:
+    """The row as a head: its columns come first, in the order of the fields."""
+    values = list(row[:_COLUMNS])
+    values[_STATUS] = _WORDS.get(row[_STATUS]) or word(Status, row[_STATUS])
+    if row[_REASON] is not None:
+        values[_REASON] = word(WaitReason, row[_REASON])
+    if row[_SLOT] is not None:
+        values[_SLOT] = word(Slot, row[_SLOT])
+    return JobHead(*values)
+
+
+_COLUMNS = len(JobHead.__struct_fields__)
+_STATUS, _REASON, _SLOT = (
+    JobHead.__struct_fields__.index(name) for name in ("status", "wait_reason", "session_slot")
+)
+_WORDS: Mapping[str, Status] = {status.value: status for status in Status}
+
+
+async def lock_head(tx: Transaction, job_id: str) -> JobHead:
+    """The head, held until the transaction ends; or NotFound."""
+    row = await tx.row("lock_head", job_id=job_id)
+    if row is None:
+        msg = f"there is no job {job_id!r}"
+        raise NotFound(msg)
+    return head_of(row)
+
+
+def move_values(move: Move) -> dict[str, Value]:
+    """The columns that a move sets."""
+    return {
+        "failed": int(move.failed),
+        "anew": int(move.anew),
+        "taken_over": int(move.takeover),
+        "status": move.status,
+        "wait_reason": move.reason,
+        "wake_at": move.wake_at,
+        "requeues": int(move.status is Status.PENDING),
+        "ready_at": move.ready_at or None,
+    }
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a job stands: its queue, and its session's line."""
+
+    job_id: str
+    namespace: str
+    queue: str
+    session_id: str | None
+    session_slot: str | None
+
+
+async def settle_move(tx: Transaction, place: Place, move: Move) -> None:
+    """What a move means beyond its own row: timers, the session's line, who should look."""
+    if move.status is Status.PENDING:
+        tx.hint(f"queue:{place.queue}")
+    if not move.over:
+        return
+    await tx.run("forget_timers", job_id=place.job_id)
+    tx.hint(f"job:{place.job_id}")
+    if place.session_slot is None or place.session_id is None:
+        return
+    # The line is locked before it is read, so that a job joining it now is either seen here or sees us gone.
+    await tx.row("lock_session", namespace=place.namespace, session_id=place.session_id)
+    await tx.run("leave_session", job_id=place.job_id)
+    if move.status is not Status.COMPLETED:
+        await _leave_inbox(tx, place)
+    if place.session_slot == Slot.LIVE:
+        await _promote(tx, place.namespace, place.session_id)
+
+
+async def _leave_inbox(tx: Transaction, place: Place) -> None:
+    """Whoever cancels a message's job does not want it answered later; what others sent is theirs again."""
+    where = {"namespace": place.namespace, "session_id": place.session_id, "job_id": place.job_id}
+    if await tx.row("drop_message", **where) is not None:
+        await tx.run(
+            "drop_items", namespace=place.namespace, session_id=place.session_id, batch_id=place.job_id
+        )
+    await tx.run("free_batches", **where)
+
+
+async def _promote(tx: Transaction, namespace: str, session_id: str) -> None:
+    behind = await tx.row("next_behind", namespace=namespace, session_id=session_id)
+    if behind is not None:
+        promoted = await tx.row("become_live", job_id=behind[0])
+        assert promoted is not None, "the job behind was read under the session's lock"
+        tx.hint(f"queue:{promoted[0]}")

@@ -1,0 +1,220 @@
+"""A short hold on every job whose lease is over: the sweep's one transaction.
+
+The heads are read under lock, judged in Python, and written back together with their events. What is judged is the row
+that is written, so a holder that renews in between keeps its job, and of two sweeps one finds nothing.
+
+A sweep finds many jobs at once, and nearly all of them get the same: the worker that held them is gone, and they go
+back to where they stood. So a fact is written out and hashed once, what becomes of a job is said once for all to which
+it happens, and for a single job there is left what is its own: its id and one hash. On Postgres that is one statement;
+on SQLite two for all jobs that are alike. A ruling with more than one fact, or one too large for its row, or a store
+that encrypts makes the sweep write job by job.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import msgspec
+
+from holdfast.model.events import Event
+from holdfast.model.hash_chain import SealedEvent, body_of, chain
+from holdfast.model.jobs import JobHead
+from holdfast.model.limits import PAYLOAD_INLINE_BYTES
+from holdfast.model.states import Status
+from holdfast.store.executor import Transaction, Value
+from holdfast.store.ports.journal import Decide, Ruling, check_plain
+from holdfast.store.tables.bulk_append import event_values, integers, texts
+from holdfast.store.tables.job_heads import head_of, move_values
+from holdfast.store.tables.payloads import store_body
+
+
+class Swept(msgspec.Struct, frozen=True, gc=False):
+    """A job that was held: its head before, what was ruled, and the events that say so."""
+
+    head: JobHead
+    ruling: Ruling
+    events: tuple[SealedEvent, ...]
+
+
+async def hold_expired_in(
+    tx: Transaction, decide: Decide, limit: int, tried: list[list[Swept]]
+) -> list[Swept]:
+    """What `decide` says about each job whose lease is over is written within this transaction.
+
+    As with a single hold, `tried` remembers where earlier tries led: one of their events in a journal says that the
+    try was committed and only its reply was lost.
+    """
+    for earlier in tried:
+        if await _is_there(tx, earlier[0]):
+            return earlier
+    rows = await tx.rows("expired_heads", limit=limit)
+    if not rows:
+        return []
+    sealer, swept = _Sealer(at=rows[0][-1]), list[Swept]()
+    for head in map(head_of, rows):
+        ruling = decide(head)
+        if ruling is not None:
+            swept.append(sealer.sealed(head, check_plain(ruling)))
+    if swept:
+        if _is_usual(swept) and not tx.seals:
+            await (_write_batch_alike if tx.batches else _write_alike)(tx, swept)
+        else:
+            await (_write_batch if tx.batches else _write_each)(tx, swept)
+        for queue in {one.head.queue for one in swept if one.ruling.move.status is Status.PENDING}:
+            tx.hint(f"queue:{queue}")
+        tried.append(swept)
+    return swept
+
+
+async def _is_there(tx: Transaction, swept: Swept) -> bool:
+    seq, hash_ = _end(swept)
+    return await tx.row("has_event", job_id=swept.head.job_id, seq=seq, hash=hash_) is not None
+
+
+def _end(swept: Swept) -> tuple[int, bytes]:
+    """Where the events lead."""
+    last = swept.events[-1] if swept.events else None
+    return (swept.head.head_seq, swept.head.head_hash) if last is None else (last.seq, last.hash)
+
+
+class _Sealer:
+    """Seals what a sweep writes. Many jobs get the very same fact (the same worker lost them), so a fact is written and
+    hashed once; placing it in a journal is one more hash."""
+
+    def __init__(self, at: int) -> None:
+        self._at = at
+        self._bodies: dict[int, tuple[Event, bytes, bytes]] = {}
+
+    def sealed(self, head: JobHead, ruling: Ruling) -> Swept:
+        seq, link, fence, at = head.head_seq, head.head_hash, head.fence + 1, self._at
+        events: list[SealedEvent] = []
+        for event in ruling.events:
+            # By identity, and the event is kept: so its id is nobody else's meanwhile.
+            known = self._bodies.get(id(event))
+            if known is None:
+                body = body_of(event)
+                known = self._bodies[id(event)] = (event, body, hashlib.sha256(body).digest())
+            _, body, digest = known
+            seq, type_, version = seq + 1, event.type, event.version
+            link = chain(link, digest, head.job_id, seq, type_, version, fence, at)
+            events.append(SealedEvent(seq, type_, version, fence, at, body, digest, link))
+        return Swept(head, ruling, tuple(events))
+
+
+def _is_usual(swept: Sequence[Swept]) -> bool:
+    """Whether every job got one fact that fits its row."""
+    return all(
+        len(one.events) == 1 and len(one.events[0].body or b"") <= PAYLOAD_INLINE_BYTES for one in swept
+    )
+
+
+def _outcome(swept: Swept) -> tuple[Value, ...]:
+    """What becomes of the job besides its new head, as the columns that it sets. A job that keeps its place in the
+    queue says nothing about it: so all that do are alike."""
+    move, head = swept.ruling.move, swept.head
+    requeues = move.status is Status.PENDING and move.ready_at != head.ready_at
+    ready_at = (move.ready_at or None) if requeues else None
+    counted = (int(move.failed), int(move.anew), int(move.takeover))
+    return (*counted, move.status, move.reason, move.wake_at, int(requeues), ready_at)
+
+
+_OUTCOME = ("failed", "anew", "taken_over", "status", "wait_reason", "wake_at", "requeues", "ready_at")
+
+
+def _fact(event: SealedEvent) -> tuple[Value, ...]:
+    return (event.type, event.version, event.body, event.body_digest)
+
+
+_FACT = ("type", "version", "body", "body_digest")
+
+
+# ── row by row ────────────────────────────────────────────────────────────────────────────────────
+
+
+async def _write_each(tx: Transaction, swept: Sequence[Swept]) -> None:
+    await tx.rows_each("hold_move", [_head_values(one) for one in swept])
+    await tx.rows_each("insert_event", await _event_rows(tx, swept))
+
+
+def _head_values(swept: Swept) -> dict[str, Value]:
+    seq, hash_ = _end(swept)
+    return {
+        "job_id": swept.head.job_id,
+        "head_seq": seq,
+        "head_hash": hash_,
+        "fence": swept.head.fence + 1,
+        **move_values(swept.ruling.move),
+    }
+
+
+async def _event_rows(tx: Transaction, swept: Sequence[Swept]) -> list[dict[str, Value]]:
+    """The events as rows; a body too large for its row has become a blob."""
+    rows = []
+    for one in swept:
+        for event in one.events:
+            row = event_values(one.head.job_id, event)
+            if event.body is not None and len(event.body) > PAYLOAD_INLINE_BYTES:
+                stored = await store_body(tx, one.head.namespace, event.body, event.body_digest)
+                row["body"] = stored.inline
+            rows.append(row)
+    return rows
+
+
+# ── those that are alike ──────────────────────────────────────────────────────────────────────────
+
+
+async def _write_alike(tx: Transaction, swept: Sequence[Swept]) -> None:
+    alike: dict[tuple[tuple[Value, ...], tuple[Value, ...]], list[Swept]] = {}
+    for one in swept:
+        alike.setdefault((_outcome(one), _fact(one.events[0])), []).append(one)
+    for (outcome, fact), those in alike.items():
+        job_ids = [one.head.job_id for one in those]
+        hashes = b"".join([one.events[0].hash for one in those])
+        moved = dict(zip(_OUTCOME, outcome, strict=True))
+        written = dict(zip(_FACT, fact, strict=True))
+        await tx.run("hold_alike", job_ids=job_ids, hashes=hashes, **moved)
+        await tx.run("write_alike", job_ids=job_ids, at=those[0].events[0].at, **written)
+
+
+# ── column by column ──────────────────────────────────────────────────────────────────────────────
+
+
+class _Numbered:
+    """Gives equal things one number, from 1, and keeps each once."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[Value, ...], int] = {}
+
+    def of(self, thing: tuple[Value, ...]) -> int:
+        return self._numbers.setdefault(thing, len(self._numbers) + 1)
+
+    @property
+    def kept(self) -> list[tuple[Value, ...]]:
+        return list(self._numbers)
+
+
+async def _write_batch(tx: Transaction, swept: Sequence[Swept]) -> None:
+    heads, events = [_head_values(one) for one in swept], await _event_rows(tx, swept)
+    columns: dict[str, Value] = {f"each_{name}": [row[name] for row in heads] for name in heads[0]}
+    columns |= {f"event_{name}": [row[name] for row in events] for name in events[0]}
+    await tx.run("hold_batch", **columns)
+
+
+async def _write_batch_alike(tx: Transaction, swept: Sequence[Swept]) -> None:
+    outcomes, facts = _Numbered(), _Numbered()
+    events = [one.events[0] for one in swept]
+    await tx.run(
+        "hold_batch_alike",
+        each_job_id=texts([one.head.job_id for one in swept]),
+        each_outcome=integers([outcomes.of(_outcome(one)) for one in swept]),
+        each_fact=integers([facts.of(_fact(event)) for event in events]),
+        hashes=b"".join([event.hash for event in events]),
+        at=events[0].at,
+        **_columns(_OUTCOME, outcomes.kept),
+        **_columns(_FACT, facts.kept),
+    )
+
+
+def _columns(names: Sequence[str], rows: Sequence[Sequence[Value]]) -> dict[str, Value]:
+    return {name: list(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}

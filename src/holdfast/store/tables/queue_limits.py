@@ -1,0 +1,52 @@
+"""What queues take, over SQL."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from holdfast.model.jobs import DEFAULT_NAMESPACE, JobDraft
+from holdfast.model.queue_limits import Load, QueueLimits, admit, check_limits
+from holdfast.store.executor import Executor, Row, Transaction
+from holdfast.store.tables.payloads import need_namespace
+
+
+class SqlQueues:
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+
+    async def limit(self, limits: QueueLimits) -> None:
+        check_limits(limits)
+        place = {"namespace": limits.namespace, "queue": limits.queue}
+
+        async def work(tx: Transaction) -> None:
+            await need_namespace(tx, limits.namespace)
+            if limits.depth_max is None and limits.age_max_us is None:
+                await tx.run("unlimit_queue", **place)
+            else:
+                await tx.run("limit_queue", depth_max=limits.depth_max, age_max_us=limits.age_max_us, **place)
+
+        await self._executor.write(work)
+
+    async def list(self, *, namespace: str = DEFAULT_NAMESPACE) -> list[QueueLimits]:
+        async def work(tx: Transaction) -> Sequence[Row]:
+            return await tx.rows("list_queue_limits", namespace=namespace)
+
+        return [_limits(row) for row in await self._executor.read(work, brief=True)]
+
+
+async def admit_in(tx: Transaction, drafts: Sequence[JobDraft]) -> None:
+    """All of these new jobs fit into their queues, or Busy. Limits are locked in the one order that everybody uses."""
+    coming = Counter((draft.namespace, draft.queue) for draft in drafts)
+    for namespace, queue in sorted(coming):
+        place = {"namespace": namespace, "queue": queue}
+        row = await tx.row("lock_queue_limits", **place)
+        if row is not None:
+            limits = _limits(row)
+            load = await tx.row("queue_load", enough=limits.depth_max or 0, **place)
+            assert load is not None, "counting always gives a row"
+            admit(limits, Load(load[0], load[1]), coming[namespace, queue], load[2])
+
+
+def _limits(row: Row) -> QueueLimits:
+    return QueueLimits(**dict(zip(QueueLimits.__struct_fields__, row, strict=True)))

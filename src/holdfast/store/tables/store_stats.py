@@ -1,0 +1,44 @@
+"""Vitals over SQL."""
+
+from __future__ import annotations
+
+from holdfast.model.states import Status, WaitReason
+from holdfast.model.store_stats import Line, Vitals
+from holdfast.store.executor import Executor, Row, Transaction
+from holdfast.store.tables.payloads import word
+
+
+class SqlWatch:
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+
+    async def look(self) -> Vitals:
+        async def work(tx: Transaction) -> Vitals:
+            lines = await tx.rows("lines_of_jobs")
+            numbers = await tx.row("vital_numbers")
+            size = await tx.row("store_size")
+            assert numbers is not None, "counting always gives a row"
+            assert size is not None, "so does a size"
+            now, oldest, expired, uncertain, cached, cached_over = numbers
+            return Vitals(
+                now=now,
+                lines=tuple(sorted(map(_line, lines), key=_place)),
+                oldest_ready_us=0 if oldest is None else now - oldest,
+                expired=expired,
+                uncertain=uncertain,
+                cached=cached,
+                cached_over=cached_over,
+                bytes=size[0],
+            )
+
+        return await self._executor.read(work, snapshot=True)
+
+
+def _line(row: Row) -> Line:
+    queue, status, reason, jobs, takeovers = row
+    reason = None if reason is None else word(WaitReason, reason)
+    return Line(queue, word(Status, status), reason, jobs, takeovers)
+
+
+def _place(line: Line) -> tuple[str, str, str]:
+    return line.queue, line.status, line.wait_reason or ""

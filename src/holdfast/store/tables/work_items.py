@@ -1,0 +1,100 @@
+"""Work items over SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.model.jobs import DEFAULT_NAMESPACE, WorkItem
+from holdfast.model.page import Page, decode_cursor, encode_cursor
+from holdfast.model.states import Status, WaitReason
+from holdfast.model.work import WorkWhich
+from holdfast.store.executor import Executor, Row, Transaction
+from holdfast.store.ports.work_items import WorkRow
+from holdfast.store.tables.job_heads import head_of
+from holdfast.store.tables.payloads import word
+
+_ITEM = 5
+"""Columns of a work item; those of its head follow."""
+
+
+class SqlWork:
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+
+    async def find(self, job_id: str) -> WorkItem | None:
+        async def work(tx: Transaction) -> Row | None:
+            return await tx.row("find_work", job_id=job_id)
+
+        row = await self._executor.read(work, brief=True)
+        return None if row is None else _item(row)
+
+    async def list(self, which: WorkWhich, *, limit: int = 100, cursor: str | None = None) -> Page[WorkRow]:
+        before = None if cursor is None else str(decode_cursor("work", cursor, keys=1)[0])
+
+        async def work(tx: Transaction) -> Sequence[Row]:
+            return await tx.rows(
+                "list_work",
+                namespace=which.namespace,
+                status=which.status,
+                dead=None if which.dead is None else int(which.dead),
+                capability=which.capability,
+                boundary=which.boundary,
+                project=which.project,
+                before=before,
+                limit=limit + 1,
+            )
+
+        found = [WorkRow(_item(row[:_ITEM]), head_of(row[_ITEM:])) for row in await self._executor.read(work)]
+        more = encode_cursor("work", found[limit - 1].head.job_id) if len(found) > limit > 0 else None
+        return Page(tuple(found[:limit]), more)
+
+    async def counts(
+        self, *, namespace: str = DEFAULT_NAMESPACE
+    ) -> dict[tuple[str, Status, WaitReason | None], int]:
+        async def work(tx: Transaction) -> Sequence[Row]:
+            return await tx.rows("count_work", namespace=namespace)
+
+        return {
+            (project, word(Status, status), word(WaitReason, reason) if reason else None): count
+            for project, status, reason, count in await self._executor.read(work)
+        }
+
+    async def unclaimed(self, limit: int = 100) -> Sequence[str]:
+        async def work(tx: Transaction) -> Sequence[Row]:
+            return await tx.rows("unclaimed_work", limit=limit)
+
+        return [row[0] for row in await self._executor.read(work)]
+
+    async def unpreferred(self, capabilities: Sequence[str], *, grace_us: int) -> Sequence[str]:
+        if not capabilities:
+            return []
+
+        async def work(tx: Transaction) -> Sequence[Row]:
+            return await tx.rows("unpreferred_work", capabilities=list(capabilities), grace_us=grace_us)
+
+        return [row[0] for row in await self._executor.read(work, brief=True)]
+
+
+async def insert_work_in(tx: Transaction, job_id: str, namespace: str, item: WorkItem) -> None:
+    """The job is a work item, within this transaction."""
+    await tx.run(
+        "insert_work",
+        job_id=job_id,
+        namespace=namespace,
+        project=item.project,
+        capability=item.capability,
+        boundary=item.boundary,
+        preferred_type=item.preferred_type,
+        deadline_at=item.deadline_at,
+    )
+
+
+def _item(row: Row) -> WorkItem:
+    project, capability, boundary, preferred_type, deadline_at = row
+    return WorkItem(
+        project=project,
+        capability=capability,
+        boundary=boundary,
+        preferred_type=preferred_type,
+        deadline_at=deadline_at,
+    )
