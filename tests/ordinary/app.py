@@ -232,6 +232,31 @@ async def polling() -> list[str]:
     return [await polled(look("polled read")), await polled(pay("polled payment"))]
 
 
+@hf.tool(effect="read_only")
+async def wait_and_look(item: str) -> str:
+    await asyncio.sleep(0.3)
+    return str(await tell("look", item))
+
+
+@hf.agent
+async def polling_beside_timers() -> list[str]:
+    """One task polls with `sleep(0)`; another one sets a timer of a millisecond, over and over."""
+
+    async def tick() -> list[str]:
+        found = asyncio.create_task(look_often())
+        while not found.done():
+            await asyncio.wait({found}, timeout=0.001)
+        return found.result()
+
+    async def look_often() -> list[str]:
+        return [await wait_and_look(f"page {number}") for number in range(4)]
+
+    ticking = asyncio.create_task(tick())
+    while not ticking.done():  # noqa: ASYNC110 - polling is what is tried here
+        await asyncio.sleep(0)
+    return ticking.result()
+
+
 # ── 7: a helper that another version of this file calls by another name ───────────────────────────
 
 llm = hf.llm("anthropic:writer", base_url=os.environ.get("MODELS", "http://localhost"), api_key="none")

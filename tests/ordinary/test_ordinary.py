@@ -188,6 +188,14 @@ async def test_polling_gets_its_result(stage: Stage, receiver: Receiver) -> None
     assert receiver.keys("pay") == {"polled payment": 1}
 
 
+async def test_polling_beside_short_timers_keeps_up(stage: Stage) -> None:
+    """Polling code that never comes to rest, and a timer of a millisecond that is set over and over: each read takes as
+    long as it takes, and not ten times as long as the one before it."""
+    await stage.worker()
+    await stage.submit("polling_beside_timers")
+    assert await stage.completed() == [f"look page {number}" for number in range(4)]
+
+
 @pytest.fixture(scope="module")
 def models() -> Iterator[LLMockServer]:
     """A provider of models, with a log of what was bought."""

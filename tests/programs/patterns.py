@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from tests.programs.writer import Function, Writer, block, indent
+
+TICKING: Final = "timeout=0.5"
+"""A timer that is set over and over."""
 
 # ── trying again ──────────────────────────────────────────────────────────────────────────────────
 
@@ -165,7 +170,7 @@ def heartbeat(w: Writer, f: Function, depth: int) -> list[str]:
     return [
         f"{task} = asyncio.create_task({w.helper_call(f, depth, quick=True)})",
         "while True:",
-        f"    done, _ = await asyncio.wait({{{task}}}, timeout=0.5)",
+        f"    done, _ = await asyncio.wait({{{task}}}, {TICKING})",
         "    if done:",
         "        break",
         f"out.append({task}.result())",

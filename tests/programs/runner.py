@@ -17,6 +17,7 @@ from tests.programs import oracle, variants
 from tests.programs.generator import generate
 from tests.programs.loops import LoopKind
 from tests.programs.oracle import Ambiguous, Outcome
+from tests.programs.patterns import TICKING
 from tests.programs.receivers import HOLDS
 from tests.programs.snapshot import Snapshot
 from tests.programs.stage import MEMORY, Application, Fault, Kind, Played, Point, play
@@ -144,6 +145,8 @@ def find_program(number: int) -> Program:
     """The program with this number."""
     for attempt in range(100):
         source = generate(number, attempt)
+        if "await asyncio.sleep(0)" in source and TICKING in source:
+            continue  # in virtual time a pass of a loop that only spins takes longer than the timer
         try:
             if CALLS_MIN <= oracle.run(source).calls <= CALLS_MAX:
                 return Program.load(source, number)

@@ -66,6 +66,10 @@ JOB: Final[contextvars.ContextVar[ReplayScheduler | InsideCall | None]] = contex
 POLLING_PASSES: Final = 1000
 """So many passes of the loop the code may be busy before it counts as polling for what is to be delivered."""
 
+STILL_POLLING_PASSES: Final = 20
+"""As many, for code that has not come to rest since it counted as polling. A timer that such code sets over and over
+may be due each millisecond; if each took longer to deliver than it lasts, job time would fall behind for ever."""
+
 LONG_TIMER_US: Final = MINUTE
 """A timer of this length counts the time in which no worker drove the job."""
 
@@ -153,10 +157,11 @@ class ReplayScheduler:
     _alarm_us = 0
     _second_look: asyncio.TimerHandle | None = None
     _regular_look: asyncio.TimerHandle | None = None
+    _busy_passes = 0
+    _was_polling = False
     _stopped = False
     _paused = 0
     _looking = False
-    _busy_passes = 0
 
     def __init__(
         self,
@@ -385,13 +390,13 @@ class ReplayScheduler:
         self.look_every(seconds)
 
     def _step(self) -> None:
-        is_polling = False
-        if not self.is_quiet:
+        is_polling = not self.is_quiet
+        if is_polling:
             self._busy_passes += 1
-            if self._busy_passes < POLLING_PASSES:
+            if self._busy_passes < (STILL_POLLING_PASSES if self._was_polling else POLLING_PASSES):
                 self.loop.call_soon(self._step, context=UNMARKED)
                 return
-            is_polling = True
+        self._was_polling = is_polling
         self._looking, self._busy_passes = False, 0
         if self._paused or self._stopped:
             return
