@@ -10,6 +10,7 @@ How a run can end, and what is written for it:
     it raised            job_requeued, and after too many tries job_dead_lettered; held for a person, with the causes
     all tasks sleep      job_waiting; nobody holds the job until it is time
     it was cancelled     cancel_requested, job_cancelled
+    it took too long     job_failed: the deadline of the whole job has passed, whatever it did (`model.job_deadline`)
     code does not fit    job_parked, with a report
     the lease was lost   nothing: it is not ours to write any more
 """
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
 from holdfast.engine import budgets, failures, opening
@@ -29,6 +30,7 @@ from holdfast.engine.drive import Drive
 from holdfast.engine.endings import Asleep, Failed, Interrupted, Parked, Stalled, Uncovered
 from holdfast.engine.letters import Letterbox, rings
 from holdfast.engine.pen import Entry, Pen
+from holdfast.engine.replay_scheduler import UNMARKED
 from holdfast.engine.rest import rest
 from holdfast.engine.storetime import StoreTime
 from holdfast.engine.streams import Outlet, Scribe
@@ -36,6 +38,7 @@ from holdfast.errors import Broken, Fenced, HoldfastError, InvalidSetting, Misus
 from holdfast.model import fold, lease
 from holdfast.model.append import NOTHING, Extras, Holder, Move
 from holdfast.model.chain import EMPTY, Head, SealedEvent, unseal
+from holdfast.model.effects import CallStatus
 from holdfast.model.events import (
     ChildStarted,
     Event,
@@ -44,6 +47,7 @@ from holdfast.model.events import (
     JobCompleted,
     JobCreated,
     JobDeadLettered,
+    JobFailed,
     JobParked,
     JobReleased,
     JobRequeued,
@@ -51,6 +55,7 @@ from holdfast.model.events import (
     JobWaiting,
 )
 from holdfast.model.history import History, Recorded
+from holdfast.model.job_deadline import JobDeadline, find_deadline, wake_by
 from holdfast.model.lease import Grant
 from holdfast.model.mail import Mail
 from holdfast.model.pinning import misfit
@@ -69,12 +74,17 @@ LOST: Final = "lost"
 SUSPECT: Final = "suspect"
 """A run that has driven nothing: its job runs alone, in a process of its own (`model.suspicion`)."""
 
+_OPEN: Final = frozenset({CallStatus.PREPARED, CallStatus.UNCERTAIN})
 _HANDS: Final = frozenset({JobClaimed.type, JobRequeued.type})
 T = TypeVar("T")
 
 
 class Cancelled(Exception):
     """Somebody asked for the job's end."""
+
+
+class TimedOut(Exception):
+    """The job as a whole has taken too long."""
 
 
 class Drained(Exception):
@@ -109,6 +119,7 @@ class JobRun:
         self._drive: Drive | None = None
         self._reading: asyncio.Task[None] | None = None
         self._created: JobCreated | None = None
+        self._deadline: JobDeadline | None = None
         self._history = History()
         self._outlet: Outlet | None = None
         self._letterbox = Letterbox(
@@ -194,6 +205,8 @@ class JobRun:
             return await self._end(JobCancelled(), Move(status=Status.CANCELLED))
         if self._letterbox.requeued is not None:
             return await self._end(self._letterbox.requeued, Move(status=Status.PENDING, anew=True))
+        if self._is_too_late():
+            return await self._time_out(call.tool for call in job.calls.values() if call.status in _OPEN)
         if self._is_poison():
             return await self._dead("it failed too often", None)
         return await self._drive_on()
@@ -232,6 +245,9 @@ class JobRun:
         self._pen.last_at = self._history.last_at
         if isinstance(created, JobCreated):
             self._created = created
+            self._deadline = find_deadline(
+                created, sealed[0].at, self._history.resumed_at, self.desk.timeout_for(grant.kind)
+            )
             self._history.budgets = budgets.owner_of(grant, created).budgets
         return job
 
@@ -273,12 +289,14 @@ class JobRun:
         if self._pen.lost is not None:
             raise self._pen.lost
         try:
-            output = await drive.run(lambda: program(drive, given))
+            with self._stop_at_deadline(drive):
+                output = await drive.run(lambda: program(drive, given))
         except Failed as failed:
             return await self._failed(failed)
         except Asleep as asleep:
-            move = Move(status=Status.WAITING, reason=asleep.reason, wake_at=asleep.wake_at)
-            fact = JobWaiting(asleep.reason, asleep.wake_at, self._pen.mail_seen)
+            wake_at = wake_by(asleep.wake_at, self._deadline)
+            move = Move(status=Status.WAITING, reason=asleep.reason, wake_at=wake_at)
+            fact = JobWaiting(asleep.reason, wake_at, self._pen.mail_seen)
             return await self._end(fact, move)
         except Parked as parked:
             move = Move(status=Status.WAITING, reason=WaitReason.DRIFT)
@@ -292,9 +310,41 @@ class JobRun:
             return await self._end(JobReleased(why=self._leaving_why), Move(status=Status.PENDING))
         except Interrupted:
             return await self._end(JobReleased(why="interrupted"), Move(status=Status.PENDING))
+        except TimedOut:
+            return await self._time_out(drive.acts.cut_off)
         except Cancelled:
             return await self._end(JobCancelled(), Move(status=Status.CANCELLED))
         return await self._end(JobCompleted(output), Move(status=Status.COMPLETED))
+
+    @contextlib.contextmanager
+    def _stop_at_deadline(self, drive: Drive) -> Iterator[None]:
+        """In the block the code is ended when the job has taken too long."""
+        if self._deadline is None:
+            yield
+            return
+        deadline, loop = self._deadline, asyncio.get_running_loop()
+        timer: asyncio.TimerHandle | None = None
+
+        def look() -> None:
+            if self._is_too_late():
+                drive.stop(TimedOut())
+            else:
+                start()
+
+        def start() -> None:
+            nonlocal timer
+            left_us = max(deadline.at - self._clock.wall_us(), 0)
+            timer = loop.call_later(left_us / 1_000_000, look, context=UNMARKED)
+
+        start()
+        try:
+            yield
+        finally:
+            assert timer is not None
+            timer.cancel()
+
+    def _is_too_late(self) -> bool:
+        return self._deadline is not None and self._deadline.has_passed(self._clock.wall_us())
 
     async def _open_outlet(self) -> Outlet:
         """Where the code speaks. What was said before is known, so that a call that is made again can take it back."""
@@ -389,15 +439,25 @@ class JobRun:
             self.desk.meter.stalled()
         return ended
 
+    async def _time_out(self, open_calls: Iterable[str]) -> str:
+        """The job is over. What was under way was cut off as by a cancel, and is not made again."""
+        assert self._deadline is not None
+        error = self._deadline.describe_error(self.grant.job_id, open_calls)
+        return await self._end(JobFailed(error), Move(status=Status.FAILED))
+
     async def _failed(self, failed: Failed) -> str:
+        if self._is_too_late():
+            return await self._time_out(() if self._drive is None else self._drive.acts.cut_off)
         told = failures.told(failed.error)
         attempt = self.grant.attempts + 1
         declared = self.desk.retry_for(self.grant.kind)
         policy = self.desk.retry if declared is None else declared.policy
         if attempt >= policy.attempts or not (declared or CALL_RETRY).covers_job(failed.error):
             return await self._dead(told["message"], told)
-        wait_us = delay(policy, attempt, self.desk.chance())
-        move = Move(status=Status.PENDING, ready_at=self._clock.wall_us() + wait_us, failed=True)
+        next_at = self._clock.wall_us() + delay(policy, attempt, self.desk.chance())
+        ready_at = wake_by(next_at, self._deadline)
+        assert ready_at is not None
+        move = Move(status=Status.PENDING, ready_at=ready_at, failed=True)
         return await self._end(JobRequeued(why="failed", error=told, rerun=failed.rerun), move)
 
     async def _dead(self, why: str, error: Any) -> str:
