@@ -22,7 +22,7 @@ from bench.peers.catalogue import LEFT_OUT, entrants
 from bench.places import Place
 from bench.raw import RAW
 from bench.report import Contest, Findings, goal
-from holdfast.engine import job_runner
+from holdfast.engine import journal_loader
 from holdfast.engine.group_commit import Committer
 from holdfast.engine.runner_config import Desk
 from holdfast.model import canonical
@@ -117,7 +117,7 @@ class ResumeFromCheckpoint(Resume):
 
     async def commit(self, holder: Holder) -> None:
         history = History()
-        job_runner.replay_events(self.job_id, await self.store.journal.read(self.job_id), history)
+        journal_loader.replay_events(self.job_id, await self.store.journal.read(self.job_id), history)
         saved = CheckpointSaved(1, state=self.steps, carries=packed(carried_by(history)))
         await self.store.journal.append(append_of(holder, [saved], at=AT))
 

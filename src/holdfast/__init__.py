@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from holdfast.agents.subprocesses import run_process
     from holdfast.agents.tool_calls import run_tools
     from holdfast.agents.tools import CannotTell, Happened, NotHappened, Tool
-    from holdfast.errors import CallFailed, Denied, HoldfastError, PlanFailed, Refused
+    from holdfast.errors import CallFailed, Denied, HoldfastError, JobTimedOut, PlanFailed, Refused
     from holdfast.model.budget import Budget
     from holdfast.model.plan import Node, Plan
     from holdfast.model.plan_refs import Ref
@@ -86,7 +86,7 @@ _WHERE: Final = {
         "uuid",
         "wait",
     ),
-    "holdfast.errors": ("CallFailed", "Denied", "HoldfastError", "PlanFailed", "Refused"),
+    "holdfast.errors": ("CallFailed", "Denied", "HoldfastError", "JobTimedOut", "PlanFailed", "Refused"),
     "holdfast.model.budget": ("Budget",),
     "holdfast.model.plan": ("Node", "Plan"),
     "holdfast.model.plan_refs": ("Ref",),
@@ -114,6 +114,7 @@ __all__ = [
     "Happened",
     "HoldfastError",
     "Job",
+    "JobTimedOut",
     "Key",
     "Limits",
     "Model",

@@ -49,6 +49,7 @@ An error answers three questions: whose move is it, may I try again, what do I t
     ├── NoResult                  the job you wait for gives none
     │   ├── JobCancelled          it was cancelled
     │   ├── JobFailed             it was ended as failed
+    │   │   └── JobTimedOut       it was not over within its timeout; a CallFailed too, for a parent
     │   └── JobHeld               it waits for a person, who must decide before it goes on
     └── Broken                    a promise does not hold; stop and keep the evidence
         └── StoreCorrupt          a damaged page, row or hash chain
@@ -391,6 +392,21 @@ class JobCancelled(NoResult):
 
 class JobFailed(NoResult):
     code = "job_failed"
+
+
+class JobTimedOut(JobFailed, CallFailed):
+    """What whoever waits for the job gets, and what its parent gets from `hf.spawn`."""
+
+    code = "job_timed_out"
+    default_hint = (
+        "See where the time went: `holdfast trace JOB`. Declare a longer one: `@hf.agent(timeout=…)` or `timeout` "
+        "in the policy file."
+    )
+
+    def __init__(self, message: str, *, job_id: str = "", hint: str | None = None) -> None:
+        HoldfastError.__init__(self, message, hint=hint)
+        self.job_id = job_id
+        self.error_type = JobTimedOut.__name__
 
 
 class JobHeld(NoResult):

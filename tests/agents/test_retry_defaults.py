@@ -55,6 +55,15 @@ def test_the_defaults_of_models_and_jobs() -> None:
     assert ROWS["the function of a job"][1] == describe(JOB_RETRY)
 
 
+def test_a_job_as_a_whole_has_no_timeout() -> None:
+    (row,) = [cells for name, cells in ROWS.items() if name.startswith("a job as a whole")]
+
+    async def agent() -> None: ...
+
+    assert row[2] == "none"
+    assert hf.App().agent(agent).timeout_us is None
+
+
 def test_the_numbers_of_hf_retry() -> None:
     names = ("attempts", "initial", "maximum", "multiplier", "jitter")
     pattern = ", ".join(rf"{name}=([\d.]+)" for name in names)

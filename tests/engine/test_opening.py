@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.engine import job_runner
+from holdfast.engine import journal_loader
 from holdfast.engine.checkpoints import checkpoint, restored
 from holdfast.engine.children import spawn
 from holdfast.engine.execution import Drive
@@ -140,8 +140,8 @@ async def _is_known_the_same(shop: Shop, job_id: str) -> None:
 def _must_agree(job_id: str, whole: Sequence[SealedEvent], shortened: Sequence[SealedEvent]) -> None:
     """Whoever reads either knows the same; of the fold, as far as keys of calls do not restart with a commit."""
     one, other = History(), History()
-    job, created = job_runner.replay_events(job_id, whole, one)
-    job_again, created_again = job_runner.replay_events(job_id, shortened, other)
+    job, created = journal_loader.replay_events(job_id, whole, one)
+    job_again, created_again = journal_loader.replay_events(job_id, shortened, other)
     assert created == created_again
     for name in ("seq", "fence", "status", "wait_reason", "wake_at", "claims", "commits", "mail_seq"):
         assert getattr(job, name) == getattr(job_again, name), name
@@ -173,7 +173,7 @@ def step(number: int, ordinal: int = 0) -> StepFinished:
 def committed(*before: Event) -> CheckpointSaved:
     """The checkpoint that code would make after these events."""
     history = History()
-    job_runner.replay_events(JOB, journal(*before), history)
+    journal_loader.replay_events(JOB, journal(*before), history)
     return CheckpointSaved(1, "state", carries=packed(carried_by(history)))
 
 
@@ -207,7 +207,7 @@ def test_a_shortened_journal_says_what_the_whole_one_says() -> None:
     assert [one.seq for one in shortened(SAVED)] == [1, 9, 10, 11, 12]
     _must_agree(JOB, SAVED, shortened(SAVED))
     history = History()
-    job_runner.replay_events(JOB, shortened(SAVED), history)
+    journal_loader.replay_events(JOB, shortened(SAVED), history)
     assert (history.state, history.children, history.born, history.heard) == ("state", {}, 2, 3)
     assert history.stops.allowed == {(JOB, "usd"): 5}
     assert history.find("1/look#1", "d") is not None
@@ -252,10 +252,10 @@ def test_nothing_that_is_used_can_be_changed(damage: str) -> None:
     """Every row that a shortened journal is told from hangs on the head: changed as well as one can without the head,
     it is refused."""
     sealed = shortened(journal(*BEFORE, committed(*BEFORE), step(1, 1), step(2, 1)))
-    job_runner.replay_events(JOB, sealed, History())
+    journal_loader.replay_events(JOB, sealed, History())
     DAMAGE[damage](sealed)
     with pytest.raises((Broken, StoreCorrupt)):
-        job_runner.replay_events(JOB, sealed, History())
+        journal_loader.replay_events(JOB, sealed, History())
 
 
 class OneJournal:
@@ -291,14 +291,14 @@ UNCARRIED = {
 async def test_a_checkpoint_that_carries_nothing_is_found_in_the_whole_journal(which: str) -> None:
     sealed = journal(*UNCARRIED[which], step(1, 1))
     one = OneJournal(sealed)
-    assert await job_runner.load_journal(one, _grant(sealed), 4) == sealed  # type: ignore[arg-type]
+    assert await journal_loader.load_journal(one, _grant(sealed), 4) == sealed  # type: ignore[arg-type]
     assert one.calls == ["since_commit", "read"]
-    job_runner.replay_events(JOB, sealed, History())
+    journal_loader.replay_events(JOB, sealed, History())
 
 
 async def test_a_short_journal_is_read_whole() -> None:
     one = OneJournal(SAVED)
-    assert await job_runner.load_journal(one, _grant(SAVED), len(SAVED)) == SAVED  # type: ignore[arg-type]
+    assert await journal_loader.load_journal(one, _grant(SAVED), len(SAVED)) == SAVED  # type: ignore[arg-type]
     assert one.calls == ["read"]
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.agents import context
-from holdfast.engine import job_runner
+from holdfast.engine import journal_loader
 from holdfast.engine.execution import Drive
 from holdfast.engine.side_effects import Owner
 from holdfast.model import canonical
@@ -67,7 +67,7 @@ async def resumed(steps: int) -> tuple[int, int]:
     """The calls to read so many steps, and to replay them."""
     sealed, history = journal(steps), History()
     with Counted() as reading:
-        job_runner.replay_events(JOB, sealed, history)
+        journal_loader.replay_events(JOB, sealed, history)
     drive = Drive(history, None, VirtualClock(), Owner("default", JOB, 1, None))  # type: ignore[arg-type]
 
     async def long() -> int:
@@ -93,7 +93,7 @@ def test_a_long_journal_leaves_the_garbage_collector_nothing_to_walk_through() -
     sealed, history = journal(1_000), History()
     gc.collect()
     before = len(gc.get_objects())
-    job_runner.replay_events(JOB, sealed, history)
+    journal_loader.replay_events(JOB, sealed, history)
     gc.collect()
     assert len(gc.get_objects()) - before < 50
     assert history.find("0/fetch#1000", canonical.digest_of({"number": 999}).hex()) is not None

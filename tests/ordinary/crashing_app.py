@@ -1,6 +1,7 @@
 """An application in which one job ends the process that drives it, among jobs that do nothing wrong.
 
 holdfast worker crashing_app.py
+python crashing_app.py             # a worker, too, that cannot start its code anew
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import ctypes
 import json
 import os
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -61,3 +63,15 @@ async def healthy(item: str) -> list[str]:
 @hf.agent
 async def crashes(item: str, how: str) -> str:
     return await crash(item, how)
+
+
+async def main() -> None:
+    app = hf.App()
+    app.agent(crashes.function)
+    async with app.running():
+        print("serving", file=sys.stderr, flush=True)
+        await asyncio.get_running_loop().create_future()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

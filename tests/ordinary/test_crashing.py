@@ -34,9 +34,11 @@ async def submit_healthy(stage: Stage, count: int) -> list[str]:
     return items
 
 
-async def until(stage: Stage, job_id: str, seen: Callable[[JobView], bool]) -> JobView:
+async def until(
+    stage: Stage, job_id: str, seen: Callable[[JobView], bool], *, patience_s: float = 2 * PATIENCE_S
+) -> JobView:
     try:
-        async with asyncio.timeout(2 * PATIENCE_S):
+        async with asyncio.timeout(patience_s):
             while not seen(job := await stage.job(job_id)):  # noqa: ASYNC110 - a process of its own does it
                 await asyncio.sleep(0.05)
     except TimeoutError:
@@ -178,6 +180,30 @@ async def test_a_job_that_is_killed_alone_three_times_is_convicted(stage: Stage)
     assert len(job.error) == 5
     assert "was killed by SIGKILL" in job.error[-1]["why"]
     assert worker.process.returncode is None
+
+
+@pytest.mark.parametrize("store", ["sqlite"])
+async def test_a_suspect_without_a_worker_that_runs_it_alone_is_listed(stage: Stage) -> None:
+    """The only worker is an application that cannot start its code anew. After a minute the list says what to type; the
+    worker that is started then takes the job."""
+    await stage.submit("crashes", "poison", item="poison", how="exit")
+    for _ in range(2):
+        child = await stage.script(app=APP)
+        assert await child.over() == 9
+    serving = await stage.script(app=APP)
+    await serving.until_said("serving")
+    (stage.folder / "mended").touch()
+    job = await until(stage, "poison", lambda job: bool(job.needs), patience_s=6 * PATIENCE_S)
+    assert (job.status, job.takeovers, stage.receiver.count("poison")) == (Status.PENDING, 2, 2)
+    assert serving.process.returncode is None
+    assert "suspects" in await stage.holdfast("doctor")
+    for command in (["jobs", "--person"], ["job", "poison"]):
+        shown = re.sub(r"\s+", " ", await stage.holdfast(*command))
+        assert "suspected of crashing its worker; waits for a worker that runs it alone" in shown
+        assert command[0] == "jobs" or "holdfast worker YOUR_MODULE --queue default" in shown
+    await stage.worker(APP)
+    assert await stage.completed("poison") == "poison"
+    assert "suspected" not in await stage.holdfast("jobs", "--person")
 
 
 async def test_a_suspect_that_was_mended_completes(stage: Stage) -> None:

@@ -131,7 +131,9 @@ async def test_a_policy_file_sets_retries_and_timeouts_by_name(stage: Stage) -> 
     "text, said",
     [
         ('[agents."p*"]\nretry = 5', "agents.'p*': retry = 5 is of the wrong type"),
-        ('[agents."p*"]\ntimeout = "1s"', "agents.'p*' has no setting 'timeout'"),
+        ('[agents."p*"]\nclass = "unsafe"', "agents.'p*' has no setting 'class'"),
+        ('[agents."p*"]\ntimeout = "0s"', "agents.'p*': timeout: the timeout of a job is 0"),
+        ('[agents."p*"]\ntimeout = "soon"', "agents.'p*': timeout: 'soon' is not a duration"),
         ('[tools."p*"]\nretry = { attempts = 0 }', "tools.'p*': retry: attempts is 0, not 1 to"),
         ('[tools."p*"]\nretry = { tries = 3 }', "tools.'p*': retry: there is no 'tries'"),
         ('[tools."p*"]\nretry = { initial = "soon" }', "tools.'p*': retry: "),

@@ -153,11 +153,23 @@ def _claim_at_once(ready: str) -> Call:
     return Call(_CLAIM | _EVENT | mine, ways, frozenset({"due", "lost", "chosen"}), may=_OWN_LEASE)
 
 
+_UNCLAIMED: Final = {"unclaimed_us": 60_000_000}
+
+
 def _needing_person(calls: str, asking: str) -> Call:
     """The list of what needs a person: the jobs that are over are never walked along, nor what they once asked."""
     return Call(
-        {"namespace": crowd.NAMESPACE, "reasons": ["approval", "drift"], "after": "", "limit": 1_000},
-        {"heads_held(wait_reason, job_id)", calls, "job_heads(job_id)", "heads_leased()", asking},
+        {"namespace": crowd.NAMESPACE, "reasons": ["approval", "drift"], "after": "", "limit": 1_000}
+        | _UNCLAIMED,
+        {
+            "heads_held(wait_reason, job_id)",
+            calls,
+            "job_heads(job_id)",
+            "heads_leased()",
+            asking,
+            "heads_suspect()",
+            "events(job_id, seq)",
+        },
         frozenset({""}),
     )
 
@@ -251,8 +263,15 @@ HOT: Final = {
     "child_job_ids": Call({"parent_job_id": _JOB, "limit": 2_001}, {"jobs_by_parent(parent_job_id)"}),
     "lines_of_jobs": Call({}, {"heads_by_age()", "heads_leased()", "heads_held()"}, frozenset({""})),
     "vital_numbers": Call(
-        {},
-        {"heads_by_age(ready_at)", "heads_leased()", "calls_open(status)", "cache_by_expiry(expires_at)"},
+        _UNCLAIMED,
+        {
+            "heads_by_age(ready_at)",
+            "heads_leased()",
+            "calls_open(status)",
+            "cache_by_expiry(expires_at)",
+            "heads_suspect()",
+            "events(job_id, seq)",
+        },
     ),
 }
 
@@ -271,8 +290,14 @@ HOT_ON_POSTGRES: Final = HOT | {
     # What is rare is looked up by its first column, and the few rows are filtered.
     "jobs_needing_person": _needing_person("calls_open(status)", "events_asking(job_id)"),
     "vital_numbers": Call(
-        {},
-        {"heads_by_age(ready_at)", "heads_leased()", "calls_open(status)"},
+        _UNCLAIMED,
+        {
+            "heads_by_age(ready_at)",
+            "heads_leased()",
+            "calls_open(status)",
+            "heads_suspect()",
+            "events(job_id, seq)",
+        },
         may=frozenset({"every row of cache_entries", "cache_by_expiry(expires_at)"}),
     ),
     "claim_by_priority": _claim_at_once("heads_by_priority(ready_at)"),

@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
+from holdfast.client.embedded import EmbeddedClient
 from holdfast.engine.execution import Drive
 from holdfast.engine.recovery import Rules, find_last_sweep
 from holdfast.errors import StoreUnavailable
 from holdfast.model.events import JobClaimed, JobRequeued
-from holdfast.model.states import Status
+from holdfast.model.ids import SequentialIds
+from holdfast.model.states import Status, WaitReason
+from holdfast.model.suspicion import UNCLAIMED_US
 from holdfast.model.time import MINUTE, SECOND
 from holdfast.model.worker_identity import Identity, Sight
 from holdfast.store.intercepted import WrappedStore
@@ -124,6 +127,33 @@ async def test_a_job_that_keeps_losing_its_workers_is_not_held(
         said = [line for line in caplog.messages if "run it alone" in line]
         assert len(said) == 2, "from the second death on"
         assert "Start one: holdfast worker" in said[0]
+
+
+async def test_a_suspect_that_no_worker_takes_needs_attention(backend: Backend) -> None:
+    """It is listed with its deaths and what to type, until a worker has it."""
+    async with opened(backend) as shop:
+        client = EmbeddedClient(shop.store, shop.clock, SequentialIds())
+        rounds = rounds_of(shop, leaves_suspects=True)
+        job_id = await shop.submit(nothing)
+        for worker in ("first", "second"):
+            await shop.claim(worker=worker, ttl_us=SECOND)
+            shop.clock.advance(SWEEP_EVERY_US)
+            await rounds.go()
+        shop.clock.advance(UNCLAIMED_US - 1)
+        assert await client.waiting_for_person() == ()
+        shop.clock.advance(1)
+        (need,) = await client.waiting_for_person()
+        assert (need.job_id, need.job_status, need.reason) == (job_id, Status.PENDING, WaitReason.SUSPECT)
+        assert need.what == "suspected of crashing its worker; waits for a worker that runs it alone"
+        assert [cause["holder"] for cause in need.evidence] == ["first", "second"]
+        assert need.commands == (
+            "holdfast worker YOUR_MODULE --queue default",
+            f"holdfast cancel {job_id}",
+        )
+        assert (await client.get(job_id)).needs == (need,)
+        run = await shop.claim(worker="alone")
+        assert await client.waiting_for_person() == ()
+        assert await run.go() == "completed"
 
 
 async def test_a_store_that_is_away_is_for_next_time(

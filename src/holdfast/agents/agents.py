@@ -28,9 +28,11 @@ from holdfast.engine.execution import Drive
 from holdfast.errors import InvalidSetting
 from holdfast.model.budget import Budget
 from holdfast.model.ids import check_name
+from holdfast.model.job_deadline import parse_timeout
 from holdfast.model.jobs import JobDraft
 from holdfast.model.python_pin import HERE
 from holdfast.model.retry import Retry
+from holdfast.model.time import Duration
 from holdfast.model.work import check_word
 
 P = ParamSpec("P")
@@ -52,6 +54,7 @@ class Agent(Generic[P, R]):
         capability: str | None = None,
         boundaries: Sequence[str] = (),
         retry: Retry | None = None,
+        timeout: Duration | None = None,
     ) -> None:
         if not inspect.iscoroutinefunction(function):
             msg = f"the agent {name} is not an `async def`"
@@ -68,6 +71,7 @@ class Agent(Generic[P, R]):
         self._host = host
         self.budget = budget
         self.retry = self.declared_retry = retry
+        self.timeout_us = self.declared_timeout_us = None if timeout is None else parse_timeout(timeout)
         self.capability = None if capability is None else check_word(capability, "capability")
         self.boundaries = tuple(check_word(one, "boundary") for one in boundaries)
         if self.capability is not None and len(self.signature.names) != 1:

@@ -118,6 +118,7 @@ class Catalogue(ABC):
         capability: str | None = None,
         boundaries: Sequence[str] = (),
         retry: Retry | None = None,
+        timeout: Duration | None = None,
     ) -> DeclareAgent: ...
 
     def agent(
@@ -132,6 +133,7 @@ class Catalogue(ABC):
         capability: str | None = None,
         boundaries: Sequence[str] = (),
         retry: Retry | None = None,
+        timeout: Duration | None = None,
     ) -> Any:
         """The function is an agent: its calls are durable jobs.
 
@@ -139,7 +141,8 @@ class Catalogue(ABC):
         call that would break it, and asks. capability: it takes work that asks for this, as its one argument, an
         `hf.Work`; boundaries: also work that only agents inside one of these may see. retry: how often the function is
         run again when it has raised: three times if nothing is said, and once if its code is wrong (a TypeError, a
-        name that is not there). Its calls are retried by their own policies before that.
+        name that is not there). Its calls are retried by their own policies before that. timeout: how long a job may
+        take as a whole, waits, retries and the time in the queue included; then it fails with `hf.JobTimedOut`.
         """
 
         def declare(function: Callable[..., Any]) -> Agent[..., Any]:
@@ -153,6 +156,7 @@ class Catalogue(ABC):
                 capability=capability,
                 boundaries=boundaries,
                 retry=retry,
+                timeout=timeout,
             )
             self._must_be_new(agent.name)
             if agent.capability in {one.capability for one in self.agents.values()} - {None}:

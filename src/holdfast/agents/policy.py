@@ -20,6 +20,7 @@
 
     [agents."report*"]
     retry = { attempts = 10 }
+    timeout = "2h"
 
     policy = hf.Policy.read("tools.toml")                # for tools that nobody here can decorate: hf.mcp(policy=…)
     app = hf.App(policy="tools.toml")                    # for those of an application; or HOLDFAST_POLICY=tools.toml
@@ -50,6 +51,7 @@ import msgspec
 from holdfast.agents.tools import Tool, override_terms
 from holdfast.engine.durable_call import Terms
 from holdfast.errors import Denied, HoldfastError, InvalidSetting
+from holdfast.model.job_deadline import parse_timeout
 from holdfast.model.retry import JOB_RETRY, Retry
 from holdfast.model.side_effects import Effect, parse_effect
 from holdfast.model.time import parse_duration
@@ -110,7 +112,8 @@ class AgentRule(msgspec.Struct, frozen=True, kw_only=True):
     """What the file says about the agents that a pattern fits."""
 
     pattern: str
-    retry: Mapping[str, Any] = {}
+    retry: Mapping[str, Any] | None = None
+    timeout_us: int | None = None
 
 
 class Policy:
@@ -181,8 +184,11 @@ class Policy:
         for name, agent in agents.items():
             declared, rule = getattr(agent, "declared_retry", None), self.find_agent_rule(name)
             agent.retry = declared
-            if rule is not None:
+            agent.timeout_us = getattr(agent, "declared_timeout_us", None)
+            if rule is not None and rule.retry is not None:
                 agent.retry = msgspec.structs.replace(declared or JOB_RETRY, **rule.retry)
+            if rule is not None and rule.timeout_us is not None:
+                agent.timeout_us = rule.timeout_us
 
     def _change(self, rule: Rule | None, terms: Terms) -> Terms:
         return self.guarded(rule, terms if rule is None else rule.terms(terms))
@@ -239,7 +245,7 @@ def _read_settings(
             msg = f"{place}: {name} = {value!r} is of the wrong type"
             raise InvalidSetting(msg, hint=_HINTS.get(name, "Write it as text, in quotes."))
         try:
-            read[field] = _READ.get(name, _as_it_is)(value)
+            read[field] = _READ.get(field, _as_it_is)(value)
         except HoldfastError as error:
             msg = f"{place}: {name}: {error}"
             raise InvalidSetting(msg, hint=error.hint) from None
@@ -295,7 +301,10 @@ _SETTINGS: Final[dict[str, tuple[str, Any]]] = {
 }
 """What a rule may say, and the field and type it is read as."""
 
-_AGENT_SETTINGS: Final[dict[str, tuple[str, Any]]] = {"retry": ("retry", Mapping)}
+_AGENT_SETTINGS: Final[dict[str, tuple[str, Any]]] = {
+    "retry": ("retry", Mapping),
+    "timeout": ("timeout_us", _TIME),
+}
 _RETRY: Final[dict[str, Any]] = {
     "attempts": int,
     "initial": _TIME,
@@ -308,12 +317,13 @@ _RETRY_HINT: Final = (
 )
 
 _READ: Final[dict[str, Any]] = {
-    "class": parse_effect,
-    "key_lifetime": parse_duration,
-    "approval_lifetime": parse_duration,
-    "timeout": parse_duration,
-    "receiver_delay": parse_duration,
+    "effect": parse_effect,
+    "key_lifetime_us": parse_duration,
+    "approval_lifetime_us": parse_duration,
+    "longest_call_us": parse_duration,
+    "receiver_delay_us": parse_duration,
     "retry": _parse_retry,
+    "timeout_us": parse_timeout,
 }
 _HINTS: Final = {
     "approve": "Write true or false, without quotes.",

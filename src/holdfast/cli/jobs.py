@@ -224,7 +224,7 @@ def _facts(job: JobView, width: int) -> list[tuple[str, object]]:
         rows.append(("workers", tries + (used if job.attempts or job.takeovers else "")))
     if job.worker is not None and find_parent(job.worker) is not None:
         rows.append(("alone", f"since {when(job.changed_at)}, in a process of its own: its workers died"))
-    elif is_suspect(job.takeovers) and job.status is Status.PENDING:
+    elif is_suspect(job.takeovers) and job.status is Status.PENDING and not _is_listed(job):
         command = f"holdfast worker YOUR_MODULE --queue {job.queue}"
         rows.append(("alone", f"its workers died; waits for a worker that runs it alone: {command}"))
     if job.cancel_requested:
@@ -242,6 +242,11 @@ def _facts(job: JobView, width: int) -> list[tuple[str, object]]:
         rows.append(("error" if job.over else "last error", render.text(error, "red")))
         rows += _traceback(job.error)
     return rows
+
+
+def _is_listed(job: JobView) -> bool:
+    """Whether it is shown below that no worker takes this suspect."""
+    return any(need.reason is WaitReason.SUSPECT for need in job.needs)
 
 
 def _traceback(error: Any) -> list[tuple[str, object]]:

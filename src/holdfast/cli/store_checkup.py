@@ -72,6 +72,11 @@ def _jobs(vitals: Vitals) -> list[Finding]:
         _none(dead, "dead letters", "jobs that used up their attempts: holdfast dead list"),
         _none(parked, "parked jobs", "jobs whose code does not fit: holdfast jobs --person"),
         _none(stalled, "stalled jobs", "jobs whose code makes no progress: holdfast jobs --reason stalled"),
+        _none(
+            vitals.suspects,
+            "suspects",
+            "jobs that wait for a worker to run them alone: holdfast jobs --person",
+        ),
         Finding("warning" if late else "ok", "queues", waited + ("; are there workers?" if late else "")),
     ]
 

@@ -344,7 +344,7 @@ class EmbeddedClient(EmbeddedWorking):
         letters = await self._store.post.read(head.job_id) if head.mail_seq else ()
         job = loaded(head, sealed, letters)
         accounts = await self._store.budgets.find(job.budgets) if job.budgets else ()
-        return msgspec.structs.replace(job, accounts=tuple(accounts))
+        return msgspec.structs.replace(job, accounts=tuple(accounts), now=self._store.clock.wall_us())
 
     async def _approval(
         self, approval: str, step_key: str | None, operation_id: str | None

@@ -39,6 +39,8 @@ class Loaded(msgspec.Struct, frozen=True):
     job: job_state.Job
     letters: tuple[Mail, ...] = ()
     accounts: tuple[Account, ...] = ()
+    now: int = 0
+    """Store time when it was read."""
 
     @property
     def created(self) -> e.JobCreated:

@@ -1,7 +1,7 @@
 """Needs: what a job waits for, what a person is asked to decide, and what to type to go on.
 
 A job needs a person while it waits for one, and also while it runs: an uncertain call, an approval or a question may be
-open beside work that goes on. Both are in one list.
+open beside work that goes on. So does a suspect that no worker takes. All are in one list.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from holdfast.model.mailbox import Mail
 from holdfast.model.side_effects import DECIDED, CallStatus, quiet_at
 from holdfast.model.stall_report import arrange_report
 from holdfast.model.states import TERMINAL, MailKind, WaitReason
+from holdfast.model.suspicion import is_unclaimed
 
 if TYPE_CHECKING:
     from holdfast.client.job_view import Loaded
@@ -57,6 +58,9 @@ def needs_of(job: Loaded) -> Iterator[Need]:
     yield from _uncertain(job)
     yield from _approvals(job)
     yield from question_needs(job)
+    if is_unclaimed(job.head, job.facts[-1].at, job.now):
+        yield _unclaimed(job)
+        return
     match job.head.wait_reason:
         case WaitReason.DRIFT:
             at, parked = _newest(job, e.JobParked)
@@ -114,6 +118,20 @@ def _held(job: Loaded, at: int, what: str, evidence: Any) -> Need:
         what=what,
         evidence=evidence,
         commands=_filled(job, _HELD[reason]),
+    )
+
+
+def _unclaimed(job: Loaded) -> Need:
+    queue = shlex.quote(job.head.queue)
+    return Need(
+        job_id=job.head.job_id,
+        job_kind=job.head.kind,
+        job_status=job.head.status,
+        reason=WaitReason.SUSPECT,
+        since=job.facts[-1].at,
+        what="suspected of crashing its worker; waits for a worker that runs it alone",
+        evidence=find_causes(job),
+        commands=(f"holdfast worker YOUR_MODULE --queue {queue}", *_filled(job, ("holdfast cancel {job}",))),
     )
 
 

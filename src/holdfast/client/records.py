@@ -43,9 +43,10 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
 
     For an uncertain call and for an approval, `args` are the canonical arguments and `key` is what the receiver saw;
     `evidence` is why nobody knows, and `error` is what the call raised, with its traceback. For a parked or stalled job
-    `evidence` is the report, for a dead letter its causes, for a question the JSON schema of an answer. In the report
-    of a stalled job `at` is the line of the author's code where a task stands. `job_status` says whether the job waits,
-    or still runs something else. `allowed_at`: before this instant nobody may say that the call did not happen.
+    `evidence` is the report, for a dead letter its causes, for a suspect that no worker takes the deaths of its
+    workers, for a question the JSON schema of an answer. In the report of a stalled job `at` is the line of the
+    author's code where a task stands. `job_status` says whether the job waits, or still runs something else.
+    `allowed_at`: before this instant nobody may say that the call did not happen.
     """
 
     job_id: str

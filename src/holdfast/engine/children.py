@@ -2,7 +2,8 @@
 
 A child is started in the same append that says so, under an id that follows from the step: there is exactly one,
 however often the parent's code comes here. It tells its parent of its end in the append that ends it. Meanwhile the
-parent holds no slot. A parent that is cancelled cancels its children; so does code that gives up waiting for one.
+parent holds no slot. A parent that is cancelled or has taken too long cancels its children; so does code that gives up
+waiting for one.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from holdfast.engine.execution import Drive
 from holdfast.engine.mailbox import News
 from holdfast.model import canonical
 from holdfast.model.append import Extras
-from holdfast.model.events import ChildStarted, Event, JobCancelled, JobCompleted, JobCreated, JobFailed
+from holdfast.model.events import ChildStarted, Event, JobCompleted, JobCreated, JobFailed
+from holdfast.model.job_deadline import TIMED_OUT
 from holdfast.model.jobs import JobDraft, check_draft
 from holdfast.model.mailbox import MailDraft
 from holdfast.model.replay_history import Recorded
@@ -98,7 +100,7 @@ def farewell(
     job_id: str, created: JobCreated | None, children: Iterable[str], fact: Event, status: Status
 ) -> Extras:
     """What a job that is over says to others: to its parent how it went, and to its children that it is over."""
-    letters = cancels(job_id, children) if isinstance(fact, JobCancelled) else ()
+    letters = () if isinstance(fact, JobCompleted) else cancels(job_id, children)
     if created is None or created.parent_job_id is None or created.parent_step_key is None:
         return Extras(letters=letters)
     output = fact.output if isinstance(fact, JobCompleted) else None
@@ -116,6 +118,8 @@ def farewell(
 def _not_completed(status: Status, fact: Event) -> dict[str, Any]:
     """What a child's parent gets in place of a result."""
     why = fact.error if isinstance(fact, JobFailed) else None
+    if isinstance(why, dict) and why.get("type") == TIMED_OUT:
+        return why  # by its class: a parent may do something else then
     return {"type": "CallFailed", "message": f"the child job was {status}" if why is None else str(why)}
 
 

@@ -7,9 +7,10 @@ from typing import Any, Final
 
 from holdfast.engine.short_journals import SHORT
 from holdfast.engine.tracebacks import format_error
-from holdfast.errors import JobCancelled, JobFailed, JobHeld
+from holdfast.errors import JobCancelled, JobFailed, JobHeld, JobTimedOut
 from holdfast.model import events
 from holdfast.model.hash_chain import SealedEvent, unseal
+from holdfast.model.job_deadline import TIMED_OUT
 from holdfast.model.jobs import JobHead
 from holdfast.model.stall_report import summarize_report
 from holdfast.model.states import TERMINAL, Status, WaitReason
@@ -65,6 +66,8 @@ def _ended(head: JobHead, last: SealedEvent) -> Any:
     if head.status is Status.CANCELLED:
         raise JobCancelled(f"job {head.job_id} was cancelled", job_id=head.job_id)
     error = event.error if isinstance(event, events.JobFailed) else None
+    if isinstance(error, dict) and error.get("type") == TIMED_OUT:
+        raise JobTimedOut(error["message"], job_id=head.job_id)
     raise JobFailed(f"job {head.job_id} failed: {format_error(error)}", job_id=head.job_id)
 
 

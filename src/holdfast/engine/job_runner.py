@@ -9,42 +9,34 @@ again. How a run can end, and what is written for it:
     it raised            job_requeued, and after too many tries job_dead_lettered; held for a person, with the causes
     all tasks sleep      job_waiting; nobody holds the job until it is time
     it was cancelled     cancel_requested, job_cancelled
+    it took too long     job_failed: the deadline of the whole job has passed, whatever it did (`model.job_deadline`)
     code does not fit    job_parked, with a report
     the lease was lost   nothing: it is not ours to write any more
-
-A run begins with the journal from its last checkpoint on. The runner checks each event and replays it:
-
-    whole       1 2 3 … n                       no checkpoint yet, or a short journal, or one that carries nothing
-    shortened   1    c-1  c  c+1 … n            c is the last checkpoint
-
-Every fact that is used hangs on the head that the claim names. The links from c-1 to n are computed again and must end
-there. What counts of the facts between is in c, and so is the digest of the first one. So it takes as much to slip a
-change in as it did when everything was read; `verify` reads everything, and finds a change in what nobody uses as well.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
 from holdfast.engine import budgets, failures
 from holdfast.engine.checkpoints import unproven
 from holdfast.engine.children import farewell
 from holdfast.engine.execution import Drive
+from holdfast.engine.journal_loader import load_journal, replay_events
 from holdfast.engine.journal_writer import Entry, Pen
 from holdfast.engine.loop_sleep import rest
 from holdfast.engine.mailbox import Letterbox, rings
+from holdfast.engine.replay_scheduler import UNMARKED
 from holdfast.engine.run_outcomes import Asleep, Failed, Interrupted, Parked, Stalled, Uncovered
 from holdfast.engine.runner_config import Desk
 from holdfast.engine.streams import Outlet, Scribe
 from holdfast.errors import Broken, Fenced, HoldfastError, InvalidSetting, Misuse, Unavailable
 from holdfast.model import job_state, lease
 from holdfast.model.append import NOTHING, Extras, Holder, Move
-from holdfast.model.checkpoint_snapshot import Carried, carry, unpacked
 from holdfast.model.events import (
-    CheckpointSaved,
     ChildStarted,
     Event,
     JobCancelled,
@@ -52,22 +44,24 @@ from holdfast.model.events import (
     JobCompleted,
     JobCreated,
     JobDeadLettered,
+    JobFailed,
     JobParked,
     JobReleased,
     JobRequeued,
     JobStalled,
     JobWaiting,
 )
-from holdfast.model.hash_chain import EMPTY, Head, SealedEvent, unseal, unsealed
+from holdfast.model.hash_chain import EMPTY, Head, SealedEvent, unseal
+from holdfast.model.job_deadline import JobDeadline, find_deadline, wake_by
 from holdfast.model.lease import Grant
 from holdfast.model.mailbox import Mail
 from holdfast.model.python_pin import misfit
 from holdfast.model.replay_history import History, Recorded
 from holdfast.model.retry import CALL_RETRY, delay
+from holdfast.model.side_effects import CallStatus
 from holdfast.model.states import Status, WaitReason
 from holdfast.model.suspicion import dies_daily, is_suspect
 from holdfast.store.clock import Clock
-from holdfast.store.ports.journal import Journal
 from holdfast.store.ports.leases import Held
 
 AGAIN_S: Final = 0.2
@@ -79,12 +73,17 @@ LOST: Final = "lost"
 SUSPECT: Final = "suspect"
 """A run that has driven nothing: its job runs alone, in a process of its own (`model.suspicion`)."""
 
+_OPEN: Final = frozenset({CallStatus.PREPARED, CallStatus.UNCERTAIN})
 _HANDS: Final = frozenset({JobClaimed.type, JobRequeued.type})
 T = TypeVar("T")
 
 
 class Cancelled(Exception):
     """Somebody asked for the job's end."""
+
+
+class TimedOut(Exception):
+    """The job as a whole has taken too long."""
 
 
 class Drained(Exception):
@@ -119,6 +118,7 @@ class JobRun:
         self._drive: Drive | None = None
         self._reading: asyncio.Task[None] | None = None
         self._created: JobCreated | None = None
+        self._deadline: JobDeadline | None = None
         self._history = History()
         self._outlet: Outlet | None = None
         self._letterbox = Letterbox(
@@ -204,6 +204,8 @@ class JobRun:
             return await self._end(JobCancelled(), Move(status=Status.CANCELLED))
         if self._letterbox.requeued is not None:
             return await self._end(self._letterbox.requeued, Move(status=Status.PENDING, anew=True))
+        if self._is_too_late():
+            return await self._time_out(call.tool for call in job.calls.values() if call.status in _OPEN)
         if self._is_poison():
             return await self._dead("it failed too often", None)
         return await self._drive_on()
@@ -242,6 +244,9 @@ class JobRun:
         self._pen.last_at = self._history.last_at
         if isinstance(created, JobCreated):
             self._created = created
+            self._deadline = find_deadline(
+                created, sealed[0].at, self._history.resumed_at, self.desk.timeout_for(grant.kind)
+            )
             self._history.budgets = budgets.owner_of(grant, created).budgets
         return job
 
@@ -283,12 +288,14 @@ class JobRun:
         if self._pen.lost is not None:
             raise self._pen.lost
         try:
-            output = await drive.run(lambda: program(drive, given))
+            with self._stop_at_deadline(drive):
+                output = await drive.run(lambda: program(drive, given))
         except Failed as failed:
             return await self._failed(failed)
         except Asleep as asleep:
-            move = Move(status=Status.WAITING, reason=asleep.reason, wake_at=asleep.wake_at)
-            fact = JobWaiting(asleep.reason, asleep.wake_at, self._pen.mail_seen)
+            wake_at = wake_by(asleep.wake_at, self._deadline)
+            move = Move(status=Status.WAITING, reason=asleep.reason, wake_at=wake_at)
+            fact = JobWaiting(asleep.reason, wake_at, self._pen.mail_seen)
             return await self._end(fact, move)
         except Parked as parked:
             move = Move(status=Status.WAITING, reason=WaitReason.DRIFT)
@@ -302,9 +309,41 @@ class JobRun:
             return await self._end(JobReleased(why=self._leaving_why), Move(status=Status.PENDING))
         except Interrupted:
             return await self._end(JobReleased(why="interrupted"), Move(status=Status.PENDING))
+        except TimedOut:
+            return await self._time_out(drive.acts.cut_off)
         except Cancelled:
             return await self._end(JobCancelled(), Move(status=Status.CANCELLED))
         return await self._end(JobCompleted(output), Move(status=Status.COMPLETED))
+
+    @contextlib.contextmanager
+    def _stop_at_deadline(self, drive: Drive) -> Iterator[None]:
+        """In the block the code is ended when the job has taken too long."""
+        if self._deadline is None:
+            yield
+            return
+        deadline, loop = self._deadline, asyncio.get_running_loop()
+        timer: asyncio.TimerHandle | None = None
+
+        def look() -> None:
+            if self._is_too_late():
+                drive.stop(TimedOut())
+            else:
+                start()
+
+        def start() -> None:
+            nonlocal timer
+            left_us = max(deadline.at - self._clock.wall_us(), 0)
+            timer = loop.call_later(left_us / 1_000_000, look, context=UNMARKED)
+
+        start()
+        try:
+            yield
+        finally:
+            assert timer is not None
+            timer.cancel()
+
+    def _is_too_late(self) -> bool:
+        return self._deadline is not None and self._deadline.has_passed(self._clock.wall_us())
 
     async def _open_outlet(self) -> Outlet:
         """Where the code speaks. What was said before is known, so that a call that is made again can take it back."""
@@ -399,15 +438,25 @@ class JobRun:
             self.desk.meter.stalled()
         return ended
 
+    async def _time_out(self, open_calls: Iterable[str]) -> str:
+        """The job is over. What was under way was cut off as by a cancel, and is not made again."""
+        assert self._deadline is not None
+        error = self._deadline.describe_error(self.grant.job_id, open_calls)
+        return await self._end(JobFailed(error), Move(status=Status.FAILED))
+
     async def _failed(self, failed: Failed) -> str:
+        if self._is_too_late():
+            return await self._time_out(() if self._drive is None else self._drive.acts.cut_off)
         told = failures.told(failed.error)
         attempt = self.grant.attempts + 1
         declared = self.desk.retry_for(self.grant.kind)
         policy = self.desk.retry if declared is None else declared.policy
         if attempt >= policy.attempts or not (declared or CALL_RETRY).covers_job(failed.error):
             return await self._dead(told["message"], told)
-        wait_us = delay(policy, attempt, self.desk.chance())
-        move = Move(status=Status.PENDING, ready_at=self._clock.wall_us() + wait_us, failed=True)
+        next_at = self._clock.wall_us() + delay(policy, attempt, self.desk.chance())
+        ready_at = wake_by(next_at, self._deadline)
+        assert ready_at is not None
+        move = Move(status=Status.PENDING, ready_at=ready_at, failed=True)
         return await self._end(JobRequeued(why="failed", error=told, rerun=failed.rerun), move)
 
     async def _dead(self, why: str, error: Any) -> str:
@@ -467,69 +516,6 @@ class JobRun:
             self._outlet.close()
         if self._drive is not None:
             self._drive.stop(Lost(str(error)))
-
-
-async def load_journal(journal: Journal, grant: Grant, short: int) -> list[SealedEvent]:
-    """What a run of this job has to know; all of it, of a journal that is short. One event more than there should be:
-    if it is there, somebody else has written it."""
-    limit = grant.head_seq + 1
-    if grant.head_seq > short:
-        sealed = await journal.since_commit(grant.job_id, limit=limit)
-        if _is_whole(sealed) or _commit(sealed) is not None:
-            return sealed
-    return await journal.read(grant.job_id, limit=limit)
-
-
-def replay_events(
-    job_id: str, sealed: Sequence[SealedEvent], history: History
-) -> tuple[job_state.Job, Event | None]:
-    """The job, and its first fact; the history knows what is recorded. Broken, if the journal says what cannot be."""
-    if not sealed:
-        return job_state.Job(), None
-    first, job, head = sealed[0], job_state.Job(), EMPTY
-    history.origin = first.body_digest.hex()
-    created: Event | None = None
-    if not _is_whole(sealed):
-        ((_, created),) = unsealed(job_id, [first])
-        job, head = _shortened(job_id, sealed, history)
-        sealed = sealed[2:]
-    step, take = job_state.step, history.take
-    try:
-        for one, event in unsealed(job_id, sealed, head):
-            created = event if created is None else created
-            step(job, one.seq, one.fence, event)
-            take(one.seq, event, one.at)
-    except job_state.Ungrammatical as error:
-        msg = f"the journal of job {job_id} says what cannot be: {error}"
-        raise Broken(msg) from error
-    history.heard = job.mail_seq
-    return job, created
-
-
-def _is_whole(sealed: Sequence[SealedEvent]) -> bool:
-    return len(sealed) < 2 or sealed[1].seq == 2
-
-
-def _shortened(job_id: str, sealed: Sequence[SealedEvent], history: History) -> tuple[job_state.Job, Head]:
-    """Everything before the checkpoint, as the checkpoint has it, and the link that it hangs on."""
-    found = _commit(sealed)
-    if found is None or found[1].origin != history.origin:
-        msg = f"the journal of job {job_id} cannot be told from its last checkpoint on"
-        raise Broken(msg)
-    commit, carried = found
-    carry(carried, history)
-    before, at = sealed[1], sealed[2]
-    return job_state.resumed(at.seq, at.fence, commit, carried), Head(before.seq, before.hash)
-
-
-def _commit(sealed: Sequence[SealedEvent]) -> tuple[CheckpointSaved, Carried] | None:
-    """The checkpoint that a shortened journal begins with, and what it carries; None: the whole one is needed."""
-    if len(sealed) < 3 or sealed[2].type != CheckpointSaved.type:
-        return None
-    event = unseal(sealed[2])
-    assert isinstance(event, CheckpointSaved)
-    carried = unpacked(event.carries)
-    return None if carried is None else (event, carried)
 
 
 class StoreTime:

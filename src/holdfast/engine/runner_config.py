@@ -15,6 +15,7 @@ from holdfast.engine.streams import Scribe
 from holdfast.engine.telemetry import SILENT, Meter
 from holdfast.model.python_pin import HERE
 from holdfast.model.retry import JOB_RETRY, Backoff, Retry
+from holdfast.model.time import Micros
 from holdfast.model.work import plain_kind
 from holdfast.store.clock import Clock
 from holdfast.store.contract import Store
@@ -64,9 +65,17 @@ class Desk(msgspec.Struct, frozen=True):
 
     def retry_for(self, kind: str) -> Retry | None:
         """What the agent of this kind was declared with."""
-        agent = getattr(self.program_for(kind), "__self__", None)
-        retry = getattr(agent, "retry", None)
+        retry = self._declared(kind, "retry")
         return retry if isinstance(retry, Retry) else None
+
+    def timeout_for(self, kind: str) -> Micros | None:
+        """How long a job of this kind may take as a whole. None: no limit."""
+        timeout_us = self._declared(kind, "timeout_us")
+        return timeout_us if isinstance(timeout_us, int) else None
+
+    def _declared(self, kind: str, setting: str) -> Any:
+        agent = getattr(self.program_for(kind), "__self__", None)
+        return getattr(agent, setting, None)
 
     def attempts_for(self, kind: str) -> int:
         """How often the function of such a job may fail."""

@@ -61,6 +61,8 @@ class Acts:
         self.points = points
         self.unsafe = 0
         """How many calls are under way that nobody could explain if they were cut off now."""
+        self.cut_off: list[str] = []
+        """The tools whose calls had an intent and no outcome when the run was ended."""
 
     async def act(
         self, asked: Asked, place: TaskScope, key: str, digest: str, recorded: Recorded | None
@@ -75,6 +77,8 @@ class Acts:
             with self.drive.recovering(key):
                 return await call.outcome()
         except asyncio.CancelledError:
+            if self.drive.stopping and call.has_intent:
+                self.cut_off.append(asked.name)
             await self.drive.given_up(key, digest, call.generation)
             raise
 
@@ -139,6 +143,10 @@ class _Call:
                     return self._drive.recall(self._recorded, self._asked)
                 case _:
                     await self._ask_person()
+
+    @property
+    def has_intent(self) -> bool:
+        return self._attempt > 0
 
     @property
     def _failed_attempts(self) -> int:

@@ -1,9 +1,10 @@
 """What a commit of state carries over: all that is still to come, and nothing of what is over.
 
 A job that made a checkpoint is resumed from it. Of the facts before it only a few still count: signals that nobody has
-taken, children that have not ended, limits that were reached, who held the job, how far its mail was read. They go into
-the checkpoint's own fact, under the same hash as its state. So a resume reads the journal from there on and needs none
-of it before, however long it is. `verify` compares what was carried with what the whole journal says.
+taken, children that have not ended, limits that were reached, who held the job, how far its mail was read, when a
+person let it go on. They go into the checkpoint's own fact, under the same hash as its state. So a resume reads the
+journal from there on and needs none of it before, however long it is. `verify` compares what was carried with what the
+whole journal says.
 
 What is too much to write down again with every checkpoint is not carried: that job is resumed from its whole journal.
 """
@@ -40,6 +41,7 @@ class Carried(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     sleeps: int = 0
     pythons: tuple[str, ...] = ()
     misfit: str | None = None
+    resumed_at: int = 0
 
 
 def carried_by(history: History) -> Carried | None:
@@ -60,6 +62,7 @@ def carried_by(history: History) -> Carried | None:
         history.stops.sleeps,
         tuple(sorted(history.pythons)),
         history.misfit,
+        history.resumed_at,
     )
 
 
@@ -72,6 +75,7 @@ def carry(carried: Carried, history: History) -> None:
         history.signals[signal.name].append(signal)
     history.stops.allowed = {(budget, limit): allowed for budget, limit, allowed in carried.allowed}
     history.stops.sleeps = carried.sleeps
+    history.resumed_at = carried.resumed_at
 
 
 def packed(carried: Carried | None) -> Any:

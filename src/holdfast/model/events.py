@@ -19,7 +19,8 @@ from holdfast.model.kit_events import CheckpointVerified as CheckpointVerified
 
 
 class JobCreated(Event, frozen=True):
-    """The job exists. `edited`: whose word it is, in a fork, what some of the reads and models before it had said."""
+    """The job exists. `edited`: whose word it is, in a fork, what some of the reads and models before it had said.
+    `ready_at`: no worker claims it before."""
 
     type = "job_created"
     kind: str
@@ -38,6 +39,7 @@ class JobCreated(Event, frozen=True):
     budgets: tuple[str, ...] = ()
     depth: int = 0
     edited: Json = None
+    ready_at: int = 0
 
 
 class JobClaimed(Event, frozen=True):

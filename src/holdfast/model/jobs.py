@@ -214,4 +214,5 @@ def created_event(draft: JobDraft) -> JobCreated:
         budgets=draft.budgets,
         depth=draft.depth,
         edited=draft.edited,
+        ready_at=draft.ready_at,
     )

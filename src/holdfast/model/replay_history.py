@@ -62,8 +62,8 @@ class History:
         self.nodes: dict[tuple[str, str], str] = {}
         """How far each node of a plan is: `started`, or its outcome."""
         self.children: dict[str, str] = {}
-        self.worker = ""
-        self.claims = 0
+        self.worker, self.claims = "", 0
+        self.resumed_at = 0  # when a person last let the job go on
         self.origin = ""
         """The digest of the first fact; whoever reads the journal knows it."""
         self.heard = 0
@@ -582,7 +582,7 @@ class History:
 
     def _count_attempts_anew(self) -> None:
         """A person wants the job tried again: calls that are open have all their attempts."""
-        self.retries = {}
+        self.retries, self.resumed_at = {}, self.last_at
         for recorded in self._calls.values():
             recorded.failed_attempts = recorded.probes_failed = recorded.retry_at = 0
 

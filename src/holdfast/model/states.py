@@ -29,7 +29,10 @@ class Status(StrEnum):
 
 
 class WaitReason(StrEnum):
-    """Why a waiting job waits. The reason decides what may wake it."""
+    """Why a waiting job waits. The reason decides what may wake it.
+
+    SUSPECT is in no journal: the job is ready, and only a worker that can run it alone takes it (`model.suspicion`).
+    """
 
     TIMER = "timer"
     SIGNAL = "signal"
@@ -42,6 +45,7 @@ class WaitReason(StrEnum):
     DEAD_LETTER = "dead_letter"
     RESTORE_REVIEW = "restore_review"
     JOINED = "joined"
+    SUSPECT = "suspect"
 
 
 class MailKind(StrEnum):
@@ -70,7 +74,12 @@ HELD: Final = frozenset(
 )
 """Reasons that only a person ends: a stray signal must not start such a job again."""
 
-FOR_A_PERSON: Final = HELD | {WaitReason.RECONCILE, WaitReason.APPROVAL, WaitReason.BUDGET}
+FOR_A_PERSON: Final = HELD | {
+    WaitReason.RECONCILE,
+    WaitReason.APPROVAL,
+    WaitReason.BUDGET,
+    WaitReason.SUSPECT,
+}
 """Reasons that a person is asked to end, by a decision, an answer or a larger budget."""
 
 _UNHOLDING: Final = frozenset({MailKind.RESUME, MailKind.CANCEL})

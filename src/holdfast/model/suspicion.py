@@ -13,6 +13,8 @@ alone convicts no job:
 A signal that other processes send (SIGKILL: an operator, or the kernel when memory runs out) proves less than a crash:
 it convicts at the third death in such a child. The name of the child's worker says that it drives one job alone, and
 for whom: the parent has seen how the child died, and it alone writes that down while it lives.
+
+Workers that cannot start a child process pass suspects over. A suspect that no worker takes is shown to a person.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ from enum import StrEnum
 from typing import Final
 
 from holdfast.model.events import Event, JobClaimed, JobReleased, JobRequeued
-from holdfast.model.time import DAY
+from holdfast.model.jobs import JobHead
+from holdfast.model.states import Status
+from holdfast.model.time import DAY, MINUTE
 
 SUSPECT_AT: Final = 2
 """Workers that a job loses without progress before it runs alone."""
@@ -32,6 +36,9 @@ DEATHS_PER_DAY: Final = 10
 """Workers that a job loses within a day, progress or not, before it runs alone."""
 
 KILLS_ALONE_MAX: Final = 3
+
+UNCLAIMED_US: Final = MINUTE
+"""A suspect that is ready for so long and that no worker takes is shown to a person."""
 
 STORE_AWAY: Final = 75
 """Exit status of a child that could not reach the store: says nothing about the job."""
@@ -66,6 +73,15 @@ class Verdict(StrEnum):
 def is_suspect(takeovers: int) -> bool:
     """Whether a job that lost so many workers since its last progress runs alone."""
     return takeovers >= SUSPECT_AT
+
+
+def is_unclaimed(head: JobHead, changed_at: int, now: int) -> bool:
+    """Whether a suspect could have been claimed for so long that a person is told: no worker here can run it alone, or
+    none runs. `changed_at` is the time of its newest event."""
+    if not is_suspect(head.takeovers) or head.status not in {Status.PENDING, Status.WAITING}:
+        return False
+    ready_at = head.ready_at if head.status is Status.PENDING else head.wake_at
+    return ready_at is not None and max(ready_at, changed_at) <= now - UNCLAIMED_US
 
 
 def count_deaths(facts: Iterable[tuple[int, Event]], *, since: int) -> int:

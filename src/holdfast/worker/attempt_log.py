@@ -19,6 +19,7 @@ from holdfast.model.events import (
     Event,
     JobCompleted,
     JobDeadLettered,
+    JobFailed,
     JobParked,
     JobRequeued,
     JobStalled,
@@ -52,6 +53,8 @@ def describe_end(
             return f"failed, attempt {failed_before + 1}: {_describe_error(error)}{again}"
         case JobDeadLettered(causes=causes):
             return _describe_death(causes, failed_before)
+        case JobFailed(error=error):
+            return f"has failed: {_describe_error(error)}"
         case JobParked(report=report):
             why = report.get("why", "") if isinstance(report, dict) else ""
             return f"is parked, its code does not fit its journal: {why}"

@@ -159,7 +159,7 @@ def test_the_journal_begins_with_everything_that_was_asked_for() -> None:
     event = created_event(DRAFT)
     for name in JobCreated.__struct_fields__:
         assert getattr(event, name) == getattr(DRAFT, name), name
-    kept_elsewhere = {"namespace", "ready_at", "job_id", "work"}
+    kept_elsewhere = {"namespace", "job_id", "work"}
     assert set(JobDraft.__struct_fields__) - set(JobCreated.__struct_fields__) == kept_elsewhere
 
 

@@ -122,6 +122,7 @@ WAKES: dict[WaitReason | None, set[MailKind]] = {
     WaitReason.RECONCILE: ANY,
     WaitReason.CHILD: ANY,
     WaitReason.BUDGET: ANY,
+    WaitReason.SUSPECT: ANY,
     WaitReason.DRIFT: PERSON,
     WaitReason.STALLED: PERSON,
     WaitReason.DEAD_LETTER: PERSON,

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import signal
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.model.events import Event, JobClaimed, JobReleased, JobRequeued, StepFinished
+from holdfast.model.jobs import JobHead
+from holdfast.model.states import Status
 from holdfast.model.suspicion import (
     CLEARED,
     DEATHS_PER_DAY,
@@ -22,11 +25,14 @@ from holdfast.model.suspicion import (
     dies_daily,
     find_parent,
     is_suspect,
+    is_unclaimed,
     judge_death,
     lone_label,
 )
-from holdfast.model.time import DAY, HOUR
+from holdfast.model.time import DAY, HOUR, MINUTE
 from holdfast.model.worker_identity import Identity, short, worker_name
+
+NOW = 1_000 * DAY
 
 KILLED = -signal.SIGKILL
 CRASHES = (9, 1, 0, -signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS, -signal.SIGILL, -signal.SIGFPE)
@@ -111,3 +117,27 @@ def test_how_a_process_ended_is_said_in_words() -> None:
     assert describe_exit(-signal.SIGSEGV) == "was killed by SIGSEGV"
     assert describe_exit(KILLED).startswith("was killed by SIGKILL (")
     assert describe_exit(-33) == "was killed by signal 33"
+
+
+@pytest.mark.parametrize(
+    "status, takeovers, ready_at, wake_at, changed_at, expected",
+    [
+        (Status.PENDING, 2, NOW - MINUTE, None, NOW - MINUTE, True),
+        (Status.PENDING, 1, NOW - HOUR, None, NOW - HOUR, False),  # any worker takes it
+        (Status.PENDING, 2, NOW - HOUR, None, NOW - MINUTE + 1, False),  # its worker has only just died
+        (Status.PENDING, 2, NOW + HOUR, None, NOW - HOUR, False),  # it is not ready
+        (Status.RUNNING, 3, NOW - HOUR, None, NOW - HOUR, False),
+        (Status.WAITING, 2, NOW - HOUR, NOW - MINUTE, NOW - HOUR, True),  # it is due
+        (Status.WAITING, 2, NOW - HOUR, NOW + 1, NOW - HOUR, False),
+        (Status.WAITING, 2, NOW - HOUR, None, NOW - HOUR, False),  # for a signal, or a person
+        (Status.CANCELLED, 2, NOW - HOUR, None, NOW - HOUR, False),
+    ],
+)
+def test_a_suspect_is_unclaimed_when_it_is_ready_for_a_minute(
+    status: Status, takeovers: int, ready_at: int, wake_at: int | None, changed_at: int, expected: bool
+) -> None:
+    values: dict[str, Any] = dict.fromkeys(JobHead.__struct_fields__, None)
+    head = JobHead(
+        **values | {"status": status, "takeovers": takeovers, "ready_at": ready_at, "wake_at": wake_at}
+    )
+    assert is_unclaimed(head, changed_at, NOW) is expected

@@ -55,6 +55,8 @@ export function choicesFor(need: Need, now: number): Choice[] {
       return [requeue(need.job_id), discard(need.job_id)];
     case "budget":
       return [raise(need), stop(need.job_id)];
+    case "suspect":
+      return [stop(need.job_id)];
     default:
       return [];
   }

@@ -22,8 +22,11 @@ const TITLES: Record<string, string> = {
   budget: "budget used up",
   dead_letter: "dead letter",
   restore_review: "restored",
+  suspect: "suspect",
   signal: "question",
 };
+
+const DEATHS: ReadonlySet<string> = new Set(["dead_letter", "suspect"]);
 
 export function NeedCard({ need, linked = true }: { need: Need; linked?: boolean }): JSX.Element {
   const now = useNow();
@@ -155,7 +158,7 @@ function Evidence({ need }: { need: Need }): JSX.Element | null {
       </>
     );
   }
-  if (need.reason === "dead_letter" && Array.isArray(found)) return <Causes causes={found} />;
+  if (DEATHS.has(need.reason) && Array.isArray(found)) return <Causes causes={found} />;
   if (need.reason === "drift" && typeof found === "object") return <Drift report={found as Record<string, unknown>} />;
   if (need.reason === "stalled" && typeof found === "object") return <Stall report={found as StallReport} />;
   return <Named name="Evidence" value={found} open={false} />;

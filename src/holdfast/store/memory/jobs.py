@@ -28,6 +28,7 @@ from holdfast.model.jobs import (
 from holdfast.model.page import Page, decode_cursor, encode_cursor
 from holdfast.model.side_effects import CallStatus
 from holdfast.model.states import FOR_A_PERSON, TERMINAL, Slot, Status, WaitReason
+from holdfast.model.suspicion import is_unclaimed
 from holdfast.store.memory.blobs import keep_large
 from holdfast.store.memory.budgets import open_account
 from holdfast.store.memory.queue_limits import make_room
@@ -82,7 +83,8 @@ class MemoryJobs:
         self, namespace: str | None = None, *, limit: int = 100, after: str = ""
     ) -> builtins.list[str]:
         rows = [row for row in self._state.tables.jobs.values() if namespace in {None, row.head.namespace}]
-        found = sorted(row.head.job_id for row in rows if _may_need_person(row))
+        now = self._state.clock.wall_us()
+        found = sorted(row.head.job_id for row in rows if _may_need_person(row, now))
         return [job_id for job_id in found if job_id > after][:limit]
 
     async def tally(self, which: JobFilter) -> dict[tuple[Status, WaitReason | None], int]:
@@ -257,10 +259,10 @@ def _record(row: JobRow) -> JobRecord:
     )
 
 
-def _may_need_person(row: JobRow) -> bool:
+def _may_need_person(row: JobRow, now: int) -> bool:
     if row.head.status in TERMINAL:
         return False
-    if row.head.wait_reason in FOR_A_PERSON:
+    if row.head.wait_reason in FOR_A_PERSON or is_unclaimed(row.head, row.events[-1].at, now):
         return True
     if any(call.status is CallStatus.UNCERTAIN for call in row.calls.values()):
         return True

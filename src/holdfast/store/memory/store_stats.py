@@ -7,6 +7,7 @@ from holdfast.model.lease import is_live
 from holdfast.model.side_effects import CallStatus
 from holdfast.model.states import Status
 from holdfast.model.store_stats import Line, Vitals
+from holdfast.model.suspicion import is_unclaimed
 from holdfast.store.memory.state import State
 
 _OPEN = (Status.PENDING, Status.RUNNING, Status.WAITING)
@@ -54,6 +55,7 @@ class MemoryWatch:
                 for row in tables.jobs.values()
                 for call in row.calls.values()
             ),
+            suspects=sum(is_unclaimed(row.head, row.events[-1].at, now) for row in tables.jobs.values()),
             cached=sum(kept),
             cached_over=len(kept) - sum(kept),
         )

@@ -59,8 +59,9 @@ class Jobs(Protocol):
         self, namespace: str | None = None, *, limit: int = 100, after: str = ""
     ) -> builtins.list[str]:
         """Ids of jobs that may need a person, in their order, behind `after`: those that wait for one, those that are
-        not over and have an uncertain call, and those that run and have asked for an approval that is not decided, or
-        put a question. Whether a question is still open is in the journal."""
+        not over and have an uncertain call, those that run and have asked for an approval that is not decided, or
+        put a question, and suspects that no worker has taken for a while (`model.suspicion.is_unclaimed`). Whether a
+        question is still open is in the journal."""
         ...
 
     async def tally(self, which: JobFilter) -> dict[tuple[Status, WaitReason | None], int]:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from holdfast.model.jobs import JobFilter, JobNames
 from holdfast.model.states import FOR_A_PERSON, TERMINAL, Status, WaitReason
+from holdfast.model.suspicion import UNCLAIMED_US
 from holdfast.store.executor import Row, Transaction
 from holdfast.store.tables.payloads import word
 
@@ -34,6 +35,7 @@ async def needing_person_in(tx: Transaction, namespace: str | None, limit: int, 
         "jobs_needing_person",
         namespace=namespace,
         reasons=sorted(FOR_A_PERSON),
+        unclaimed_us=UNCLAIMED_US,
         after=after,
         limit=limit,
     )

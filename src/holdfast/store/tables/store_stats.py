@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from holdfast.model.states import Status, WaitReason
 from holdfast.model.store_stats import Line, Vitals
+from holdfast.model.suspicion import UNCLAIMED_US
 from holdfast.store.executor import Executor, Row, Transaction
 from holdfast.store.tables.payloads import word
 
@@ -15,17 +16,18 @@ class SqlWatch:
     async def look(self) -> Vitals:
         async def work(tx: Transaction) -> Vitals:
             lines = await tx.rows("lines_of_jobs")
-            numbers = await tx.row("vital_numbers")
+            numbers = await tx.row("vital_numbers", unclaimed_us=UNCLAIMED_US)
             size = await tx.row("store_size")
             assert numbers is not None, "counting always gives a row"
             assert size is not None, "so does a size"
-            now, oldest, expired, uncertain, cached, cached_over = numbers
+            now, oldest, expired, uncertain, suspects, cached, cached_over = numbers
             return Vitals(
                 now=now,
                 lines=tuple(sorted(map(_line, lines), key=_place)),
                 oldest_ready_us=0 if oldest is None else now - oldest,
                 expired=expired,
                 uncertain=uncertain,
+                suspects=suspects,
                 cached=cached,
                 cached_over=cached_over,
                 bytes=size[0],

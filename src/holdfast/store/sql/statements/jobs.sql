@@ -103,11 +103,16 @@ SELECT job_id FROM (
 ) open LIMIT :limit;
 
 -- name: jobs_needing_person
--- Jobs that may need a person, by id: that wait for one, that have an uncertain call, or that run and have asked something.
--- Each part is led by an index of few rows. `calls_open` and `events_asking` want their own condition repeated, and the
--- jobs that run come first, each with a look into `events_asking`: the rows of all jobs that are over are in there, too.
+-- Jobs that may need a person, by id: that wait for one, that have an uncertain call, that run and have asked something, or
+-- that are suspects and ready for a while, and no worker has taken them (`model.suspicion.is_unclaimed`).
+-- Each part is led by an index of few rows. `calls_open`, `heads_suspect` and `events_asking` want their own condition
+-- repeated. Suspects and the jobs that run come first, the latter each with a look into `events_asking`: the rows of all
+-- jobs that are over are in there, too.
 WITH running AS MATERIALIZED (
     SELECT job_id, namespace FROM job_heads WHERE status = 'running'
+), suspects AS MATERIALIZED (
+    SELECT job_id, namespace, head_seq, CASE status WHEN 'pending' THEN ready_at ELSE wake_at END AS claimable_at
+    FROM job_heads WHERE (status = 'pending' OR status = 'waiting') AND takeovers >= 2
 )
 SELECT job_id FROM (
     SELECT h.job_id, h.namespace FROM job_heads h WHERE h.status = 'waiting' AND h.wait_reason {any:reasons}
@@ -125,6 +130,10 @@ SELECT job_id FROM (
         HAVING count(CASE e.type WHEN 'question_asked' THEN 1 END) > 0
             OR count(CASE e.type WHEN 'approval_requested' THEN 1 END) > count(CASE e.type WHEN 'approval_decided' THEN 1 END)
     )
+    UNION
+    SELECT s.job_id, s.namespace
+    FROM suspects s JOIN events e ON e.job_id = s.job_id AND e.seq = s.head_seq
+    WHERE s.claimable_at <= {now} - :unclaimed_us AND e.at <= {now} - :unclaimed_us
 ) AS needing
 WHERE job_id > :after AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace)
 ORDER BY job_id LIMIT :limit;

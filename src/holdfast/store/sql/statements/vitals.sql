@@ -13,14 +13,18 @@ FROM (
 GROUP BY queue, status, wait_reason;
 
 -- name: vital_numbers
--- The time; when the oldest ready job could have run first; leases that are over; uncertain calls; answers that are kept,
--- and those that are too old.
+-- The time; when the oldest ready job could have run first; leases that are over; uncertain calls; suspects that no worker
+-- has taken for a while; answers that are kept, and those that are too old.
 SELECT {now},
        (SELECT ready_at FROM job_heads WHERE status = 'pending' AND ready_at <= {now} ORDER BY ready_at LIMIT 1),
        CAST((SELECT count(*) FROM job_heads
              WHERE status = 'running' AND (lease_expires_at <= {tick} OR lease_boot <> {boot})) AS {int}),
        CAST((SELECT count(*) FROM tool_calls
              WHERE status IN ('prepared', 'uncertain') AND status = 'uncertain') AS {int}),
+       CAST((SELECT count(*)
+             FROM job_heads h JOIN events e ON e.job_id = h.job_id AND e.seq = h.head_seq
+             WHERE (h.status = 'pending' OR h.status = 'waiting') AND h.takeovers >= 2 AND e.at <= {now} - :unclaimed_us
+               AND CASE h.status WHEN 'pending' THEN h.ready_at ELSE h.wake_at END <= {now} - :unclaimed_us) AS {int}),
        CAST((SELECT count(*) FROM cache_entries WHERE expires_at > {now}) AS {int}),
        CAST((SELECT count(*) FROM cache_entries WHERE expires_at <= {now}) AS {int});
 

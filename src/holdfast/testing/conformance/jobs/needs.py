@@ -8,6 +8,8 @@ from holdfast.model.ledger import CallRow
 from holdfast.model.mailbox import MailDraft
 from holdfast.model.side_effects import CallStatus
 from holdfast.model.states import FOR_A_PERSON, MailKind, Status, WaitReason
+from holdfast.model.suspicion import SUSPECT_AT, UNCLAIMED_US
+from holdfast.model.time import HOUR, SECOND
 from holdfast.store.ports.jobs import Jobs
 from holdfast.testing.conformance.bench import Bench
 from holdfast.testing.conformance.drafts import call_row, intent_of, outcome_of, settled_row
@@ -68,6 +70,42 @@ async def a_running_job_that_asked_a_question_may_need_a_person(bench: Bench) ->
     assert await bench.store.jobs.list_needing_person() == [driver.job_id]
     await driver.wait(WaitReason.TIMER)
     assert await bench.store.jobs.list_needing_person() == [], "people come first among what a job waits for"
+
+
+async def a_suspect_that_no_worker_takes_needs_a_person(bench: Bench) -> None:
+    """After a minute, counted from when it became claimable; and not while a worker has it."""
+    queue = bench.fresh("queue")
+    suspect = await bench.submit(queue=queue)
+    for deaths in range(1, SUSPECT_AT + 1):
+        driver = await bench.drive(queue, f"dies {deaths}", ttl_us=SECOND)
+        bench.clock.advance(2 * UNCLAIMED_US)
+    driver = await bench.drive(queue, "gives it back")
+    assert driver.grant.takeovers == SUSPECT_AT
+    assert await _list_suspects(bench) == (0, []), "it runs"
+    await driver.release(
+        ready_at=bench.clock.wall_us() - HOUR
+    )  # as a sweep does: it keeps its place in the queue
+    assert await _list_suspects(bench) == (0, [])
+    bench.clock.advance(UNCLAIMED_US - 1)
+    assert await _list_suspects(bench) == (0, []), "perhaps a worker takes it yet"
+    bench.clock.advance(1)
+    assert await _list_suspects(bench) == (1, [suspect])
+    driver = await bench.drive(queue, "waits")
+    await driver.wait(WaitReason.TIMER, wake_at=bench.clock.wall_us() + HOUR)
+    bench.clock.advance(HOUR + UNCLAIMED_US - 1)
+    assert await _list_suspects(bench) == (0, [])
+    bench.clock.advance(1)
+    assert await _list_suspects(bench) == (1, [suspect]), "it is due, and nobody wakes it"
+    driver = await bench.drive(queue, "makes progress")
+    await driver.write(step("one"), progress=True)
+    await driver.release()
+    bench.clock.advance(2 * UNCLAIMED_US)
+    assert await _list_suspects(bench) == (0, []), "it is no suspect any more"
+
+
+async def _list_suspects(bench: Bench) -> tuple[int, list[str]]:
+    vitals = await bench.store.vitals.look()
+    return vitals.suspects, await bench.store.jobs.list_needing_person()
 
 
 async def jobs_that_need_a_person_are_listed_page_by_page(bench: Bench) -> None:

@@ -1,0 +1,88 @@
+"""Journal loader: reads the journal of a claimed job from its last checkpoint on, checks each event and replays it.
+
+    whole       1 2 3 … n                       no checkpoint yet, or a short journal, or one that carries nothing
+    shortened   1    c-1  c  c+1 … n            c is the last checkpoint
+
+Every fact that is used hangs on the head that the claim names. The links from c-1 to n are computed again and must end
+there. What counts of the facts between is in c, and so is the digest of the first one. So it takes as much to slip a
+change in as it did when everything was read; `verify` reads everything, and finds a change in what nobody uses as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.errors import Broken
+from holdfast.model import job_state
+from holdfast.model.checkpoint_snapshot import Carried, carry, unpacked
+from holdfast.model.events import (
+    CheckpointSaved,
+    Event,
+)
+from holdfast.model.hash_chain import EMPTY, Head, SealedEvent, unseal, unsealed
+from holdfast.model.lease import Grant
+from holdfast.model.replay_history import History
+from holdfast.store.ports.journal import Journal
+
+
+async def load_journal(journal: Journal, grant: Grant, short: int) -> list[SealedEvent]:
+    """What a run of this job has to know; all of it, of a journal that is short. One event more than there should be:
+    if it is there, somebody else has written it."""
+    limit = grant.head_seq + 1
+    if grant.head_seq > short:
+        sealed = await journal.since_commit(grant.job_id, limit=limit)
+        if _is_whole(sealed) or _commit(sealed) is not None:
+            return sealed
+    return await journal.read(grant.job_id, limit=limit)
+
+
+def replay_events(
+    job_id: str, sealed: Sequence[SealedEvent], history: History
+) -> tuple[job_state.Job, Event | None]:
+    """The job, and its first fact; the history knows what is recorded. Broken, if the journal says what cannot be."""
+    if not sealed:
+        return job_state.Job(), None
+    first, job, head = sealed[0], job_state.Job(), EMPTY
+    history.origin = first.body_digest.hex()
+    created: Event | None = None
+    if not _is_whole(sealed):
+        ((_, created),) = unsealed(job_id, [first])
+        job, head = _shortened(job_id, sealed, history)
+        sealed = sealed[2:]
+    step, take = job_state.step, history.take
+    try:
+        for one, event in unsealed(job_id, sealed, head):
+            created = event if created is None else created
+            step(job, one.seq, one.fence, event)
+            take(one.seq, event, one.at)
+    except job_state.Ungrammatical as error:
+        msg = f"the journal of job {job_id} says what cannot be: {error}"
+        raise Broken(msg) from error
+    history.heard = job.mail_seq
+    return job, created
+
+
+def _is_whole(sealed: Sequence[SealedEvent]) -> bool:
+    return len(sealed) < 2 or sealed[1].seq == 2
+
+
+def _shortened(job_id: str, sealed: Sequence[SealedEvent], history: History) -> tuple[job_state.Job, Head]:
+    """Everything before the checkpoint, as the checkpoint has it, and the link that it hangs on."""
+    found = _commit(sealed)
+    if found is None or found[1].origin != history.origin:
+        msg = f"the journal of job {job_id} cannot be told from its last checkpoint on"
+        raise Broken(msg)
+    commit, carried = found
+    carry(carried, history)
+    before, at = sealed[1], sealed[2]
+    return job_state.resumed(at.seq, at.fence, commit, carried), Head(before.seq, before.hash)
+
+
+def _commit(sealed: Sequence[SealedEvent]) -> tuple[CheckpointSaved, Carried] | None:
+    """The checkpoint that a shortened journal begins with, and what it carries; None: the whole one is needed."""
+    if len(sealed) < 3 or sealed[2].type != CheckpointSaved.type:
+        return None
+    event = unseal(sealed[2])
+    assert isinstance(event, CheckpointSaved)
+    carried = unpacked(event.carries)
+    return None if carried is None else (event, carried)
