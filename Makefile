@@ -86,7 +86,7 @@ lock: $(READY) ## write requirements/*.txt again (make lock ARGS=--upgrade takes
 	@$(RUN) -m tools.lock $(ARGS)
 
 clean: ## remove .venv, build/, the built page and caches
-	@rm -rf ui/node_modules src/holdfast/service/page/static
+	@rm -rf ui/node_modules src/holdfast/server/page/static
 	@rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	@find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
 

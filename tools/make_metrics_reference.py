@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from holdfast.service.metrics.table import METRICS, Metric
+from holdfast.server.metrics.table import METRICS, Metric
 
 PAGE = Path(__file__).parent.parent / "docs" / "operating" / "metrics.md"
 BEGIN, END = "<!-- the list -->", "<!-- its end -->"

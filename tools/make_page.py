@@ -1,4 +1,4 @@
-"""Build the page: `ui/` becomes `src/holdfast/service/page/static/`, which the server serves and the wheel carries.
+"""Build the page: `ui/` becomes `src/holdfast/server/page/static/`, which the server serves and the wheel carries.
 
 There is one way. Node is the one that requirements/page.txt pins (a wheel, so pip is all one needs), the parts are what
 ui/package-lock.json pins, and no package runs code of its own while it is installed. So two people who build the same
@@ -17,7 +17,7 @@ import sys
 from tools.side_venv import ROOT, packages
 
 UI = ROOT / "ui"
-INDEX = ROOT / "src" / "holdfast" / "service" / "page" / "static" / "index.html"
+INDEX = ROOT / "src" / "holdfast" / "server" / "page" / "static" / "index.html"
 LOG = ROOT / "build" / "page.log"
 
 

@@ -1,4 +1,4 @@
-// Builds the page: src/ becomes src/holdfast/service/page/static/, which the wheel carries.
+// Builds the page: src/ becomes src/holdfast/server/page/static/, which the wheel carries.
 //
 //   npm ci && npm run build
 //
@@ -12,7 +12,7 @@ import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
 
 const here = dirname(fileURLToPath(import.meta.url));
-export const STATIC = join(here, "..", "src", "holdfast", "service", "page", "static");
+export const STATIC = join(here, "..", "src", "holdfast", "server", "page", "static");
 const GZIP_MAX = 150 * 1024;
 
 /** Builds once; says how large it became. */

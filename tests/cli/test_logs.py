@@ -142,4 +142,4 @@ async def test_a_server_says_which_request_a_line_is_about(volatile_folder: Path
             answer = await web.ask("GET", "/api/jobs", x_request_id="mine-1")
         assert answer.status_code == 503
     lines = [json.loads(line) for line in stream.getvalue().splitlines()]
-    assert [line["request_id"] for line in lines if line["logger"] == "holdfast.service"] == ["mine-1"]
+    assert [line["request_id"] for line in lines if line["logger"] == "holdfast.server"] == ["mine-1"]

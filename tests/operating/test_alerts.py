@@ -10,7 +10,7 @@ import yaml  # type: ignore[import-untyped]
 
 from holdfast import errors
 from holdfast.model.events import Event
-from holdfast.service.metrics.table import METRICS, Metric
+from holdfast.server.metrics.table import METRICS, Metric
 from tests.operating.commands import lines_of, refusal
 from tests.tidy.source import ROOT
 from tools.check_docs import headings

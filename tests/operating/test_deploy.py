@@ -12,7 +12,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 from holdfast.runtime.app_loader import load
-from holdfast.service.settings import DEFAULT_PORT, Settings
+from holdfast.server.settings import DEFAULT_PORT, Settings
 from holdfast.worker.worker import DRAIN_S
 from tests.operating.commands import refusal
 from tests.operating.test_configuration import in_code
@@ -128,7 +128,7 @@ def test_ports_agree() -> None:
 
 
 def test_probes_ask_for_what_there_is() -> None:
-    from holdfast.service.routes import WORKER_ENDPOINTS
+    from holdfast.server.routes import WORKER_ENDPOINTS
 
     paths = {endpoint.path for endpoint in WORKER_ENDPOINTS}
     for _, container in containers("Deployment"):

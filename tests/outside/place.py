@@ -19,7 +19,7 @@ from holdfast.client.local_token import find_token
 from holdfast.client.work_records import WorkView
 from holdfast.errors import NotOver
 from holdfast.runtime import open_store
-from holdfast.service.settings import Settings
+from holdfast.server.settings import Settings
 from holdfast.store.clock import SystemClock
 from tests.service.served import served
 from tests.tidy.source import ROOT

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.client import ExternalAgent, RemoteClient, Work
 from holdfast.client.local_token import find_token
-from holdfast.service.settings import Settings
+from holdfast.server.settings import Settings
 from tests.outside.losing import Losing, losing
 from tests.outside.place import LEASE_S, agent, ended, facts, place, processes, serving, until
 

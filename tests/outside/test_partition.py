@@ -15,7 +15,7 @@ from holdfast.client.local_token import find_token
 from holdfast.engine.verify.verify import Inspectable, verify
 from holdfast.model.agent_registry import AgentStatus
 from holdfast.runtime import open_store
-from holdfast.service.settings import Settings
+from holdfast.server.settings import Settings
 from tests.outside.link import Link, linked
 from tests.outside.place import LEASE_S, agent, ended, facts, place, serving
 from tests.registry.worlds import until

@@ -42,7 +42,7 @@ HEAVY = {
         "holdfast.client",
         "holdfast.kit",
         "holdfast.registry",
-        "holdfast.service",
+        "holdfast.server",
         "holdfast.testing",
     ),
     *("holdfast.agents.mcp", "holdfast.agents.models", "holdfast.agents.sessions", "holdfast.agents.toolbox"),

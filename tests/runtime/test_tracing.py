@@ -25,7 +25,7 @@ from holdfast.model.time import MINUTE
 from holdfast.runtime import open_store, tracing
 from holdfast.runtime.process import Process, opened
 from holdfast.runtime.tracing import Both, Spans, is_wanted, span_id_of, trace_id_of, watched
-from holdfast.service.metrics.meter import Metrics
+from holdfast.server.metrics.meter import Metrics
 from holdfast.store.clock import VirtualClock
 from holdfast.store.ports.leases import ClaimAsk
 

@@ -10,8 +10,8 @@ import httpx2
 from holdfast.client.keys import create_key
 from holdfast.model.access import Role
 from holdfast.model.audit import Act, read_act
-from holdfast.service.app import Service
-from holdfast.service.settings import Settings
+from holdfast.server.app import Service
+from holdfast.server.settings import Settings
 from holdfast.testing.conformance.bench import Backend
 from tests.client.lives import lives
 from tests.service.api import Api

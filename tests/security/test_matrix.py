@@ -20,10 +20,10 @@ from holdfast.model.configured_agents import Configuration, HostedAgent
 from holdfast.model.inbox import BatchDraft, ItemDraft
 from holdfast.model.jobs import JobFilter
 from holdfast.model.worker_presence import Offer, Presence
-from holdfast.service.endpoints import Endpoint
-from holdfast.service.openapi import _PART
-from holdfast.service.openapi import served as document
-from holdfast.service.routes import ENDPOINTS
+from holdfast.server.endpoints import Endpoint
+from holdfast.server.openapi import _PART
+from holdfast.server.openapi import served as document
+from holdfast.server.routes import ENDPOINTS
 from holdfast.testing.conformance.bench import Backend
 from tests.client.lives import Lives
 from tests.client.test_agents import CLERK, answered

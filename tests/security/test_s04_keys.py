@@ -15,8 +15,8 @@ from holdfast.client.remote import RemoteClient
 from holdfast.errors import Forbidden, Unauthorized
 from holdfast.model.access import ApiKey, Role, is_valid, key_digest, key_text, parse_key
 from holdfast.model.time import MINUTE, SECOND
-from holdfast.service.access import BELIEVED_US, Gate
-from holdfast.service.settings import Settings
+from holdfast.server.access import BELIEVED_US, Gate
+from holdfast.server.settings import Settings
 from holdfast.store.contract import Store
 from holdfast.store.intercepted import WrappedStore
 from holdfast.testing.conformance.bench import Backend

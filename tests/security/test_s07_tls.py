@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from holdfast.service.settings import Settings
+from holdfast.server.settings import Settings
 from holdfast.testing.conformance.bench import Backend
 from tests.service.api import api
 

@@ -25,7 +25,7 @@ from holdfast.model.limits import (
 from holdfast.model.queue_limits import QueueLimits
 from holdfast.model.time import SECOND
 from holdfast.model.token_bucket import Rate
-from holdfast.service.settings import Rates, Settings
+from holdfast.server.settings import Rates, Settings
 from holdfast.testing.conformance.bench import Backend
 from tests.security.people import ELSEWHERE, town
 from tests.security.test_s07_tls import serving

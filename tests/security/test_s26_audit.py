@@ -13,7 +13,7 @@ from holdfast.model.access import Role
 from holdfast.model.audit import breaks
 from holdfast.model.hash_chain import EMPTY
 from holdfast.model.time import MINUTE
-from holdfast.service.routes import ENDPOINTS
+from holdfast.server.routes import ENDPOINTS
 from holdfast.testing.conformance.bench import Backend
 from tests.cli.conftest import CommandDesk
 from tests.security.people import ELSEWHERE, Town, town

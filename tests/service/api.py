@@ -14,12 +14,12 @@ import jsonschema_rs
 from holdfast.client.local_token import find_token
 from holdfast.errors import InvalidName, NotFound
 from holdfast.model.jobs import JobFilter
-from holdfast.service.endpoints import Router
-from holdfast.service.openapi import _PART
-from holdfast.service.openapi import served as document
-from holdfast.service.problems import Refusal
-from holdfast.service.routes import ENDPOINTS
-from holdfast.service.settings import Settings
+from holdfast.server.endpoints import Router
+from holdfast.server.openapi import _PART
+from holdfast.server.openapi import served as document
+from holdfast.server.problems import Refusal
+from holdfast.server.routes import ENDPOINTS
+from holdfast.server.settings import Settings
 from holdfast.testing.conformance.bench import Backend
 from tests.client.lives import Lives, lives
 from tests.service.served import served

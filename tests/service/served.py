@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from holdfast.model.ids import SequentialIds
-from holdfast.service.app import Service, make_app
-from holdfast.service.guards import Authorise
-from holdfast.service.page import Page
-from holdfast.service.serving import Server, bound, url_of
-from holdfast.service.settings import Settings
+from holdfast.server.app import Service, make_app
+from holdfast.server.origin_checks import Authorise
+from holdfast.server.page import Page
+from holdfast.server.serving import Server, bound, url_of
+from holdfast.server.settings import Settings
 from holdfast.store.clock import Clock
 from holdfast.store.contract import Store
 

@@ -9,8 +9,8 @@ import pytest
 
 from holdfast.model.limits import BODY_BYTES_MAX
 from holdfast.model.page import Key, encode_cursor
-from holdfast.service.asked import pointer_of
-from holdfast.service.settings import Settings
+from holdfast.server.request import pointer_of
+from holdfast.server.settings import Settings
 from holdfast.testing.conformance.bench import Backend
 from tests.service.api import api, as_owner
 

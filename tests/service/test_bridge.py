@@ -18,8 +18,8 @@ from nats.aio.client import Client
 
 from holdfast.model.access import Role
 from holdfast.registry.addresses import NatsSettings, parse_servers
-from holdfast.service import bridge as bridging
-from holdfast.service.settings import Settings
+from holdfast.server import nats_bridge as bridging
+from holdfast.server.settings import Settings
 from holdfast.testing.conformance.bench import Backend
 from holdfast.testing.servers import NatsServer
 from tests.registry.worlds import until

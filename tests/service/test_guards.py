@@ -15,12 +15,12 @@ from holdfast.errors import InvalidSetting, NotFound, StoreCorrupt, StoreUnavail
 from holdfast.model import redaction
 from holdfast.model.redaction import redacted
 from holdfast.runtime.log_redaction import guard
-from holdfast.service.app import Service
-from holdfast.service.guards import Principal, check_bind
-from holdfast.service.problems import Refusal
-from holdfast.service.serving import bound
-from holdfast.service.settings import Settings
-from holdfast.service.wire import Bounded
+from holdfast.server.app import Service
+from holdfast.server.header_limits import Bounded
+from holdfast.server.origin_checks import Principal, check_bind
+from holdfast.server.problems import Refusal
+from holdfast.server.serving import bound
+from holdfast.server.settings import Settings
 from holdfast.testing.conformance.bench import Backend
 from tests.client.lives import lives
 from tests.service.api import Api, api, must_fit
@@ -201,7 +201,7 @@ async def test_what_is_wrong_with_us_is_told_to_the_log_alone(
 
     async with api(backend) as web:
         monkeypatch.setattr(web.one.store.jobs, "counts", breaks)
-        with caplog.at_level(logging.WARNING, logger="holdfast.service"):
+        with caplog.at_level(logging.WARNING, logger="holdfast.server"):
             response = await web.ask("GET", "/api/stats", x_request_id="r-1")
         assert (response.status_code, response.json()["code"]) == (status, code)
         assert "secret" not in response.text

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from holdfast.model.time import HOUR, MINUTE
-from holdfast.service import job_feed, numbers
-from holdfast.service.numbers import Numbers
+from holdfast.server import job_feed, time_series
+from holdfast.server.time_series import Numbers
 from holdfast.testing.conformance.bench import Backend
 from tests.fixtures.stores import STORES
 from tests.service.api import Api, api
@@ -30,7 +30,7 @@ async def test_what_happened_is_counted_where_it_happened(backend: Backend) -> N
         now = backend.clock.wall_us()
     assert (told["step_us"], len(told["at"]), told["complete"]) == (MINUTE, 60, True)
     assert told["at"][-1] == now // MINUTE * MINUTE
-    sums = {name: sum(told[name]) for name in numbers.SERIES}
+    sums = {name: sum(told[name]) for name in time_series.SERIES}
     assert sums == {
         "submitted": 3,
         "completed": 1,
@@ -75,7 +75,7 @@ async def test_what_is_remembered_is_what_would_be_read_again(backend: Backend) 
 async def test_a_look_reads_no_more_than_it_may_and_the_next_goes_on(
     backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(numbers, "READ_MAX", 2)
+    monkeypatch.setattr(time_series, "READ_MAX", 2)
     async with api(backend) as web:
         for _ in range(5):
             await web.post("/api/jobs", {"kind": "k"})

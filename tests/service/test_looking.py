@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.model.access import Role
 from holdfast.model.jobs import JobDraft
-from holdfast.service.page_shapes import BULK_MAX
+from holdfast.server.page_schemas import BULK_MAX
 from holdfast.testing.conformance.bench import Backend
 from tests.fixtures.populated import populate
 from tests.fixtures.stores import STORES

@@ -21,8 +21,8 @@ from holdfast.model.jobs import JobDraft
 from holdfast.model.queue_limits import QueueLimits
 from holdfast.model.time import HOUR, MINUTE, SECOND
 from holdfast.runtime.process import opened
-from holdfast.service.metrics.meter import CONTENT_TYPE, NAMES_MAX, OTHER, Few, Metrics
-from holdfast.service.metrics.table import METRICS
+from holdfast.server.metrics.meter import CONTENT_TYPE, NAMES_MAX, OTHER, Few, Metrics
+from holdfast.server.metrics.table import METRICS
 from holdfast.testing.conformance.bench import Backend
 from tests.service.api import Api, api
 from tests.tidy.source import ROOT

@@ -11,8 +11,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from holdfast.service.page import POLICY, Page
-from holdfast.service.settings import Settings
+from holdfast.server.page import POLICY, Page
+from holdfast.server.settings import Settings
 from holdfast.testing.conformance.bench import Backend
 from tests.client.lives import lives
 from tests.service.api import Api, as_owner

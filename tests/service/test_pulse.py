@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.errors import StoreReadOnly
 from holdfast.model.time import SECOND
-from holdfast.service.pulse import PROBE_EVERY_US, Pulse
+from holdfast.server.health import PROBE_EVERY_US, Pulse
 from holdfast.store.contract import StoreInfo
 from holdfast.store.sql.migrate import SCHEMA_VERSION
 from holdfast.testing.conformance.bench import Backend

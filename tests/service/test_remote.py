@@ -27,8 +27,8 @@ from holdfast.errors import (
 )
 from holdfast.model.jobs import JobDraft, JobFilter
 from holdfast.model.states import Status, WaitReason
-from holdfast.service import problems
-from holdfast.service.answers import written
+from holdfast.server import problems
+from holdfast.server.responses import written
 from holdfast.testing.conformance.bench import Backend
 from tests.client.lives import lives
 from tests.service.served import served

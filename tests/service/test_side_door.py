@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from holdfast.service.routes import WORKER_ENDPOINTS
+from holdfast.server.routes import WORKER_ENDPOINTS
 from tests.service.api import as_owner
 from tests.service.test_metrics import Read
 from tests.service.test_serve import holdfast, serving

@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.engine import streams
 from holdfast.model.streams import Line, passage_of
-from holdfast.service.settings import Settings
+from holdfast.server.settings import Settings
 from holdfast.store.ports.streams import Said
 from holdfast.testing.conformance.bench import Backend
 from holdfast.testing.conformance.driver import Driver

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.model.lease import TAKEOVERS_MAX
 from holdfast.model.time import DAY, MINUTE, SECOND, to_iso
-from holdfast.service.tending import Tending
+from holdfast.server.maintenance import Tending
 from holdfast.testing.conformance.bench import Backend
 from tests.client.lives import lives
 
@@ -68,6 +68,6 @@ async def test_it_is_said_what_became_of_work_in_progress(
         await one.client.claim_work("a1", limit=2, lease_seconds=600)
         await one.client.claim_work("a1", lease_seconds=5)
         one.clock.advance(MINUTE)
-        with caplog.at_level(logging.INFO, "holdfast.service"):
+        with caplog.at_level(logging.INFO, "holdfast.server"):
             await tending.judge_again()
         assert "work in progress: 2 left with their agents, whose leases hold; 1 given back" in caplog.text

@@ -63,8 +63,8 @@ def url(installed: Path, tmp_path: Path) -> Iterator[str]:
 def test_the_wheel_has_the_built_files_and_none_of_their_sources(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
-    static = [name for name in names if name.startswith("holdfast/service/page/static/")]
-    built = ROOT / "src" / "holdfast" / "service" / "page" / "static"
+    static = [name for name in names if name.startswith("holdfast/server/page/static/")]
+    built = ROOT / "src" / "holdfast" / "server" / "page" / "static"
     assert sorted(Path(name).name for name in static) == sorted(path.name for path in built.iterdir())
     sizes = [len(gzip.compress(path.read_bytes())) for path in built.iterdir()]
     assert sum(sizes) <= 150 * 1024, "it is small, over any wire"

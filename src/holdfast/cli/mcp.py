@@ -27,9 +27,9 @@ def mcp(where: str, *, log_format: str, log_level: str) -> None:
     Example: holdfast mcp --store sqlite:///holdfast.db
     """
     try:
-        from holdfast.service.mcp.keeping import Keeping
-        from holdfast.service.mcp.server import serve_stdio
-        from holdfast.service.mcp.tools import Desk
+        from holdfast.server.mcp.lease_keeper import Keeping
+        from holdfast.server.mcp.server import serve_stdio
+        from holdfast.server.mcp.tools import Desk
     except ImportError as error:
         msg = "the MCP server is not installed"
         raise InvalidSetting(msg, hint="pip install 'holdfast[mcp]'") from error

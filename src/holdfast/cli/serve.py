@@ -20,8 +20,8 @@ from holdfast.runtime import open_store, supervisor_link
 from holdfast.store import address
 
 if TYPE_CHECKING:
-    from holdfast.service.app import Service
-    from holdfast.service.settings import Rates, Settings
+    from holdfast.server.app import Service
+    from holdfast.server.settings import Rates, Settings
 
 _RATE: Final = re.compile(r"(?P<what>\w+)=(?P<per_s>\d{1,12})(:(?P<burst>\d{1,12}))?")
 
@@ -95,9 +95,9 @@ def serve(
     Example: holdfast serve --store sqlite:///holdfast.db
     """
     try:
-        from holdfast.service.guards import is_loopback
-        from holdfast.service.serving import bound, run, url_of
-        from holdfast.service.settings import Settings
+        from holdfast.server.origin_checks import is_loopback
+        from holdfast.server.serving import bound, run, url_of
+        from holdfast.server.settings import Settings
     except ImportError as error:
         msg = "the HTTP server is not installed"
         raise InvalidSetting(msg, hint="pip install 'holdfast[server]'") from error
@@ -128,8 +128,8 @@ def serve(
 
 
 def _made(where: str, settings: Settings, token_fd: int | None) -> Service:
-    from holdfast.service.app import make_app
-    from holdfast.service.page import Page
+    from holdfast.server.app import make_app
+    from holdfast.server.page import Page
 
     app = make_app(where, settings=settings, page=Page())
     if token_fd is not None and app.token is not None:

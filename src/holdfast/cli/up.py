@@ -65,7 +65,7 @@ async def _declared_store(app_at: str) -> str:
 
 
 async def _up(app_at: str | None, port: int, workers: int, concurrency: int | None, where: str) -> int:
-    from holdfast.service.serving import bound, url_of
+    from holdfast.server.serving import bound, url_of
 
     with bound(port=port) as listening, tempfile.TemporaryFile(buffering=0) as known:
         # Bound here and handed down: who connects while the API is being replaced waits, and is answered.

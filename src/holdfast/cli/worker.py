@@ -26,7 +26,7 @@ from holdfast.runtime.app_loader import load
 from holdfast.runtime.process import Process, opened
 
 if TYPE_CHECKING:
-    from holdfast.service.app import Service
+    from holdfast.server.app import Service
 
 
 class _Port(msgspec.Struct, frozen=True):
@@ -158,7 +158,7 @@ def _meter(port: _Port | None) -> Meter:
     if port is None:
         return SILENT
     try:
-        from holdfast.service.metrics.meter import Metrics
+        from holdfast.server.metrics.meter import Metrics
     except ImportError as error:
         msg = "the HTTP server is not installed"
         raise InvalidSetting(msg, hint="pip install 'holdfast[server]'") from error
@@ -166,7 +166,7 @@ def _meter(port: _Port | None) -> Meter:
 
 
 async def _open_door(stack: contextlib.AsyncExitStack, process: Process, meter: Any, port: _Port) -> Service:
-    from holdfast.service.side_door import side_door
+    from holdfast.server.probe_server import side_door
 
     door = side_door(process.store, meter, port.host, port.number, port.names)
     url, service = await stack.enter_async_context(door)

@@ -1,0 +1,292 @@
+"""The ASGI application: guards first, then the table of endpoints, then an answer or a problem. Nothing else leaves.
+
+app = make_app("sqlite:///holdfast.db")        # opens the store when the server starts, closes it when it ends
+app = make_app(store, clock=…, ids=…)          # the store stays the caller's
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from typing import Final
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from holdfast.client.keys import new_token
+from holdfast.engine.log_context import about
+from holdfast.engine.streams import Scribe
+from holdfast.errors import Busy, HoldfastError, Unavailable
+from holdfast.model.access import Scope as Needs
+from holdfast.model.ids import IdSource, RandomIds
+from holdfast.runtime import open_store
+from holdfast.server import audit, problems
+from holdfast.server.access import BELIEVED_US, PASSER_BY, READS, Gate, admit, unauthorized
+from holdfast.server.endpoints import Endpoint, Router
+from holdfast.server.idempotency import HEADER, key_of
+from holdfast.server.maintenance import Tending
+from holdfast.server.metrics.gauges import Gauges
+from holdfast.server.metrics.loops import LoopWatch
+from holdfast.server.metrics.meter import Metrics
+from holdfast.server.nats_wiring import Wired
+from holdfast.server.origin_checks import SECURITY_HEADERS, Authorise, check_visitor, request_id
+from holdfast.server.page import Page
+from holdfast.server.problems import MEDIA_TYPE, Problem, Refusal
+from holdfast.server.rate_limits import Meter
+from holdfast.server.request import Asked, House, read_body, read_query
+from holdfast.server.request_metrics import CODE, ROUTE, measured
+from holdfast.server.responses import Answer, respond, written
+from holdfast.server.routes import ENDPOINTS
+from holdfast.server.settings import Settings
+from holdfast.store.clock import Clock, SystemClock
+from holdfast.store.contract import Store
+
+_log: Final = logging.getLogger("holdfast.server")
+
+
+class Service:
+    """An ASGI application over one store. Make one with `make_app`.
+
+    Whoever has its `token` may write through it; without one only keys open it.
+    """
+
+    def __init__(
+        self,
+        where: str | Store,
+        clock: Clock,
+        ids: IdSource,
+        settings: Settings,
+        authorise: Authorise | None,
+        scribe: Scribe | None,
+        metrics: Metrics,
+        endpoints: Sequence[Endpoint],
+        page: Page | None,
+    ) -> None:
+        self.token = None if settings.require_key or authorise is not None else new_token()
+        self._where = where
+        self._clock = clock
+        self._ids = ids
+        self._settings = settings
+        self._authorise = authorise
+        self._scribe = scribe
+        self._metrics = metrics
+        self._late = LoopWatch(metrics)
+        self._router = Router(endpoints)
+        self._page = page
+        self._meter = Meter(clock, settings)
+        self._house: House | None = None
+        self._wired: Wired | None = None
+        self._tending: Tending | None = None
+
+    def drain(self) -> None:
+        """Streams end, and whoever asks whether we are ready is told no. What was begun is finished."""
+        if self._house is not None:
+            self._house.draining.set()
+
+    # ── the life of the server ────────────────────────────────────────────────────────────────────
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+        elif scope["type"] == "http":
+            await self._serve(scope, receive, measured(self._metrics, scope, send))
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        assert (await receive())["type"] == "lifespan.startup"
+        try:
+            await self.open()
+        except HoldfastError as error:
+            await send({"type": "lifespan.startup.failed", "message": f"{error}  {error.hint}"})
+            return
+        await send({"type": "lifespan.startup.complete"})
+        assert (await receive())["type"] == "lifespan.shutdown"
+        await self.close()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def open(self) -> None:
+        """The store is open, and requests can be answered."""
+        if self._house is None:
+            nats = self._settings.nats
+            wired = None if nats is None else Wired(self, self._clock, self._ids, self._settings, nats)
+            store = await open_store(self._where) if isinstance(self._where, str) else self._where
+            gate = Gate(store, store.clock, token=self.token, require_key=self._settings.require_key)
+            link = None if wired is None else wired.link
+            nats_up = None if link is None else lambda: link.well
+            gauges = Gauges(store, self._clock, self._metrics, version("holdfast"), nats_up)
+            self._house = House(
+                store, store.clock, self._ids, self._settings, gate, self._metrics, gauges, self._scribe, link
+            )
+            self._late.start()
+            self._wired = wired
+            if self._settings.tends:
+                self._tending = Tending(store, store.clock, self._house.registry)
+                self._tending.start()
+            if wired is not None:
+                if self._tending is not None:
+                    wired.attend(self._tending.judge_again)
+                wired.start()
+
+    async def close(self) -> None:
+        """The store is closed, if it was opened here."""
+        self.drain()
+        self._late.stop()
+        tending, self._tending = self._tending, None
+        if tending is not None:
+            await tending.stop()
+        wired, self._wired = self._wired, None
+        if wired is not None:
+            await wired.close()
+        house, self._house = self._house, None
+        if house is not None:
+            self._metrics.registry.unregister(house.gauges)
+        if house is not None and isinstance(self._where, str):
+            await house.store.close()
+
+    # ── one request ───────────────────────────────────────────────────────────────────────────────
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = Headers(scope=scope)
+        named = request_id(headers) or self._ids.new("req")
+        begun = False
+
+        async def signed(message: Message) -> None:
+            nonlocal begun
+            if message["type"] == "http.response.start":
+                begun = True
+                _sign(MutableHeaders(scope=message), named)
+            await send(message)
+
+        with about(request_id=named):
+            try:
+                answer = await self._answer(scope, headers, receive, named)
+                await answer(scope, receive, signed)
+            except Refusal as refusal:
+                scope[CODE] = refusal.error.code
+                await self._refuse(refusal, named)(scope, receive, signed)
+            except HoldfastError as error:
+                scope[CODE] = error.code
+                status = problems.status_of(error)
+                if status >= 500:
+                    _log.warning("request %s: %s: %s", named, error.code, error, exc_info=status == 500)
+                if not begun:
+                    await self._refuse(Refusal(status, error), named)(scope, receive, signed)
+            except Exception:
+                # Nobody foresaw it: the log has all of it, and the caller learns where to look.
+                _log.exception("request %s broke", named)
+                scope[CODE] = HoldfastError.code
+                if not begun:
+                    await _problem(problems.broken(named), {})(scope, receive, signed)
+
+    async def _answer(self, scope: Scope, headers: Headers, receive: Receive, named: str) -> ASGIApp:
+        check_visitor(scope, headers, self._settings)
+        page = self._page
+        if page is not None and (route := page.route(scope["method"], scope["raw_path"])):
+            scope[ROUTE] = route
+            return page.answer(scope["raw_path"], headers.get("if-none-match"))
+        house = self._house
+        if house is None:
+            raise Unavailable("the server is starting or ending")
+        request = Request(scope, receive)
+        authorise: Authorise = house.gate if self._authorise is None else self._authorise
+        try:
+            endpoint, path = self._router.find(scope["method"], scope["raw_path"])
+        except (HoldfastError, Refusal):
+            await authorise(request)  # what is not there is told to those who may come in
+            raise
+        scope[ROUTE] = endpoint.path
+        public = endpoint.scope is Needs.PUBLIC
+        principal = PASSER_BY if public else await authorise(request)
+        begun = self._clock.tick_us()
+        try:
+            if not public:
+                self._meter.admit(principal, endpoint)
+            admit(principal, endpoint, path)
+            if endpoint.keyed:
+                key_of(
+                    headers.get(HEADER)
+                )  # one that cannot be one is told, also where nothing depends on it
+            asked = Asked(
+                house=house,
+                principal=principal,
+                request=request,
+                path=path,
+                query=read_query(request, endpoint.query),
+                body=None
+                if endpoint.body is None
+                else await read_body(
+                    request, endpoint.body, self._settings, lambda size: self._meter.read(principal, size)
+                ),
+                request_id=named,
+            )
+            answer = await endpoint.handle(asked)
+        except (HoldfastError, Refusal) as refused:
+            await audit.refused(house, principal, endpoint, path, named, refused)
+            raise
+        late = self._clock.tick_us() - begun >= BELIEVED_US
+        if late and request.method in READS and not await house.gate.still(principal):
+            raise unauthorized()
+        return await self._given(asked, endpoint, answer, headers)
+
+    async def _given(
+        self, asked: Asked, endpoint: Endpoint, answer: Answer | ASGIApp, headers: Headers
+    ) -> ASGIApp:
+        if not isinstance(answer, Answer):
+            return answer
+        if endpoint.audited:
+            await audit.done(asked, endpoint, answer)
+        return respond(answer, headers.get("if-none-match"))
+
+    def _refuse(self, refusal: Refusal, named: str) -> Response:
+        problem = problems.told(refusal.error, refusal.status, named, refusal.pointer)
+        headers = refusal.headers
+        if refusal.status in {429, 503}:
+            error = refusal.error
+            after_s = error.retry_after_s if isinstance(error, Busy) else problems.RETRY_AFTER_S
+            headers = {"Retry-After": str(after_s)} | headers
+        return _problem(problem, headers)
+
+
+def make_app(
+    where: str | Store,
+    *,
+    clock: Clock | None = None,
+    ids: IdSource | None = None,
+    settings: Settings | None = None,
+    authorise: Authorise | None = None,
+    scribe: Scribe | None = None,
+    metrics: Metrics | None = None,
+    endpoints: Sequence[Endpoint] = ENDPOINTS,
+    page: Page | None = None,
+) -> Service:
+    """An application over the store at this address, or over an open one, which stays the caller's to close.
+
+    Who may come in is decided by keys and by the application's `token` (`service.access`), or by `authorise`. With a
+    `page`, people can look at it in a browser.
+    """
+    return Service(
+        where,
+        SystemClock() if clock is None else clock,
+        RandomIds() if ids is None else ids,
+        Settings() if settings is None else settings,
+        authorise,
+        scribe,
+        Metrics() if metrics is None else metrics,
+        endpoints,
+        page,
+    )
+
+
+def _problem(problem: Problem, headers: Mapping[str, str]) -> Response:
+    return Response(
+        written(problem), status_code=problem.status, headers=dict(headers), media_type=MEDIA_TYPE
+    )
+
+
+def _sign(headers: MutableHeaders, named: str) -> None:
+    headers["X-Request-ID"] = named
+    headers.setdefault("Cache-Control", "no-store")
+    for name, value in SECURITY_HEADERS.items():
+        headers.setdefault(name, value)

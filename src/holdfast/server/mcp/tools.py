@@ -1,0 +1,72 @@
+"""The table of tools: a name, the shape of its arguments, and the function that does it.
+
+The description of a tool is the docstring of its arguments, and its JSON schema is made from their types: what the
+model reads is what is checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+
+from holdfast.client.protocol import Client
+from holdfast.server.mcp.lease_keeper import Keeping
+
+
+class Args(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The arguments of a tool. The docstring of each is what a model is told of it."""
+
+
+A = TypeVar("A", bound=Args)
+
+
+class Desk(msgspec.Struct, frozen=True):
+    """What a tool works with."""
+
+    client: Client
+    keeping: Keeping
+
+
+Act = Callable[[Desk, A], Awaitable[Any]]
+
+
+class Tool(msgspec.Struct, Generic[A], frozen=True, kw_only=True):
+    name: str
+    args: type[A]
+    act: Act[A]
+    reads: bool
+
+    @property
+    def description(self) -> str:
+        return " ".join((self.args.__doc__ or "").split())
+
+    def schema(self) -> dict[str, Any]:
+        """The arguments as JSON schema, an object at its root."""
+        whole = msgspec.json.schema(self.args)
+        root: dict[str, Any] = whole["$defs"].pop(self.args.__name__)
+        for extra in ("title", "description"):
+            root.pop(extra, None)
+        return {**root, "$defs": whole["$defs"]} if whole["$defs"] else root
+
+
+class Table:
+    """Tools in the order in which they are listed."""
+
+    def __init__(self) -> None:
+        self.tools: dict[str, Tool[Any]] = {}
+
+    def tool(self, args: type[A], *, reads: bool = False) -> Callable[[Act[A]], Act[A]]:
+        """The decorated function is a tool of its own name. `reads`: it changes nothing."""
+
+        def add(act: Act[A]) -> Act[A]:
+            name = act.__name__
+            assert name not in self.tools, f"two tools are called {name}"
+            self.tools[name] = Tool(name=name, args=args, act=act, reads=reads)
+            return act
+
+        return add
+
+
+TABLE: Final = Table()

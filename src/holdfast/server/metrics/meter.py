@@ -1,0 +1,204 @@
+"""Counts and times what a process does. Labels are few: names beyond the first hundreds share one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, TypeAlias
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.exposition import generate_latest
+from prometheus_client.metrics_core import Metric as Family
+
+from holdfast.engine.recovery import SweepStats
+from holdfast.engine.side_effects import Owner
+from holdfast.engine.telemetry import Meter, Timed
+from holdfast.errors import HoldfastError
+from holdfast.model.append import Append
+from holdfast.model.lease import Grant
+from holdfast.server.metrics import table
+from holdfast.server.metrics.table import Metric
+
+NAMES_MAX: Final = 200
+OTHER: Final = "other"
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+_now: Final = time.perf_counter
+_Done: TypeAlias = Callable[[float, str, Any], None]
+
+
+class Few:
+    """Names as they come, up to so many; the rest are one."""
+
+    def __init__(self, most: int = NAMES_MAX) -> None:
+        self._known: set[str] = set()
+        self._most = most
+
+    def __call__(self, name: str) -> str:
+        if name in self._known:
+            return name
+        if len(self._known) >= self._most:
+            return OTHER
+        self._known.add(name)
+        return name
+
+
+class _Since(Timed):
+    __slots__ = ("_began", "_done")
+
+    def __init__(self, done: _Done) -> None:
+        self._done = done
+        self._began = _now()
+
+    def over(self, how: str, told: Any = None) -> None:
+        self._done(_now() - self._began, how, told)
+
+
+class _Plain:
+    """A registry without the times at which its counters were made, which are as many lines again."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+
+    def collect(self) -> Iterator[Family]:
+        for family in self._registry.collect():
+            family.samples = [one for one in family.samples if not one.name.endswith("_created")]
+            yield family
+
+
+class Metrics(Meter):
+    """The counters of one process, and the registry that they are in."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry(auto_describe=False)
+        self._counters = {one.name: self._made(Counter, one) for one in _of("counter")}
+        self._histograms = {
+            one.name: Histogram(
+                one.name, one.meaning, one.labels, buckets=one.buckets, registry=self.registry
+            )
+            for one in _of("histogram")
+        }
+        self._last_sweep = self._made(Gauge, table.LAST_SWEEP)
+        self._tools, self._models = Few(), Few()
+        self._children: dict[tuple[str, ...], Any] = {}
+        self._child(table.COMMITS, "committed")
+        for code in (
+            "fenced",
+            "store_busy",
+        ):  # there from the start, so that the first one is seen to be one more
+            self._child(table.REFUSED, code)
+
+    def _made(self, kind: Any, one: Metric) -> Any:
+        return kind(one.name, one.meaning, one.labels, registry=self.registry)
+
+    def _child(self, one: Metric, *labels: str) -> Any:
+        """The counter or histogram with these labels; found once, then known."""
+        place = (one.name, *labels)
+        found = self._children.get(place)
+        if found is None:
+            family = self._histograms[one.name] if one.kind == "histogram" else self._counters[one.name]
+            found = self._children[place] = family.labels(*labels) if labels else family
+        return found
+
+    def text(self) -> bytes:
+        """Everything in the registry, as Prometheus reads it."""
+        return generate_latest(_Plain(self.registry))
+
+    # ── the engine ────────────────────────────────────────────────────────────────────────────────
+
+    def commit(self, appends: Sequence[Append]) -> Timed:
+        def done(took: float, how: str, _told: Any) -> None:
+            self._child(table.COMMIT_SECONDS).observe(took)
+            self._child(table.COMMITS, how).inc()
+            if how == "committed":
+                self._child(table.APPENDS).inc(len(appends))
+                for append in appends:
+                    for event in append.events:
+                        self._child(table.EVENTS, event.type).inc()
+
+        return _Since(done)
+
+    def attempt(self, grant: Grant) -> Timed:
+        def done(took: float, how: str, _told: Any) -> None:
+            self._child(table.LEASE_SECONDS).observe(took)
+            self._child(table.ATTEMPTS, how).inc()
+
+        return _Since(done)
+
+    def call(self, owner: Owner, name: str, effect: str, step_key: str) -> Timed:
+        def done(took: float, how: str, _told: Any) -> None:
+            self._child(table.CALL_SECONDS, str(effect)).observe(took)
+            self._child(table.CALLS, self._tools(name), str(effect), how).inc()
+
+        return _Since(done)
+
+    def model(self, owner: Owner, model: str, step_key: str) -> Timed:
+        named = self._models(model)
+
+        def done(took: float, how: str, told: Any) -> None:
+            used = told if how == "answered" and isinstance(told, dict) else {}
+            if used.get("cached"):
+                self._child(table.MODEL_CALLS, named, "cached").inc()
+                return
+            self._child(table.MODEL_CALLS, named, how).inc()
+            self._child(table.MODEL_SECONDS, named).observe(took)
+            for direction in ("input", "output", "cache_read", "cache_write"):
+                if tokens := used.get(direction):
+                    self._child(table.MODEL_TOKENS, named, direction).inc(tokens)
+            if micros := used.get("usd_micros"):
+                self._child(table.MODEL_USD, named).inc(micros / 1_000_000)
+
+        return _Since(done)
+
+    def claimed(self, grants: Sequence[Grant]) -> None:
+        self._child(table.CLAIMS, "granted" if grants else "empty").inc()
+        for grant in grants:
+            self._child(table.ACQUIRED, "takeover" if grant.takeover else "free").inc()
+            if grant.takeover:
+                self._child(table.EXPIRED).inc()
+
+    def refused(self, error: HoldfastError) -> None:
+        self._child(table.REFUSED, error.code).inc()
+
+    def replayed(self) -> None:
+        self._child(table.REPLAYED).inc()
+
+    def cached(self, *, hit: bool) -> None:
+        self._child(table.CACHE, "hit" if hit else "miss").inc()
+
+    def unproven(self) -> None:
+        self._child(table.UNPROVEN).inc()
+
+    def stalled(self) -> None:
+        self._child(table.JOBS_STALLED).inc()
+
+    def isolated(self, how: str) -> None:
+        self._child(table.SUSPECTS, how).inc()
+
+    def swept(self, stats: SweepStats) -> None:
+        self._child(table.SWEEPS).inc()
+        self._child(table.SWEEP_SECONDS).observe(stats.scan_duration_ms / 1000)
+        self._child(table.SWEEP_ERRORS).inc(stats.errors)
+        self._child(table.EXPIRED).inc(stats.expired_found)
+        self._child(table.RECOVERED).inc(stats.recovered)
+        self._child(table.BURIED).inc(stats.failed)
+        self._last_sweep.set_to_current_time()
+
+    # ── the service ───────────────────────────────────────────────────────────────────────────────
+
+    def answered(self, method: str, route: str, status: int, took: float, code: str | None) -> None:
+        """A request was answered; `route` is a line of the table of endpoints, `code` that of a problem."""
+        self._child(table.HTTP, method, route, str(status)).inc()
+        self._child(table.HTTP_SECONDS, route).observe(took)
+        if code is not None:
+            self._child(table.HTTP_REFUSED, code).inc()
+            if status == 429:
+                self._child(table.ADMISSION, code).inc()
+
+    def late(self, seconds: float) -> None:
+        """The event loop came back so much later than asked for."""
+        self._child(table.LOOP_DELAY).observe(seconds)
+
+
+def _of(kind: str) -> list[Metric]:
+    return [one for one in table.METRICS if one.kind == kind]

@@ -1,0 +1,126 @@
+"""The OpenAPI document, made from the table of endpoints and the shapes: there is nothing to keep in step."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.model.access import Scope
+from holdfast.server.endpoints import Endpoint
+from holdfast.server.idempotency import HEADER
+from holdfast.server.problems import MEDIA_TYPE, Problem
+from holdfast.server.settings import DEFAULT_PORT
+
+_REF: Final = "#/components/schemas/{name}"
+_PART: Final = re.compile(r"\{(\w+)(:path)?\}")
+_SCHEMES: Final = {
+    "key": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "An API key from `holdfast key create`; or, on loopback, the token that the server printed.",
+    }
+}
+_MEANINGS: Final = {
+    200: "It is so.",
+    201: "It was made.",
+    202: "It is durable, and will be heard.",
+    204: "It is so, and there is nothing to say.",
+    304: "You have it already.",
+    401: "No key, or none that opens anything.",
+    403: "The key's role does not reach this; or the page is another site's.",
+    404: "No such thing.",
+    409: "The state does not allow it, or somebody was first.",
+    413: "Too large.",
+    415: "Not JSON.",
+    422: "It does not fit.",
+    429: "Too many.",
+    503: "Not now; try later.",
+}
+
+
+def document(endpoints: Sequence[Endpoint], version: str) -> dict[str, Any]:
+    """The whole API."""
+    types = [
+        one for endpoint in endpoints for one in (endpoint.answers, endpoint.body, endpoint.query) if one
+    ]
+    types = list(dict.fromkeys([*types, Problem]))
+    schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
+    schema_of = dict(zip(types, schemas, strict=True))
+    paths: dict[str, dict[str, Any]] = {}
+    for endpoint in endpoints:
+        path = _PART.sub(r"{\1}", endpoint.path)
+        paths.setdefault(path, {})[endpoint.method.lower()] = _operation(endpoint, schema_of, components)
+    for shape in {endpoint.query for endpoint in endpoints}:
+        components.pop(shape.__name__, None)  # told as parameters
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Holdfast",
+            "version": version,
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": f"http://127.0.0.1:{DEFAULT_PORT}"}],
+        "paths": paths,
+        "components": {"schemas": components, "securitySchemes": _SCHEMES},
+    }
+
+
+def _operation(endpoint: Endpoint, schema_of: dict[Any, Any], components: dict[str, Any]) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "operationId": endpoint.name,
+        "summary": endpoint.summary,
+        "parameters": _parameters(endpoint, components),
+        "responses": _responses(endpoint, schema_of),
+        "security": [] if endpoint.scope is Scope.PUBLIC else [{"key": [endpoint.scope or Scope.ADMIN]}],
+    }
+    if endpoint.body is not None:
+        content = {"application/json": {"schema": schema_of[endpoint.body]}}
+        required = bool(components[endpoint.body.__name__].get("required"))
+        operation["requestBody"] = {"required": required, "content": content}
+    return operation
+
+
+def _parameters(endpoint: Endpoint, components: dict[str, Any]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+        for name, _ in _PART.findall(endpoint.path)
+    ]
+    asks = components[endpoint.query.__name__]
+    found += [
+        {"name": name, "in": "query", "required": name in asks.get("required", ()), "schema": schema}
+        for name, schema in asks["properties"].items()
+    ]
+    if endpoint.keyed:
+        schema = {"type": "string", "minLength": 1, "maxLength": 200}
+        found.append({"name": HEADER, "in": "header", "required": False, "schema": schema})
+    return found
+
+
+def _responses(endpoint: Endpoint, schema_of: dict[Any, Any]) -> dict[str, Any]:
+    problem = {MEDIA_TYPE: {"schema": schema_of[Problem]}}
+    found: dict[str, Any] = {}
+    for status in endpoint.statuses:
+        found[str(status)] = {"description": _MEANINGS[status]}
+        if endpoint.answers is not None and status not in {204, 304}:
+            content = {endpoint.media: {"schema": schema_of[endpoint.answers]}}
+            content |= {media: {"schema": {"type": "string", "format": "binary"}} for media in endpoint.also}
+            found[str(status)]["content"] = content
+    guarded = () if endpoint.scope is Scope.PUBLIC else (401, 403, 429)
+    for status in (*guarded, *endpoint.errors):
+        found[str(status)] = {"description": _MEANINGS[status], "content": problem}
+    found["default"] = {"description": "A problem, with a stable code.", "content": problem}
+    return found
+
+
+@functools.cache
+def served() -> dict[str, Any]:
+    """The document of this version."""
+    from importlib.metadata import version
+
+    from holdfast.server.routes import ENDPOINTS
+
+    return document(ENDPOINTS, version("holdfast"))

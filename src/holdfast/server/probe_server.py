@@ -1,0 +1,56 @@
+"""A worker's own port: how it is, for probes and for Prometheus. Nothing about jobs is told here, and nothing is taken.
+
+It listens on loopback unless told otherwise. It runs in the worker's loop: a loop that is stuck does not answer, and
+that is what whoever probes it wants to know.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+from starlette.requests import Request
+
+from holdfast.model.access import Role
+from holdfast.server.app import Service, make_app
+from holdfast.server.metrics.meter import Metrics
+from holdfast.server.origin_checks import Principal
+from holdfast.server.routes import WORKER_ENDPOINTS
+from holdfast.server.serving import Server, bound, url_of
+from holdfast.server.settings import Settings
+from holdfast.store.contract import Store
+
+
+class SideDoorServer(Server):
+    """Signals are the worker's: this one ends when it is told to."""
+
+    @contextlib.contextmanager
+    def capture_signals(self):  # type: ignore[no-untyped-def]  # noqa: ANN201 - uvicorn's own has no types either
+        yield
+
+
+async def _anybody(_request: Request) -> Principal:
+    return Principal("somebody", roles=(Role.VIEWER,))
+
+
+@contextlib.asynccontextmanager
+async def side_door(
+    store: Store, metrics: Metrics, host: str, port: int, hosts: tuple[str, ...] = ()
+) -> AsyncIterator[tuple[str, Service]]:
+    """The address at which the worker tells how it is, and who answers there."""
+    settings = Settings(hosts=hosts, drain_timeout_s=1)
+    listening = bound(host, port, insecure=True)  # it tells nothing of anybody's work, and takes nothing
+    service = make_app(
+        store, settings=settings, metrics=metrics, endpoints=WORKER_ENDPOINTS, authorise=_anybody
+    )
+    up = asyncio.Event()
+    server = SideDoorServer(service, settings, up.set)
+    serving = asyncio.create_task(server.serve(sockets=[listening]), name="holdfast-side-door")
+    try:
+        await up.wait()
+        yield url_of(listening), service
+    finally:
+        server.should_exit = True
+        await serving
+        listening.close()

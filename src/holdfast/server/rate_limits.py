@@ -1,0 +1,51 @@
+"""S24: how much one key, and all keys of one namespace, may ask of this process.
+
+Requests, submissions and bytes of bodies each have a bucket for the key and one for its namespace. They are in this
+process alone: two servers let in twice as much. What a store can bear is said by the limits of its queues.
+"""
+
+from __future__ import annotations
+
+from holdfast.errors import Busy
+from holdfast.model.time import SECOND
+from holdfast.model.token_bucket import Bucket, take
+from holdfast.server.endpoints import Endpoint
+from holdfast.server.origin_checks import Principal
+from holdfast.server.settings import Rates, Settings
+from holdfast.store.clock import Clock
+
+
+class Meter:
+    def __init__(self, clock: Clock, settings: Settings) -> None:
+        self._clock = clock
+        self._settings = settings
+        self._buckets: dict[tuple[str, str, str], Bucket] = {}
+
+    def admit(self, principal: Principal, endpoint: Endpoint) -> None:
+        """One more request fits; or Busy, with when it will."""
+        self._take(principal, "requests", 1)
+        if endpoint.submits:
+            self._take(principal, "submissions", 1)
+        if endpoint.body is not None:
+            self._take(principal, "bytes", 0)
+
+    def read(self, principal: Principal, size: int) -> None:
+        """So many bytes were read. If that was too much, the next request waits for it."""
+        for owner, rates in self._owners(principal):
+            place = ("bytes", *owner)
+            self._buckets[place], _ = take(self._buckets.get(place), rates.bytes, self._clock.tick_us(), size)
+
+    def _take(self, principal: Principal, what: str, cost: int) -> None:
+        now = self._clock.tick_us()
+        for owner, rates in self._owners(principal):
+            rate, place = getattr(rates, what), (what, *owner)
+            self._buckets[place], wait_us = take(self._buckets.get(place), rate, now, cost)
+            if wait_us:
+                msg = f"the {owner[0]} has used up its {what}: {rate.per_s:,} in a second, {rate.burst:,} at once"
+                raise Busy(msg, retry_after_s=-(-wait_us // SECOND), hint="Send it again after a while.")
+
+    def _owners(self, principal: Principal) -> tuple[tuple[tuple[str, str], Rates], ...]:
+        return (
+            (("key", principal.key_id or principal.name), self._settings.per_key),
+            (("namespace", principal.namespace), self._settings.per_namespace),
+        )

@@ -1,0 +1,212 @@
+"""A request as an endpoint sees it: its path, query and body read and checked, and what is there to answer it with."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import parse_qsl
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+
+from holdfast.client.embedded import EmbeddedClient
+from holdfast.engine.streams import Scribe
+from holdfast.errors import InvalidPayload, NotAllowed, NotFound, TooLarge, Unavailable
+from holdfast.model import canonical
+from holdfast.model.ids import IdSource, check_name
+from holdfast.model.jobs import DEFAULT_NAMESPACE, JobHead
+from holdfast.model.limits import NAME_LENGTH_MAX
+from holdfast.registry.connect import NatsLink
+from holdfast.registry.registry import Registry
+from holdfast.server.health import Pulse
+from holdfast.server.idempotency import HEADER, key_of
+from holdfast.server.metrics.gauges import Gauges
+from holdfast.server.metrics.meter import Metrics
+from holdfast.server.problems import Refusal
+from holdfast.server.settings import Settings
+from holdfast.server.time_series import Numbers
+from holdfast.store.clock import Clock
+from holdfast.store.contract import Store
+
+if TYPE_CHECKING:
+    from holdfast.server.access import Gate
+    from holdfast.server.origin_checks import Principal
+
+T = TypeVar("T")
+
+_AT: Final = re.compile(r" - at `\$([^`]*)`$")
+_PART: Final = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
+_CLOSE: Final = {"Connection": "close"}
+
+
+class House:
+    """What all requests share: the store, the clock, and whether the doors are being closed."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        ids: IdSource,
+        settings: Settings,
+        gate: Gate,
+        metrics: Metrics,
+        gauges: Gauges,
+        scribe: Scribe | None = None,
+        nats: NatsLink | None = None,
+    ) -> None:
+        self.store = store
+        self.gate = gate
+        self.clock = clock
+        self.ids = ids
+        self.settings = settings
+        self.scribe = scribe
+        self.metrics = metrics
+        self.gauges = gauges
+        self.pulse = Pulse(store, clock)
+        self.numbers = Numbers(store)
+        self.nats = nats
+        self.draining = asyncio.Event()
+        self.streams: dict[str, int] = {}
+        """Open streams by who reads them."""
+        self.registry = None if nats is None else Registry(nats.place, store.clock.calendar_us)
+        """Where agents of the default namespace are found, if not in the store."""
+
+    def ready(self, capability: str) -> None:
+        """Whoever listens elsewhere is told that there may be work for it: a hint, and nothing more."""
+        if self.nats is not None:
+            self.nats.hints.ready(capability)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One request. `query` and `body` are of the shapes that the endpoint names."""
+
+    house: House
+    principal: Principal
+    request: Request
+    path: dict[str, str]
+    query: Any
+    body: Any
+    request_id: str = ""
+
+    @property
+    def client(self) -> EmbeddedClient:
+        house = self.house
+        client = EmbeddedClient(house.store, house.clock, house.ids, namespace=self.principal.namespace)
+        if house.registry is not None and self.principal.namespace == DEFAULT_NAMESPACE:
+            client.registry = house.registry
+        return client
+
+    @property
+    def store(self) -> Store:
+        return self.house.store
+
+    @property
+    def namespace(self) -> str:
+        return self.principal.namespace
+
+    def key(self, in_body: str | None = None, *, named: str = "operation_id") -> str | None:
+        """The caller's name for this request, if it has one."""
+        return key_of(self.request.headers.get(HEADER), in_body, named=named)
+
+    def by(self, said: str) -> str:
+        """Who speaks, for the journal: the name that was given, and the key that it came with."""
+        key_id = self.principal.key_id
+        if key_id is None or len(said) > NAME_LENGTH_MAX:
+            return said
+        if not said:
+            return self.principal.name
+        came_with = f" (key {key_id})"
+        return said[: NAME_LENGTH_MAX - len(came_with)] + came_with
+
+    async def head(self) -> JobHead:
+        """The head of the job in the path. One of another namespace does not exist."""
+        job_id = check_name(self.path["id"], "job id")
+        head = await self.store.jobs.head(job_id)
+        if head.namespace != self.namespace:
+            msg = f"there is no job {job_id!r}"
+            raise NotFound(msg)
+        return head
+
+
+async def read_body(
+    request: Request, shape: type[T], settings: Settings, read: Callable[[int], None] = lambda _: None
+) -> T:
+    """The body as this shape. One that is too large is refused before it is read, or as soon as it is.
+
+    `read` hears how many bytes it was.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        msg = f"the content type is {kind or 'not said'!r}, and must be application/json"
+        raise Refusal(
+            415, NotAllowed(msg, hint="Send JSON, with Content-Type: application/json."), headers=_CLOSE
+        )
+    data = await _bytes_of(request, settings)
+    read(len(data))
+    try:
+        value = canonical.decode(data, bytes_max=settings.body_bytes_max) if data.strip() else {}
+    except TooLarge:
+        raise
+    except InvalidPayload as error:
+        raise Refusal(400, error) from None
+    return _fitted(value, shape, strict=True)
+
+
+async def _bytes_of(request: Request, settings: Settings) -> bytes:
+    most = settings.body_bytes_max
+    declared = request.headers.get("content-length", "")
+    if declared.isdecimal() and int(declared) > most:
+        raise _too_large(most)
+    data = bytearray()
+    try:
+        async with asyncio.timeout(settings.body_timeout_s):
+            async for chunk in request.stream():
+                data += chunk
+                if len(data) > most:
+                    raise _too_large(most)
+    except TimeoutError:
+        msg = f"the body did not come within {settings.body_timeout_s:g} s"
+        raise Refusal(408, Unavailable(msg), headers=_CLOSE) from None
+    except ClientDisconnect:
+        raise Refusal(400, InvalidPayload("the body was cut off"), headers=_CLOSE) from None
+    return bytes(data)
+
+
+def _too_large(most: int) -> Refusal:
+    return Refusal(413, TooLarge(f"the body is larger than {most:,} bytes"), headers=_CLOSE)
+
+
+def read_query(request: Request, shape: type[T]) -> T:
+    """The query as this shape; a parameter that is said twice says nothing."""
+    text = request.scope["query_string"]
+    try:
+        pairs = parse_qsl(text.decode("ascii"), keep_blank_values=True, errors="strict")
+    except ValueError:
+        raise InvalidPayload("the query is not UTF-8", hint="Percent-encode it.") from None
+    values: dict[str, str] = {}
+    for name, value in pairs:
+        if name in values:
+            raise InvalidPayload(f"the query says {name!r} twice", hint="Say it once.")
+        values[name] = value
+    return _fitted(values, shape, strict=False)
+
+
+def _fitted(value: Any, shape: type[T], *, strict: bool) -> T:
+    try:
+        return msgspec.convert(value, shape, strict=strict)
+    except msgspec.ValidationError as error:
+        text = str(error)
+        found = _AT.search(text)
+        pointer = pointer_of(found[1]) if found else ""
+        wrong = InvalidPayload(_AT.sub("", text), hint="See /api/openapi.json for what fits here.")
+        raise Refusal(422, wrong, pointer=pointer) from None
+
+
+def pointer_of(place: str) -> str:
+    """A place as msgspec says it, as a JSON pointer: `.items[0].kind` is `/items/0/kind`."""
+    parts = [name or number for name, number in _PART.findall(place)]
+    return "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in parts)

@@ -1,0 +1,45 @@
+"""What goes back: a value as JSON, whatever text is in it, or lines of it, or a stream."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from starlette.responses import Response
+
+from holdfast.server import etags
+
+_write = msgspec.json.Encoder().encode
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What an endpoint says. With `tagged` a reader that has it already gets 304 and no body."""
+
+    value: Any = None
+    status: int = 200
+    headers: Mapping[str, str] = {}
+    tagged: bool = False
+
+
+def written(value: Any) -> bytes:
+    """The value as JSON. Lone surrogates, which models do write, are escaped as the journal has them."""
+    try:
+        return _write(value)
+    except UnicodeEncodeError:
+        return json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode()
+
+
+def respond(answer: Answer, if_none_match: str | None) -> Response:
+    """The response that carries this answer."""
+    headers = dict(answer.headers)
+    if answer.status == 204:
+        return Response(status_code=204, headers=headers)
+    body = written(answer.value)
+    if answer.tagged:
+        tag = etags.of(body)
+        headers |= {"ETag": tag, "Cache-Control": "private, no-cache"}
+        if etags.is_known(tag, if_none_match):
+            return Response(status_code=304, headers=headers)
+    return Response(body, status_code=answer.status, headers=headers, media_type="application/json")

@@ -1,0 +1,190 @@
+"""Keys of the caller's namespace, and its audit log. For admins."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from holdfast.client import command_checks
+from holdfast.client.keys import create_key, revoke_key
+from holdfast.errors import KeyReused
+from holdfast.model import canonical
+from holdfast.model.access import ApiKey, Role, Scope
+from holdfast.model.audit import Act, read_act
+from holdfast.model.ids import base32, check_name
+from holdfast.model.limits import DURATION_US_MAX
+from holdfast.model.page import Page
+from holdfast.model.time import SECOND
+from holdfast.server.endpoints import Endpoint
+from holdfast.server.idempotency import REPLAYED
+from holdfast.server.request import Asked
+from holdfast.server.responses import Answer
+from holdfast.server.schemas import Asks, Name, Paged, WhichEvents
+
+
+class NewKey(Asks, frozen=True, kw_only=True):
+    """A key to be made. `session_id` is the one that an agent's key is for."""
+
+    name: Name
+    roles: Annotated[tuple[Role, ...], Meta(min_length=1)]
+    why: str
+    session_id: Name | None = None
+    expires_in_s: Annotated[int, Meta(ge=1, le=DURATION_US_MAX // SECOND)] | None = None
+
+
+class Revoking(Asks, frozen=True, kw_only=True):
+    why: str
+
+
+class KeyShape(msgspec.Struct, frozen=True, kw_only=True):
+    """A key without its secret."""
+
+    key_id: str
+    name: str
+    roles: tuple[Role, ...]
+    namespace: str
+    session_id: str | None
+    expires_at: int | None
+    created_at: int
+    revoked_at: int | None
+    last_used_at: int | None
+
+
+class MadeKey(KeyShape, frozen=True, kw_only=True):
+    """`key` is the key itself, which is not shown again: a repeated request is answered without it."""
+
+    key: str | None
+
+
+class Acts(msgspec.Struct, frozen=True, kw_only=True):
+    """Lines in order. `next` is the `after` of the next page; `head` is the hash of the last line of all, in hex."""
+
+    items: tuple[Act, ...]
+    next: int | None
+    head: str
+
+
+async def list_keys(asked: Asked) -> Answer:
+    """The namespace's keys by id, revoked and expired ones too."""
+    which: Paged = asked.query
+    page = await asked.store.keys.list(namespace=asked.namespace, limit=which.limit, cursor=which.cursor)
+    return Answer(value=Page(tuple(map(_shape, page)), page.next), tagged=True)
+
+
+async def make_key(asked: Asked) -> Answer:
+    """A key exists, and is shown this once."""
+    new: NewKey = asked.body
+    given = asked.key()
+    key_id = None if given is None else _id_for(asked.namespace, given)
+    known = None if key_id is None else await asked.store.keys.find(key_id)
+    if known is not None:
+        _must_be_same(known, new)
+        return Answer(value=_made(known, None), headers=REPLAYED)
+    key, text = await create_key(
+        asked.store,
+        new.roles,
+        name=new.name,
+        who=asked.principal.name,
+        why=command_checks.reason(new.why),
+        namespace=asked.namespace,
+        session_id=new.session_id,
+        expires_at=None
+        if new.expires_in_s is None
+        else asked.house.clock.wall_us() + new.expires_in_s * SECOND,
+        key_id=key_id,
+        request_id=asked.request_id,
+    )
+    asked.house.gate.forget(key.key_id)
+    return Answer(value=_made(key, text), status=201)
+
+
+async def revoke(asked: Asked) -> Answer:
+    """The key opens nothing any more: here at once, in other servers within five seconds."""
+    word: Revoking = asked.body
+    key = await revoke_key(
+        asked.store,
+        check_name(asked.path["id"], "key id"),
+        who=asked.principal.name,
+        why=command_checks.reason(word.why),
+        namespace=asked.namespace,
+        request_id=asked.request_id,
+    )
+    asked.house.gate.forget(key.key_id)
+    return Answer(value=_shape(key))
+
+
+async def list_audit(asked: Asked) -> Answer:
+    """Privileged acts in the namespace, in order, each chained to the one before."""
+    which: WhichEvents = asked.query
+    head = await asked.store.audit.head(namespace=asked.namespace)
+    lines = await asked.store.audit.read(namespace=asked.namespace, after=which.after, limit=which.limit)
+    more = lines[-1].seq if lines and lines[-1].seq < head.seq else None
+    return Answer(value=Acts(items=tuple(map(read_act, lines)), next=more, head=head.hash.hex()), tagged=True)
+
+
+def _id_for(namespace: str, given: str) -> str:
+    """The id of the key that this request makes, however often it is sent."""
+    return base32(int.from_bytes(canonical.digest_of([namespace, given])[:16]))[-16:]
+
+
+def _must_be_same(known: ApiKey, new: NewKey) -> None:
+    was = [known.name, sorted(known.roles), known.session_id]
+    now = [new.name, sorted(new.roles), new.session_id]
+    if was != now:
+        digests = [canonical.digest_of(one).hex() for one in (was, now)]
+        raise KeyReused("this request made another key", stored=digests[0], sent=digests[1])
+
+
+def _shape(key: ApiKey) -> KeyShape:
+    return KeyShape(**{name: getattr(key, name) for name in KeyShape.__struct_fields__})
+
+
+def _made(key: ApiKey, text: str | None) -> MadeKey:
+    return MadeKey(key=text, **{name: getattr(key, name) for name in KeyShape.__struct_fields__})
+
+
+ENDPOINTS: Final = (
+    Endpoint(
+        method="GET",
+        path="/api/keys",
+        handle=list_keys,
+        query=Paged,
+        answers=Page[KeyShape],
+        statuses=(200, 304),
+        errors=(422,),
+        scope=Scope.ADMIN,
+    ),
+    Endpoint(
+        method="POST",
+        path="/api/keys",
+        handle=make_key,
+        body=NewKey,
+        answers=MadeKey,
+        statuses=(201, 200),
+        keyed=True,
+        errors=(409, 415, 422),
+        scope=Scope.ADMIN,
+    ),
+    Endpoint(
+        method="POST",
+        path="/api/keys/{id}/revoke",
+        handle=revoke,
+        body=Revoking,
+        answers=KeyShape,
+        keyed=True,
+        errors=(404, 415, 422),
+        scope=Scope.ADMIN,
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/audit",
+        handle=list_audit,
+        query=WhichEvents,
+        answers=Acts,
+        statuses=(200, 304),
+        errors=(422,),
+        scope=Scope.ADMIN,
+    ),
+)

@@ -1,0 +1,57 @@
+"""Dead letters: work that used up its attempts. It is held, not lost."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from holdfast.client.records import Need
+from holdfast.model.access import Scope
+from holdfast.model.page import Page
+from holdfast.server.endpoints import Endpoint
+from holdfast.server.request import Asked
+from holdfast.server.responses import Answer
+from holdfast.server.routes.commands import heard, word_endpoint
+from holdfast.server.schemas import Paged, Word
+
+
+async def list_dead_letters(asked: Asked) -> Answer:
+    """Dead letters with their causes, newest first."""
+    which: Paged = asked.query
+    page = await asked.client.dead_letters(limit=which.limit, cursor=which.cursor)
+    return Answer(value=page, tagged=True)
+
+
+async def requeue_dead_letter(asked: Asked) -> Answer:
+    """The dead letter is tried again: same job, same journal, same keys."""
+    word: Word = asked.body
+    return heard(
+        await asked.client.requeue(
+            asked.path["id"], why=word.why, by=asked.by(word.by), operation_id=asked.key(word.operation_id)
+        )
+    )
+
+
+async def discard_dead_letter(asked: Asked) -> Answer:
+    """The dead letter is over, cancelled by name and reason."""
+    word: Word = asked.body
+    return heard(
+        await asked.client.discard(
+            asked.path["id"], why=word.why, by=asked.by(word.by), operation_id=asked.key(word.operation_id)
+        )
+    )
+
+
+ENDPOINTS: Final = (
+    Endpoint(
+        method="GET",
+        path="/api/dead-letters",
+        handle=list_dead_letters,
+        query=Paged,
+        answers=Page[Need],
+        statuses=(200, 304),
+        errors=(422,),
+        scope=Scope.READ,
+    ),
+    word_endpoint("/api/dead-letters/{id}/requeue", requeue_dead_letter, Word, Scope.OPERATE, "dead.requeue"),
+    word_endpoint("/api/dead-letters/{id}/discard", discard_dead_letter, Word, Scope.OPERATE, "dead.discard"),
+)

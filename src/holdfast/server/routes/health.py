@@ -1,0 +1,93 @@
+"""How the service is: health, statistics, and its own description."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from holdfast.client.records import Stats
+from holdfast.model.access import Scope
+from holdfast.model.time import to_iso
+from holdfast.server.endpoints import Endpoint
+from holdfast.server.request import Asked
+from holdfast.server.responses import Answer
+from holdfast.server.schemas import Health
+
+
+async def health(asked: Asked) -> Answer:
+    """How the service is, and what its store survives."""
+    state = await _state(asked)
+    return Answer(value=state, status=503 if state.status == "unavailable" else 200)
+
+
+async def live(asked: Asked) -> Answer:
+    """The process answers."""
+    return Answer(value=Health(status="ok", timestamp=_now(asked)))
+
+
+async def ready(asked: Asked) -> Answer:
+    """The process takes work: its store was written to just now, and it is not about to end."""
+    state = await _state(asked)
+    return Answer(value=state, status=200 if state.status in {"ok", "degraded"} else 503)
+
+
+async def stats(asked: Asked) -> Answer:
+    """How many jobs have each status."""
+    return Answer(value=await asked.client.stats())
+
+
+async def openapi(_asked: Asked) -> Answer:
+    """This document."""
+    from holdfast.server.openapi import served
+
+    return Answer(value=served(), tagged=True)
+
+
+async def _state(asked: Asked) -> Health:
+    tier = str(asked.store.tier)
+    if asked.house.draining.is_set():
+        return Health(status="draining", timestamp=_now(asked), tier=tier, degraded=("draining",))
+    stops, warns = await asked.house.pulse.feel()
+    if stops:
+        return Health(status="unavailable", timestamp=_now(asked), tier=tier, degraded=stops)
+    nats = asked.house.nats
+    if nats is not None and not nats.well:
+        warns = (*warns, "nats")  # agents elsewhere are listed as last known; work does not depend on it
+    return Health(status="degraded" if warns else "ok", timestamp=_now(asked), tier=tier, degraded=warns)
+
+
+def _now(asked: Asked) -> str:
+    return to_iso(asked.house.clock.wall_us())
+
+
+HEALTH: Final = (
+    Endpoint(
+        method="GET",
+        path="/health",
+        handle=health,
+        answers=Health,
+        statuses=(200, 503),
+        scope=Scope.PUBLIC,
+    ),
+    Endpoint(method="GET", path="/health/live", handle=live, answers=Health, scope=Scope.PUBLIC),
+    Endpoint(
+        method="GET",
+        path="/health/ready",
+        handle=ready,
+        answers=Health,
+        statuses=(200, 503),
+        scope=Scope.PUBLIC,
+    ),
+)
+
+ENDPOINTS: Final = (
+    *HEALTH,
+    Endpoint(method="GET", path="/api/stats", handle=stats, answers=Stats, scope=Scope.READ),
+    Endpoint(
+        method="GET",
+        path="/api/openapi.json",
+        handle=openapi,
+        answers=dict[str, Any],
+        statuses=(200, 304),
+        scope=Scope.PUBLIC,
+    ),
+)

@@ -1,0 +1,204 @@
+"""A job as it was, a call whole, and what a fork would have of it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.client.job_view import shown
+from holdfast.client.records import Trace
+from holdfast.client.trace import trace_of
+from holdfast.errors import HoldfastError, InvalidMove, InvalidPayload, NotFound
+from holdfast.model import canonical
+from holdfast.model import events as e
+from holdfast.model.access import Scope
+from holdfast.model.fork import Fact, fork_point, taken_over
+from holdfast.model.hash_chain import SealedEvent, unseal
+from holdfast.model.states import MOVES, NOWHERE, Status
+from holdfast.server.endpoints import Endpoint
+from holdfast.server.page_schemas import (
+    AskedOfModel,
+    ForkedStep,
+    ForkPreview,
+    Step,
+    WhereToFork,
+    WhichStep,
+    WhichTrace,
+)
+from holdfast.server.request import Asked
+from holdfast.server.responses import Answer
+
+
+async def get_trace(asked: Asked) -> Answer:
+    """The job's life: its calls, who drove it when, and what recovery did and why; also as it was at an event."""
+    which: WhichTrace = asked.query
+    head = await asked.head()
+    sealed = await asked.store.journal.read(head.job_id, limit=which.seq)
+    now = asked.house.clock.wall_us()
+    if which.seq is not None:
+        if which.seq > head.head_seq:
+            msg = f"there is no event {which.seq}; the journal has events 1 to {head.head_seq}"
+            raise NotFound(msg)
+        head, now = msgspec.structs.replace(head, status=_status_then(sealed)), sealed[-1].at
+    trace = trace_of(head, sealed, now=now)
+    return Answer(value=trace if which.bodies == "all" else _bare(trace), tagged=True)
+
+
+def _status_then(sealed: list[SealedEvent]) -> Status:
+    """The types of events tell it alone, so also of a journal whose bodies were erased."""
+    status: Status | None = NOWHERE
+    for one in sealed:
+        status = MOVES.get(one.type, {}).get(status, status)
+    assert status is not None, "a journal begins with job_created"
+    return status
+
+
+def _bare(trace: Trace) -> Trace:
+    spans = tuple(msgspec.structs.replace(one, args=None, result=None, error=None) for one in trace.spans)
+    return msgspec.structs.replace(trace, spans=spans)
+
+
+async def get_step(asked: Asked) -> Answer:
+    """One call whole: its span, its row in the ledger, what a model was asked, and its events."""
+    head = await asked.head()
+    key, generation = asked.path["key"], asked.query.generation
+    sealed = await asked.store.journal.read(head.job_id)
+    spans = trace_of(head, sealed, now=asked.house.clock.wall_us()).spans
+    span = next((one for one in spans if (one.step_key, one.generation) == (key, generation)), None)
+    if span is None:
+        msg = f"the journal tells of no step {key!r}" + (f" of generation {generation}" if generation else "")
+        raise NotFound(msg, hint="GET the trace: it shows the steps.")
+    facts = [(one, event) for one in sealed if (event := _read(one)) and _is_of(event, key, generation)]
+    digests = [str(getattr(event, "args_digest", "")) for _, event in facts]
+    step = Step(
+        span=span,
+        args_digest=next((digest for digest in digests if digest), ""),
+        ledger=await asked.store.ledger.find(head.job_id, key, generation),
+        request=await _request(asked, sealed, key, generation),
+        events=tuple(shown(one) for one, _ in facts),
+    )
+    return Answer(value=step, tagged=True)
+
+
+def _read(one: SealedEvent) -> e.Event | None:
+    """The event; None if it was erased, or if this version does not know it."""
+    try:
+        return unseal(one)
+    except HoldfastError:
+        return None
+
+
+def _is_of(event: e.Event, key: str, generation: int) -> bool:
+    return _named(event) == key and getattr(event, "generation", 0) == generation
+
+
+async def _request(asked: Asked, sealed: list[SealedEvent], key: str, generation: int) -> AskedOfModel | None:
+    """The request with the parts that earlier ones had, each read from where it is kept."""
+    first: dict[str, e.LlmRequested] = {}
+    for one in sealed:
+        event = _read(one) if one.type == e.LlmRequested.type else None
+        if isinstance(event, e.LlmRequested):
+            first.setdefault(f"{event.step_key}@{event.generation}", event)
+    request = first.get(f"{key}@{generation}")
+    if request is None:
+        return None
+    parts: list[str] = []
+    link: e.LlmRequested | None = request
+    follows = ""
+    while link is not None:
+        parts = [*link.messages, *parts]
+        follows = link.after
+        link = first.get(follows)
+    bodies = [await _part(asked, digest) for digest in parts]
+    settings, *messages = bodies or [None]
+    return AskedOfModel(model=request.model, settings=settings, messages=tuple(messages), follows=follows)
+
+
+async def _part(asked: Asked, digest: str) -> Any:
+    try:
+        return canonical.decode_stored(await asked.store.blobs.get(digest, namespace=asked.namespace))
+    except NotFound:
+        return None  # erased: its digest is all there is
+
+
+async def preview_fork(asked: Asked) -> Answer:
+    """Which results a fork would take over, and which calls it would make anew. Nothing is written."""
+    where: WhereToFork = asked.query
+    if where.step is not None and where.seq is not None:
+        raise InvalidPayload("a fork is at a step or at an event", hint="Say step=… or seq=…, one of them.")
+    head = await asked.head()
+    sealed = await asked.store.journal.read(head.job_id)
+    facts = [Fact(one.seq, one.at, unseal(one)) for one in sealed]
+    before = fork_point(facts, where.step or where.seq or len(facts) + 1)
+    taken: set[tuple[str, int]] = set()
+    refused = hint = ""
+    try:
+        past = taken_over(facts, before, job_id=head.job_id, namespace=head.namespace)
+        kept = [event for hold in past.holds for event, _ in hold]
+        taken = {(step, 0) for step in map(_named, kept) if step}
+    except InvalidMove as error:
+        refused, hint = str(error), error.hint
+    if head.session_id is not None:
+        refused = f"job {head.job_id} is a turn of session {head.session_id}, and cannot be forked"
+        hint = "Start a new session from the state you want."
+    steps = [
+        ForkedStep(
+            step_key=span.step_key,
+            generation=span.generation,
+            kind=span.kind,
+            name=span.name,
+            effect=span.effect,
+            seq=span.seq,
+            end_seq=span.end_seq,
+        )
+        for span in trace_of(head, sealed, now=asked.house.clock.wall_us()).spans
+    ]
+    reused = [
+        one
+        for one in steps
+        if (one.step_key, 0) in taken and one.end_seq is not None and one.end_seq < before
+    ]
+    anew = [one for one in steps if one not in reused]
+    return Answer(
+        value=ForkPreview(before=before, taken=tuple(reused), anew=tuple(anew), refused=refused, hint=hint)
+    )
+
+
+def _named(event: e.Event) -> str:
+    if isinstance(event, e.NodeStarted | e.NodeFinished):
+        return f"{event.plan_id}/{event.node}"
+    return str(getattr(event, "step_key", ""))
+
+
+ENDPOINTS: Final = (
+    Endpoint(
+        method="GET",
+        path="/api/jobs/{id}/trace",
+        handle=get_trace,
+        query=WhichTrace,
+        answers=Trace,
+        statuses=(200, 304),
+        errors=(404, 422),
+        scope=Scope.READ,
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/jobs/{id}/fork",
+        handle=preview_fork,
+        query=WhereToFork,
+        answers=ForkPreview,
+        errors=(404, 422),
+        scope=Scope.READ,
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/jobs/{id}/steps/{key}",
+        handle=get_step,
+        query=WhichStep,
+        answers=Step,
+        statuses=(200, 304),
+        errors=(404, 422),
+        scope=Scope.READ,
+    ),
+)

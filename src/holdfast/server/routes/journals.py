@@ -1,0 +1,226 @@
+"""What a job has done: its events, its life, whether its chain holds, all of it to take away, and what it says."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+import msgspec
+from starlette.responses import Response, StreamingResponse
+from starlette.types import ASGIApp
+
+from holdfast.client.job_export import archive
+from holdfast.client.records import Checked, Walk
+from holdfast.errors import NotFound
+from holdfast.model import canonical
+from holdfast.model.access import Scope
+from holdfast.model.events import LlmRequested
+from holdfast.model.hash_chain import SealedEvent
+from holdfast.model.jobs import JobHead
+from holdfast.model.limits import EVENTS_PER_PAGE_MAX
+from holdfast.model.streams import parse_cursor
+from holdfast.server import etags
+from holdfast.server.endpoints import Endpoint
+from holdfast.server.request import Asked
+from holdfast.server.responses import Answer, written
+from holdfast.server.schemas import Events, WhichChunks, WhichEvents
+from holdfast.server.streams import Stream, words_of_job
+
+ZIP: Final = "application/zip"
+
+
+async def list_events(asked: Asked) -> Answer | ASGIApp:
+    """The facts of a job, in order."""
+    head = await asked.head()
+    which: WhichEvents = asked.query
+    # The head stands for the whole journal: a reader that has it is answered without a look at the events.
+    headers = {
+        "ETag": etags.of_head(head.head_seq, head.head_hash, which.after, which.limit),
+        "Cache-Control": "private, no-cache",
+    }
+    if etags.is_known(headers["ETag"], asked.request.headers.get("if-none-match")):
+        return Response(status_code=304, headers=headers)
+    # No further than the head that the tag names.
+    most = min(which.limit, max(head.head_seq - which.after, 0))
+    items = await asked.client.events(head.job_id, after=which.after, limit=most) if most else ()
+    last = items[-1].seq if items else head.head_seq
+    return Answer(value=Events(items=items, next=last if last < head.head_seq else None), headers=headers)
+
+
+async def walk_job(asked: Asked) -> Answer:
+    """What a replay of the job would be handed, call by call. It needs no code and calls nothing."""
+    return Answer(value=await asked.client.walk(asked.path["id"]), tagged=True)
+
+
+async def verify_job(asked: Asked) -> Answer:
+    """The job's chain and grammar, recomputed from its first event."""
+    return Answer(value=await asked.client.verify(asked.path["id"]))
+
+
+async def stream_job(asked: Asked) -> ASGIApp:
+    """What the job says while it runs, as server-sent events."""
+    head = await asked.head()
+    which: WhichChunks = asked.query
+    after = asked.request.headers.get("last-event-id") or which.after
+    parse_cursor(after)  # refused while there still is a status to say so with
+    house = asked.house
+    return Stream(asked, lambda: words_of_job(house, head.job_id, after=after, stream=which.stream))
+
+
+# ── export ────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One line of an export. `what` is `job`, `event`, `blob` or `end`; bytes are base64."""
+
+    what: str
+    job_id: str = ""
+    kind: str = ""
+    namespace: str = ""
+    status: str = ""
+    head_seq: int = 0
+    head_hash: str = ""
+    seq: int = 0
+    type: str = ""
+    version: int = 0
+    fence: int = 0
+    at: int = 0
+    body: Any = None
+    body_digest: str = ""
+    hash: str = ""
+    digest: str = ""
+    base64: str = ""
+
+
+async def export_job(asked: Asked) -> ASGIApp:
+    """The journal and the blobs that it names, as JSON lines; the last line says that nothing is missing.
+
+    Whoever accepts `application/zip` gets it as one file, signed if the server has a key.
+    """
+    head = await asked.head()
+    name = canonical.hex_digest(head.job_id.encode())[:16]
+    if ZIP in asked.request.headers.get("accept", ""):
+        return Response(
+            await archive(asked.store, head, asked.house.clock.wall_us()),
+            media_type=ZIP,
+            headers={"Content-Disposition": f'attachment; filename="job-{name}.zip"'},
+        )
+    return StreamingResponse(
+        _lines(asked, head),
+        media_type="application/x-ndjson",
+        headers={"Content-Disposition": f'attachment; filename="job-{name}.jsonl"'},
+    )
+
+
+async def _lines(asked: Asked, head: JobHead) -> AsyncIterator[bytes]:
+    at_head = {"head_seq": head.head_seq, "head_hash": head.head_hash.hex()}
+    yield _line(
+        Line(
+            what="job",
+            job_id=head.job_id,
+            kind=head.kind,
+            namespace=head.namespace,
+            status=head.status,
+            **at_head,  # type: ignore[arg-type]
+        )
+    )
+    told: set[str] = set()
+    seq = 0
+    while seq < head.head_seq:
+        most = min(EVENTS_PER_PAGE_MAX, head.head_seq - seq)
+        page = await asked.store.journal.read(head.job_id, after=seq, limit=most)
+        if not page:
+            return  # it was removed while we read; without its last line the export is known to be cut
+        for sealed in page:
+            seq = sealed.seq
+            yield _line(_event(sealed))
+            for digest in _named(sealed):
+                if digest not in told:
+                    told.add(digest)
+                    yield _line(await _blob(asked, digest))
+    yield _line(Line(what="end", **at_head))  # type: ignore[arg-type]
+
+
+def _event(sealed: SealedEvent) -> Line:
+    return Line(
+        what="event",
+        seq=sealed.seq,
+        type=sealed.type,
+        version=sealed.version,
+        fence=sealed.fence,
+        at=sealed.at,
+        body=None if sealed.body is None else canonical.decode_stored(sealed.body),
+        body_digest=sealed.body_digest.hex(),
+        hash=sealed.hash.hex(),
+    )
+
+
+def _named(sealed: SealedEvent) -> list[str]:
+    """The blobs that an event names: the parts of a request to a model."""
+    if sealed.type != LlmRequested.type or sealed.body is None:
+        return []
+    return [str(digest) for digest in canonical.decode_stored(sealed.body).get("messages", ())]
+
+
+async def _blob(asked: Asked, digest: str) -> Line:
+    try:
+        body = await asked.store.blobs.get(digest, namespace=asked.namespace)
+    except NotFound:
+        return Line(what="blob", digest=digest)  # erased: its digest is all there is
+    return Line(what="blob", digest=digest, base64=base64.b64encode(body).decode())
+
+
+def _line(line: Line) -> bytes:
+    return written(line) + b"\n"
+
+
+ENDPOINTS: Final = (
+    Endpoint(
+        method="GET",
+        path="/api/jobs/{id}/events",
+        handle=list_events,
+        query=WhichEvents,
+        answers=Events,
+        statuses=(200, 304),
+        errors=(404, 422),
+        scope=Scope.READ,
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/jobs/{id}/verify",
+        handle=verify_job,
+        answers=Checked,
+        errors=(404,),
+        scope=Scope.READ,
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/jobs/{id}/replay",
+        handle=walk_job,
+        answers=Walk,
+        statuses=(200, 304),
+        errors=(404,),
+        scope=Scope.READ,
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/jobs/{id}/export",
+        handle=export_job,
+        answers=Line,
+        media="application/x-ndjson",
+        also=(ZIP,),
+        errors=(404,),
+        scope=Scope.READ,
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/jobs/{id}/stream",
+        handle=stream_job,
+        query=WhichChunks,
+        answers=str,
+        media="text/event-stream",
+        errors=(404, 422, 429),
+        scope=Scope.READ,
+    ),
+)

@@ -1,0 +1,33 @@
+"""What the process did and how its store is, for Prometheus."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from starlette.responses import Response
+from starlette.types import ASGIApp
+
+from holdfast.model.access import Scope
+from holdfast.server.endpoints import Endpoint
+from holdfast.server.metrics.meter import CONTENT_TYPE
+from holdfast.server.request import Asked
+
+
+async def metrics(asked: Asked) -> ASGIApp:
+    """Counters of this process, and how the store is."""
+    house = asked.house
+    await house.gauges.look()
+    return Response(house.metrics.text(), media_type=CONTENT_TYPE)
+
+
+ENDPOINTS: Final = (
+    Endpoint(
+        method="GET",
+        path="/metrics",
+        handle=metrics,
+        answers=str,
+        media="text/plain",
+        scope=Scope.READ,
+        shared=True,
+    ),
+)

@@ -1,0 +1,232 @@
+"""Schedules, queues and namespaces."""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import quote
+
+from holdfast.errors import NotFound
+from holdfast.model.access import Scope
+from holdfast.model.page import Page
+from holdfast.model.queue_limits import QueueLimits
+from holdfast.model.schedule import Schedule
+from holdfast.server.endpoints import Endpoint
+from holdfast.server.hosting_schemas import (
+    LimitsOfQueue,
+    NamespaceList,
+    NewNamespace,
+    NewSchedule,
+    Plain,
+    QueueList,
+)
+from holdfast.server.idempotency import REPLAYED
+from holdfast.server.request import Asked
+from holdfast.server.responses import Answer
+from holdfast.server.schemas import Paged
+from holdfast.store.ports.namespaces import NamespaceRecord
+
+# ── schedules ─────────────────────────────────────────────────────────────────────────────────────
+
+
+async def create_schedule(asked: Asked) -> Answer:
+    """Jobs of this kind begin by the clock. The same again is the same schedule; another under its id is a conflict."""
+    new: NewSchedule = asked.body
+    known = await _is_known(asked, new.id)
+    made = await asked.client.create_schedule(
+        new.id,
+        new.kind,
+        new.cron,
+        time_zone=new.time_zone,
+        catch_up=new.catch_up,
+        input=new.input,
+        queue=new.queue,
+        priority=new.priority,
+    )
+    where = {"Location": f"/api/schedules/{quote(made.schedule_id, safe='')}"}
+    if known:
+        return Answer(value=made, headers=where | REPLAYED)
+    return Answer(value=made, status=201, headers=where)
+
+
+async def _is_known(asked: Asked, schedule_id: str) -> bool:
+    try:
+        await asked.client.get_schedule(schedule_id)
+    except NotFound:
+        return False
+    return True
+
+
+async def list_schedules(asked: Asked) -> Answer:
+    """Schedules by id."""
+    which: Paged = asked.query
+    page = await asked.client.list_schedules(limit=which.limit, cursor=which.cursor)
+    return Answer(value=page, tagged=True)
+
+
+async def get_schedule(asked: Asked) -> Answer:
+    """One schedule: its times, what it starts, and when it fires next."""
+    return Answer(value=await asked.client.get_schedule(asked.path["id"]), tagged=True)
+
+
+async def pause_schedule(asked: Asked) -> Answer:
+    """It does not fire until it is resumed. Twice is once."""
+    return Answer(value=await asked.client.pause_schedule(asked.path["id"]))
+
+
+async def resume_schedule(asked: Asked) -> Answer:
+    """It fires again, from its next instant on; what came during the pause is left out."""
+    return Answer(value=await asked.client.resume_schedule(asked.path["id"]))
+
+
+async def remove_schedule(asked: Asked) -> Answer:
+    """There is no such schedule any more; the answer shows it as it was. Its jobs stay."""
+    return Answer(value=await asked.client.remove_schedule(asked.path["id"]))
+
+
+# ── queues ────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def list_queues(asked: Asked) -> Answer:
+    """The queues that have limits, by name."""
+    return Answer(value=QueueList(items=await asked.client.list_queues()), tagged=True)
+
+
+async def limit_queue(asked: Asked) -> Answer:
+    """The queue takes so much from now on, whatever it took before. Without any limit it takes everything."""
+    limits: LimitsOfQueue = asked.body
+    return Answer(
+        value=await asked.client.limit_queue(
+            asked.path["queue"], depth_max=limits.depth_max, age_max_us=limits.age_max_us
+        )
+    )
+
+
+async def unlimit_queue(asked: Asked) -> Answer:
+    """The queue takes everything."""
+    return Answer(value=await asked.client.limit_queue(asked.path["queue"]))
+
+
+# ── namespaces ────────────────────────────────────────────────────────────────────────────────────
+
+
+async def list_namespaces(asked: Asked) -> Answer:
+    """All namespaces, by name."""
+    return Answer(value=NamespaceList(items=await asked.client.list_namespaces()), tagged=True)
+
+
+async def create_namespace(asked: Asked) -> Answer:
+    """The namespace exists. Twice is once."""
+    new: NewNamespace = asked.body
+    known = {one.namespace for one in await asked.client.list_namespaces()}
+    made = await asked.client.create_namespace(new.namespace)
+    if made.namespace in known:
+        return Answer(value=made, headers=REPLAYED)
+    return Answer(value=made, status=201)
+
+
+ENDPOINTS: Final = (
+    Endpoint(
+        method="POST",
+        path="/api/schedules",
+        handle=create_schedule,
+        body=NewSchedule,
+        answers=Schedule,
+        statuses=(201, 200),
+        keyed=True,
+        errors=(409, 415, 422),
+        scope=Scope.OPERATE,
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/schedules",
+        handle=list_schedules,
+        query=Paged,
+        answers=Page[Schedule],
+        statuses=(200, 304),
+        errors=(422,),
+        scope=Scope.READ,
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/schedules/{id}",
+        handle=get_schedule,
+        answers=Schedule,
+        statuses=(200, 304),
+        errors=(404,),
+        scope=Scope.READ,
+    ),
+    Endpoint(
+        method="DELETE",
+        path="/api/schedules/{id}",
+        handle=remove_schedule,
+        answers=Schedule,
+        errors=(404,),
+        scope=Scope.OPERATE,
+    ),
+    Endpoint(
+        method="POST",
+        path="/api/schedules/{id}/pause",
+        handle=pause_schedule,
+        body=Plain,
+        answers=Schedule,
+        keyed=True,
+        errors=(404, 415),
+        scope=Scope.OPERATE,
+    ),
+    Endpoint(
+        method="POST",
+        path="/api/schedules/{id}/resume",
+        handle=resume_schedule,
+        body=Plain,
+        answers=Schedule,
+        keyed=True,
+        errors=(404, 415),
+        scope=Scope.OPERATE,
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/queues",
+        handle=list_queues,
+        answers=QueueList,
+        statuses=(200, 304),
+        scope=Scope.READ,
+    ),
+    Endpoint(
+        method="PUT",
+        path="/api/queues/{queue}",
+        handle=limit_queue,
+        body=LimitsOfQueue,
+        answers=QueueLimits,
+        errors=(415, 422),
+        scope=Scope.ADMIN,
+    ),
+    Endpoint(
+        method="DELETE",
+        path="/api/queues/{queue}",
+        handle=unlimit_queue,
+        answers=QueueLimits,
+        errors=(422,),
+        scope=Scope.ADMIN,
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/namespaces",
+        handle=list_namespaces,
+        answers=NamespaceList,
+        statuses=(200, 304),
+        scope=Scope.ADMIN,
+        shared=True,
+    ),
+    Endpoint(
+        method="POST",
+        path="/api/namespaces",
+        handle=create_namespace,
+        body=NewNamespace,
+        answers=NamespaceRecord,
+        statuses=(201, 200),
+        keyed=True,
+        errors=(415, 422),
+        scope=Scope.ADMIN,
+        shared=True,
+    ),
+)

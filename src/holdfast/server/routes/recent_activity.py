@@ -1,0 +1,71 @@
+"""What happened lately: figures minute by minute, and jobs as they move."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from msgspec import Meta
+from starlette.types import ASGIApp
+
+from holdfast.model.access import Scope
+from holdfast.server.endpoints import Endpoint
+from holdfast.server.job_feed import job_feed
+from holdfast.server.request import Asked
+from holdfast.server.responses import Answer
+from holdfast.server.schemas import Asks, Whole
+from holdfast.server.streams import Stream
+from holdfast.server.time_series import NumbersView
+from holdfast.server.work_feed import after_of
+from holdfast.server.work_schemas import WhichNews
+
+MINUTES_MAX: Final = 1_440
+
+
+class WhichNumbers(Asks, frozen=True, kw_only=True):
+    """`minutes` up to now; `today_since` is the instant that the reader's day began at."""
+
+    minutes: Annotated[int, Meta(ge=1, le=MINUTES_MAX)] = 60
+    today_since: Whole | None = None
+
+
+async def get_numbers(asked: Asked) -> Answer:
+    """Jobs, calls, tokens and money over time, counted from journals."""
+    which: WhichNumbers = asked.query
+    numbers = await asked.house.numbers.look(
+        asked.namespace,
+        now=asked.house.clock.wall_us(),
+        minutes=which.minutes,
+        today_since=which.today_since,
+    )
+    return Answer(value=numbers, tagged=True)
+
+
+async def follow_jobs(asked: Asked) -> ASGIApp:
+    """Jobs whose head has moved, as server-sent events."""
+    after = after_of(asked.request.headers.get("last-event-id") or asked.query.after)
+    store, namespace = asked.store, asked.namespace
+    return Stream(asked, lambda: job_feed(store, namespace, after))
+
+
+ENDPOINTS: Final = (
+    Endpoint(
+        method="GET",
+        path="/api/numbers",
+        handle=get_numbers,
+        query=WhichNumbers,
+        answers=NumbersView,
+        statuses=(200, 304),
+        errors=(422,),
+        scope=Scope.READ,
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/feed/jobs",
+        handle=follow_jobs,
+        query=WhichNews,
+        answers=str,
+        media="text/event-stream",
+        errors=(422, 429),
+        scope=Scope.READ,
+    ),
+)

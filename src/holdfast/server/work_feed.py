@@ -1,0 +1,152 @@
+"""What happens to work and to agents, as it happens, as server-sent events.
+
+    id: 1763301600000000.job_01….4         when, what, and which event of its journal: send it back as `Last-Event-ID`
+    event: work:completed
+    data: {"id": "job_01…", "capability": "summarize", "assignedTo": "ant-1", …}
+
+    work:    submitted assigned progress completed failed requeued dead cancelled
+    agent:   registered updated offline removed
+
+Work is told from its journals, so nothing is told that is not durable, and a reader that comes back with its last id
+hears what it has missed, as far as it belongs to the newest thousand items. Agents are told from the registry, by what
+is different from the last look: a reader that was away lists them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterator
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.client.embedded import EmbeddedClient
+from holdfast.client.work_records import AgentEntryView, WorkView
+from holdfast.client.work_views import work_view
+from holdfast.engine.external_work import Facts, Outwork
+from holdfast.errors import InvalidPayload
+from holdfast.model.agent_registry import AgentStatus
+from holdfast.model.events import (
+    Event,
+    JobCancelled,
+    JobClaimed,
+    JobCompleted,
+    JobCreated,
+    JobDeadLettered,
+    JobFailed,
+    JobReleased,
+    JobRequeued,
+    ProgressReported,
+)
+from holdfast.model.hash_chain import SealedEvent
+from holdfast.model.work import QUEUE, WorkWhich
+from holdfast.server.responses import written
+from holdfast.store.contract import Store
+
+LOOK_S: Final = 1.0
+NEWEST: Final = 1000
+LISTENING: Final = b": listening\n\n"
+"""Said once: whatever happens from here on is told."""
+NAMES: Final[dict[type[Event], str]] = {
+    JobCreated: "submitted",
+    JobClaimed: "assigned",
+    ProgressReported: "progress",
+    JobCompleted: "completed",
+    JobFailed: "failed",
+    JobRequeued: "requeued",
+    JobReleased: "requeued",
+    JobDeadLettered: "dead",
+    JobCancelled: "cancelled",
+}
+_STEADY: Final = ("last_heartbeat", "last_activity")
+"""What changes with every beat, and is no news."""
+
+
+def after_of(last_id: str | None) -> int | None:
+    """The instant behind which a reader goes on; None: from now on."""
+    if not last_id:
+        return None
+    at = last_id.partition(".")[0]
+    if not at.isascii() or not at.isdigit() or len(at) > 18:
+        raise InvalidPayload(
+            "this is not the id of an event of the feed", hint="Send the last id as it came."
+        )
+    return int(at)
+
+
+async def feed(
+    store: Store, client: EmbeddedClient, outwork: Outwork, namespace: str, after: int | None
+) -> AsyncGenerator[bytes, None]:
+    """Events from now on, or behind an instant, for as long as somebody listens."""
+    told: dict[str, int] = {}
+    agents: dict[str, AgentEntryView] | None = None
+    news = after is not None
+    while True:
+        rows = (await store.work.list(WorkWhich(namespace=namespace), limit=NEWEST)).items
+        changed = [row.head for row in reversed(rows) if told.get(row.head.job_id) != row.head.head_seq]
+        for head in changed:
+            if news:
+                item = await outwork.load(head.job_id)
+                for event in _work_events(item, told.get(head.job_id, 0), after or 0):
+                    yield event
+        told = {row.head.job_id: row.head.head_seq for row in rows}
+        seen = {one.guid: one for one in (await client.list_registry(limit=NEWEST)).agents}
+        if agents is not None:
+            for event in _agent_events(agents, seen):
+                yield event
+        else:
+            yield LISTENING
+        agents, news = seen, True
+        await store.wakeups.wait(frozenset({f"queue:{QUEUE}"}), LOOK_S)
+
+
+def _work_events(item: Facts, seq: int, after: int) -> Iterator[bytes]:
+    view = work_view(item)
+    for sealed, event in item.facts:
+        name = NAMES.get(type(event))
+        if name is not None and sealed.seq > seq and sealed.at > after and sealed.seq <= item.head.head_seq:
+            yield _said(f"work:{name}", _id(sealed, view), _brief(view, sealed, event))
+
+
+def _id(sealed: SealedEvent, view: WorkView) -> str:
+    return f"{sealed.at}.{view.id}.{sealed.seq}"
+
+
+def _brief(view: WorkView, sealed: SealedEvent, event: Event) -> dict[str, Any]:
+    """What the event is about. How far it was then, and how it stands now."""
+    told: dict[str, Any] = {
+        "id": view.id,
+        "seq": sealed.seq,
+        "at": sealed.at,
+        "capability": view.capability,
+        "projectId": view.project_id,
+        "status": view.status,
+        "assignedTo": view.assigned_to,
+    }
+    if isinstance(event, ProgressReported):
+        told |= {"progress": event.progress, "note": event.note}
+    return told
+
+
+def _agent_events(before: dict[str, AgentEntryView], now: dict[str, AgentEntryView]) -> Iterator[bytes]:
+    for guid in sorted(before.keys() | now.keys()):
+        was, is_ = before.get(guid), now.get(guid)
+        if was is None:
+            name = "registered"
+        elif is_ is None:
+            name = "removed"
+        elif is_.status is AgentStatus.OFFLINE and was.status is not AgentStatus.OFFLINE:
+            name = "offline"
+        elif _steady(was) != _steady(is_):
+            name = "updated"
+        else:
+            continue
+        yield _said(f"agent:{name}", None, msgspec.to_builtins(is_ or was))
+
+
+def _steady(entry: AgentEntryView) -> AgentEntryView:
+    return msgspec.structs.replace(entry, **dict.fromkeys(_STEADY, ""))
+
+
+def _said(name: str, named: str | None, data: Any) -> bytes:
+    head = "" if named is None else f"id: {named}\n"
+    return f"{head}event: {name}\ndata: ".encode() + written(data) + b"\n\n"
