@@ -76,22 +76,39 @@ def test_programs_come_out_right(chunk: int) -> None:
             pytest.fail(explain(report))
 
 
+LONG = [pytest.mark.chaos, pytest.mark.timeout(3600)]
+
+
 @pytest.mark.store("sqlite")
 @pytest.mark.parametrize(
-    "programs, plays", [(8, 4), pytest.param(400, 10, marks=[pytest.mark.chaos, pytest.mark.timeout(3600)])]
+    "first, programs, plays",
+    [
+        (FIRST_ON_SQLITE, 8, 4),
+        (FIRST_DEADLY, 3, 2),
+        pytest.param(FIRST_ON_SQLITE, 400, 10, marks=LONG),
+        pytest.param(FIRST_DEADLY, 100, 10, marks=LONG),
+    ],
 )
-def test_programs_come_out_right_on_sqlite(programs: int, plays: int, volatile_folder: Path) -> None:
-    _play_on(Sqlite(volatile_folder), FIRST_ON_SQLITE, programs, plays)
+def test_programs_come_out_right_on_sqlite(
+    first: int, programs: int, plays: int, volatile_folder: Path
+) -> None:
+    _play_on(Sqlite(volatile_folder), first, programs, plays)
 
 
 @pytest.mark.store("postgres")
 @pytest.mark.parametrize(
-    "programs, plays", [(4, 3), pytest.param(200, 10, marks=[pytest.mark.chaos, pytest.mark.timeout(3600)])]
+    "first, programs, plays",
+    [
+        (FIRST_ON_POSTGRES, 4, 3),
+        (FIRST_DEADLY, 2, 1),
+        pytest.param(FIRST_ON_POSTGRES, 200, 10, marks=LONG),
+        pytest.param(FIRST_DEADLY, 50, 10, marks=LONG),
+    ],
 )
 def test_programs_come_out_right_on_postgres(
-    programs: int, plays: int, make_database: Callable[[], str]
+    first: int, programs: int, plays: int, make_database: Callable[[], str]
 ) -> None:
-    _play_on(Postgres(make_database()), FIRST_ON_POSTGRES, programs, plays)
+    _play_on(Postgres(make_database()), first, programs, plays)
 
 
 def _play_on(backend: Backend, first: int, programs: int, plays: int) -> None:
