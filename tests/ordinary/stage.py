@@ -20,7 +20,8 @@ from holdfast.client.embedded import EmbeddedClient
 from holdfast.client.records import EventView, JobView
 from holdfast.errors import NotOver
 from holdfast.model.ids import RandomIds
-from holdfast.model.states import HELD, TERMINAL, Status, WaitReason
+from holdfast.model.mailbox import MailDraft
+from holdfast.model.states import HELD, TERMINAL, MailKind, Status, WaitReason
 from holdfast.runtime import open_store
 from holdfast.store import address
 from holdfast.store.clock import SystemClock
@@ -207,6 +208,17 @@ class Stage:
 
     async def signal(self, name: str, job_id: str = "job") -> None:
         await self._client.signal(job_id, name)
+
+    async def cancel(self, job_id: str) -> None:
+        await self._client.cancel(job_id, by="ada")
+
+    async def approve_nothing(self, job_id: str) -> None:
+        """Send an approval that the job has not asked for."""
+        body = {"approval_id": "none", "decision": "approved", "why": ""}
+        draft = MailDraft(
+            job_id=job_id, kind=MailKind.APPROVAL, operation_id="none", name="", body=body, sender="ada"
+        )
+        await self._store.post.send(draft)
 
     async def until_uncertain(self, job_id: str) -> None:
         """Wait for the job to ask a person what became of a call."""

@@ -214,3 +214,35 @@ async def test_a_suspect_that_was_mended_completes(stage: Stage) -> None:
     (stage.folder / "mended").touch()
     await stage.worker(APP)
     assert await stage.completed("poison") == "poison"
+
+
+async def test_a_suspect_with_a_letter_that_says_nothing_is_convicted(stage: Stage) -> None:
+    """An approval that no call of the job has asked for becomes no event, as any letter that a job reads and dies with.
+    It does not hold up the verdict; without a verdict one child process would follow another for ever."""
+    await stage.submit("crashes", "poison", item="poison", how="exit")
+    await stage.approve_nothing("poison")
+    for _ in range(2):
+        worker = await stage.worker(APP)
+        assert await worker.over() == 9
+    worker = await stage.worker(APP)
+    job = await until_convicted(stage, "poison")
+    assert len(job.error) == stage.receiver.count("poison") == 3
+    assert worker.process.returncode is None
+
+
+async def test_a_suspect_that_is_cancelled_while_it_runs_alone_is_cancelled(stage: Stage) -> None:
+    """The word of a person comes first: it is unread when the child process dies."""
+    await stage.submit("crashes", "poison", item="poison", how="exit")
+    for _ in range(2):
+        worker = await stage.worker(APP)
+        assert await worker.over() == 9
+    stage.receiver.hold("poison")
+    worker = await stage.worker(APP)
+    await worker.until_said(ALONE)
+    await stage.receiver.until_arrived("poison", times=3)
+    (pid,) = pids_alone(worker)
+    os.kill(pid, signal.SIGSTOP)
+    await stage.cancel("poison")
+    os.kill(pid, signal.SIGABRT)
+    os.kill(pid, signal.SIGCONT)
+    await until(stage, "poison", lambda job: job.status is Status.CANCELLED)

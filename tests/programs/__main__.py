@@ -92,8 +92,10 @@ def _load(options: Any) -> Program:
 
 
 def _fault(kind: Kind, text: str) -> Fault:
-    name, _, nth = text.partition("#")
-    return Fault(kind, Point(name, int(nth or 1)))
+    """POINT#N, or POINT#N@WORKER for another worker than the first."""
+    place, _, worker = text.partition("@")
+    name, _, nth = place.partition("#")
+    return Fault(kind, Point(name, int(nth or 1)), int(worker or 0))
 
 
 def _play_once(program: Program, scenario: Scenario, options: Any) -> int:

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import random
 
-from tests.programs import blocks, durable, locks, models, patterns, retries, trio_style
+from tests.programs import blocks, deaths, durable, locks, models, patterns, retries, trio_style
 from tests.programs.writer import VOCABULARY, Function, Writer, indent
 
-MODULES = (blocks, locks, durable, models, patterns, trio_style, retries)
+MODULES = (blocks, locks, durable, models, patterns, trio_style, retries, deaths)
 """Importing them fills `writer.VOCABULARY`."""
 
 
@@ -21,12 +21,17 @@ FIRST_LATE = 200_000
 """Programs from this number on have calls that are retried, and calls that block the loop. Those before are without, so
 that their numbers stay."""
 
+FIRST_DEADLY = 300_000
+"""Programs from this number on end the processes in which they run, and have a healthy job beside them."""
+
 
 def generate(number: int, attempt: int = 0, *, quick: bool = False) -> str:
     """The source of the program with this number; a later attempt is another program. `quick`: nothing takes long."""
     writer = Writer(random.Random(f"{number}/{attempt}"))
     writer.quick = quick
     writer.late = number >= FIRST_LATE
+    if number >= FIRST_DEADLY:
+        return _join([*_beside_another(writer)])
     if not quick and writer.maybe(0.06):
         return _join([*_session(writer)])
     main = Function("main", is_main=True)
@@ -52,6 +57,22 @@ def generate(number: int, attempt: int = 0, *, quick: bool = False) -> str:
 
 def _join(parts: list[list[str]]) -> str:
     return "\n\n\n".join("\n".join(part) for part in parts) + "\n"
+
+
+def _beside_another(writer: Writer) -> list[list[str]]:
+    """A job that ends its processes, and a healthy one."""
+    writer.holds = True  # a blocked loop is a death as well
+    main = Function("main", is_main=True)
+    if writer.maybe(0.4):
+        main.lines += writer.leaf(main)
+    name = writer.pick(suspect=0.65, poison=0.35)
+    main.lines += VOCABULARY[name].write(writer, main, 1)
+    if name == "suspect" and writer.maybe(0.5):
+        main.lines += writer.block(main, 1)
+    if writer.maybe(0.5):
+        main.lines += writer.leaf(main)
+    parts = [*writer.parts, deaths.write_neighbour(writer), ["@app.agent", *main.render()]]
+    return [[f"SIGNALS = {writer.signals!r}"], *parts] if writer.signals else parts
 
 
 def _session(writer: Writer) -> list[list[str]]:

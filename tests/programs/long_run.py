@@ -57,7 +57,7 @@ class Tally:
             "stuck": self.failures["stuck"],
             "different": sum(self.failures[kind] for kind in ("outcome", "slow", "error", "snapshot")),
             "repeated": sum(
-                self.failures[kind] for kind in ("effects", "reads", "attempts", "threads", "key")
+                self.failures[kind] for kind in ("effects", "reads", "attempts", "deaths", "threads", "key")
             ),
         }
         lines = [f"{self.programs:,} programs, {self.plays:,} plays ({self.plays / each:.1f} each), of which"]

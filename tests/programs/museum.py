@@ -10,11 +10,13 @@ import random
 from collections.abc import Callable
 from typing import Any, Final
 
+import msgspec
 import pytest
 
-from holdfast.engine import execution, replay_scheduler, side_effects, stall_detector, task_scopes
-from holdfast.model import replay_history, retry
-from holdfast.store.memory import inbox
+from holdfast.engine import execution, job_runner, replay_scheduler, side_effects, stall_detector, task_scopes
+from holdfast.model import replay_history, retry, suspicion
+from holdfast.runtime import isolation
+from holdfast.store.memory import inbox, leases
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 MUSEUM: dict[str, Plant] = {}
@@ -208,6 +210,55 @@ def errors_that_are_never_retried_are(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(retry.Retry, "covers", lambda *_: True)
 
 
+# ── suspects ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@bug
+def a_takeover_forgets_the_deaths_before_it(patch: pytest.MonkeyPatch) -> None:
+    """No job ever becomes a suspect, and one that ends its process takes its neighbours with it for ever."""
+    put = leases._put
+
+    def forget(work: Any, row: Any, **changes: Any) -> Any:
+        return put(work, row, **{**changes, **({"takeovers": 1} if changes.get("takeovers") else {})})
+
+    patch.setattr(leases, "_put", forget)
+
+
+@bug
+def deaths_of_a_neighbour_convict(patch: pytest.MonkeyPatch) -> None:
+    """A job that has lost its worker twice is a dead letter, whoever ended it."""
+    patch.setattr(job_runner, "is_suspect", lambda _: False)
+    patch.setattr(job_runner.JobRun, "_is_poison", lambda self: self.grant.takeovers >= suspicion.SUSPECT_AT)
+
+
+@bug
+def one_kill_alone_convicts(patch: pytest.MonkeyPatch) -> None:
+    """A signal that others send is taken for a crash."""
+    patch.setattr(suspicion, "_SENT_BY_OTHERS", frozenset())
+
+
+@bug
+def a_death_alone_is_not_counted(patch: pytest.MonkeyPatch) -> None:
+    """A job that made progress alone and died costs one more worker than others do."""
+    rule = isolation.rule
+
+    def forget(*args: Any) -> Any:
+        fact, move = rule(*args)
+        return fact, msgspec.structs.replace(move, takeover=False)
+
+    patch.setattr(isolation, "rule", forget)
+
+
+@bug
+def unread_mail_holds_up_every_verdict(patch: pytest.MonkeyPatch) -> None:
+    """A job that reads a letter and ends its process before that is recorded runs alone again and again."""
+
+    async def has_decision(_self: Any, _run: Any, head: Any) -> bool:
+        return bool(head.mail_seq)
+
+    patch.setattr(isolation.ChildProcesses, "_has_decision", has_decision)
+
+
 # ── sessions ──────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -219,18 +270,22 @@ def a_worker_that_stood_still_claims_input_of_a_job_it_lost(patch: pytest.Monkey
 
 FOUND_BY: Final[dict[str, int]] = {
     "a_call_that_was_given_up_is_made_again": 4,
+    "a_death_alone_is_not_counted": 300001,
     "a_job_is_suspended_beside_a_thread": 56,
     "a_new_effect_waits_for_unrelated_calls": 30,
     "a_pending_sleep_hides_a_recorded_effect": 42,
     "a_record_is_adopted_at_the_end_of_the_journal": 18,
+    "a_takeover_forgets_the_deaths_before_it": 300000,
     "a_takeover_moves_timers_that_were_set_after_it": 90,
     "a_timeout_around_a_durable_wait_never_fires": 8,
     "a_worker_that_stood_still_claims_input_of_a_job_it_lost": 114,
     "an_unsafe_call_is_made_again_after_an_ambiguous_error": 200034,
     "attempts_are_counted_in_memory": 200010,
     "attempts_of_effects_are_counted_in_memory": 200022,
+    "deaths_of_a_neighbour_convict": 300000,
     "errors_that_are_never_retried_are": 200000,
     "names_of_coroutines_are_all_that_counts": 18,
+    "one_kill_alone_convicts": 300000,
     "polling_code_gets_nothing": 120,
     "recorded_sleeps_are_slept_again": 4,
     "results_come_in_any_order": 10,
@@ -238,5 +293,6 @@ FOUND_BY: Final[dict[str, int]] = {
     "tasks_hash_by_their_address": 4,
     "the_end_of_a_process_is_a_decision_of_the_agent": 25,
     "timers_set_by_callbacks_are_not_seen": 21,
+    "unread_mail_holds_up_every_verdict": 300032,
 }
 """The number of a program that notices each bug."""

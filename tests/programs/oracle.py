@@ -31,6 +31,8 @@ from tests.programs.receivers import (
     Effect,
     Receivers,
     answer_of,
+    dies_before,
+    find_poison,
     question_of,
 )
 
@@ -119,10 +121,16 @@ class Outcome:
     """How often each request that fails some times was sent."""
     seconds: float = field(compare=False)
     """How long it took, in virtual time."""
+    beside: Any = None
+    """The output of the job beside it, if there is one."""
 
     @property
     def calls(self) -> int:
         return self.reads.total() + sum(done.total() for done in self.done.values())
+
+
+class Death(BaseException):
+    """The process in which the program runs ends, every time."""
 
 
 class Refused(Exception):
@@ -247,7 +255,8 @@ def run(source: str, seed: int = 0, *, delayed: bool = False) -> Outcome:
     receivers = Receivers(loop.create_task, seed, DELAYS if delayed else LATENCIES, Refused)
     try:
         names = load(source, loop, receivers, seed)
-        output, error = None, None
+        output, error, beside = None, None, None
+        neighbour = loop.create_task(names["beside"]()) if "beside" in names else None
         try:
             run_main = (
                 _take_turns(names["main"], names["MESSAGES"]) if "MESSAGES" in names else names["main"]()
@@ -255,14 +264,16 @@ def run(source: str, seed: int = 0, *, delayed: bool = False) -> Outcome:
             output = json.loads(json.dumps(loop.run_until_complete(run_main)))
         except Ambiguous:
             raise
-        except Exception as raised:
+        except (Exception, Death) as raised:
             error = type(raised).__name__
+        if neighbour is not None:
+            beside = json.loads(json.dumps(loop.run_until_complete(neighbour)))
         seconds = loop.time()
         while receivers.under_way:
             loop.run_until_complete(asyncio.sleep(1.0))
         effects = {effect: receivers.done(effect) for effect in set(EFFECTS.values()) - {"read_only"}}
         return Outcome(
-            output, error, effects, receivers.reads(), receivers.crunched, receivers.sent(), seconds
+            output, error, effects, receivers.reads(), receivers.crunched, receivers.sent(), seconds, beside
         )
     finally:
         _close(loop)
@@ -296,7 +307,13 @@ def _plain_tool(tool: str, receivers: Receivers) -> Callable[..., Coroutine[Any,
     async def call(label: str, token: str = "", seconds: float = 0.0) -> str:
         if tool in ATTEMPTS:
             return await _call_again(tool, label, receivers)
-        return await receivers.request(tool, label, token, seconds=seconds)
+        is_poison = find_poison(label) is not None
+        if is_poison and dies_before(label):
+            raise Death(label)
+        answer = await receivers.request(tool, label, token, seconds=seconds)
+        if is_poison:
+            raise Death(label)
+        return answer
 
     call.__name__ = call.__qualname__ = tool
     return call

@@ -63,10 +63,38 @@ ATTEMPTS: Final = {"poll": 4, "total": 4, "charge": 4, "hire": 3, "fax": 4}
 HOLDS: Final = "holds"
 """A call whose label begins like this blocks the loop after its answer has come, the first time."""
 
+_DEADLY: Final = re.compile(r"(?:(crashes|killed)(\d)x|(poison|devours))_(before|after)")
+"""Calls that end the process in which they run: before they send a request, or once its answer has come. So many times,
+or always. crashes, poison: by a fault of its own; killed, devours: by a signal that others send."""
+
+SEGMENTATION_FAULT: Final = -11
+KILLED: Final = -9
+
+DEATHS: Final = {"poison": 3, "devours": 5}
+"""Processes that a call which always ends its process costs until its job is a dead letter: two among other jobs, and
+alone one, or three that others may have ended."""
+
 _FAILING: Final = re.compile(r"(fails|loses|vague|down|denied)(?:(\d)x)?")
 """How requests with a label fail. fails: so often before they arrive; fax says then that nothing was sent. vague: so
 often before they arrive, and nothing is said about it. loses: so often after they have arrived. down: always. denied:
 always, with an error that is not retried."""
+
+
+def is_deadly(source: str) -> bool:
+    """Whether a call of this program, or with this label, ends its process."""
+    return _DEADLY.search(source) is not None
+
+
+def find_poison(label: str) -> str | None:
+    """How a call ends its process every time; None, if it does not."""
+    found = _DEADLY.match(label)
+    return None if found is None else found[3]
+
+
+def dies_before(label: str) -> bool:
+    """Whether a process that the call ends never sends its request."""
+    found = _DEADLY.match(label)
+    return found is not None and found[4] == "before"
 
 
 def is_failing(label: str) -> bool:
@@ -133,6 +161,8 @@ class Receivers:
     crunched: Counter[str] = field(default_factory=Counter)
     blocked: set[str] = field(default_factory=set)
     """Labels of calls that have blocked their loop."""
+    deaths: list[tuple[str, str]] = field(default_factory=list)
+    """Label of each call that has ended its process, and the name of the process."""
 
     def crunch(self, label: str) -> str:
         self.crunched[label] += 1
@@ -149,6 +179,15 @@ class Receivers:
     def tick(self) -> int:
         self.ticks += 1
         return self.ticks
+
+    def find_death(self, label: str, moment: str) -> int | None:
+        """The status with which a process that makes this call ends now; None, if it goes on."""
+        found = _DEADLY.match(label)
+        if found is None or found[4] != moment:
+            return None
+        if found[2] is not None and sum(dead == label for dead, _ in self.deaths) >= int(found[2]):
+            return None
+        return SEGMENTATION_FAULT if found[1] == "crashes" or found[3] == "poison" else KILLED
 
     async def request(
         self, tool: str, label: str, token: str = "", key: str = "", *, seconds: float = 0.0, worker: str = ""

@@ -18,7 +18,7 @@ from tests.programs.generator import generate
 from tests.programs.loops import LoopKind
 from tests.programs.oracle import Ambiguous, Outcome
 from tests.programs.patterns import TICKING
-from tests.programs.receivers import HOLDS
+from tests.programs.receivers import HOLDS, is_deadly
 from tests.programs.snapshot import Snapshot
 from tests.programs.stage import MEMORY, Application, Fault, Kind, Played, Point, play
 from tests.programs.stores import Backend
@@ -39,6 +39,9 @@ SAMPLED: Final[dict[str, int]] = {
     **({"eager": 2} if sys.version_info >= (3, 12) else {}),
 }
 """Rarer faults, and how many plays of each a program gets, at points that its number decides."""
+
+LATER: Final = 6
+"""Plays of a program whose calls end their process, each with a fault of a later worker or of a child process."""
 
 CHECKED_ONE_OF: Final = 32
 """One of so many plays that need not be played whole is, and both ways must end alike."""
@@ -69,7 +72,7 @@ class Scenario:
     def name(self) -> str:
         """What is counted: `kill`, `kill kill`, `renamed`."""
         flags = [self.variant, self.strict and "strict", self.loop]
-        kinds = [fault.kind for fault in self.faults]
+        kinds = [f"later {fault.kind}" if fault.worker else fault.kind for fault in self.faults]
         return " ".join([flag for flag in flags if flag] or kinds) or "undisturbed"
 
     def __str__(self) -> str:
@@ -134,11 +137,12 @@ class Ending:
         arrived = Counter((one.tool, one.label) for one in played.receivers.requests if one.arrived)
         return cls(played.output, played.error, played.stopped, events, arrived)
 
-    def equals(self, other: Ending, *, is_pair: bool) -> bool:
-        """Whether two plays of one scenario ended alike. The second fault of a pair may fall on another claim, so the
-        workers may record other events and send a call again; what the job returns is the same."""
+    def equals(self, other: Ending, *, by_luck: bool) -> bool:
+        """Whether two plays of one scenario ended alike. `by_luck`: the second fault of a pair may fall on another
+        claim, and of two messages of one instant either may come first, so the workers may record other events and
+        send a call again; what the job returns is the same."""
         alike = (self.output, self.error, self.stopped) == (other.output, other.error, other.stopped)
-        return alike and (is_pair or (self.events, self.arrived) == (other.events, other.arrived))
+        return alike and (by_luck or (self.events, self.arrived) == (other.events, other.arrived))
 
 
 def find_program(number: int) -> Program:
@@ -206,7 +210,7 @@ class Runner:
             return not is_checked and self._find_ending(scenario, snapshot) is not None
 
         is_checked = self._is_checked(scenario)
-        is_single = len(scenario.faults) == 1 and not self.backend.is_real
+        is_single = len(scenario.faults) == 1 and not (self.backend.is_real or scenario.faults[0].worker)
         played = self._play(scenario, is_known=is_known if is_single else None)
         if played is None:
             self.report.joined += 1
@@ -243,6 +247,7 @@ class Runner:
 
     def _judge(self, scenario: Scenario, played: Played) -> None:
         is_single = scenario.faults and scenario == Scenario(scenario.faults[:1])
+        is_single = is_single and not scenario.faults[0].worker
         if is_single and len(played.passed) > 1 and played.passed[1]:
             self._after_kill[scenario.faults[0]] = played.passed[1]
         failures = judge(self.program.outcome, played)
@@ -253,6 +258,8 @@ class Runner:
     def _find_start(self, scenario: Scenario) -> Snapshot | None:
         """Where the play can go on, if its first worker is killed at a point of the undisturbed play."""
         if scenario.strict or scenario.loop or not scenario.faults or scenario.faults[0].kind != "kill":
+            return None
+        if scenario.faults[0].worker:
             return None
         return self._snapshots.get(scenario.faults[0].point)
 
@@ -270,9 +277,16 @@ class Runner:
     def _compare(self, scenario: Scenario, ending: Ending, played: Played | None) -> None:
         """Both ways to play it end alike."""
         assert played is not None
-        if not ending.equals(Ending.of(played), is_pair=len(scenario.faults) > 1):
+        if not ending.equals(Ending.of(played), by_luck=len(scenario.faults) > 1 or self._is_crowded):
             text = f"a play from a snapshot ends otherwise: {ending} and {Ending.of(played)}"
             self.report.found.append(Found(scenario, Failure("snapshot", text)))
+
+    @property
+    def _is_crowded(self) -> bool:
+        """Whether two messages are sent to the session in one instant, after it has begun."""
+        application = self._applications[""]
+        times = [at for at, _ in application.messages.values() if at] if application is not None else []
+        return len(set(times)) < len(times)
 
     def _application(self, variant: Variant) -> Application | None:
         if variant not in self._applications:
@@ -299,6 +313,8 @@ class Runner:
                 scenario = self._sample(name, points)
                 if scenario is not None:
                     yield scenario
+        for _ in range(LATER if is_deadly(self.program.source) and sampled else 0):
+            yield from self._sample_later(calm)
 
     def _sample(self, name: str, points: Sequence[Point]) -> Scenario | None:
         if name == "pair":
@@ -318,11 +334,20 @@ class Runner:
             return Scenario((kill,), strict=True)
         return Scenario((kill,), loop="eager" if name == "eager" else "hidden")
 
+    def _sample_later(self, calm: Played) -> Iterator[Scenario]:
+        """A fault of a worker after the first, or of a child process."""
+        number = self.chance.randrange(1, max(len(calm.passed), 2))
+        points = calm.passed[number] if number < len(calm.passed) else ()
+        points = [point for point in points if point.name != "after_intent_before_call"]
+        if points:
+            kind: Kind = self.chance.choice(("kill", "kill", "drain", "freeze"))
+            yield Scenario((Fault(kind, self.chance.choice(points), number + 1),))
+
     def pair(self) -> Scenario | None:
         """The second worker is killed as well, at one of the points that it passes."""
         killed = [fault for fault in self._after_kill if fault.kind == "kill"]
-        if not killed or HOLDS in self.program.source:  # the third takeover makes a dead letter
-            return None
+        if not killed or HOLDS in self.program.source or is_deadly(self.program.source):
+            return None  # one fault more would make a dead letter
         first = self.chance.choice(killed)
         second: Kind = "kill" if self.chance.random() < 0.7 else "teardown"
         return Scenario((first, Fault(second, self.chance.choice(self._after_kill[first]))))

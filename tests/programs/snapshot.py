@@ -29,6 +29,7 @@ class Snapshot:
     ticks: int
     events: int
     job_id: str
+    beside_id: str
     requests: tuple[Request, ...]
     signals: Mapping[str, float]
     messages: Mapping[str, tuple[float, Any]]
@@ -38,6 +39,7 @@ class Snapshot:
     threads: tuple[Thread, ...]
     crunched: Counter[str]
     blocked: frozenset[str]
+    deaths: tuple[tuple[str, str], ...]
     hints: frozenset[str]
     tables: Tables
     writes: int = field(compare=False)
@@ -64,6 +66,7 @@ def take_snapshot(stage: Stage, passed: tuple[Point, ...]) -> Snapshot:
         ticks=receivers.ticks,
         events=receivers.events,
         job_id=stage.job_id,
+        beside_id=stage.beside_id,
         requests=tuple(copy.copy(one) for one in receivers.requests),
         signals=dict(stage.signals),
         messages=dict(stage.messages),
@@ -73,6 +76,7 @@ def take_snapshot(stage: Stage, passed: tuple[Point, ...]) -> Snapshot:
         threads=tuple(copy.copy(one) for one in stage.loop.threads),
         crunched=receivers.crunched.copy(),
         blocked=frozenset(receivers.blocked),
+        deaths=tuple(receivers.deaths),
         hints=frozenset(hints),
         tables=state.tables,
         writes=stage.writes,
@@ -92,7 +96,8 @@ def restore_snapshot(stage: Stage, snapshot: Snapshot) -> None:
     receivers.ticks, receivers.events = snapshot.ticks, snapshot.events
     receivers.requests = [copy.copy(one) for one in snapshot.requests]
     receivers.crunched, receivers.blocked = snapshot.crunched.copy(), set(snapshot.blocked)
-    stage.job_id, stage.writes = snapshot.job_id, snapshot.writes
+    receivers.deaths = list(snapshot.deaths)
+    stage.job_id, stage.beside_id, stage.writes = snapshot.job_id, snapshot.beside_id, snapshot.writes
     stage.signals, stage.messages = dict(snapshot.signals), dict(snapshot.messages)
     stage.claims, stage.waits = list(snapshot.claims), list(snapshot.waits)
     stage.person.memory = snapshot.person

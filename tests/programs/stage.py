@@ -8,6 +8,8 @@ belong to no worker and outlive them all.
     teardown  what `asyncio.run` does at its end: every task is cancelled from outside and awaited, then it is gone
     freeze    the process stands still for longer than its lease, and goes on afterwards
     drain     the worker is told to finish, gives its jobs back, and is gone
+
+Programs whose own calls end their process are played with workers that run suspects alone (`children`).
 """
 
 from __future__ import annotations
@@ -28,23 +30,27 @@ from holdfast.agents.models.script import Script, script_of
 from holdfast.engine.group_commit import Committer
 from holdfast.engine.lease_renewal import LeaseRenewal
 from holdfast.engine.runner_config import Desk, Program
+from holdfast.engine.telemetry import SILENT, Meter
 from holdfast.errors import Unavailable
 from holdfast.model.events import Event
 from holdfast.model.hash_chain import SealedEvent, first_break, unseal
 from holdfast.model.ids import SequentialIds
 from holdfast.model.jobs import JobFilter, JobHead
-from holdfast.model.states import HELD, TERMINAL, Status
+from holdfast.model.states import HELD, TERMINAL, Status, WaitReason
+from holdfast.model.suspicion import DIED_ALONE
 from holdfast.store.contract import Store
 from holdfast.store.intercepted import Call, WrappedStore
 from holdfast.store.memory.state import State
 from holdfast.store.ports.wakeups import Wakeups
 from holdfast.testing.process import Process
 from holdfast.testing.simloop import Deadlock, LoopClock
+from holdfast.worker.isolation import LoneWorker, ProgressMeter
 from holdfast.worker.worker import Worker
+from tests.programs.children import Child, SimulatedChildren
 from tests.programs.loops import LOOPS, LoopKind, StageLoop, Thread
-from tests.programs.oracle import BUY
+from tests.programs.oracle import BUY, Death
 from tests.programs.person import Person
-from tests.programs.receivers import ATTEMPTS, EFFECTS, HOLDS, READS, Effect, Receivers
+from tests.programs.receivers import ATTEMPTS, EFFECTS, HOLDS, KILLED, READS, Effect, Receivers, is_deadly
 from tests.programs.snapshot import Snapshot, restore_snapshot, take_snapshot
 from tests.programs.stores import (
     READING,
@@ -65,11 +71,18 @@ STUCK_S: Final = 4_000.0
 REQUESTS_MAX: Final = 100
 """No program sends so many requests, whatever befalls its workers."""
 
+LIVES_MAX: Final = 25
+"""No program costs so many processes."""
+
 LEASE_S: Final = 900.0
 """Thirty times as long as in production, because renewals take time to simulate."""
 
 SESSION: Final = "conversation"
+BESIDE: Final = "beside"
 FREEZE_S: Final = 1000.0
+SILENCE_S: Final = 15.0
+"""A parent kills a child process that says nothing for so long."""
+
 TEARDOWN_S: Final = 300.0
 
 MEMORY: Final = Memory()
@@ -95,13 +108,15 @@ class Point:
 
 @dataclass(frozen=True)
 class Fault:
-    """What happens to one worker, and where."""
+    """What happens to one worker, and where. `worker`: the number of its process; 0, if its place among the faults says
+    it."""
 
     kind: Kind
     point: Point
+    worker: int = 0
 
     def __str__(self) -> str:
-        return f"--{self.kind} {self.point}"
+        return f"--{self.kind} {self.point}" + (f"@{self.worker}" if self.worker else "")
 
 
 @dataclass(frozen=True)
@@ -132,6 +147,8 @@ class Played:
     threads: list[Thread] = field(default_factory=list)
     waits: list[tuple[int, str]] = field(default_factory=list)
     """When a job was suspended, by ticks, and which."""
+    beside: Any = None
+    """The output of the job beside it; its last event, if it has not completed."""
     seconds: float = 0.0
     """Virtual time, without that of code that only spun."""
 
@@ -148,6 +165,8 @@ class World:
     over: bool = False
     block: Callable[[Process], None] = lambda _: None
     """The process stands still for longer than its lease, and another takes over."""
+    die: Callable[[Process, int], None] = lambda *_: None
+    """The process ends with this status, and everything that it drives is lost."""
 
     async def request(self, tool: str, label: str, token: str, key: str, seconds: float) -> str:
         assert self.loop is not None
@@ -157,12 +176,23 @@ class World:
             raise RuntimeError("the play is over")  # a coroutine of a dead process is being closed
         if process.dead:
             await self.loop.create_future()  # what a dead process was about to send never leaves
+        await self._survive(process, label, "before")
         answer = await self.receivers.request(tool, label, token, key, seconds=seconds, worker=process.name)
+        await self._survive(process, label, "after")
         if label.startswith(HOLDS) and label not in self.receivers.blocked and not process.dead:
             self.receivers.blocked.add(label)
             self.block(process)
             await process.must_live()
         return answer
+
+    async def _survive(self, process: Process, label: str, moment: str) -> None:
+        """A call that ends its process never gets past this."""
+        assert self.receivers is not None
+        status = None if process.dead else self.receivers.find_death(label, moment)
+        if status is not None:
+            self.receivers.deaths.append((label, process.name))
+            self.die(process, status)
+            await process.must_live()
 
     def log_question(self, messages: list[Any]) -> None:
         assert self.loop is not None
@@ -215,6 +245,7 @@ class Application:
         import anyio
 
         self.world = World()
+        self.isolates = is_deadly(source)
         self.app = hf.App("memory:")
         self.names: dict[str, Any] = {
             "asyncio": asyncio,
@@ -281,7 +312,7 @@ class Application:
         return self.app.tool(effect=effect, name=tool, key_lifetime=lifetime, retry=retry)(function)
 
 
-class _Life:
+class Life:
     """One worker from its start to its end."""
 
     def __init__(self, stage: Stage, process: Process, fault: Fault | None) -> None:
@@ -292,6 +323,8 @@ class _Life:
         self.ending = False
         self.wakeups: _Wakeups | None = None
         self.worker: Worker | None = None
+        self.child: Child | None = None
+        """What its parent sees of it, if it is a child process."""
         self._stage = stage
         self.fault = fault
         self._times: Counter[str] = Counter()
@@ -316,7 +349,7 @@ class _Life:
             del self.passed[-count:]
 
 
-def fault_kind(life: _Life) -> Kind | None:
+def fault_kind(life: Life) -> Kind | None:
     return None if life.fault is None else life.fault.kind
 
 
@@ -344,7 +377,7 @@ class _Wakeups:
 class _Store(WrappedStore):
     """The store as one worker sees it."""
 
-    def __init__(self, store: Store, life: _Life, stage: Stage) -> None:
+    def __init__(self, store: Store, life: Life, stage: Stage) -> None:
         super().__init__(store, self._pass)
         self._life = life
         self._stage = stage
@@ -413,7 +446,7 @@ class Stage:
         self.struck: list[Fault] = []
         self.writes = 0
         self.complaints: list[str] = []
-        self.lives: dict[str, _Life] = {}
+        self.lives: dict[str, Life] = {}
         self.receivers = Receivers(
             loop.root.adopt, refusal=hf.Refused, changed=self.moved.set, time=loop.clock_time
         )
@@ -425,34 +458,86 @@ class Stage:
         self.signals = applications[0].signals
         self.messages = applications[0].messages
         self._is_session = bool(self.messages)
+        self.pids = 0
+        """How many child processes were started."""
         self.job_id = ""
+        self.beside_id = ""
         for application in applications:
             world = application.world
             world.loop, world.receivers, world.over = loop, self.receivers, False
             world.block = self._block
+            world.die = self._die
 
     # ── workers and what befalls them ─────────────────────────────────────────────────────────────
 
+    def next_number(self) -> int:
+        """The number of the next process that is started."""
+        return len(self.lives) + 1
+
     def _start_worker(self) -> None:
-        number = len(self.lives)
-        process = self.loop.process(f"worker-{number + 1}")
-        fault = self.faults[number] if number < len(self.faults) else None
-        life = self.lives[process.name] = _Life(self, process, fault)
+        if len(self.lives) > LIVES_MAX:
+            return
+        life = self._start_process(f"worker-{self.next_number()}")
+        desk = self._make_desk(life, SILENT)
+        children = None
+        if desk.isolates:
+            children = SimulatedChildren(desk.store, life, self, self._start_child)
+        life.worker = Worker(
+            desk,
+            life.process.name,
+            lambda: self.ids.new("claim"),
+            renewal=self._make_renewal(life),
+            isolation=children,
+        )
+        self._set_to_work(life)
+
+    def _start_child(self, child: Child) -> None:
+        """The process is started outside its parent, which is driving a job."""
+        self.loop.root.call_later(0.0, self._begin_child, child)
+
+    def _begin_child(self, child: Child) -> None:
+        if child.parent.process.dead or child.status.done():
+            return
+        life = child.life = self._start_process(child.name, child)
+        progress = ProgressMeter()
+        worker = life.worker = LoneWorker(
+            self._make_desk(life, progress),
+            child.name,
+            lambda: self.ids.new("claim"),
+            child.handed,
+            renewal=self._make_renewal(life),
+        )
+        progress.on_progress = worker.clear
+        self._set_to_work(life)
+
+    def _start_process(self, name: str, child: Child | None = None) -> Life:
+        number = self.next_number()
+        fault = next((one for nth, one in enumerate(self.faults, 1) if (one.worker or nth) == number), None)
+        life = self.lives[name] = Life(self, self.loop.process(name), fault)
+        life.child = child
+        return life
+
+    def _make_desk(self, life: Life, meter: Meter) -> Desk:
         store = _Store(self.store, life, self)
-        application = self._applications[min(number, len(self._applications) - 1)]
-        desk = Desk(
+        application = self._applications[min(len(self.lives), len(self._applications)) - 1]
+        return Desk(
             store,
-            Committer(store.journal),
+            Committer(store.journal, meter),
             self.clock,
             application.programs,
             strict=self._strict,
+            isolates=application.isolates and life.child is None,
             points=lambda point, tool: life.meet(str(point), lambda: tool),
+            meter=meter,
         )
-        renewal = LeaseRenewal(
-            process.name, self.clock, lambda: self.ids.new("lease"), ttl_us=int(LEASE_S * 1_000_000)
-        )
-        life.worker = Worker(desk, process.name, lambda: self.ids.new("claim"), renewal=renewal)
-        work = process.start(life.worker.work())
+
+    def _make_renewal(self, life: Life) -> LeaseRenewal:
+        ttl_us = int(LEASE_S * 1_000_000)
+        return LeaseRenewal(life.process.name, self.clock, lambda: self.ids.new("lease"), ttl_us=ttl_us)
+
+    def _set_to_work(self, life: Life) -> None:
+        assert life.worker is not None
+        work = life.process.start(life.worker.work())
         work.add_done_callback(lambda work: self._has_ended(life, work))
 
     def note_waits(self, name: str, args: tuple[Any, ...]) -> None:
@@ -460,13 +545,9 @@ class Stage:
             if any(event.type == "job_waiting" for event in append.events):
                 self.waits.append((self.receivers.tick(), append.job_id))
 
-    def strike(self, life: _Life, fault: Fault) -> None:
+    def strike(self, life: Life, fault: Fault) -> None:
         self.struck.append(fault)
-        life.lost_at = self.loop.time() + LEASE_S + 1.0
-        self.loop.root.call_later(LEASE_S + 1.0, lambda: self.loop.root.start(self._expire(life)))
-        self.loop.root.call_later(
-            0.0, self.moved.set
-        )  # from here on it may take a lease until something is written
+        self._lose(life)
         if fault.kind == "kill":
             self._bury(life)
         elif fault.kind == "freeze":
@@ -478,22 +559,53 @@ class Stage:
             life.ending = True
             self.loop.root.call_later(0.0, lambda: self.loop.root.start(self._tear_down(life)))
 
+    def _lose(self, life: Life) -> None:
+        """The lease of this worker is over in a while; until then nothing may be written."""
+        life.lost_at = self.loop.time() + LEASE_S + 1.0
+        self.loop.root.call_later(LEASE_S + 1.0, lambda: self.loop.root.start(self._expire(life)))
+        self.loop.root.call_later(0.0, self.moved.set)
+
+    def _die(self, process: Process, status: int) -> None:
+        """A job has ended the process that drives it."""
+        life = self.lives[process.name]
+        self._lose(life)
+        self._bury(life, status)
+
+    def end_child(self, child: Child, status: int) -> None:
+        """A child process ends at once, whoever ends it."""
+        if child.life is None:
+            child.end(status)
+        elif not child.life.process.dead:
+            self._lose(child.life)
+            self._bury(child.life, status)
+
     def _block(self, process: Process) -> None:
-        """The process stands still for longer than its lease; another is started."""
+        """The process stands still for longer than its lease; another is started. A child process is killed by its
+        parent, if that lives."""
+        child = self.lives[process.name].child
+        if child is not None:
+            process.freeze(FREEZE_S)
+            self.loop.root.call_later(SILENCE_S, self._end_silent, child)
+            return
         process.freeze(FREEZE_S)
         self.loop.root.call_later(LEASE_S + 1.0, self._hint)
         self.loop.root.call_later(0.0, self._start_worker)
         self.loop.root.call_later(FREEZE_S, self.moved.set)
 
-    def _has_ended(self, life: _Life, work: asyncio.Task[None]) -> None:
-        """A worker that was drained is gone; no other ends by itself."""
+    def _end_silent(self, child: Child) -> None:
+        if not child.parent.process.dead:
+            child.kill()
+
+    def _has_ended(self, life: Life, work: asyncio.Task[None]) -> None:
+        """A worker that was drained is gone, and one whose only job is over; no other ends by itself."""
         if life.ending or life.process.dead:
             return
-        if work.cancelled() or work.exception() is not None or fault_kind(life) != "drain":
+        is_meant = life.child is not None or fault_kind(life) == "drain"
+        if work.cancelled() or work.exception() is not None or not is_meant:
             self.complaints.append(f"the worker ended by itself: {work!r}")
-        self._bury(life)
+        self._bury(life, 0 if life.child is None else life.child.exit_status)
 
-    async def _tear_down(self, life: _Life) -> None:
+    async def _tear_down(self, life: Life) -> None:
         """The end of `asyncio.run`: all tasks are cancelled and awaited; then the process is gone."""
         tasks = [task for owner, task in self.loop.tasks if owner is life.process and not task.done()]
         for task in tasks:
@@ -502,8 +614,13 @@ class Stage:
             await asyncio.wait(tasks, timeout=TEARDOWN_S)
         self._bury(life)
 
-    def _bury(self, life: _Life) -> None:
+    def _bury(self, life: Life, status: int = KILLED) -> None:
+        """The process is gone, and its child processes with it. Another worker is started for one that was."""
         life.process.kill()
+        for other in list(self.lives.values()):
+            if other.child is not None and other.child.parent is life and not other.process.dead:
+                self._lose(other)
+                self._bury(other)
         is_alone = len(self.lives) == 1 and not (self.complaints or self.receivers.faults)
         if self._is_known is not None and is_alone:
             is_known, self._is_known = self._is_known, None
@@ -513,6 +630,10 @@ class Stage:
                 return
         if life.wakeups is not None:
             self.loop.root.call_later(0.0, life.wakeups.end)
+        if life.child is not None:
+            self.loop.root.call_later(0.0, life.child.end, status)
+            self.loop.root.call_later(0.0, self.moved.set)
+            return
         self.loop.root.call_later(0.0, self._start_worker)
         self.loop.root.call_later(0.0, self.moved.set)
 
@@ -561,6 +682,9 @@ class Stage:
         else:
             agent = self._applications[0].app.agents["main"]
             self.job_id = (await self.store.jobs.submit(agent.draft({}))).job_id
+            if BESIDE in self._applications[0].app.agents:
+                neighbour = self._applications[0].app.agents[BESIDE]
+                self.beside_id = (await self.store.jobs.submit(neighbour.draft({}))).job_id
             for name, at in self.signals.items():
                 self.loop.root.start(self._signal(self.job_id, name, at))
         if self._start is None:
@@ -582,7 +706,7 @@ class Stage:
         for name, at in self.signals.items():
             self.loop.root.start(self._signal(self.job_id, name, at))
         process = self.loop.process("worker-1")
-        life = self.lives[process.name] = _Life(self, process, self.faults[0])
+        life = self.lives[process.name] = Life(self, process, self.faults[0])
         life.passed = list(snapshot.passed)
         self.strike(life, self.faults[0])
 
@@ -614,8 +738,13 @@ class Stage:
         elif last.type == "job_dead_lettered":
             error = last.causes[0].get("error")
             played.error, played.report = (error or {}).get("type", "no error"), last.causes
+            if str(last.causes[0].get("why")).startswith(DIED_ALONE):
+                played.error = Death.__name__
         elif last.type == "job_parked":
             played.report = last.report
+        if self.beside_id:
+            end: Any = unseal(journals[self.beside_id][-1])
+            played.beside = end.output if end.type == "job_completed" else str(end)
         for job, events in journals.items():
             broken = first_break(job, events)
             if broken is not None:
@@ -633,10 +762,14 @@ class Stage:
             ended = self.loop.selector.ended
             heads = await self._heads()
             head = next((one for one in heads if one.job_id == self.job_id or self._is_session), None)
-            if (head is None and not self.messages) or (head and head.wait_reason == "dead_letter"):
+            if len(self.lives) > LIVES_MAX:
+                return f"stuck: it has cost {LIVES_MAX} processes, and there is no end"
+            beside = next((one for one in heads if one.job_id == self.beside_id), None)
+            is_over = _is_dead(head) if head is not None else not self.messages
+            if is_over and (beside is None or _is_dead(beside)):
                 return None
             for one in heads:
-                if one.wait_reason in HELD:
+                if one.wait_reason in HELD and not (_is_dead(one) and one in (head, beside)):
                     return f"{one.wait_reason}"
             if await self.person.act(heads) or await self._skip(heads, ended):
                 continue
@@ -703,7 +836,7 @@ class Stage:
         self._hint()
         return True
 
-    async def _expire(self, life: _Life) -> None:
+    async def _expire(self, life: Life) -> None:
         """The lease of a dead worker is over, as another worker would find after the lease time."""
         if life.process.dead:
             await self.store.leases.expire(life.process.name)
@@ -722,6 +855,8 @@ class Stage:
             return (head.ready_at - start) / 1_000_000
         if head.status is Status.RUNNING:
             life = self.lives[head.lease_owner]
+            if life.child is not None and not life.child.parent.process.dead:
+                return None  # its parent writes down how it ended
             return life.lost_at if life.process.dead and head.lease_expires_at else None
         return None if head.wake_at is None else (head.wake_at - start) / 1_000_000
 
@@ -730,6 +865,10 @@ class Stage:
         del self.signals[name]
         await self.person.signal(job_id, name)
         self.moved.set()
+
+
+def _is_dead(head: JobHead) -> bool:
+    return head.wait_reason is WaitReason.DEAD_LETTER
 
 
 class _Log(logging.Handler):

@@ -19,7 +19,7 @@ import pytest
 
 from holdfast.testing.servers import PostgresServer
 from tests.programs import runner, writer
-from tests.programs.generator import FIRST_LATE, generate
+from tests.programs.generator import FIRST_DEADLY, FIRST_LATE, generate
 from tests.programs.known import KNOWN
 from tests.programs.long_run import play_programs
 from tests.programs.process import LOOPS, Crew, find_brief
@@ -76,22 +76,39 @@ def test_programs_come_out_right(chunk: int) -> None:
             pytest.fail(explain(report))
 
 
+LONG = [pytest.mark.chaos, pytest.mark.timeout(3600)]
+
+
 @pytest.mark.store("sqlite")
 @pytest.mark.parametrize(
-    "programs, plays", [(8, 4), pytest.param(400, 10, marks=[pytest.mark.chaos, pytest.mark.timeout(3600)])]
+    "first, programs, plays",
+    [
+        (FIRST_ON_SQLITE, 8, 4),
+        (FIRST_DEADLY, 3, 2),
+        pytest.param(FIRST_ON_SQLITE, 400, 10, marks=LONG),
+        pytest.param(FIRST_DEADLY, 100, 10, marks=LONG),
+    ],
 )
-def test_programs_come_out_right_on_sqlite(programs: int, plays: int, volatile_folder: Path) -> None:
-    _play_on(Sqlite(volatile_folder), FIRST_ON_SQLITE, programs, plays)
+def test_programs_come_out_right_on_sqlite(
+    first: int, programs: int, plays: int, volatile_folder: Path
+) -> None:
+    _play_on(Sqlite(volatile_folder), first, programs, plays)
 
 
 @pytest.mark.store("postgres")
 @pytest.mark.parametrize(
-    "programs, plays", [(4, 3), pytest.param(200, 10, marks=[pytest.mark.chaos, pytest.mark.timeout(3600)])]
+    "first, programs, plays",
+    [
+        (FIRST_ON_POSTGRES, 4, 3),
+        (FIRST_DEADLY, 2, 1),
+        pytest.param(FIRST_ON_POSTGRES, 200, 10, marks=LONG),
+        pytest.param(FIRST_DEADLY, 50, 10, marks=LONG),
+    ],
 )
 def test_programs_come_out_right_on_postgres(
-    programs: int, plays: int, make_database: Callable[[], str]
+    first: int, programs: int, plays: int, make_database: Callable[[], str]
 ) -> None:
-    _play_on(Postgres(make_database()), FIRST_ON_POSTGRES, programs, plays)
+    _play_on(Postgres(make_database()), first, programs, plays)
 
 
 def _play_on(backend: Backend, first: int, programs: int, plays: int) -> None:
@@ -153,11 +170,22 @@ def test_programs_with_retries_and_blocked_loops_come_out_right() -> None:
             pytest.fail(explain(report))
 
 
+@pytest.mark.store("memory")
+def test_programs_that_end_their_processes_come_out_right() -> None:
+    """Goal: a job that costs its workers completes alone or is a dead letter at the death that the rules say, and the
+    job beside it completes. Method: some programs, with faults of their workers and of child processes."""
+    for number in range(FIRST_DEADLY, FIRST_DEADLY + CHUNK):
+        report = sample_program(find_program(number), MEMORY, PLAYS, SAMPLED)
+        if report.found:
+            pytest.fail(explain(report))
+
+
 @pytest.mark.chaos
 @pytest.mark.timeout(3600)
 @pytest.mark.store("memory")
-def test_many_programs_with_retries_come_out_right() -> None:
-    tally = play_programs(FIRST_LATE, FIRST_LATE + CHAOS_LATE, jobs=min(os.cpu_count() or 1, 8))
+@pytest.mark.parametrize("first", [FIRST_LATE, FIRST_DEADLY])
+def test_many_programs_with_retries_or_deaths_come_out_right(first: int) -> None:
+    tally = play_programs(first, first + CHAOS_LATE, jobs=min(os.cpu_count() or 1, 8))
     assert not tally.failing, f"{len(tally.failing)} programs: {sorted(tally.failing)[:50]}"
 
 
@@ -238,6 +266,7 @@ def test_every_block_of_the_vocabulary_is_used(monkeypatch: pytest.MonkeyPatch) 
             return entry.write(w, f, depth)
 
         monkeypatch.setitem(writer.VOCABULARY, name, replace(entry, write=write))
-    for number in (*range(2000), *range(FIRST_LATE, FIRST_LATE + 50)):
+    later = (number for first in (FIRST_LATE, FIRST_DEADLY) for number in range(first, first + 50))
+    for number in (*range(2000), *later):
         generate(number)
     assert set(used) == set(writer.VOCABULARY)

@@ -49,7 +49,8 @@ class Entry:
     """A block in the vocabulary.
 
     `long`: it waits for an hour. `main`: it belongs into the agent's own function. `leaves`: a task of it goes on when
-    the block is over. `late`: only programs from `generator.FIRST_LATE` on have it.
+    the block is over. `late`: only programs from `generator.FIRST_LATE` on have it. `deadly`: a call of it ends its
+    process; it stands only where the generator places it.
     """
 
     write: Block
@@ -58,18 +59,25 @@ class Entry:
     main: bool = False
     leaves: bool = False
     late: bool = False
+    deadly: bool = False
 
 
 VOCABULARY: Final[dict[str, Entry]] = {}
 
 
 def block(
-    weight: float, *, long: bool = False, main: bool = False, leaves: bool = False, late: bool = False
+    weight: float,
+    *,
+    long: bool = False,
+    main: bool = False,
+    leaves: bool = False,
+    late: bool = False,
+    deadly: bool = False,
 ) -> Callable[[Block], Block]:
     """The function writes a block of the vocabulary."""
 
     def add(write: Block) -> Block:
-        VOCABULARY[getattr(write, "__name__", "")] = Entry(write, weight, long, main, leaves, late)
+        VOCABULARY[getattr(write, "__name__", "")] = Entry(write, weight, long, main, leaves, late, deadly)
         return write
 
     return add
@@ -212,7 +220,8 @@ class Writer:
         entries = [
             entry
             for entry in VOCABULARY.values()
-            if not (entry.long and self.quick)
+            if not entry.deadly
+            and not (entry.long and self.quick)
             and not (entry.late and not self.late)
             and not (entry.leaves and self.settled)
             and (function.is_main or not entry.main)

@@ -153,6 +153,23 @@ async def hopeless() -> str:
     raise LookupError(msg)
 
 
+PRICES = {"tea": 3}
+
+
+def find_price(item: str) -> int:
+    return PRICES[item]
+
+
+@app.tool(effect="read_only")
+async def add_up(item: str) -> int:
+    return find_price(item)
+
+
+@app.agent
+async def broken() -> int:
+    return await add_up("coffee")
+
+
 @app.agent
 async def builder() -> str:
     plan = hf.Plan(

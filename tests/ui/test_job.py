@@ -11,12 +11,32 @@ import pytest
 from tests.ui.accessible import assert_accessible
 from tests.ui.conftest import STORES
 from tests.ui.processes import Town
-from tests.ui.speaking import see, speak
+from tests.ui.speaking import need, see, speak
 
 
 def row(page: Any, name: str) -> Any:
     """The row of the waterfall with this name."""
     return page.get_by_role("treeitem").filter(has=page.locator(".name", has_text=name)).first
+
+
+def test_the_traceback_of_a_failure_is_in_sight(town: Town, page: Any) -> None:
+    """Where the code raised, with its line: on the card without a click, at each failed attempt, at the step."""
+    town.worker()
+    job_id = town.submit("broken")
+    town.until(job_id, lambda one: one["wait_reason"] == "dead_letter")
+    page.goto(town.url)
+    frames = re.compile(
+        r"in broken.*in add_up.*in find_price\s+return PRICES\[item\]\s+KeyError: 'coffee'", re.DOTALL
+    )
+    need(page, job_id).locator(".traceback pre").filter(has_text=frames).wait_for()
+    page.goto(f"{town.url}/jobs/{job_id}")
+    page.locator("article.need .traceback pre").filter(has_text=frames).wait_for()
+    pane = page.get_by_label("The chosen step")
+    row(page, "attempt failed").click()
+    pane.locator(".traceback pre").filter(has_text=frames).wait_for()
+    row(page, "add_up").click()
+    pane.locator(".traceback pre").filter(has_text="return PRICES[item]").wait_for()
+    assert_accessible(page)
 
 
 def test_views_and_the_past(town: Town, page: Any) -> None:

@@ -136,10 +136,13 @@ def draw(console: Console, life: Trace) -> None:
     for note in life.notes:
         notes.setdefault(note.seq, []).append(note)
     scope: tuple[str, ...] = ()
+    shown: list[str] = []
     for item in _in_order(life):
         if isinstance(item, Seam):
             _show_seam(console, item, life)
-            _show_traceback(console, format_traceback(item.error))
+            frames = format_traceback(item.error)
+            _show_traceback(console, ["  the same traceback"] if frames and frames == shown else frames)
+            shown = frames or shown
             for note in notes.get(item.seq, ()):
                 _show_note(console, note.text)
         else:

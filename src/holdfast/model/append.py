@@ -51,7 +51,7 @@ class Move(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     failed: bool = False
     anew: bool = False
     takeover: bool = False
-    """A short hold took the job from a holder that is gone; counted like a claim that does."""
+    """The holder is gone, and another process writes this; counted like a claim that takes a job over."""
 
     @property
     def over(self) -> bool:

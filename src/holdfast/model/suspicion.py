@@ -112,12 +112,14 @@ def count_kills_alone(facts: Iterable[tuple[int, Event]]) -> int:
     return count
 
 
-def judge_death(status: int, kills_alone: int, *, is_draining: bool, has_unread_mail: bool) -> Verdict:
+def judge_death(status: int, kills_alone: int, *, is_draining: bool, has_decision: bool) -> Verdict:
     """What a child's exit status proves, if it still held its job. A status below 0 is a signal, as `subprocess` has
-    it. Unread mail may say that the job begins again, so that no verdict passes it."""
+    it. `has_decision`: a person has cancelled the job or begun it again, and the child has not read that; no verdict
+    passes it. Other mail changes no verdict: a job that dies before it records what it reads would be tried for ever.
+    """
     if is_draining or status == STORE_AWAY:
         return Verdict.UNPROVEN
-    if has_unread_mail:
+    if has_decision:
         return Verdict.SUSPECT
     if _SIGNALS.get(-status) in _SENT_BY_OTHERS and kills_alone + 1 < KILLS_ALONE_MAX:
         return Verdict.SUSPECT

@@ -34,7 +34,7 @@ from holdfast.model.append import Holder, Move, append_of
 from holdfast.model.events import Event, JobDeadLettered, JobReleased, JobRequeued
 from holdfast.model.hash_chain import unseal
 from holdfast.model.jobs import JobHead
-from holdfast.model.states import Status, WaitReason
+from holdfast.model.states import MailKind, Status, WaitReason
 from holdfast.model.suspicion import DIED_ALONE, Verdict, count_kills_alone, describe_exit, judge_death
 from holdfast.model.time import SECOND
 from holdfast.runtime.supervisor_link import BEAT_S, PARENT, VARIABLE
@@ -206,12 +206,11 @@ class ChildProcesses:
             return
         events = await self._store.journal.read(job_id)
         facts = [(one.at, unseal(one)) for one in events if one.body is not None]
-        mail_read = max((getattr(event, "mail_seq", 0) for _, event in facts), default=0)
         verdict = judge_death(
             status,
             count_kills_alone(facts),
             is_draining=self._draining.is_set(),
-            has_unread_mail=head.mail_seq > mail_read,
+            has_decision=await self._has_decision(run, head),
         )
         fact, move = rule(verdict, head, status, self._worker)
         append = append_of(
@@ -229,6 +228,14 @@ class ChildProcesses:
         except Fenced:
             return  # its lease ran out before this could be written: another worker has it
         self._tell_verdict(head, verdict, status)
+
+    async def _has_decision(self, run: JobRun, head: JobHead) -> bool:
+        """Whether a person has decided about the job since this worker claimed it. What came before, the child has read
+        before it ran the job's code."""
+        if head.mail_seq <= run.grant.mail_seq:
+            return False
+        letters = await self._store.post.read(head.job_id, after=run.grant.mail_seq)
+        return any(letter.kind in {MailKind.CANCEL, MailKind.RESUME} for letter in letters)
 
     def _tell_verdict(self, head: JobHead, verdict: Verdict, status: int) -> None:
         died = f"its process {describe_exit(status)} while it ran alone"
@@ -258,7 +265,8 @@ def rule(verdict: Verdict, head: JobHead, status: int, parent: str) -> tuple[Eve
             cause = {"why": died, "holder": head.lease_owner}
             return JobDeadLettered((cause,)), Move(status=Status.WAITING, reason=WaitReason.DEAD_LETTER)
         case Verdict.SUSPECT:
-            return JobRequeued(died, parent, takeover=True, holder=head.lease_owner), back
+            fact = JobRequeued(died, parent, takeover=True, holder=head.lease_owner)
+            return fact, msgspec.structs.replace(back, takeover=True)
         case Verdict.UNPROVEN:
             return JobReleased(why=died), back
 

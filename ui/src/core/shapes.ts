@@ -146,6 +146,8 @@ export interface Seam {
   worker: string;
   fence: number;
   until: number | null;
+  /** What failed the attempt that ends here, with its traceback. */
+  error?: unknown;
 }
 
 export interface Note {

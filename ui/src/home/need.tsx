@@ -5,11 +5,12 @@ import { useState } from "preact/hooks";
 import { href } from "../core/router";
 import type { Need } from "../core/shapes";
 import { Command, Copy, JobLink, Pill } from "../parts/bits";
-import { Block, Foreign, Named, Value } from "../parts/text";
+import { Foreign, Named, Value } from "../parts/text";
 import { useNow } from "../parts/time";
+import { Traceback } from "../parts/traceback";
 import { exact, iso, span } from "../text/times";
 import { compact } from "../text/exact";
-import { errorLine, lastError, tracebackText } from "../text/traceback";
+import { errorLine, lastError } from "../text/traceback";
 import { line } from "../text/visible";
 import { EFFECTS, plural, shortWorker, spaced } from "../text/words";
 import { type Choice, choicesFor, choose } from "./choices";
@@ -164,27 +165,23 @@ function Evidence({ need }: { need: Need }): JSX.Element | null {
   return <Named name="Evidence" value={found} open={false} />;
 }
 
-/** Where the code raised it, if that is recorded. */
-function Traceback({ error }: { error: unknown }): JSX.Element | null {
-  const text = tracebackText(error);
-  return text ? <Block text={text} class="traceback" /> : null;
-}
-
-/** Each attempt by what ended it; all that is known is a click away. */
+/** The traceback of the last failure; each attempt by what ended it, and all that is known, a click away. */
 function Causes({ causes }: { causes: readonly unknown[] }): JSX.Element {
   return (
-    <details class="named">
-      <summary>{plural(causes.length, "cause")}</summary>
-      <ol class="causes">
-        {causes.map((cause, nth) => (
-          <li key={nth}>
-            <Foreign text={told(cause)} most={300} />
-          </li>
-        ))}
-      </ol>
+    <>
       <Traceback error={lastError(causes)} />
-      <Named name="All of it" value={causes} open={false} />
-    </details>
+      <details class="named">
+        <summary>{plural(causes.length, "cause")}</summary>
+        <ol class="causes">
+          {causes.map((cause, nth) => (
+            <li key={nth}>
+              <Foreign text={told(cause)} most={300} />
+            </li>
+          ))}
+        </ol>
+        <Named name="All of it" value={causes} open={false} />
+      </details>
+    </>
   );
 }
 

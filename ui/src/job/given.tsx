@@ -3,7 +3,8 @@
 import type { JSX } from "preact";
 import type { Job } from "../core/shapes";
 import { Section } from "../parts/bits";
-import { Block, Named, Value } from "../parts/text";
+import { Named, Value } from "../parts/text";
+import { Traceback } from "../parts/traceback";
 import { lastError, tracebackText } from "../text/traceback";
 import { isOver } from "../text/words";
 
@@ -28,11 +29,11 @@ export function Given({ job }: { job: Job }): JSX.Element {
 
 /** The traceback of the last failure, and everything that is recorded of it a click away. */
 function Failure({ error }: { error: unknown }): JSX.Element {
-  const text = tracebackText(lastError(error));
-  if (!text) return <Value value={error} />;
+  const last = lastError(error);
+  if (!tracebackText(last)) return <Value value={error} />;
   return (
     <>
-      <Block text={text} class="traceback" />
+      <Traceback error={last} />
       <Named name="All of it" value={error} open={false} />
     </>
   );

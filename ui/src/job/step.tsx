@@ -6,6 +6,7 @@ import { useLook } from "../core/looking";
 import type { Job, JournalEvent, Seam, Span } from "../core/shapes";
 import { Copy, Facts, JobLink, Pill, Who } from "../parts/bits";
 import { Foreign, Named } from "../parts/text";
+import { Traceback } from "../parts/traceback";
 import { clock, exact, iso, span as lengthOf } from "../text/times";
 import { tracebackText } from "../text/traceback";
 import { EFFECTS, outcomeTone, spaced } from "../text/words";
@@ -139,7 +140,10 @@ function Step({ jobId, job, span, past }: { jobId: string; job: Job | null; span
         />
       )}
       {told.error !== null && told.error !== undefined && (
-        <Named name="Error" value={tracebackText(told.error) || told.error} />
+        <>
+          <Traceback error={told.error} />
+          <Named name="Error" value={told.error} open={!tracebackText(told.error)} />
+        </>
       )}
       {told.result !== null && told.result !== undefined && (
         <Named name={span.kind === "model" ? "Response" : "Result"} value={told.result} />
@@ -206,6 +210,7 @@ function Moment({ job, seam }: { job: Job | null; seam: Seam }): JSX.Element {
           ["event", String(seam.seq)],
         ]}
       />
+      <Traceback error={seam.error} />
       {seam.kind === "takeover" && (
         <p class="dim small">
           From here on only this fence can write. Whatever the worker before still does, the store refuses it.

@@ -121,10 +121,7 @@ def _carry_out(work: Work, head: JobHead, ruling: Ruling) -> Head:
         raise InvalidMove(f"a short hold cannot leave job {head.job_id} running: nobody would drive it")
     fence = head.fence + 1
     events, end = seal(head.job_id, head.head, fence, ruling.times or work.wall, ruling.events)
-    takeovers = head.takeovers + ruling.move.takeover
-    placed = msgspec.structs.replace(
-        head, head_seq=end.seq, head_hash=end.hash, fence=fence, takeovers=takeovers
-    )
+    placed = msgspec.structs.replace(head, head_seq=end.seq, head_hash=end.hash, fence=fence)
     _write(work, _moved(placed, ruling.move, work.wall), events, ruling.extras)
     return end
 
@@ -158,6 +155,8 @@ def _moved(head: JobHead, move: Move | None, now: int) -> JobHead:
     _check_move(head, move)
     if move.failed:
         head = msgspec.structs.replace(head, attempts=head.attempts + 1)
+    if move.takeover:
+        head = msgspec.structs.replace(head, takeovers=head.takeovers + 1)
     if move.anew:
         head = msgspec.structs.replace(head, attempts=0, takeovers=0)
     head = msgspec.structs.replace(

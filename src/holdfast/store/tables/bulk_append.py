@@ -179,6 +179,7 @@ def _columns_of_moves(appends: Sequence[Append]) -> dict[str, Value]:
         "each_ready_at": integers([move.ready_at or None for move in moves]),
         "each_failed": integers([int(move.failed) for move in moves]),
         "each_anew": integers([int(move.anew) for move in moves]),
+        "each_taken_over": integers([int(move.takeover) for move in moves]),
         "each_over": integers([int(move.over) for move in moves]),
         "hashes": b"".join(hashes),
         "event_whose": integers([nth for nth, _ in events]),

@@ -16,7 +16,8 @@ WHERE job_id = :job_id AND fence = :fence AND lease_token = :lease_token AND :le
 -- The same, and the job has left `running`: the lease goes back in the same write. `in_no_line`: only if it stands in no
 -- session's line, which would have to move up.
 UPDATE job_heads
-SET head_seq = :head_seq, head_hash = :head_hash, takeovers = takeovers * (1 - :progress) * (1 - :anew),
+SET head_seq = :head_seq, head_hash = :head_hash,
+    takeovers = (takeovers * (1 - :progress) + :taken_over) * (1 - :anew),
     attempts = (attempts + :failed) * (1 - :anew),
     status = :status, wait_reason = :wait_reason, wake_at = :wake_at,
     ready_at = CASE WHEN :requeues = 1 THEN coalesce(CAST(:ready_at AS {int}), {now}) ELSE ready_at END,

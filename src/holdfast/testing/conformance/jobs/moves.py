@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.model.append import Extras, Move, Timer
-from holdfast.model.events import JobCancelled, JobFailed, JobParked, JobRequeued, TimerSet
+from holdfast.model.events import JobCancelled, JobFailed, JobParked, JobReleased, JobRequeued, TimerSet
 from holdfast.model.states import Status, WaitReason
 from holdfast.model.time import MINUTE
 from holdfast.testing.conformance.bench import Bench
@@ -91,6 +91,24 @@ async def a_job_that_begins_again_has_used_up_nothing(bench: Bench) -> None:
     assert (head.status, head.attempts, head.takeovers) == (Status.PENDING, 0, 0)
     driver = await bench.drive(queue)
     assert (driver.grant.attempts, driver.grant.takeovers) == (0, 0)
+
+
+async def a_holder_that_is_gone_is_counted_by_the_append_that_says_so(bench: Bench) -> None:
+    """Progress wipes out the takeovers before it, and not the one that is written with it or after it. One append, and
+    two in one batch."""
+    gone = Move(status=Status.PENDING, takeover=True)
+    first, second, third = [await bench.driving() for _ in range(3)]
+    await first.write(step("progress"), progress=True)
+    await first.write(JobRequeued(why="died", takeover=True), move=gone)
+    await bench.store.journal.append_many(
+        [
+            second.build(JobRequeued(why="died", takeover=True), move=gone),
+            third.build(step("progress"), JobReleased(), move=Move(status=Status.PENDING), progress=True),
+        ]
+    )
+    counted = [(await bench.store.jobs.head(one.job_id)).takeovers for one in (first, second, third)]
+    assert counted == [1, 1, 0]
+    assert (await bench.drive(first.grant.queue)).grant.takeovers == 1
 
 
 async def beginning_again_leaves_the_neighbours_counts_alone(bench: Bench) -> None:

@@ -63,13 +63,14 @@ WITH locked AS MATERIALIZED (
         CAST(CAST(:each_status AS text) AS text[]), CAST(CAST(:each_wait_reason AS text) AS text[]),
         CAST(CAST(:each_wake_at AS text) AS bigint[]), CAST(CAST(:each_ready_at AS text) AS bigint[]),
         CAST(CAST(:each_failed AS text) AS bigint[]), CAST(CAST(:each_anew AS text) AS bigint[]),
-        CAST(CAST(:each_over AS text) AS bigint[])
+        CAST(CAST(:each_taken_over AS text) AS bigint[]), CAST(CAST(:each_over AS text) AS bigint[])
     ) WITH ORDINALITY AS i (job_id, fence, lease_token, seen_seq, head_seq, mail_seen, progress, status,
-                            wait_reason, wake_at, ready_at, failed, anew, over, nth)
+                            wait_reason, wake_at, ready_at, failed, anew, taken_over, over, nth)
     JOIN job_heads h ON h.job_id = i.job_id ORDER BY h.job_id FOR NO KEY UPDATE OF h
 ), moved AS (
     UPDATE job_heads h
-    SET head_seq = i.head_seq, head_hash = i.head_hash, takeovers = h.takeovers * (1 - i.progress) * (1 - i.anew),
+    SET head_seq = i.head_seq, head_hash = i.head_hash,
+        takeovers = (h.takeovers * (1 - i.progress) + i.taken_over) * (1 - i.anew),
         attempts = (h.attempts + i.failed) * (1 - i.anew),
         status = coalesce(i.status, h.status), wait_reason = i.wait_reason, wake_at = i.wake_at,
         ready_at = CASE WHEN i.status = 'pending' THEN coalesce(i.ready_at, {now}) ELSE h.ready_at END,
