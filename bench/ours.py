@@ -13,7 +13,7 @@ from holdfast.model.hash_chain import Head
 from holdfast.model.ids import RandomIds
 from holdfast.model.inbox import BatchDraft, Boundary, Completion, ItemDraft
 from holdfast.model.jobs import JobDraft
-from holdfast.model.session import Checkpoint, Node, TurnCommit, Usage, stamped
+from holdfast.model.session import SessionCheckpoint, SessionNode, TurnCommit, Usage, stamped
 from holdfast.model.time import HOUR, SECOND
 from holdfast.store.ports.leases import ClaimAsk
 
@@ -116,7 +116,7 @@ class CommitTurn(Holdfast):
         await self.store.sessions.commit(self.turn(number))
 
     def turn(self, number: int, completes: tuple[Completion, ...] = ()) -> TurnCommit:
-        node = Node(
+        node = SessionNode(
             node_id=self.ids.new("node"),
             parent_node_id=self.last,
             body={"message": {"role": "user", "parts": [{"kind": "text", "text": TEXTS[number % TURNS]}]}},
@@ -126,7 +126,7 @@ class CommitTurn(Holdfast):
         commit = TurnCommit(
             session_id=f"session-{self.session}",
             nodes=(node,),
-            checkpoint=Checkpoint(turn_index=number),
+            checkpoint=SessionCheckpoint(turn_index=number),
             usage=(Usage(source="turn", model="bench-model", input_tokens=500, output_tokens=500),),
             expected_revision=number,
             completes=completes,

@@ -23,8 +23,8 @@ from bench.places import Place
 from bench.raw import RAW
 from bench.report import Contest, Findings, goal
 from holdfast.engine import journal_loader
-from holdfast.engine.group_commit import Committer
-from holdfast.engine.runner_config import Desk
+from holdfast.engine.group_commit import GroupCommit
+from holdfast.engine.runner_config import RunnerConfig
 from holdfast.model import canonical
 from holdfast.model.append import Holder, after, append_of
 from holdfast.model.checkpoint_snapshot import carried_by, packed
@@ -89,7 +89,7 @@ class Resume(Holdfast):
             await self.store.journal.append(append)
             holder = after(holder, append)
         await self.commit(holder)
-        desk = Desk(self.store, Committer(self.store.journal), self.clock, self.app.programs())
+        desk = RunnerConfig(self.store, GroupCommit(self.store.journal), self.clock, self.app.programs())
         self.worker = Worker(desk, "bench", lambda: self.ids.new("claim"))
         self.new = asyncio.Event()
 

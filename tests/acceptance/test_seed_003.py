@@ -18,7 +18,7 @@ import msgspec
 import nats
 import pytest
 
-from holdfast.model.agent_registry import Entry, read_entry
+from holdfast.model.agent_registry import AgentEntry, read_entry
 from holdfast.model.ids import RandomIds
 from holdfast.model.time import to_iso
 from holdfast.registry.bucket import BUCKET
@@ -85,7 +85,7 @@ class Registry(Stage):
         return "".join(path.read_text() for path in sorted(self.folder.glob("serve-*.log")))
 
 
-def _camel(entry: Entry) -> dict[str, Any]:
+def _camel(entry: AgentEntry) -> dict[str, Any]:
     told: dict[str, Any] = msgspec.to_builtins(entry)
     return told
 

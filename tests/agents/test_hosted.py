@@ -20,7 +20,7 @@ from holdfast.model.hash_chain import unseal
 from holdfast.model.schedule import CatchUp
 from holdfast.runtime.process import Process
 from holdfast.store.clock import SystemClock
-from holdfast.store.intercepted import WrappedStore
+from holdfast.store.intercepted import InterceptedStore
 from holdfast.store.tables.store import SqlStore
 
 pytestmark = pytest.mark.store("sqlite")
@@ -108,7 +108,7 @@ async def test_a_turn_is_told_its_configuration_once_and_keeps_it(app: hf.App, m
             assert name != "agents.get", "it was told already"
             return await call(*args, **options)
 
-        alone = WrappedStore(process.store, around)
+        alone = InterceptedStore(process.store, around)
         program = app.programs()["assistant"]
         assert (await replay(alone, job.id, program, clock=SystemClock())).same
 

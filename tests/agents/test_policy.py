@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import holdfast as hf
-from holdfast.engine.durable_call import Terms
+from holdfast.engine.durable_call import CallPolicy
 from holdfast.errors import InvalidSetting
 from holdfast.model.side_effects import Effect
 from holdfast.model.time import DAY, HOUR, SECOND
@@ -55,7 +55,7 @@ def test_the_first_rule_that_fits_counts(name: str, effect: Effect, rule: str) -
 
 def test_a_rule_changes_what_it_speaks_of_and_nothing_else() -> None:
     policy = hf.Policy.parse(POLICY)
-    before = Terms(effect=Effect.READ_ONLY, approve=lambda _args: True, longest_call_us=7 * SECOND)
+    before = CallPolicy(effect=Effect.READ_ONLY, approve=lambda _args: True, longest_call_us=7 * SECOND)
     named: list[hf.Tool[..., Any]] = [
         hf.Tool(print, name=name, terms=before)
         for name in ("mail.send", "github.create_issue", "other", "files.x")
@@ -76,7 +76,7 @@ def test_a_rule_changes_what_it_speaks_of_and_nothing_else() -> None:
 
 
 def test_a_tool_that_no_rule_names_stays_as_it_is() -> None:
-    tool: hf.Tool[..., Any] = hf.Tool(print, name="print", terms=Terms())
+    tool: hf.Tool[..., Any] = hf.Tool(print, name="print", terms=CallPolicy())
     assert hf.Policy.parse('[tools."mail.*"]\nclass = "read_only"').over([tool]) == [tool]
     assert hf.Policy.parse("").over([tool]) == [tool]
     assert hf.Policy().find_rule("print") is None

@@ -35,8 +35,8 @@ HOLD = """
 import sys
 import time
 from pathlib import Path
-from holdfast.store.sqlite.write_lock import Turnstile
-Turnstile(Path(sys.argv[1])).enter()
+from holdfast.store.sqlite.write_lock import WriteLock
+WriteLock(Path(sys.argv[1])).enter()
 print("in", flush=True)
 sys.stdin.read()
 """

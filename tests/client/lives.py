@@ -16,11 +16,11 @@ from holdfast.client.remote import RemoteClient
 from holdfast.engine import stall_detector
 from holdfast.engine.children import spawn
 from holdfast.engine.crash_points import Point
-from holdfast.engine.durable_call import Asked, Terms
-from holdfast.engine.execution import Drive
+from holdfast.engine.durable_call import CallPolicy, DurableCall
+from holdfast.engine.execution import Execution
 from holdfast.engine.job_runner import JobRun
 from holdfast.engine.questions import Question, ask
-from holdfast.engine.runner_config import Desk
+from holdfast.engine.runner_config import RunnerConfig
 from holdfast.engine.suspension import sleep
 from holdfast.errors import Fenced
 from holdfast.model.append import Move
@@ -45,7 +45,7 @@ CLIENTS = (*STORES, OVER_HTTP)
 """Every way to speak to jobs: the same tests for each."""
 
 _ASKS = {"uncertain": "tool_uncertain", "approval": "approval_requested", "question": "question_asked"}
-KEYED = Terms(effect=Effect.IDEMPOTENT, key_lifetime_us=24 * HOUR)
+KEYED = CallPolicy(effect=Effect.IDEMPOTENT, key_lifetime_us=24 * HOUR)
 
 
 class Lives(Shop):
@@ -58,7 +58,7 @@ class Lives(Shop):
 
     # ── programs ──────────────────────────────────────────────────────────────────────────────────
 
-    async def report(self, drive: Drive, order: Any) -> Any:
+    async def report(self, drive: Execution, order: Any) -> Any:
         """Two lookups side by side, a keyed mail, a nap, a last look."""
 
         async def fetch(page: str) -> Any:
@@ -72,61 +72,61 @@ class Lives(Shop):
         await sleep(drive, 90 * SECOND)
         return {"sent": sent, "then": await self.look(drive, "after")}
 
-    async def refund(self, drive: Drive, order: Any) -> Any:
+    async def refund(self, drive: Execution, order: Any) -> Any:
         """A look, and a payment that declares nothing."""
         found = await self.look(drive, "order")
         return await self._mail(
-            drive, "pay", Terms(), self.plain, {"order": order, "found": found, "cents": 4200}
+            drive, "pay", CallPolicy(), self.plain, {"order": order, "found": found, "cents": 4200}
         )
 
-    async def notify(self, drive: Drive, order: Any) -> Any:
+    async def notify(self, drive: Execution, order: Any) -> Any:
         """A mail whose receiver can be asked."""
-        terms = Terms(effect=Effect.VERIFIABLE, probe=self.probed.probe)
+        terms = CallPolicy(effect=Effect.VERIFIABLE, probe=self.probed.probe)
         return await self._mail(drive, "notify", terms, self.probed, order)
 
-    async def hopeless(self, drive: Drive, _: Any) -> Any:
+    async def hopeless(self, drive: Execution, _: Any) -> Any:
         def fails() -> Any:
             raise LookupError("no such page")
 
         return await self.look(drive, "page", fails)
 
-    async def nap(self, drive: Drive, _: Any) -> Any:
+    async def nap(self, drive: Execution, _: Any) -> Any:
         await sleep(drive, HOUR)
 
-    async def slow(self, drive: Drive, _: Any) -> Any:
+    async def slow(self, drive: Execution, _: Any) -> Any:
         return await self.look(drive, "slow", lambda: asyncio.get_running_loop().create_future())
 
-    async def forgetful(self, drive: Drive, _: Any) -> Any:
+    async def forgetful(self, drive: Execution, _: Any) -> Any:
         """A look, and a future that nothing ever sets."""
         await self.look(drive, "order")
         return await asyncio.get_running_loop().create_future()
 
-    async def busy(self, drive: Drive, order: Any) -> Any:
+    async def busy(self, drive: Execution, order: Any) -> Any:
         """A look that takes long; beside it a payment, a payment that needs a yes, and a question."""
-        asks = Terms(approve=lambda _args: True)
+        asks = CallPolicy(approve=lambda _args: True)
         question = Question("Which order?", {"type": "string"})
         async with asyncio.TaskGroup() as group:
             group.create_task(self.slow(drive, order))
             if order["kind"] == "uncertain":
-                group.create_task(self._mail(drive, "pay", Terms(), self.plain, order))
+                group.create_task(self._mail(drive, "pay", CallPolicy(), self.plain, order))
             elif order["kind"] == "approval":
                 group.create_task(self._mail(drive, "pay", asks, self.plain, order))
             else:
                 group.create_task(ask(drive, question, lambda said: isinstance(said, str)))
 
-    async def thrifty(self, drive: Drive, given: Any) -> Any:
+    async def thrifty(self, drive: Execution, given: Any) -> Any:
         """Some pages, and children with a page each."""
         pages = [f"page {n}" for n in range(given.get("children", 0))]
         drafts = [JobDraft(kind="thrifty", input={"pages": [page]}) for page in pages]
         seen = [await self.look(drive, page) for page in given["pages"]]
         return seen + await asyncio.gather(*(spawn(drive, draft) for draft in drafts))
 
-    async def _mail(self, drive: Drive, name: str, terms: Terms, mail: PlainMail, args: Any) -> Any:
+    async def _mail(self, drive: Execution, name: str, terms: CallPolicy, mail: PlainMail, args: Any) -> Any:
         async def send(key: str) -> Any:
             self.clock.advance(SECOND // 4)
             return await mail.send(key, str(args))
 
-        return await drive.call(Asked(name, args, send, terms))
+        return await drive.call(DurableCall(name, args, send, terms))
 
     # ── states ────────────────────────────────────────────────────────────────────────────────────
 
@@ -171,9 +171,9 @@ class Lives(Shop):
         """Its payment is out; then somebody renames the tool."""
         job_id = await self.killed(self.refund, "pay", Point.AFTER_LEDGER)
 
-        async def renamed(drive: Drive, order: Any) -> Any:
+        async def renamed(drive: Execution, order: Any) -> Any:
             await self.look(drive, "order")
-            return await self._mail(drive, "pay_out", Terms(), self.plain, {"order": order})
+            return await self._mail(drive, "pay_out", CallPolicy(), self.plain, {"order": order})
 
         self.programs["refund"] = renamed
         assert await (await self.claim(worker="bee")).go() == "waiting"
@@ -246,7 +246,7 @@ class Lives(Shop):
         return job_id
 
 
-def _killing(desk: Desk, at: Point, tool: str, runs: list[JobRun]) -> Desk:
+def _killing(desk: RunnerConfig, at: Point, tool: str, runs: list[JobRun]) -> RunnerConfig:
     def reached(point: Point, name: str) -> None:
         if (point, name) == (at, tool):
             runs[0].lose(Fenced("this process was killed"))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.agents.app_registry import Catalogue
+from holdfast.agents.app_registry import AppRegistry
 from holdfast.agents.job_handle import Host
 from holdfast.agents.sessions import Turn
 from holdfast.errors import Conflict, InvalidMove, InvalidName, InvalidPayload, KeyReused, NotFound
@@ -15,7 +15,7 @@ from holdfast.model.inbox import Delivery, SlotPolicy
 from holdfast.model.jobs import JobDraft
 from holdfast.model.states import Status
 from holdfast.model.worker_identity import Identity, worker_name
-from holdfast.model.worker_presence import LOST_US, Offer, Presence, SessionKind, WorkerState
+from holdfast.model.worker_presence import LOST_US, Presence, SessionKind, WorkerOffer, WorkerState
 from holdfast.testing.conformance.bench import Backend
 from tests.client.lives import CLIENTS, Lives, lives
 
@@ -26,7 +26,7 @@ CLERK = Presence(
     identity="@boot/1/17/4",
     host="hill",
     pid=17,
-    offer=Offer(
+    offer=WorkerOffer(
         kinds=("assistant", "clerk", "report"),
         sessions=(SessionKind(name="clerk", queue="talk", priority=7),),
         queues=("default", "talk"),
@@ -43,7 +43,7 @@ OTHERS: tuple[dict[str, Any], ...] = (
 )
 
 
-class Hosted(Catalogue):
+class Hosted(AppRegistry):
     """An application whose only host is the test."""
 
     async def host(self) -> Host:
@@ -113,7 +113,7 @@ async def test_configured_and_declared_agents_are_listed_together_by_name(backen
         for name in ("anna", "bert", "dora", "emil"):
             await one.client.create_agent(name)
         for nth, kinds in enumerate((("clerk", "zoe"), ("aaron", "clerk", "bert"))):
-            offer = Offer(sessions=tuple(SessionKind(name=kind) for kind in kinds))
+            offer = WorkerOffer(sessions=tuple(SessionKind(name=kind) for kind in kinds))
             await one.store.presences.beat(Presence(worker=f"w{nth}", identity=f"i{nth}", offer=offer))
         everybody = ["aaron", "anna", "bert", "clerk", "dora", "emil", "zoe"]
         for limit in range(1, 9):
@@ -274,7 +274,7 @@ async def test_a_worker_is_listed_as_it_said(backend: Backend) -> None:
 
 async def test_a_worker_is_asked_to_drain_with_a_reason_that_is_kept(backend: Backend) -> None:
     async with lives(backend) as one:
-        drains = Presence(worker="ant", identity="i", offer=Offer(drains=True))
+        drains = Presence(worker="ant", identity="i", offer=WorkerOffer(drains=True))
         await one.store.presences.beat(drains)
         with pytest.raises(InvalidPayload, match="reason"):
             await one.client.drain_worker("ant", why=" ", by="ada")

@@ -10,7 +10,7 @@ import pytest
 from holdfast.client.records import Walked
 from holdfast.engine.checkpoints import checkpoint
 from holdfast.engine.crash_points import Point
-from holdfast.engine.execution import Drive
+from holdfast.engine.execution import Execution
 from holdfast.errors import InvalidMove, KeyReused, NotFound, NotOver
 from holdfast.model.events import JobCreated
 from holdfast.model.states import Status
@@ -142,7 +142,7 @@ async def test_a_failure_that_is_tried_again_is_not_handed_over(backend: Backend
 async def test_a_walk_starts_from_the_last_commit(backend: Backend) -> None:
     async with lives(backend) as one:
 
-        async def saves(drive: Drive, _: Any) -> Any:
+        async def saves(drive: Execution, _: Any) -> Any:
             await one.look(drive, "before")
             await checkpoint(drive, {"page": 1})
             await one.look(drive, "after")

@@ -10,8 +10,8 @@ import pytest
 
 from holdfast.client.records import SeamKind, Span, SpanKind, Trace
 from holdfast.engine.crash_points import Point
-from holdfast.engine.durable_call import Asked, Terms
-from holdfast.engine.execution import Drive
+from holdfast.engine.durable_call import CallPolicy, DurableCall
+from holdfast.engine.execution import Execution
 from holdfast.engine.job_results import result
 from holdfast.errors import InvalidPayload, JobHeld, KeyReused, NotOver
 from holdfast.model.events import CallMoved, StepFinished
@@ -231,8 +231,8 @@ async def test_an_approval_that_the_code_gave_up_is_not_listed(backend: Backend)
     """Goal: a person is asked only for what the code waits for. Method: cancel the call that asks."""
     async with lives(backend) as one:
 
-        async def impatient(drive: Drive, _: Any) -> Any:
-            asked = Asked("pay", [], _nothing, Terms(approve=lambda _args: True))
+        async def impatient(drive: Execution, _: Any) -> Any:
+            asked = DurableCall("pay", [], _nothing, CallPolicy(approve=lambda _args: True))
             asking = asyncio.create_task(drive.call(asked))
             await one.look(drive, "order")
             asking.cancel()

@@ -22,8 +22,8 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.engine.crash_points import Point
-from holdfast.engine.durable_call import READS, Asked, Terms
-from holdfast.engine.execution import Drive
+from holdfast.engine.durable_call import READS, CallPolicy, DurableCall
+from holdfast.engine.execution import Execution
 from holdfast.engine.runner_config import Program
 from holdfast.model.ids import RandomIds
 from holdfast.model.jobs import JobFilter, JobRecord
@@ -71,7 +71,7 @@ def _cases() -> Iterator[Case]:
 
 CASES: Final = {case.kind: case for case in _cases()}
 
-PLAIN: Final = Terms(longest_call_us=300 * MILLISECOND, quiet_margin_us=200 * MILLISECOND)
+PLAIN: Final = CallPolicy(longest_call_us=300 * MILLISECOND, quiet_margin_us=200 * MILLISECOND)
 NATURAL: Final = msgspec.structs.replace(PLAIN, effect=Effect.IDEMPOTENT)
 KEYED: Final = msgspec.structs.replace(NATURAL, key_lifetime_us=HOUR)
 
@@ -83,7 +83,7 @@ def report(adapter: str, mail: FiledMail, folder: Path) -> Program:
         "probe": msgspec.structs.replace(PLAIN, effect=Effect.VERIFIABLE, probe=mail.probe),
     }.get(adapter, KEYED)
 
-    async def written(drive: Drive, given: Any) -> Any:
+    async def written(drive: Execution, given: Any) -> Any:
         async def look(_key: str) -> str:
             return f"seen {given}"
 
@@ -101,13 +101,13 @@ def report(adapter: str, mail: FiledMail, folder: Path) -> Program:
         async def send(key: str) -> str:
             return await mail.send(adapter, key, text)
 
-        facts = [await drive.call(Asked("look", [given, nth], look, READS)) for nth in (1, 2)]
-        name = await drive.call(Asked("render_pdf", [facts], render, NATURAL))
-        place = await drive.call(Asked("upload", [name], upload, KEYED))
+        facts = [await drive.call(DurableCall("look", [given, nth], look, READS)) for nth in (1, 2)]
+        name = await drive.call(DurableCall("render_pdf", [facts], render, NATURAL))
+        place = await drive.call(DurableCall("upload", [name], upload, KEYED))
         text = f"Dear {given} it is at {place}"
         if adapter == "draft":
-            text = await drive.call(Asked("draft_mail", [text], draft, KEYED))
-        return [name, place, await drive.call(Asked("send_mail", [text], send, terms))]
+            text = await drive.call(DurableCall("draft_mail", [text], draft, KEYED))
+        return [name, place, await drive.call(DurableCall("send_mail", [text], send, terms))]
 
     return written
 

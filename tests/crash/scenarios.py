@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from holdfast.engine.durable_call import READS, Asked, Probed, Terms
-from holdfast.engine.execution import Drive
+from holdfast.engine.durable_call import READS, CallPolicy, DurableCall, ProbeResult
+from holdfast.engine.execution import Execution
 from holdfast.engine.runner_config import Program
 from holdfast.model.side_effects import Answer, Effect
 from holdfast.model.time import HOUR, SECOND
@@ -15,8 +15,8 @@ from holdfast.testing.crash import Scenario
 from holdfast.testing.outside import DraftMail, KeyedMail, PlainMail, ProbedMail
 
 CALL = 20 * SECOND
-KEYED = Terms(effect=Effect.IDEMPOTENT, key_lifetime_us=24 * HOUR, longest_call_us=CALL)
-NATURAL = Terms(effect=Effect.IDEMPOTENT, longest_call_us=CALL)
+KEYED = CallPolicy(effect=Effect.IDEMPOTENT, key_lifetime_us=24 * HOUR, longest_call_us=CALL)
+NATURAL = CallPolicy(effect=Effect.IDEMPOTENT, longest_call_us=CALL)
 
 
 class Forgetful(KeyedMail):
@@ -63,12 +63,12 @@ class Mail:
         return None
 
     @property
-    def _terms(self) -> Terms:
+    def _terms(self) -> CallPolicy:
         if isinstance(self.mail, ProbedMail):
-            return Terms(effect=Effect.VERIFIABLE, probe=self.mail.probe, longest_call_us=CALL)
-        return Terms(longest_call_us=CALL) if self.kind == "plain" else KEYED
+            return CallPolicy(effect=Effect.VERIFIABLE, probe=self.mail.probe, longest_call_us=CALL)
+        return CallPolicy(longest_call_us=CALL) if self.kind == "plain" else KEYED
 
-    async def _program(self, drive: Drive, text: Any) -> Any:
+    async def _program(self, drive: Execution, text: Any) -> Any:
         async def write(_key: str) -> str:
             return f"Dear {text}"
 
@@ -79,10 +79,10 @@ class Mail:
         async def send(key: str) -> Any:
             return await self.mail.send(key, body)
 
-        body = await drive.call(Asked("write", [text], write, READS))
+        body = await drive.call(DurableCall("write", [text], write, READS))
         if self.kind == "draft":
-            body = await drive.call(Asked("draft_mail", [body], draft, KEYED))
-        return await drive.call(Asked("send_mail", [body], send, self._terms))
+            body = await drive.call(DurableCall("draft_mail", [body], draft, KEYED))
+        return await drive.call(DurableCall("send_mail", [body], send, self._terms))
 
 
 class Report:
@@ -105,7 +105,7 @@ class Report:
     def result(self, tool: str, key: str) -> Any:
         raise AssertionError("nobody has to be asked")
 
-    async def _program(self, drive: Drive, text: Any) -> Any:
+    async def _program(self, drive: Execution, text: Any) -> Any:
         async def render(_key: str) -> str:
             return f"%PDF {text}"
 
@@ -116,9 +116,9 @@ class Report:
         async def send(key: str) -> Any:
             return await self.mail.send(key, place)
 
-        pdf = await drive.call(Asked("render_pdf", [text], render, READS))
-        place = await drive.call(Asked("upload", [pdf], upload, NATURAL))
-        return await drive.call(Asked("send_mail", [place], send, KEYED))
+        pdf = await drive.call(DurableCall("render_pdf", [text], render, READS))
+        place = await drive.call(DurableCall("upload", [pdf], upload, NATURAL))
+        return await drive.call(DurableCall("send_mail", [place], send, KEYED))
 
 
 class SubAgent:
@@ -140,12 +140,12 @@ class SubAgent:
     def result(self, tool: str, key: str) -> Any:
         raise AssertionError("nobody has to be asked")
 
-    async def _look_up(self, key: str, _args: Any) -> Probed:
+    async def _look_up(self, key: str, _args: Any) -> ProbeResult:
         if key in self.artefacts:
-            return Probed(Answer.HAPPENED, self.artefacts[key])
-        return Probed(Answer.NOT_HAPPENED)
+            return ProbeResult(Answer.HAPPENED, self.artefacts[key])
+        return ProbeResult(Answer.NOT_HAPPENED)
 
-    async def _program(self, drive: Drive, task: Any) -> Any:
+    async def _program(self, drive: Execution, task: Any) -> Any:
         async def delegate(key: str) -> str:
             self.started.append(key)
             self.artefacts[key] = f"{task}, researched"
@@ -154,9 +154,9 @@ class SubAgent:
         async def read(_key: str) -> str:
             return str(found).upper()
 
-        terms = Terms(effect=Effect.VERIFIABLE, probe=self._look_up, longest_call_us=CALL)
-        found = await drive.call(Asked("research", [task], delegate, terms))
-        return await drive.call(Asked("summarise", [found], read, READS))
+        terms = CallPolicy(effect=Effect.VERIFIABLE, probe=self._look_up, longest_call_us=CALL)
+        found = await drive.call(DurableCall("research", [task], delegate, terms))
+        return await drive.call(DurableCall("summarise", [found], read, READS))
 
 
 class Reading:
@@ -178,13 +178,13 @@ class Reading:
     def result(self, tool: str, key: str) -> Any:
         raise AssertionError("nobody has to be asked")
 
-    async def _program(self, drive: Drive, _given: Any) -> Any:
+    async def _program(self, drive: Execution, _given: Any) -> Any:
         async def look(_key: str) -> int:
             self.looks += 1
             return self.looks
 
-        first = await drive.call(Asked("look", [1], look, READS))
-        second = await drive.call(Asked("look", [2], look, READS))
+        first = await drive.call(DurableCall("look", [1], look, READS))
+        second = await drive.call(DurableCall("look", [2], look, READS))
         assert second > first
         return [first, second]
 

@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from holdfast.engine.durable_call import READS, Asked
-from holdfast.engine.execution import Drive
-from holdfast.engine.group_commit import Committer
+from holdfast.engine.durable_call import READS, DurableCall
+from holdfast.engine.execution import Execution
+from holdfast.engine.group_commit import GroupCommit
 from holdfast.engine.job_runner import JobRun
-from holdfast.engine.runner_config import Desk, Program
+from holdfast.engine.runner_config import Program, RunnerConfig
 from holdfast.engine.verify.verify import verify
 from holdfast.model import job_state
 from holdfast.model.events import Event
@@ -40,19 +40,19 @@ class Shop:
         self._tokens = itertools.count(1)
         self._doing: dict[str, asyncio.Event] = {}
 
-    def desk(self, *, strict: bool = False) -> Desk:
+    def desk(self, *, strict: bool = False) -> RunnerConfig:
         """As a process of its own would have it. No journal is too short to be read from its last checkpoint on."""
-        committer = Committer(self.store.journal)
-        return Desk(self.store, committer, self.clock, self.programs, strict=strict, short=0)
+        committer = GroupCommit(self.store.journal)
+        return RunnerConfig(self.store, committer, self.clock, self.programs, strict=strict, short=0)
 
-    async def look(self, drive: Drive, name: str, answer: Callable[[], Any] | None = None) -> Any:
+    async def look(self, drive: Execution, name: str, answer: Callable[[], Any] | None = None) -> Any:
         async def run(_key: str) -> Any:
             self.done[name] += 1
             self._doing.setdefault(name, asyncio.Event()).set()
             value = name.upper() if answer is None else answer()
             return await value if asyncio.isfuture(value) else value
 
-        return await drive.call(Asked("look", [name], run, READS))
+        return await drive.call(DurableCall("look", [name], run, READS))
 
     async def until(self, name: str) -> None:
         """Somebody has begun to look for this."""
@@ -68,7 +68,7 @@ class Shop:
         *,
         worker: str = "worker",
         ttl_us: int = 30 * SECOND,
-        desk: Desk | None = None,
+        desk: RunnerConfig | None = None,
         incarnation: str | None = None,
     ) -> JobRun:
         runs = await self.claim_all(worker=worker, ttl_us=ttl_us, limit=1, desk=desk, incarnation=incarnation)
@@ -81,7 +81,7 @@ class Shop:
         worker: str = "worker",
         ttl_us: int = 30 * SECOND,
         limit: int = 100,
-        desk: Desk | None = None,
+        desk: RunnerConfig | None = None,
         queue: str = DEFAULT_QUEUE,
         incarnation: str | None = None,
     ) -> list[JobRun]:
@@ -116,7 +116,7 @@ class Shop:
     async def events(self, job_id: str) -> list[Event]:
         return [unseal(sealed) for sealed in await self.store.journal.read(job_id)]
 
-    async def job(self, job_id: str) -> job_state.Job:
+    async def job(self, job_id: str) -> job_state.JobState:
         """The job as its journal tells it; the journal must be one that can be told."""
         sealed = await self.store.journal.read(job_id)
         return job_state.fold((one.seq, one.fence, unseal(one)) for one in sealed)

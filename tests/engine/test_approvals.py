@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine.durable_call import Asked, Terms
-from holdfast.engine.execution import Drive
+from holdfast.engine.durable_call import CallPolicy, DurableCall
+from holdfast.engine.execution import Execution
 from holdfast.engine.suspension import sleep, wait
 from holdfast.errors import Denied
 from holdfast.model.events import ApprovalDecided, ApprovalRequested, ToolCalled
@@ -20,20 +20,20 @@ from tests.fixtures.stores import STORES
 
 pytestmark = pytest.mark.parametrize("backend", STORES, indirect=True)
 
-TERMS = Terms(approve=lambda args: args[1] > 50, approval_lifetime_us=DAY)
+TERMS = CallPolicy(approve=lambda args: args[1] > 50, approval_lifetime_us=DAY)
 
 
 class Refunds:
     def __init__(self) -> None:
         self.paid: list[int] = []
 
-    async def program(self, drive: Drive, given: Any) -> Any:
+    async def program(self, drive: Execution, given: Any) -> Any:
         async def pay(_key: str) -> Any:
             self.paid.append(given)
             return f"paid {given}"
 
         try:
-            return await drive.call(Asked("refund", ["order-1", given], pay, TERMS))
+            return await drive.call(DurableCall("refund", ["order-1", given], pay, TERMS))
         except Denied as error:
             return f"denied by {error.by or 'nobody'}"
 
@@ -105,7 +105,7 @@ async def test_leave_for_other_arguments_is_none(backend: Backend) -> None:
         job_id, (asked,) = await asked_for(shop, refunds, 51)
         await shop.tell(job_id, MailKind.APPROVAL, {"approval_id": asked.approval_id, "decision": "approved"})
 
-        async def dearer(drive: Drive, _: Any) -> Any:
+        async def dearer(drive: Execution, _: Any) -> Any:
             return await refunds.program(drive, 5100)
 
         shop.programs["program"] = dearer
@@ -155,7 +155,7 @@ async def test_leave_that_ran_out_beside_a_recovery_is_void(backend: Backend) ->
     async with opened(backend) as shop:
         refunds = Refunds()
 
-        async def beside(drive: Drive, given: Any) -> Any:
+        async def beside(drive: Execution, given: Any) -> Any:
             with drive.recovering("another call"):
                 refund = asyncio.ensure_future(refunds.program(drive, given))
                 await wait(drive, "any word")
@@ -177,7 +177,7 @@ async def test_a_no_is_remembered(backend: Backend) -> None:
     async with opened(backend) as shop:
         refunds = Refunds()
 
-        async def careful(drive: Drive, given: Any) -> Any:
+        async def careful(drive: Execution, given: Any) -> Any:
             said = await refunds.program(drive, given)
             await sleep(drive, HOUR)
             return said

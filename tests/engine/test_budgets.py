@@ -12,30 +12,30 @@ from holdfast.engine import model_requests
 from holdfast.engine.children import spawn
 from holdfast.engine.crash_points import Point
 from holdfast.engine.deterministic_values import now_us
-from holdfast.engine.durable_call import Asked, Terms
-from holdfast.engine.execution import Drive
+from holdfast.engine.durable_call import CallPolicy, DurableCall
+from holdfast.engine.execution import Execution
 from holdfast.engine.fork import fork
-from holdfast.engine.group_commit import Committer
+from holdfast.engine.group_commit import GroupCommit
 from holdfast.engine.job_runner import JobRun
-from holdfast.engine.model_requests import Answer, Request
+from holdfast.engine.model_requests import ModelAnswer, Request
 from holdfast.engine.runner_config import Program
 from holdfast.engine.suspension import sleep, wait
 from holdfast.errors import Fenced, StoreUnavailable
-from holdfast.model.budget import Account, Budget
+from holdfast.model.budget import Budget, BudgetAccount
 from holdfast.model.events import BudgetRaised, BudgetReached, CallCancelled, JobWaiting
 from holdfast.model.ids import SequentialIds
 from holdfast.model.jobs import JobDraft, JobFilter
 from holdfast.model.side_effects import Effect
 from holdfast.model.states import MailKind, Status, WaitReason
 from holdfast.model.time import HOUR, MINUTE, SECOND
-from holdfast.store.intercepted import Call, WrappedStore
+from holdfast.store.intercepted import Call, InterceptedStore
 from holdfast.testing.conformance.bench import Backend
 from tests.engine.shop import Shop, opened
 from tests.fixtures.stores import STORES
 
 pytestmark = pytest.mark.parametrize("backend", STORES, indirect=True)
 
-KEYED = Terms(effect=Effect.IDEMPOTENT)
+KEYED = CallPolicy(effect=Effect.IDEMPOTENT)
 
 
 async def submit(shop: Shop, program: Program, budget: Budget | None, given: Any = None) -> str:
@@ -44,7 +44,7 @@ async def submit(shop: Shop, program: Program, budget: Budget | None, given: Any
     return (await shop.store.jobs.submit(draft)).job_id
 
 
-async def account(shop: Shop, budget_id: str) -> Account:
+async def account(shop: Shop, budget_id: str) -> BudgetAccount:
     (found,) = await shop.store.budgets.find([budget_id])
     return found
 
@@ -67,22 +67,22 @@ async def stands(shop: Shop, job_id: str) -> tuple[Status, WaitReason | None, st
 STOPPED = (Status.WAITING, WaitReason.BUDGET, "")
 
 
-async def send(shop: Shop, drive: Drive, name: str, terms: Terms = KEYED) -> Any:
+async def send(shop: Shop, drive: Execution, name: str, terms: CallPolicy = KEYED) -> Any:
     async def run(_key: str) -> str:
         shop.done[name] += 1
         return name
 
-    return await drive.call(Asked("send", [name], run, terms))
+    return await drive.call(DurableCall("send", [name], run, terms))
 
 
-async def answer(shop: Shop, drive: Drive, text: str, **usage: int) -> Any:
+async def answer(shop: Shop, drive: Execution, text: str, **usage: int) -> Any:
     """One request to a model that costs this much."""
     asking = await model_requests.ask(drive, Request("llm", "m", b"{}", (text.encode(),)))
     if asking.answer is None:
         await asking.afford()
         asking.begin()
         shop.done[text] += 1
-        await asking.answered(Answer(text.upper(), usage))
+        await asking.answered(ModelAnswer(text.upper(), usage))
     assert asking.answer is not None
     return asking.answer.response
 
@@ -96,7 +96,7 @@ async def test_the_call_beyond_the_limit_is_not_made(backend: Backend, is_effect
     somebody has raised the limit. Nothing of what was done before is done again or paid again."""
     async with opened(backend) as shop:
 
-        async def busy(drive: Drive, _: Any) -> Any:
+        async def busy(drive: Execution, _: Any) -> Any:
             if is_effect:
                 return [await send(shop, drive, name) for name in "abcde"]
             return [await shop.look(drive, name) for name in "abcde"]
@@ -123,7 +123,7 @@ async def test_a_budget_that_is_used_up_exactly_stops_nobody(backend: Backend) -
     """Noting the time is no call, and waits cost nothing."""
     async with opened(backend) as shop:
 
-        async def exact(drive: Drive, _: Any) -> Any:
+        async def exact(drive: Execution, _: Any) -> Any:
             now_us(drive)
             await shop.look(drive, "a")
             now_us(drive)
@@ -138,7 +138,7 @@ async def test_a_budget_that_is_used_up_exactly_stops_nobody(backend: Backend) -
 async def test_a_job_without_a_budget_has_no_account(backend: Backend) -> None:
     async with opened(backend) as shop:
 
-        async def free(drive: Drive, _: Any) -> Any:
+        async def free(drive: Execution, _: Any) -> Any:
             return [await shop.look(drive, name) for name in "abc"]
 
         job_id = await submit(shop, free, None)
@@ -150,7 +150,7 @@ async def test_parallel_calls_of_one_job_are_all_counted(backend: Backend) -> No
     """Start many reads at once: those under way count, though none of them is recorded yet."""
     async with opened(backend) as shop:
 
-        async def many(drive: Drive, _: Any) -> Any:
+        async def many(drive: Execution, _: Any) -> Any:
             return await asyncio.gather(*(shop.look(drive, f"page {n}") for n in range(20)))
 
         job_id = await submit(shop, many, Budget(tool_calls=7))
@@ -167,7 +167,7 @@ async def test_answers_cost_tokens_and_money(backend: Backend) -> None:
     """A model's price is known afterwards: the answer that crosses the limit is the last one."""
     async with opened(backend) as shop:
 
-        async def talk(drive: Drive, _: Any) -> Any:
+        async def talk(drive: Execution, _: Any) -> Any:
             return [await answer(shop, drive, f"q{n}", input=30, output=10, usd_micros=400) for n in range(5)]
 
         job_id = await submit(shop, talk, Budget(tokens=100, usd="0.01"))
@@ -186,7 +186,7 @@ async def test_answers_cost_tokens_and_money(backend: Backend) -> None:
 async def test_time_is_counted_from_the_creation(backend: Backend) -> None:
     async with opened(backend) as shop:
 
-        async def slow(drive: Drive, _: Any) -> Any:
+        async def slow(drive: Execution, _: Any) -> Any:
             await shop.look(drive, "a")
             await sleep(drive, HOUR)
             return await shop.look(drive, "b")
@@ -209,7 +209,7 @@ async def test_a_call_that_was_given_up_was_made(backend: Backend) -> None:
     kept from being made costs nothing."""
     async with opened(backend) as shop:
 
-        async def impatient(drive: Drive, _: Any) -> Any:
+        async def impatient(drive: Execution, _: Any) -> Any:
             for name in "abcde":
                 never = asyncio.get_running_loop().create_future()
                 looking = asyncio.ensure_future(shop.look(drive, name, lambda never=never: never))  # type: ignore[misc]
@@ -233,7 +233,7 @@ async def test_a_takeover_pays_for_nothing_again(backend: Backend) -> None:
     account once, and what was cut off and sent again under its key is one call."""
     async with opened(backend) as shop:
 
-        async def talk(drive: Drive, _: Any) -> Any:
+        async def talk(drive: Execution, _: Any) -> Any:
             first = await answer(shop, drive, "hello", input=5, output=2, usd_micros=100)
             sent = await send(shop, drive, "mail")
             second = await answer(shop, drive, "and", input=9, output=4, usd_micros=200)
@@ -283,14 +283,14 @@ async def test_a_lost_reply_is_not_paid_twice(backend: Backend) -> None:
     async with opened(backend) as shop:
         store, lossy = shop.store, Lossy()
 
-        async def mixed(drive: Drive, _: Any) -> Any:
+        async def mixed(drive: Execution, _: Any) -> Any:
             await answer(shop, drive, "hello", input=5, output=2, usd_micros=100)
             await send(shop, drive, "mail")
             return await shop.look(drive, "end")
 
         job_id = await submit(shop, mixed, Budget(tool_calls=2, tokens=7))
-        shop.store = WrappedStore(store, lossy.around)
-        desk = msgspec.structs.replace(shop.desk(), committer=Committer(shop.store.journal))
+        shop.store = InterceptedStore(store, lossy.around)
+        desk = msgspec.structs.replace(shop.desk(), committer=GroupCommit(shop.store.journal))
         assert await (await shop.claim(desk=desk)).go() == "completed"
         assert lossy.appends >= 6, "every append was sent twice"
         found = await account(shop, job_id)
@@ -307,11 +307,11 @@ async def test_a_store_that_is_away_delays_the_question_only(backend: Backend) -
                 raise StoreUnavailable("not now")
             return await call(*args, **options)
 
-        async def one(drive: Drive, _: Any) -> Any:
+        async def one(drive: Execution, _: Any) -> Any:
             return await shop.look(drive, "a")
 
         await submit(shop, one, Budget(tool_calls=1))
-        shop.store = WrappedStore(shop.store, around)
+        shop.store = InterceptedStore(shop.store, around)
         assert await shop.drive_all() == ["completed"]
         assert not away
 
@@ -319,7 +319,7 @@ async def test_a_store_that_is_away_delays_the_question_only(backend: Backend) -
 async def test_a_fork_pays_for_what_it_does_itself(backend: Backend) -> None:
     async with opened(backend) as shop:
 
-        async def report(drive: Drive, _: Any) -> Any:
+        async def report(drive: Execution, _: Any) -> Any:
             await answer(shop, drive, "hello", input=5, output=2)
             await send(shop, drive, "mail")
             return [await shop.look(drive, name) for name in "ab"]
@@ -340,7 +340,7 @@ async def test_a_job_that_waits_looks_again_ever_more_rarely(backend: Backend) -
     """Let it wait for a day: its journal does not fill up with looks, and the limit is said once."""
     async with opened(backend) as shop:
 
-        async def busy(drive: Drive, _: Any) -> Any:
+        async def busy(drive: Execution, _: Any) -> Any:
             return [await shop.look(drive, name) for name in "ab"]
 
         job_id = await submit(shop, busy, Budget(tool_calls=1))
@@ -358,7 +358,7 @@ async def test_a_limit_is_raised_while_the_job_runs(backend: Backend) -> None:
     async with opened(backend) as shop:
         hanging = asyncio.get_running_loop().create_future()
 
-        async def both(drive: Drive, _: Any) -> Any:
+        async def both(drive: Execution, _: Any) -> Any:
             slow = asyncio.ensure_future(shop.look(drive, "slow", lambda: hanging))
             await shop.until("slow")
             return [await shop.look(drive, "quick"), await slow]
@@ -391,7 +391,7 @@ async def test_a_limit_is_raised_while_the_job_runs(backend: Backend) -> None:
 async def test_a_letter_that_says_nothing_changes_nothing(backend: Backend, body: Any) -> None:
     async with opened(backend) as shop:
 
-        async def busy(drive: Drive, _: Any) -> Any:
+        async def busy(drive: Execution, _: Any) -> Any:
             return [await shop.look(drive, name) for name in "ab"]
 
         job_id = await submit(shop, busy, Budget(tool_calls=1))
@@ -410,7 +410,7 @@ async def test_a_letter_that_says_nothing_changes_nothing(backend: Backend, body
 async def test_a_cancel_ends_a_job_that_waits_for_its_budget(backend: Backend) -> None:
     async with opened(backend) as shop:
 
-        async def busy(drive: Drive, _: Any) -> Any:
+        async def busy(drive: Execution, _: Any) -> Any:
             return [await send(shop, drive, name) for name in "ab"]
 
         job_id = await submit(shop, busy, Budget(tool_calls=1))
@@ -424,7 +424,7 @@ async def test_code_may_give_up_a_call_that_waits_for_its_budget(backend: Backen
     """The call was not made, so it is not paid for; and a replay gives it up again."""
     async with opened(backend) as shop:
 
-        async def patient(drive: Drive, _: Any) -> Any:
+        async def patient(drive: Execution, _: Any) -> Any:
             await shop.look(drive, "a")
             waiting = asyncio.ensure_future(shop.look(drive, "b"))
             await wait(drive, "go on")
@@ -450,10 +450,10 @@ async def test_code_may_give_up_a_call_that_waits_for_its_budget(backend: Backen
 def family(shop: Shop, budget: Budget | None = None) -> Program:
     """A parent that starts this many children, each of which looks at as many pages."""
 
-    async def child(drive: Drive, given: Any) -> Any:
+    async def child(drive: Execution, given: Any) -> Any:
         return [await shop.look(drive, f"{given['name']} {n}") for n in range(given["pages"])]
 
-    async def parent(drive: Drive, given: Any) -> Any:
+    async def parent(drive: Execution, given: Any) -> Any:
         drafts = [
             JobDraft(kind="child", input={"name": name, "pages": given["pages"]}, budget=budget)
             for name in given["children"]
@@ -544,7 +544,7 @@ async def test_every_budget_of_the_chain_counts(backend: Backend) -> None:
 async def test_depth_and_fan_out_are_asked_before_a_child_is_started(backend: Backend) -> None:
     async with opened(backend) as shop:
 
-        async def deeper(drive: Drive, levels: Any) -> Any:
+        async def deeper(drive: Execution, levels: Any) -> Any:
             return await spawn(drive, JobDraft(kind="deeper", input=levels - 1)) if levels else "bottom"
 
         job_id = await submit(shop, deeper, Budget(depth=2), 3)

@@ -11,8 +11,8 @@ import pytest
 
 from holdfast.engine import group_commit
 from holdfast.engine.checkpoints import checkpoint, restored
-from holdfast.engine.durable_call import Asked
-from holdfast.engine.execution import Drive
+from holdfast.engine.durable_call import DurableCall
+from holdfast.engine.execution import Execution
 from holdfast.engine.suspension import sleep
 from holdfast.errors import InvalidMove, Unproven
 from holdfast.model.events import CheckpointSaved, JobParked
@@ -32,7 +32,7 @@ async def test_a_resumed_job_starts_from_its_last_checkpoint(backend: Backend) -
     async with opened(backend) as shop:
         asked: list[int] = []
 
-        async def pages(drive: Drive, _: Any) -> Any:
+        async def pages(drive: Execution, _: Any) -> Any:
             state = restored(drive, {"page": 0, "found": []})
             asked.append(state["page"])
             while state["page"] < 3:
@@ -62,7 +62,7 @@ async def test_code_that_gives_a_checkpoint_up_goes_on_behind_it(
     monkeypatch.setattr(group_commit, "AT_ONCE_MAX", 0)  # it is on its way for a while
     async with opened(backend) as shop:
 
-        async def impatient(drive: Drive, _: Any) -> Any:
+        async def impatient(drive: Execution, _: Any) -> Any:
             if restored(drive) is None:
                 asyncio.get_running_loop().call_soon(asyncio.current_task().cancel)  # type: ignore[union-attr]
                 with contextlib.suppress(asyncio.CancelledError):
@@ -87,13 +87,13 @@ async def test_a_checkpoint_hides_no_effect_that_was_renamed(backend: Backend) -
         async def mail(_key: str) -> Any:
             sent.append("mail")
 
-        async def first(drive: Drive, _: Any) -> Any:
-            await drive.call(Asked("send_mail", [], mail))
+        async def first(drive: Execution, _: Any) -> Any:
+            await drive.call(DurableCall("send_mail", [], mail))
             await sleep(drive, HOUR)
 
-        async def changed(drive: Drive, _: Any) -> Any:
+        async def changed(drive: Execution, _: Any) -> Any:
             await checkpoint(drive, {"step": 1})
-            await drive.call(Asked("post_mail", [], mail))
+            await drive.call(DurableCall("post_mail", [], mail))
 
         job_id = await shop.submit(first)
         assert await shop.drive_all() == ["waiting"]
@@ -108,7 +108,7 @@ async def test_a_checkpoint_hides_no_effect_that_was_renamed(backend: Backend) -
 async def test_a_checkpoint_where_nobody_could_resume_is_refused(backend: Backend, where: str) -> None:
     async with opened(backend) as shop:
 
-        async def wrong(drive: Drive, _: Any) -> Any:
+        async def wrong(drive: Execution, _: Any) -> Any:
             other = asyncio.ensure_future(sleep(drive, HOUR)) if where == "beside" else None
             with drive.scope("research"):
                 try:
@@ -129,7 +129,7 @@ async def test_a_checkpoint_right_after_a_task_has_ended(backend: Backend) -> No
     code that awaits it, which makes its checkpoint before that turn is over."""
     async with opened(backend) as shop:
 
-        async def program(drive: Drive, _: Any) -> Any:
+        async def program(drive: Execution, _: Any) -> Any:
             promise = asyncio.get_running_loop().create_future()
 
             async def keep_promise() -> None:
@@ -172,7 +172,7 @@ async def looked_after(shop: Shop, world: World) -> list[str]:
 async def test_evidence_must_hold_when_the_checkpoint_is_made(backend: Backend) -> None:
     async with opened(backend) as shop:
 
-        async def writer(drive: Drive, path: Any) -> Any:
+        async def writer(drive: Execution, path: Any) -> Any:
             try:
                 await checkpoint(drive, "written", EvidencePack((ArtifactExists(path),)))
             except Unproven as error:
@@ -191,7 +191,7 @@ async def test_evidence_must_hold_again_when_the_job_is_resumed(backend: Backend
     async with opened(backend) as shop:
         world = World()
 
-        async def writer(drive: Drive, _: Any) -> Any:
+        async def writer(drive: Execution, _: Any) -> Any:
             if restored(drive) is None:
                 await checkpoint(drive, "written", EvidencePack((ArtifactExists("report.pdf"),)))
             await sleep(drive, HOUR)

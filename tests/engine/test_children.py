@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast.engine.children import spawn
-from holdfast.engine.execution import Drive
+from holdfast.engine.execution import Execution
 from holdfast.engine.suspension import wait
 from holdfast.errors import CallFailed
 from holdfast.model.events import CallCancelled, ChildFinished, ChildStarted
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.parametrize("backend", STORES, indirect=True)
 def research(shop: Shop) -> None:
     """A child that looks something up, or waits for a word, or fails."""
 
-    async def program(drive: Drive, given: Any) -> Any:
+    async def program(drive: Execution, given: Any) -> Any:
         if given == "waits":
             return await wait(drive, "go on")
         return await shop.look(drive, given)
@@ -42,7 +42,7 @@ async def test_a_child_runs_while_its_parent_holds_nothing(backend: Backend) -> 
     async with opened(backend) as shop:
         research(shop)
 
-        async def parent(drive: Drive, _: Any) -> Any:
+        async def parent(drive: Execution, _: Any) -> Any:
             one = spawn(drive, JobDraft(kind="research", input="a"))
             other = spawn(drive, JobDraft(kind="research", input="b"))
             return await asyncio.gather(one, other)
@@ -64,7 +64,7 @@ async def test_a_parent_that_dies_finds_its_child_again(backend: Backend) -> Non
         research(shop)
         hanging = asyncio.get_running_loop().create_future()
 
-        async def parent(drive: Drive, _: Any) -> Any:
+        async def parent(drive: Execution, _: Any) -> Any:
             child = asyncio.ensure_future(spawn(drive, JobDraft(kind="research", input="waits")))
             await shop.look(drive, "hang", lambda: hanging if not hanging.done() else "now")
             return await child
@@ -93,7 +93,7 @@ async def test_a_cancel_reaches_the_children(backend: Backend) -> None:
     async with opened(backend) as shop:
         research(shop)
 
-        async def parent(drive: Drive, _: Any) -> Any:
+        async def parent(drive: Execution, _: Any) -> Any:
             return await spawn(drive, JobDraft(kind="research", input="waits"))
 
         job_id = await shop.submit(parent)
@@ -112,7 +112,7 @@ async def test_a_child_that_was_never_started_is_not_cancelled(backend: Backend,
         research(shop)
         letters: list[str] = []
 
-        async def parent(drive: Drive, _: Any) -> Any:
+        async def parent(drive: Execution, _: Any) -> Any:
             await shop.look(drive, "first", lambda: asyncio.ensure_future(cancelled()))
             child = asyncio.ensure_future(spawn(drive, JobDraft(kind="research", input="waits")))
             await asyncio.sleep(0)
@@ -134,7 +134,7 @@ async def test_a_child_that_is_given_up_before_it_starts_is_a_fact(backend: Back
     async with opened(backend) as shop:
         research(shop)
 
-        async def parent(drive: Drive, _: Any) -> Any:
+        async def parent(drive: Execution, _: Any) -> Any:
             with drive.recovering("another call"):
                 child = asyncio.ensure_future(spawn(drive, JobDraft(kind="research", input="waits")))
                 await asyncio.sleep(0)
@@ -156,7 +156,7 @@ async def test_code_that_gives_up_waiting_cancels_the_child(backend: Backend) ->
     async with opened(backend) as shop:
         research(shop)
 
-        async def parent(drive: Drive, _: Any) -> Any:
+        async def parent(drive: Execution, _: Any) -> Any:
             try:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(spawn(drive, JobDraft(kind="research", input="waits")))
@@ -179,7 +179,7 @@ async def test_a_child_that_was_cancelled_is_an_error_of_its_parent(backend: Bac
     async with opened(backend) as shop:
         research(shop)
 
-        async def parent(drive: Drive, _: Any) -> Any:
+        async def parent(drive: Execution, _: Any) -> Any:
             try:
                 return await spawn(drive, JobDraft(kind="research", input="waits"))
             except CallFailed as error:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine.execution import Drive
-from holdfast.engine.group_commit import AT_ONCE_MAX, Committer
+from holdfast.engine.execution import Execution
+from holdfast.engine.group_commit import AT_ONCE_MAX, GroupCommit
 from holdfast.engine.job_runner import JobRun
 from holdfast.errors import Fenced
 from holdfast.model.append import append_of
@@ -28,12 +28,12 @@ async def test_what_was_recorded_before_the_close_arrives(backend: Backend) -> N
     """Method: record a fact and close in the same pass of the loop, before the committer has begun."""
     async with opened(backend) as shop:
 
-        async def program(_drive: Drive, _: Any) -> Any: ...
+        async def program(_drive: Execution, _: Any) -> Any: ...
 
         job_id = await shop.submit(program)
         desk = shop.desk()
         run = await shop.claim(desk=desk)
-        assert isinstance(desk.committer, Committer)
+        assert isinstance(desk.committer, GroupCommit)
         run._pen.record(StepFinished("0/look#1", "d"))
         await desk.committer.close()
         assert any(isinstance(event, StepFinished) for event in await shop.events(job_id))
@@ -45,7 +45,7 @@ async def test_a_job_lost_and_won_again_by_one_process_is_written_by_its_holder(
     the same moment. The old one is told that the job is lost, the new one is heard."""
     async with opened(backend) as shop:
 
-        async def program(_drive: Drive, _: Any) -> Any: ...
+        async def program(_drive: Execution, _: Any) -> Any: ...
 
         job_id = await shop.submit(program)
         desk = shop.desk()
@@ -66,7 +66,7 @@ async def test_a_lone_fact_is_on_disk_before_the_loop_goes_on(backend: Backend) 
     """Method: wait for facts by hand. So many in a row never wait, the next one lets the loop go on; all are there."""
     async with opened(backend) as shop:
 
-        async def program(_drive: Drive, _: Any) -> Any: ...
+        async def program(_drive: Execution, _: Any) -> Any: ...
 
         job_id = await shop.submit(program)
         desk = shop.desk()
@@ -93,7 +93,7 @@ async def test_a_crowd_shares_its_flushes(backend: Backend) -> None:
     first is written by itself; everybody else goes together."""
     async with opened(backend) as shop:
 
-        async def program(_drive: Drive, _: Any) -> Any: ...
+        async def program(_drive: Execution, _: Any) -> Any: ...
 
         for _ in range(8):
             await shop.submit(program)
@@ -127,7 +127,7 @@ async def test_what_may_not_be_written_is_not_written_on_the_spot(backend: Backe
     and the long way says what each is."""
     async with opened(backend) as shop:
 
-        async def program(_drive: Drive, _: Any) -> Any: ...
+        async def program(_drive: Execution, _: Any) -> Any: ...
 
         job_id = await shop.submit(program)
         before = (await shop.claim())._pen.holder

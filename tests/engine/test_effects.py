@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from holdfast.engine.crash_points import Point
-from holdfast.engine.durable_call import READS, Asked, Terms
-from holdfast.engine.execution import Drive
-from holdfast.engine.group_commit import Committer
+from holdfast.engine.durable_call import READS, CallPolicy, DurableCall
+from holdfast.engine.execution import Execution
+from holdfast.engine.group_commit import GroupCommit
 from holdfast.engine.job_runner import JobRun
-from holdfast.engine.runner_config import Desk
+from holdfast.engine.runner_config import RunnerConfig
 from holdfast.engine.suspension import sleep
 from holdfast.errors import CallFailed, Fenced
 from holdfast.model.jobs import JobDraft
@@ -28,7 +28,7 @@ from tests.fixtures.stores import STORES
 
 pytestmark = pytest.mark.parametrize("backend", STORES, indirect=True)
 
-KEYED = Terms(effect=Effect.IDEMPOTENT, key_lifetime_us=24 * HOUR)
+KEYED = CallPolicy(effect=Effect.IDEMPOTENT, key_lifetime_us=24 * HOUR)
 
 
 class Scenario:
@@ -39,12 +39,12 @@ class Scenario:
         self.mail = {"keyed": KeyedMail, "draft": DraftMail, "probe": ProbedMail, "plain": PlainMail}[kind]()
 
     @property
-    def terms(self) -> Terms:
+    def terms(self) -> CallPolicy:
         if isinstance(self.mail, ProbedMail):
-            return Terms(effect=Effect.VERIFIABLE, probe=self.mail.probe)
-        return Terms() if self.kind == "plain" else KEYED
+            return CallPolicy(effect=Effect.VERIFIABLE, probe=self.mail.probe)
+        return CallPolicy() if self.kind == "plain" else KEYED
 
-    async def program(self, drive: Drive, text: Any) -> Any:
+    async def program(self, drive: Execution, text: Any) -> Any:
         async def write(_key: str) -> str:
             return f"Dear {text}"
 
@@ -55,13 +55,13 @@ class Scenario:
         async def send(key: str) -> Any:
             return await self.mail.send(key, body)
 
-        body = await drive.call(Asked("write", [text], write, READS))
+        body = await drive.call(DurableCall("write", [text], write, READS))
         if self.kind == "draft":
-            body = await drive.call(Asked("draft_mail", [body], draft, KEYED))
-        return await drive.call(Asked("send_mail", [body], send, self.terms))
+            body = await drive.call(DurableCall("draft_mail", [body], draft, KEYED))
+        return await drive.call(DurableCall("send_mail", [body], send, self.terms))
 
 
-def killing(desk: Desk, at: Point, tool: str, runs: list[JobRun]) -> Desk:
+def killing(desk: RunnerConfig, at: Point, tool: str, runs: list[JobRun]) -> RunnerConfig:
     """A process that dies when it reaches this point."""
 
     def reached(point: Point, name: str) -> None:
@@ -149,7 +149,7 @@ async def test_a_frozen_worker_does_not_send_after_its_deadline(backend: Backend
         shop.programs["mail"] = scenario.program
         await shop.store.jobs.submit(_draft())
         journal = Freezing(shop.store.journal)
-        desk = msgspec.structs.replace(shop.desk(), committer=Committer(journal))
+        desk = msgspec.structs.replace(shop.desk(), committer=GroupCommit(journal))
         frozen = asyncio.create_task((await shop.claim(worker="one", desk=desk)).go())
         await journal.frozen.wait()
         assert (await recovered(shop))[-1] == "completed"
@@ -200,12 +200,12 @@ async def test_an_unclear_answer_is_a_cut_off_call(backend: Backend) -> None:
     async with opened(backend) as shop:
         mail = PlainMail()
 
-        async def unclear(drive: Drive, _: Any) -> Any:
+        async def unclear(drive: Execution, _: Any) -> Any:
             async def send(key: str) -> Any:
                 await mail.send(key, "hello")
                 raise TimeoutError("no answer")
 
-            return await drive.call(Asked("send_mail", ["hello"], send))
+            return await drive.call(DurableCall("send_mail", ["hello"], send))
 
         job_id = await shop.submit(unclear)
         assert await (await shop.claim()).go() == "waiting"
@@ -246,7 +246,7 @@ async def test_a_word_that_comes_while_the_job_runs_is_heard(backend: Backend, d
         released = asyncio.get_running_loop().create_future()
         mail = PlainMail()
 
-        async def two(drive: Drive, _: Any) -> Any:
+        async def two(drive: Execution, _: Any) -> Any:
             async def send(key: str) -> Any:
                 await mail.send(key, "hello")
                 if len(mail.log) == 1:
@@ -255,7 +255,7 @@ async def test_a_word_that_comes_while_the_job_runs_is_heard(backend: Backend, d
 
             async def sending() -> Any:
                 try:
-                    return await drive.call(Asked("send_mail", ["hello"], send))
+                    return await drive.call(DurableCall("send_mail", ["hello"], send))
                 except CallFailed as error:
                     return str(error)
 
@@ -316,7 +316,7 @@ async def test_what_a_letter_brings_has_the_place_in_which_the_code_saw_it(backe
         mail = PlainMail()
         seen: list[list[str]] = []
 
-        async def two(drive: Drive, _: Any) -> Any:
+        async def two(drive: Execution, _: Any) -> Any:
             order: list[str] = []
             seen.append(order)
 
@@ -325,7 +325,7 @@ async def test_what_a_letter_brings_has_the_place_in_which_the_code_saw_it(backe
                 raise TimeoutError("no answer")
 
             async def sending() -> None:
-                await drive.call(Asked("send_mail", ["hello"], send))
+                await drive.call(DurableCall("send_mail", ["hello"], send))
                 order.append("mail")
 
             async def looking() -> None:
@@ -364,21 +364,21 @@ async def test_nothing_new_fires_beside_a_recovery(backend: Backend) -> None:
         sent: list[str] = []
         runs: list[JobRun] = []
 
-        async def cut_off(drive: Drive) -> Any:
+        async def cut_off(drive: Execution) -> Any:
             async def send(_key: str) -> Any:
                 sent.append("first")
                 runs[0].lose(Fenced("this process was killed"))
 
-            return await drive.call(Asked("send_first", [], send))
+            return await drive.call(DurableCall("send_first", [], send))
 
-        async def new(drive: Drive) -> Any:
+        async def new(drive: Execution) -> Any:
             async def send(_key: str) -> Any:
                 sent.append("second")
 
             await shop.look(drive, "before", lambda: "seen" if len(runs) > 1 else hanging)
-            return await drive.call(Asked("send_second", [], send))
+            return await drive.call(DurableCall("send_second", [], send))
 
-        async def both(drive: Drive, _: Any) -> Any:
+        async def both(drive: Execution, _: Any) -> Any:
             await asyncio.gather(cut_off(drive), new(drive))
 
         hanging = asyncio.get_running_loop().create_future()

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine.durable_call import READS, Asked, Terms
-from holdfast.engine.execution import Drive
+from holdfast.engine.durable_call import READS, CallPolicy, DurableCall
+from holdfast.engine.execution import Execution
 from holdfast.engine.fork import SAME, fork
 from holdfast.engine.replay_check import replay
 from holdfast.engine.retention import prune
@@ -25,7 +25,7 @@ from holdfast.model.ids import SequentialIds
 from holdfast.model.jobs import JobDraft, JobFilter
 from holdfast.model.ledger import CallRow, idempotency_key
 from holdfast.model.mailbox import MailDraft
-from holdfast.model.retention import Policy
+from holdfast.model.retention import RetentionPolicy
 from holdfast.model.side_effects import CallStatus, Effect
 from holdfast.model.states import MailKind, Status
 from holdfast.model.time import DAY, HOUR, SECOND
@@ -36,7 +36,7 @@ from tests.fixtures.stores import STORES
 
 pytestmark = pytest.mark.parametrize("backend", STORES, indirect=True)
 
-KEYED = Terms(effect=Effect.IDEMPOTENT)
+KEYED = CallPolicy(effect=Effect.IDEMPOTENT)
 IDS = SequentialIds(7000)
 
 
@@ -46,12 +46,12 @@ class Office:
     def __init__(self) -> None:
         self.sent: list[tuple[str, str]] = []
 
-    async def send(self, drive: Drive, what: str, terms: Terms = KEYED) -> Any:
+    async def send(self, drive: Execution, what: str, terms: CallPolicy = KEYED) -> Any:
         async def run(key: str) -> str:
             self.sent.append((what, key))
             return f"{what} sent"
 
-        return await drive.call(Asked("send", [what], run, terms))
+        return await drive.call(DurableCall("send", [what], run, terms))
 
 
 async def forked(shop: Shop, job_id: str, at: str | int, **changes: Any) -> str:
@@ -70,7 +70,7 @@ async def test_the_past_is_not_done_again(backend: Backend) -> None:
     async with opened(backend) as shop:
         office = Office()
 
-        async def errand(drive: Drive, given: Any) -> Any:
+        async def errand(drive: Execution, given: Any) -> Any:
             first = await shop.look(drive, "first")
             sent = await office.send(drive, "hello")
             await sleep(drive, HOUR)
@@ -104,7 +104,7 @@ async def test_a_fork_says_where_it_comes_from_and_has_keys_of_its_own(backend: 
     async with opened(backend) as shop:
         office = Office()
 
-        async def errand(drive: Drive, _: Any) -> Any:
+        async def errand(drive: Execution, _: Any) -> Any:
             await office.send(drive, "one")
             return await office.send(drive, "two")
 
@@ -134,7 +134,7 @@ async def test_parallel_branches_share_what_was_there(backend: Backend) -> None:
     async with opened(backend) as shop:
         waiting = asyncio.get_running_loop().create_future()
 
-        async def both(drive: Drive, _: Any) -> Any:
+        async def both(drive: Execution, _: Any) -> Any:
             async def branch(name: str, steps: int, answer: Callable[[], Any] | None = None) -> list[Any]:
                 return [await shop.look(drive, f"{name}{n}", answer) for n in range(steps)]
 
@@ -167,7 +167,7 @@ async def test_a_failed_attempt_is_part_of_the_past(backend: Backend) -> None:
                 raise error
             return "fine"
 
-        async def errand(drive: Drive, _: Any) -> Any:
+        async def errand(drive: Execution, _: Any) -> Any:
             try:
                 found = await shop.look(drive, "flaky", flaky)
             except ZeroDivisionError:
@@ -193,12 +193,12 @@ async def test_a_changed_input_follows_the_rules_of_drift(backend: Backend) -> N
     async with opened(backend) as shop:
         office = Office()
 
-        async def errand(drive: Drive, given: Any) -> Any:
+        async def errand(drive: Execution, given: Any) -> Any:
             async def look(_key: str) -> Any:
                 shop.done["look"] += 1
                 return "always the same"
 
-            found = await drive.call(Asked("look", [given["read"]], look, READS))
+            found = await drive.call(DurableCall("look", [given["read"]], look, READS))
             await office.send(drive, given["mail"])
             return [found, await shop.look(drive, "last")]
 
@@ -218,12 +218,12 @@ async def test_an_effect_under_way_is_refused(backend: Backend) -> None:
     until a person has spoken."""
     async with opened(backend) as shop:
 
-        async def unlucky(drive: Drive, _: Any) -> Any:
+        async def unlucky(drive: Execution, _: Any) -> Any:
             async def lost(_key: str) -> Any:
                 raise ConnectionResetError("no answer")
 
             await shop.look(drive, "first")
-            return await drive.call(Asked("send", [], lost))
+            return await drive.call(DurableCall("send", [], lost))
 
         original = await shop.submit(unlucky)
         assert await end(shop) == "waiting"
@@ -250,13 +250,13 @@ async def test_a_call_sent_again_is_one_call_of_the_fork(backend: Backend) -> No
     async with opened(backend) as shop:
         answers = iter([ConnectionResetError("no answer"), None])
 
-        async def unlucky(drive: Drive, _: Any) -> Any:
+        async def unlucky(drive: Execution, _: Any) -> Any:
             async def lost(_key: str) -> Any:
                 if (error := next(answers)) is not None:
                     raise error
                 return "sent"
 
-            return [await drive.call(Asked("send", [], lost)), await shop.look(drive, "last")]
+            return [await drive.call(DurableCall("send", [], lost)), await shop.look(drive, "last")]
 
         original = await shop.submit(unlucky)
         assert await end(shop) == "waiting"
@@ -277,7 +277,7 @@ async def test_a_call_that_was_given_up_stays_given_up(backend: Backend) -> None
             shop.clock.advance(1 * SECOND)
             return asyncio.get_running_loop().create_future()
 
-        async def impatient(drive: Drive, _: Any) -> Any:
+        async def impatient(drive: Execution, _: Any) -> Any:
             try:
                 await asyncio.wait_for(shop.look(drive, "slow", take_long), 0.01)
             except TimeoutError:
@@ -293,7 +293,7 @@ async def test_a_call_that_was_given_up_stays_given_up(backend: Backend) -> None
 async def test_asked_for_twice_it_is_one_fork(backend: Backend) -> None:
     async with opened(backend) as shop:
 
-        async def two(drive: Drive, _: Any) -> Any:
+        async def two(drive: Execution, _: Any) -> Any:
             return [await shop.look(drive, "a"), await shop.look(drive, "b")]
 
         original = await shop.submit(two)
@@ -336,7 +336,7 @@ async def test_half_a_fork_is_none(backend: Backend) -> None:
 async def test_what_cannot_be_forked_says_why(backend: Backend) -> None:
     async with opened(backend) as shop:
 
-        async def one(drive: Drive, _: Any) -> Any:
+        async def one(drive: Execution, _: Any) -> Any:
             return await shop.look(drive, "a")
 
         job_id = await shop.submit(one)
@@ -350,7 +350,7 @@ async def test_what_cannot_be_forked_says_why(backend: Backend) -> None:
         with pytest.raises(InvalidMove, match="turn of session s"):
             await fork(shop.store, "turn", at=2, ids=IDS)
         backend.clock.advance(2 * DAY)
-        await prune(shop.store, Policy(older_than_us=DAY))
+        await prune(shop.store, RetentionPolicy(older_than_us=DAY))
         with pytest.raises(InvalidPayload, match="was erased"):
             await fork(shop.store, job_id, at=2, ids=IDS)
 
@@ -360,7 +360,7 @@ async def test_a_running_job_can_be_forked(backend: Backend) -> None:
     async with opened(backend) as shop:
         hanging = asyncio.get_running_loop().create_future()
 
-        async def two(drive: Drive, given: Any) -> Any:
+        async def two(drive: Execution, given: Any) -> Any:
             first = await shop.look(drive, "first")
             return [
                 given,
@@ -392,7 +392,7 @@ async def test_a_fork_begins_with_another_result_of_a_read(backend: Backend) -> 
     async with opened(backend) as shop:
         office = Office()
 
-        async def errand(drive: Drive, given: Any) -> Any:
+        async def errand(drive: Execution, given: Any) -> Any:
             return await office.send(drive, str(await shop.look(drive, "first")))
 
         original = await shop.submit(errand, "in")
@@ -426,7 +426,7 @@ async def test_what_the_outside_said_is_not_changed(backend: Backend) -> None:
     async with opened(backend) as shop:
         office = Office()
 
-        async def errand(drive: Drive, given: Any) -> Any:
+        async def errand(drive: Execution, given: Any) -> Any:
             await office.send(drive, "hello")
             return await shop.look(drive, "last")
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast.engine.children import spawn
-from holdfast.engine.execution import Drive
+from holdfast.engine.execution import Execution
 from holdfast.engine.job_results import result
 from holdfast.engine.suspension import wait
 from holdfast.errors import JobTimedOut
@@ -29,11 +29,11 @@ LATE = "was not over within its timeout of 10 m"
 class Kind:
     """A kind of jobs with a timeout, as an agent declares it."""
 
-    def __init__(self, function: Callable[[Drive, Any], Awaitable[Any]], timeout_us: int) -> None:
+    def __init__(self, function: Callable[[Execution, Any], Awaitable[Any]], timeout_us: int) -> None:
         self._function = function
         self.timeout_us = timeout_us
 
-    async def program(self, drive: Drive, given: Any) -> Any:
+    async def program(self, drive: Execution, given: Any) -> Any:
         return await self._function(drive, given)
 
 
@@ -61,7 +61,7 @@ async def check_timed_out(shop: Shop, job_id: str, message: str = LATE) -> None:
 async def test_a_job_that_waits_for_ever_fails_at_its_deadline(backend: Backend) -> None:
     async with opened(backend) as shop:
 
-        async def waits(drive: Drive, _: Any) -> Any:
+        async def waits(drive: Execution, _: Any) -> Any:
             await shop.look(drive, "before")
             return await wait(drive, "what nobody says")
 
@@ -82,7 +82,7 @@ async def test_code_that_is_under_way_is_cancelled(backend: Backend) -> None:
         hanging = asyncio.get_running_loop().create_future()
         seen = []
 
-        async def hangs(drive: Drive, _: Any) -> Any:
+        async def hangs(drive: Execution, _: Any) -> Any:
             try:
                 return await shop.look(drive, "hang", lambda: hanging)
             except asyncio.CancelledError:
@@ -105,7 +105,7 @@ async def test_no_takeover_moves_it(backend: Backend) -> None:
     """Workers die with the job in hand; the one that has it after the deadline runs none of its code."""
     async with opened(backend) as shop:
 
-        async def looks(drive: Drive, _: Any) -> Any:
+        async def looks(drive: Execution, _: Any) -> Any:
             return await shop.look(drive, "a")
 
         job_id, _ = await submit(shop, looks)
@@ -121,7 +121,7 @@ async def test_no_attempt_is_made_after_it(backend: Backend) -> None:
     """The pause before the next attempt ends with the job's time at the latest."""
     async with opened(backend) as shop:
 
-        async def fails(drive: Drive, _: Any) -> Any:
+        async def fails(drive: Execution, _: Any) -> Any:
             await shop.look(drive, "a")
             raise OSError("away")
 
@@ -139,7 +139,7 @@ async def test_no_attempt_is_made_after_it(backend: Backend) -> None:
 async def test_a_delay_before_the_start_does_not_count(backend: Backend) -> None:
     async with opened(backend) as shop:
 
-        async def waits(drive: Drive, _: Any) -> Any:
+        async def waits(drive: Execution, _: Any) -> Any:
             return await wait(drive, "what nobody says")
 
         start_at = backend.clock.wall_us() + 5 * HOUR
@@ -152,13 +152,13 @@ async def test_a_delay_before_the_start_does_not_count(backend: Backend) -> None
 async def test_a_parent_catches_it_by_class_and_descendants_are_cancelled(backend: Backend) -> None:
     async with opened(backend) as shop:
 
-        async def grandchild(drive: Drive, _: Any) -> Any:
+        async def grandchild(drive: Execution, _: Any) -> Any:
             return await wait(drive, "what nobody says")
 
-        async def child(drive: Drive, _: Any) -> Any:
+        async def child(drive: Execution, _: Any) -> Any:
             return await spawn(drive, JobDraft(kind="grandchild"))
 
-        async def parent(drive: Drive, _: Any) -> Any:
+        async def parent(drive: Execution, _: Any) -> Any:
             try:
                 return await spawn(drive, JobDraft(kind="child"))
             except JobTimedOut as error:
@@ -180,7 +180,7 @@ async def test_a_parent_catches_it_by_class_and_descendants_are_cancelled(backen
 async def test_a_cancel_goes_before_it(backend: Backend) -> None:
     async with opened(backend) as shop:
 
-        async def waits(drive: Drive, _: Any) -> Any:
+        async def waits(drive: Execution, _: Any) -> Any:
             return await wait(drive, "what nobody says")
 
         job_id, _ = await submit(shop, waits)
@@ -194,7 +194,7 @@ async def test_a_held_job_stays_held_and_a_person_begins_its_time_anew(backend: 
     async with opened(backend) as shop:
         mended = False
 
-        async def fails(drive: Drive, _: Any) -> Any:
+        async def fails(drive: Execution, _: Any) -> Any:
             if not mended:
                 raise TypeError("the code is wrong")
             return await wait(drive, "what nobody says")

@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.engine.group_commit import Committer
+from holdfast.engine.group_commit import GroupCommit
 from holdfast.engine.job_runner import JobRun
 from holdfast.engine.lease_renewal import LeaseRenewal
 from holdfast.errors import Fenced
 from holdfast.model.time import SECOND
-from holdfast.store.intercepted import Call, WrappedStore
+from holdfast.store.intercepted import Call, InterceptedStore
 from holdfast.store.ports.leases import Held
 from holdfast.testing.conformance.bench import Backend
 from tests.engine.shop import Shop, opened
@@ -193,8 +193,8 @@ async def test_a_run_whose_end_was_just_written_has_lost_nothing(backend: Backen
                 told.set()
             return result
 
-        wrapped = WrappedStore(shop.store, late)
-        desk = msgspec.structs.replace(shop.desk(), committer=Committer(wrapped.journal))
+        wrapped = InterceptedStore(shop.store, late)
+        desk = msgspec.structs.replace(shop.desk(), committer=GroupCommit(wrapped.journal))
         run = await shop.claim(desk=desk, worker="mine", incarnation=renewal.incarnation)
         renewal.keep(run)
         assert await run.go() == "completed"

@@ -14,7 +14,7 @@ import pytest
 from holdfast.engine import journal_loader
 from holdfast.engine.checkpoints import checkpoint, restored
 from holdfast.engine.children import spawn
-from holdfast.engine.execution import Drive
+from holdfast.engine.execution import Execution
 from holdfast.engine.suspension import sleep, wait
 from holdfast.errors import Broken, StoreCorrupt
 from holdfast.model.checkpoint_snapshot import carried_by, packed
@@ -37,7 +37,7 @@ from holdfast.model.limits import CARRIED_BYTES_MAX
 from holdfast.model.replay_history import History
 from holdfast.model.states import MailKind, Status
 from holdfast.model.time import HOUR
-from holdfast.store.intercepted import Call, WrappedStore
+from holdfast.store.intercepted import Call, InterceptedStore
 from holdfast.testing.conformance.bench import Backend
 from tests.engine.shop import Shop, opened
 from tests.fixtures.stores import STORES
@@ -50,7 +50,7 @@ class Reading:
 
     def __init__(self, shop: Shop) -> None:
         self.events: Counter[str] = Counter()
-        self.desk = msgspec.structs.replace(shop.desk(), store=WrappedStore(shop.store, self._count))
+        self.desk = msgspec.structs.replace(shop.desk(), store=InterceptedStore(shop.store, self._count))
 
     async def _count(self, name: str, call: Call, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         answer = await call(*args, **options)
@@ -65,7 +65,7 @@ async def test_what_lies_before_a_checkpoint_is_not_read(backend: Backend) -> No
     times the steps; the same few events are read to go on with either, and no step runs twice."""
     async with opened(backend) as shop:
 
-        async def pages(drive: Drive, given: Any) -> Any:
+        async def pages(drive: Execution, given: Any) -> Any:
             state = restored(drive)
             if state is None:
                 state = [await shop.look(drive, f"{given}:{page}") for page in range(given)]
@@ -94,10 +94,10 @@ async def test_what_is_still_to_come_comes_after_the_checkpoint(backend: Backend
     knows at each claim is what its whole journal says."""
     async with opened(backend) as shop:
 
-        async def child(drive: Drive, _: Any) -> Any:
+        async def child(drive: Execution, _: Any) -> Any:
             return await wait(drive, "go on")
 
-        async def parent(drive: Drive, _: Any) -> Any:
+        async def parent(drive: Execution, _: Any) -> Any:
             if restored(drive) is None:
                 helper = asyncio.ensure_future(spawn(drive, JobDraft(kind="child")))
                 await shop.look(drive, "begun")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine.durable_call import Asked, Probed, Terms
-from holdfast.engine.execution import Drive
+from holdfast.engine.durable_call import CallPolicy, DurableCall, ProbeResult
+from holdfast.engine.execution import Execution
 from holdfast.engine.failures import raised, recorded, told
 from holdfast.errors import CallFailed, Fenced, KeyReused, Refused
 from holdfast.model.events import JobDeadLettered
@@ -41,8 +41,8 @@ async def test_an_effect_whose_result_cannot_be_kept_has_happened(backend: Backe
             sent.append(key)
             return object()
 
-        async def program(drive: Drive, _: Any) -> Any:
-            await drive.call(Asked("send_mail", [], send))
+        async def program(drive: Execution, _: Any) -> Any:
+            await drive.call(DurableCall("send_mail", [], send))
 
         job_id = await shop.submit(program)
         assert (await tried_to_the_end(shop))[-1] == "waiting"
@@ -63,8 +63,8 @@ async def test_a_call_that_a_person_failed_is_not_made_again(backend: Backend) -
             sent.append(key)
             raise TimeoutError("no answer")
 
-        async def program(drive: Drive, _: Any) -> Any:
-            await drive.call(Asked("send_mail", [], send))
+        async def program(drive: Execution, _: Any) -> Any:
+            await drive.call(DurableCall("send_mail", [], send))
 
         job_id = await shop.submit(program)
         assert await shop.drive_all() == ["waiting"]
@@ -88,13 +88,13 @@ async def test_a_black_box_starts_again_unless_its_output_is_there(backend: Back
                 raise Fenced("this process was killed")
             return "second"
 
-        async def probe(_key: str, _args: Any) -> Probed:
-            return Probed(Answer.HAPPENED, "first") if output else Probed(Answer.NOT_HAPPENED)
+        async def probe(_key: str, _args: Any) -> ProbeResult:
+            return ProbeResult(Answer.HAPPENED, "first") if output else ProbeResult(Answer.NOT_HAPPENED)
 
-        terms = Terms(effect=Effect.UNSAFE, relaunch=True, probe=probe)
+        terms = CallPolicy(effect=Effect.UNSAFE, relaunch=True, probe=probe)
 
-        async def program(drive: Drive, _: Any) -> Any:
-            return await drive.call(Asked("Task", ["research"], box, terms))
+        async def program(drive: Execution, _: Any) -> Any:
+            return await drive.call(DurableCall("Task", ["research"], box, terms))
 
         job_id = await shop.submit(program)
         await tried_to_the_end(shop)
@@ -115,7 +115,7 @@ async def test_code_that_cancels_itself_has_failed(backend: Backend) -> None:
     async with opened(backend) as shop:
         import asyncio
 
-        async def program(_drive: Drive, _: Any) -> Any:
+        async def program(_drive: Execution, _: Any) -> Any:
             task = asyncio.current_task()
             assert task is not None
             task.cancel()
@@ -146,11 +146,11 @@ async def test_what_a_journal_cannot_take_fails_the_attempt(backend: Backend, wh
 
         async def nothing(_key: str) -> Any: ...
 
-        async def program(drive: Drive, _: Any) -> Any:
+        async def program(drive: Execution, _: Any) -> Any:
             if "result" in what:
                 return await shop.look(drive, "it", lambda: value) == value
             if "arguments" in what:
-                return await drive.call(Asked("act", value, nothing))
+                return await drive.call(DurableCall("act", value, nothing))
             return value
 
         job_id = await shop.submit(program)

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 import holdfast as hf
-from holdfast.engine.execution import Drive
-from holdfast.engine.runner_config import Desk
+from holdfast.engine.execution import Execution
+from holdfast.engine.runner_config import RunnerConfig
 from holdfast.model.events import JobParked
 from holdfast.model.jobs import JobDraft
 from holdfast.model.python_pin import HERE
@@ -21,11 +21,11 @@ from tests.fixtures.stores import STORES
 pytestmark = pytest.mark.parametrize("backend", STORES, indirect=True)
 
 
-def desk_on(shop: Shop, python: str) -> Desk:
+def desk_on(shop: Shop, python: str) -> RunnerConfig:
     return msgspec.structs.replace(shop.desk(), python=python)
 
 
-async def greet(_drive: Drive, given: Any) -> str:
+async def greet(_drive: Execution, given: Any) -> str:
     return f"hello {given}"
 
 

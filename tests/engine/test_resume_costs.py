@@ -13,7 +13,7 @@ import pytest
 import holdfast as hf
 from holdfast.agents import context
 from holdfast.engine import journal_loader
-from holdfast.engine.execution import Drive
+from holdfast.engine.execution import Execution
 from holdfast.engine.side_effects import Owner
 from holdfast.model import canonical
 from holdfast.model.events import JobClaimed, JobCreated, StepFinished
@@ -68,7 +68,7 @@ async def resumed(steps: int) -> tuple[int, int]:
     sealed, history = journal(steps), History()
     with Counted() as reading:
         journal_loader.replay_events(JOB, sealed, history)
-    drive = Drive(history, None, VirtualClock(), Owner("default", JOB, 1, None))  # type: ignore[arg-type]
+    drive = Execution(history, None, VirtualClock(), Owner("default", JOB, 1, None))  # type: ignore[arg-type]
 
     async def long() -> int:
         context.enter(drive, context.Context(JOB, "default", "long"))

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine.durable_call import Asked
-from holdfast.engine.execution import Drive
+from holdfast.engine.durable_call import DurableCall
+from holdfast.engine.execution import Execution
 from holdfast.engine.suspension import sleep
 from holdfast.model.events import JobDeadLettered, JobParked, JobRequeued, StepFinished
 from holdfast.model.mailbox import MailDraft
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.parametrize("backend", STORES, indirect=True)
 async def test_a_job_runs_to_its_end(backend: Backend) -> None:
     async with opened(backend) as shop:
 
-        async def greet(drive: Drive, given: Any) -> Any:
+        async def greet(drive: Execution, given: Any) -> Any:
             return [given, await shop.look(drive, "a"), await shop.look(drive, "b")]
 
         job_id = await shop.submit(greet, "hello")
@@ -39,7 +39,7 @@ async def test_a_finished_step_is_not_run_again_elsewhere(backend: Backend) -> N
     async with opened(backend) as shop:
         hanging = asyncio.get_running_loop().create_future()
 
-        async def two(drive: Drive, _: Any) -> Any:
+        async def two(drive: Execution, _: Any) -> Any:
             first = await shop.look(drive, "first")
             return [first, await shop.look(drive, "second", lambda: hanging if not hanging.done() else "now")]
 
@@ -60,7 +60,7 @@ async def test_a_worker_that_lost_its_job_writes_nothing(backend: Backend) -> No
     async with opened(backend) as shop:
         waiting = asyncio.get_running_loop().create_future()
 
-        async def slow(drive: Drive, _: Any) -> Any:
+        async def slow(drive: Execution, _: Any) -> Any:
             return await shop.look(drive, "slow", lambda: waiting if not waiting.done() else "quick")
 
         job_id = await shop.submit(slow)
@@ -83,7 +83,7 @@ async def test_a_failure_is_tried_again_and_ends_with_the_dead(backend: Backend)
         def fails() -> Any:
             raise LookupError("no such page")
 
-        async def hopeless(drive: Drive, _: Any) -> Any:
+        async def hopeless(drive: Execution, _: Any) -> Any:
             try:
                 await shop.look(drive, "caught", fails)
             except LookupError:
@@ -117,7 +117,7 @@ async def test_a_retry_that_works(backend: Backend) -> None:
                 raise answer
             return answer
 
-        async def hopeful(drive: Drive, _: Any) -> Any:
+        async def hopeful(drive: Execution, _: Any) -> Any:
             async with asyncio.TaskGroup() as group:
                 task = group.create_task(shop.look(drive, "flaky", sometimes))
                 group.create_task(shop.look(drive, "steady"))
@@ -134,7 +134,7 @@ async def test_a_retry_that_works(backend: Backend) -> None:
 async def test_a_sleeping_job_is_nobodys(backend: Backend) -> None:
     async with opened(backend) as shop:
 
-        async def patient(drive: Drive, _: Any) -> Any:
+        async def patient(drive: Execution, _: Any) -> Any:
             first = await shop.look(drive, "before")
             await asyncio.gather(sleep(drive, HOUR), sleep(drive, 2 * HOUR))
             return [first, await shop.look(drive, "after")]
@@ -161,9 +161,9 @@ async def test_a_cancelled_job_ends_cancelled(backend: Backend, when: str) -> No
     async with opened(backend) as shop:
         released = asyncio.get_running_loop().create_future()
 
-        async def doomed(drive: Drive, _: Any) -> Any:
+        async def doomed(drive: Execution, _: Any) -> Any:
             await shop.look(drive, "look", lambda: released)
-            await drive.call(Asked("mail", [], _never_called))
+            await drive.call(DurableCall("mail", [], _never_called))
 
         job_id = await shop.submit(doomed)
         letter = MailDraft(
@@ -195,12 +195,12 @@ async def test_changed_code_is_parked(backend: Backend) -> None:
             sent.append("mail")
             return "receipt"
 
-        async def first(drive: Drive, _: Any) -> Any:
-            await drive.call(Asked("send_mail", ["hello"], mail))
+        async def first(drive: Execution, _: Any) -> Any:
+            await drive.call(DurableCall("send_mail", ["hello"], mail))
             await sleep(drive, HOUR)
 
-        async def renamed(drive: Drive, _: Any) -> Any:
-            await drive.call(Asked("post_mail", ["hello"], mail))
+        async def renamed(drive: Execution, _: Any) -> Any:
+            await drive.call(DurableCall("post_mail", ["hello"], mail))
 
         job_id = await shop.submit(first)
         assert await (await shop.claim()).go() == "waiting"
@@ -217,7 +217,7 @@ async def test_many_jobs_share_their_trips(backend: Backend) -> None:
     """Goal: jobs of one process go to the disk together. Method: count the store's own calls."""
     async with opened(backend) as shop:
 
-        async def five(drive: Drive, given: Any) -> Any:
+        async def five(drive: Execution, given: Any) -> Any:
             return [await shop.look(drive, f"{given}.{n}") for n in range(5)]
 
         ids = [await shop.submit(five, n) for n in range(40)]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine.execution import Drive
+from holdfast.engine.execution import Execution
 from holdfast.engine.suspension import wait
 from holdfast.model.events import SignalTaken
 from holdfast.model.states import MailKind, Status, WaitReason
@@ -26,7 +26,7 @@ async def test_a_signal_reaches_the_wait_whenever_it_comes(backend: Backend, whe
     async with opened(backend) as shop:
         released = asyncio.get_running_loop().create_future()
 
-        async def paid(drive: Drive, _: Any) -> Any:
+        async def paid(drive: Execution, _: Any) -> Any:
             if when != "running":
                 return [await wait(drive, "paid")]
             return await asyncio.gather(wait(drive, "paid"), shop.look(drive, "busy", lambda: released))
@@ -57,7 +57,7 @@ async def test_a_signal_that_comes_while_the_run_is_being_ended_is_not_slept_ove
     async with opened(backend) as shop:
         letting_go, let_go = asyncio.Event(), asyncio.Event()
 
-        async def slow(drive: Drive, _: Any) -> Any:
+        async def slow(drive: Execution, _: Any) -> Any:
             try:
                 return await wait(drive, "paid")
             finally:
@@ -82,7 +82,7 @@ async def test_signals_of_one_name_are_taken_in_their_order_once(backend: Backen
     """Method: two are sent before the first wait and one later; every wait takes another, and a replay the same."""
     async with opened(backend) as shop:
 
-        async def three(drive: Drive, _: Any) -> Any:
+        async def three(drive: Execution, _: Any) -> Any:
             return [
                 await wait(drive, "next"),
                 *await asyncio.gather(wait(drive, "next"), wait(drive, "next")),
@@ -105,7 +105,7 @@ async def test_a_wait_ends_when_its_time_is_up(backend: Backend) -> None:
     half-way."""
     async with opened(backend) as shop:
 
-        async def hopeful(drive: Drive, _: Any) -> Any:
+        async def hopeful(drive: Execution, _: Any) -> Any:
             try:
                 return await wait(drive, "paid", HOUR)
             except TimeoutError as error:
@@ -127,7 +127,7 @@ async def test_a_wait_ends_when_its_time_is_up(backend: Backend) -> None:
 async def test_a_signal_for_a_finished_job_is_not_accepted(backend: Backend) -> None:
     async with opened(backend) as shop:
 
-        async def quick(_drive: Drive, _: Any) -> Any:
+        async def quick(_drive: Execution, _: Any) -> Any:
             return "done"
 
         job_id = await shop.submit(quick)
@@ -140,7 +140,7 @@ async def test_a_run_that_has_ended_looks_for_no_mail(backend: Backend) -> None:
     """The hint that a job has ended is for those who wait for it; its own run hears it as well."""
     async with opened(backend) as shop:
 
-        async def quick(drive: Drive, _: Any) -> Any:
+        async def quick(drive: Execution, _: Any) -> Any:
             return await shop.look(drive, "once")
 
         await shop.submit(quick)

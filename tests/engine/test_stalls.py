@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from holdfast.engine import stall_detector
-from holdfast.engine.execution import Drive
+from holdfast.engine.execution import Execution
 from holdfast.engine.job_results import result
 from holdfast.engine.runner_config import Program
 from holdfast.engine.suspension import sleep, wait
@@ -70,7 +70,7 @@ def test_a_future_that_never_comes_is_reported_and_then_held(
     makes some calls and then awaits a bare future; the log is read while it waits."""
 
     async def test(shop: Shop) -> None:
-        async def forgetful(drive: Drive, _: Any) -> None:
+        async def forgetful(drive: Execution, _: Any) -> None:
             for nth in range(looks):
                 await shop.look(drive, f"page {nth}")
             await wait_for_nothing()
@@ -103,7 +103,7 @@ def test_tasks_that_wait_for_each_other_are_held() -> None:
     """Goal: a deadlock inside a job is named as one. Method: two tasks take two locks in opposite order."""
 
     async def test(shop: Shop) -> None:
-        async def deadlocked(drive: Drive, _: Any) -> None:
+        async def deadlocked(drive: Execution, _: Any) -> None:
             first, second = asyncio.Lock(), asyncio.Lock()
 
             async def take(one: asyncio.Lock, other: asyncio.Lock, page: str) -> None:
@@ -131,7 +131,7 @@ def test_polling_for_what_never_comes_is_reported_as_polling(monkeypatch: pytest
     async def test() -> None:
         shop = real_shop()
 
-        async def polling(_drive: Drive, _: Any) -> None:
+        async def polling(_drive: Execution, _: Any) -> None:
             flag = asyncio.Event()
             while not flag.is_set():  # noqa: ASYNC110 - what people write
                 await asyncio.sleep(0)
@@ -155,7 +155,7 @@ async def test_a_lock_whose_owner_waits_for_a_signal_is_no_stall(backend: Backen
     and waits for a signal, the other wants the lock; the job sleeps, and the signal lets both go on."""
     async with opened(backend) as shop:
 
-        async def locked(drive: Drive, _: Any) -> list[str]:
+        async def locked(drive: Execution, _: Any) -> list[str]:
             lock, order = asyncio.Lock(), []
 
             async def take(name: str, *, waits: bool) -> None:
@@ -180,7 +180,7 @@ def test_timers_calls_and_progress_are_no_stall(caplog: pytest.LogCaptureFixture
     future, and in foreign waits that end in time."""
 
     async def test(shop: Shop) -> None:
-        async def patient(drive: Drive, _: Any) -> str:
+        async def patient(drive: Execution, _: Any) -> str:
             await shop.look(drive, "slow", lambda: answer_from_outside(900))
             ticking = asyncio.create_task(wait_for_nothing())
             for _nth in range(30):
@@ -223,7 +223,7 @@ def test_a_thread_that_works_is_no_stall(
     async def test() -> None:
         shop = real_shop()
 
-        async def threaded(_drive: Drive, _: Any) -> str:
+        async def threaded(_drive: Execution, _: Any) -> str:
             await asyncio.to_thread(threading.Event().wait, 0.5)
             return "done"
 

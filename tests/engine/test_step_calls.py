@@ -11,8 +11,8 @@ from typing import Any, Self
 
 import holdfast as hf
 from holdfast.agents import context
-from holdfast.engine.execution import Drive
-from holdfast.engine.journal_writer import Pen
+from holdfast.engine.execution import Execution
+from holdfast.engine.journal_writer import JournalWriter
 from holdfast.engine.side_effects import Owner
 from holdfast.model.append import Holder
 from holdfast.model.hash_chain import Head
@@ -65,10 +65,10 @@ class Counted:
 class Nobody:
     """Takes nothing to any store."""
 
-    def wake(self, pen: Pen) -> None:
+    def wake(self, pen: JournalWriter) -> None:
         """What is recorded waits."""
 
-    def hurry(self, pen: Pen) -> None:
+    def hurry(self, pen: JournalWriter) -> None:
         """Whoever waits goes on at once."""
         append = pen.take()
         assert append is not None
@@ -79,7 +79,7 @@ async def lived(steps: int, *, strict: bool = False, crowd: int = 0) -> tuple[in
     """The calls to make so many reads, those of Python's own functions among them, and the calls to seal their facts.
     `crowd`: so many callbacks of other code are about to run."""
     clock = VirtualClock()
-    pen = Pen(
+    pen = JournalWriter(
         Holder(JOB, "default", 1, "token", Head(2, bytes(32))),
         mail_seen=0,
         clock=clock,
@@ -87,7 +87,7 @@ async def lived(steps: int, *, strict: bool = False, crowd: int = 0) -> tuple[in
         on_mail=lambda: None,
         on_loss=lambda _: None,
     )
-    drive = Drive(History(), pen, clock, Owner("default", JOB, 1, None), strict=strict)
+    drive = Execution(History(), pen, clock, Owner("default", JOB, 1, None), strict=strict)
 
     async def live() -> tuple[int, int]:
         context.enter(drive, context.Context(JOB, "default", "live"))

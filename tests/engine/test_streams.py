@@ -14,10 +14,10 @@ import pytest
 
 from holdfast.agents.threads import in_thread
 from holdfast.engine import streams
-from holdfast.engine.durable_call import READS, Asked
-from holdfast.engine.execution import Drive
-from holdfast.engine.runner_config import Desk
-from holdfast.engine.streams import VOICE, Outlet, Room, Scribe, watch
+from holdfast.engine.durable_call import READS, DurableCall
+from holdfast.engine.execution import Execution
+from holdfast.engine.runner_config import RunnerConfig
+from holdfast.engine.streams import VOICE, JobStream, Room, StreamWriter, watch
 from holdfast.errors import InvalidPayload, NotFound, StoreUnavailable
 from holdfast.model.ids import SequentialIds
 from holdfast.model.jobs import JobDraft
@@ -45,7 +45,7 @@ def say(said: Any, stream: str = "out") -> Room:
 
 
 @contextmanager
-def speaking(outlet: Outlet, step_key: str) -> Iterator[None]:
+def speaking(outlet: JobStream, step_key: str) -> Iterator[None]:
     """In the block the call of this step speaks, as when it is performed."""
     voice = outlet.voice(step_key)
     token = VOICE.set(voice)
@@ -56,16 +56,16 @@ def speaking(outlet: Outlet, step_key: str) -> Iterator[None]:
         VOICE.reset(token)
 
 
-async def spoken(drive: Drive, name: str, speech: Callable[[], Awaitable[Any]]) -> Any:
+async def spoken(drive: Execution, name: str, speech: Callable[[], Awaitable[Any]]) -> Any:
     """A call whose code is this."""
 
     async def run(_key: str) -> Any:
         return await speech()
 
-    return await drive.call(Asked(name, [], run, READS))
+    return await drive.call(DurableCall(name, [], run, READS))
 
 
-def desk_with(shop: Shop, scribe: Scribe) -> Desk:
+def desk_with(shop: Shop, scribe: StreamWriter) -> RunnerConfig:
     return msgspec.structs.replace(shop.desk(), scribe=scribe)
 
 
@@ -116,14 +116,14 @@ class Counting:
 
 
 async def outlet_of(
-    store: MemoryStore, scribe: Scribe | None = None, attempts: dict[str, int] | None = None
-) -> Outlet:
+    store: MemoryStore, scribe: StreamWriter | None = None, attempts: dict[str, int] | None = None
+) -> JobStream:
     """Where the holder of a job called `job` speaks."""
     await store.jobs.submit(JobDraft(kind="talk", job_id="job"))
     ask = ClaimAsk(worker="worker", token="token", queues=("default",), ttl_us=MINUTE)
     [grant] = await store.leases.claim(ask)
     held = Held(grant.job_id, grant.fence, grant.lease_token)
-    return (Scribe(store.streams) if scribe is None else scribe).outlet(held, attempts or {})
+    return (StreamWriter(store.streams) if scribe is None else scribe).outlet(held, attempts or {})
 
 
 async def stored(store: MemoryStore) -> list[Heard]:
@@ -148,7 +148,7 @@ def said(heard: Sequence[Heard]) -> list[Any]:
 async def test_a_reader_hears_everything_in_order_and_ends_with_the_job(backend: Backend) -> None:
     async with opened(backend) as shop:
 
-        async def talk(drive: Drive, _: Any) -> str:
+        async def talk(drive: Execution, _: Any) -> str:
             async def speech() -> None:
                 for word in ("a", "b", {"percent": 50}):
                     say(word)
@@ -180,7 +180,7 @@ async def test_a_cursor_goes_on_without_gaps_and_repeats(backend: Backend) -> No
     async with opened(backend) as shop:
         words = [f"{n} " for n in range(40)]
 
-        async def talk(drive: Drive, _: Any) -> None:
+        async def talk(drive: Execution, _: Any) -> None:
             async def speech() -> None:
                 for word in words:
                     say(word)
@@ -210,10 +210,10 @@ async def test_who_listens_in_the_process_hears_it_before_it_is_stored() -> None
     store = MemoryStore(VirtualClock(), SequentialIds())
     shop = Shop(store, VirtualClock())
     counting = Counting(store)
-    scribe = Scribe(counting)
+    scribe = StreamWriter(counting)
     go_on = asyncio.Event()
 
-    async def talk(drive: Drive, _: Any) -> None:
+    async def talk(drive: Execution, _: Any) -> None:
         async def speech() -> None:
             say("early")
             await go_on.wait()
@@ -243,7 +243,7 @@ async def test_what_is_heard_waits_for_what_was_said_before_it() -> None:
     store = MemoryStore(VirtualClock(), SequentialIds())
     counting = Counting(store)
     counting.open.clear()
-    scribe = Scribe(counting)
+    scribe = StreamWriter(counting)
     outlet = await outlet_of(store, scribe)
     with speaking(outlet, "0/a#1"):
         say("a")
@@ -272,7 +272,7 @@ async def test_a_worker_that_dies_in_mid_sentence_is_taken_back(
         counting = Counting(shop.store)
         lives = 0
 
-        async def talk(drive: Drive, _: Any) -> str:
+        async def talk(drive: Execution, _: Any) -> str:
             async def plan() -> None:
                 say("the plan")
 
@@ -291,7 +291,7 @@ async def test_a_worker_that_dies_in_mid_sentence_is_taken_back(
             return "done"
 
         job_id = await shop.submit(talk)
-        first = await shop.claim(worker="first", ttl_us=SECOND, desk=desk_with(shop, Scribe(counting)))
+        first = await shop.claim(worker="first", ttl_us=SECOND, desk=desk_with(shop, StreamWriter(counting)))
         dying = asyncio.create_task(first.go())
         reader = watch(shop.store, job_id)
         seen = [await anext(reader) for _ in range(3)]
@@ -314,7 +314,7 @@ async def test_a_zombie_is_not_heard(backend: Backend) -> None:
     async with opened(backend) as shop:
         wake, counting = asyncio.Event(), Counting(shop.store)
 
-        async def talk(drive: Drive, who: str) -> None:
+        async def talk(drive: Execution, who: str) -> None:
             async def speech() -> None:
                 zombie = not wake.is_set()
                 say("zombie: before" if zombie else "heir")
@@ -327,7 +327,7 @@ async def test_a_zombie_is_not_heard(backend: Backend) -> None:
             await spoken(drive, "talk", speech)
 
         job_id = await shop.submit(talk, "x")
-        old = await shop.claim(worker="zombie", ttl_us=SECOND, desk=desk_with(shop, Scribe(counting)))
+        old = await shop.claim(worker="zombie", ttl_us=SECOND, desk=desk_with(shop, StreamWriter(counting)))
         zombie = asyncio.create_task(old.go())
         reader = watch(shop.store, job_id)
         seen = [await anext(reader)]
@@ -365,7 +365,7 @@ async def test_a_hundred_thousand_words_are_few_commits_and_little_memory(backen
         counting = Counting(shop.store)
         most = 0
 
-        async def talk(drive: Drive, _: Any) -> None:
+        async def talk(drive: Execution, _: Any) -> None:
             async def speech() -> None:
                 nonlocal most
                 outlet = VOICE.get().outlet  # type: ignore[union-attr]
@@ -376,7 +376,7 @@ async def test_a_hundred_thousand_words_are_few_commits_and_little_memory(backen
             await spoken(drive, "talk", speech)
 
         job_id = await shop.submit(talk)
-        run = await shop.claim(desk=desk_with(shop, Scribe(counting)))
+        run = await shop.claim(desk=desk_with(shop, StreamWriter(counting)))
         assert await run.go() == "completed"
         heard = await all_of(watch(shop.store, job_id))
         assert said(heard) == [f"word {n} " for n in range(100_000)]
@@ -389,7 +389,7 @@ async def test_words_that_come_one_by_one_are_gathered() -> None:
     """A word in every pass of the loop, as a model sends them: the store is asked once in a while."""
     store = MemoryStore(VirtualClock(), SequentialIds())
     counting = Counting(store)
-    outlet = await outlet_of(store, Scribe(counting))
+    outlet = await outlet_of(store, StreamWriter(counting))
     loop = asyncio.get_running_loop()
     began = loop.time()
     with speaking(outlet, "0/a#1"):
@@ -407,7 +407,7 @@ async def test_a_slow_store_does_not_slow_code_that_does_not_wait() -> None:
     store = MemoryStore(VirtualClock(), SequentialIds())
     counting = Counting(store)
     counting.open.clear()
-    outlet = await outlet_of(store, Scribe(counting), attempts={"0/a#1": 1})
+    outlet = await outlet_of(store, StreamWriter(counting), attempts={"0/a#1": 1})
     word = "x" * 1000
     count = 3 * UNSAID_BYTES_MAX // len(word)
     with speaking(outlet, "0/a#1"):
@@ -432,7 +432,7 @@ async def test_a_plain_function_waits_in_its_thread_for_a_slow_store() -> None:
     store = MemoryStore(VirtualClock(), SequentialIds())
     counting = Counting(store)
     counting.open.clear()
-    outlet = await outlet_of(store, Scribe(counting))
+    outlet = await outlet_of(store, StreamWriter(counting))
     word, count = "x" * 10_000, 3 * UNSAID_BYTES_FULL // 10_000
     full = threading.Event()
     most = 0
@@ -462,7 +462,7 @@ async def test_a_store_that_is_away_for_a_while_loses_nothing() -> None:
     store = MemoryStore(VirtualClock(), SequentialIds())
     counting = Counting(store)
     counting.away = 2
-    outlet = await outlet_of(store, Scribe(counting))
+    outlet = await outlet_of(store, StreamWriter(counting))
     with speaking(outlet, "0/a#1"):
         say("a")
     await outlet.flush()
@@ -473,7 +473,7 @@ async def test_the_end_of_a_job_does_not_wait_for_ever_for_its_stream() -> None:
     store = MemoryStore(VirtualClock(), SequentialIds())
     counting = Counting(store)
     counting.away = 10_000
-    outlet = await outlet_of(store, Scribe(counting))
+    outlet = await outlet_of(store, StreamWriter(counting))
     with speaking(outlet, "0/a#1"):
         say("a")
     async with asyncio.timeout(20):

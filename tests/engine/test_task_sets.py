@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast.engine import task_scopes
-from holdfast.engine.execution import Drive
+from holdfast.engine.execution import Execution
 from holdfast.testing.conformance.bench import Backend
 from tests.engine.shop import Shop, opened
 
@@ -21,7 +21,7 @@ async def _say(number: int) -> int:
     return number
 
 
-async def _wait_for_pairs(_drive: Drive, given: Any) -> list[list[int]]:
+async def _wait_for_pairs(_drive: Execution, given: Any) -> list[list[int]]:
     orders = []
     for number in range(PAIRS):
         pair = [2 * number, 2 * number + 1]

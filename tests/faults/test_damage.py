@@ -14,7 +14,7 @@ import apsw
 import pytest
 
 from holdfast.errors import Broken, ForeignFile, HoldfastError, SchemaMismatch, StoreCorrupt
-from holdfast.model.session import Checkpoint, TurnCommit
+from holdfast.model.session import SessionCheckpoint, TurnCommit
 from holdfast.store.sqlite.connection import APPLICATION_ID
 from tests.faults.conftest import FreshCopy
 from tests.faults.reading import Reader
@@ -269,7 +269,7 @@ async def test_checkpoint_state_is_checked(state: str, fresh_copy: FreshCopy) ->
     path = fresh_copy()
     store = await open_store(path)
     large = b"large " * 4000
-    checkpoint = Checkpoint(turn_index=1, tool_state=large, execution_state=b"small")
+    checkpoint = SessionCheckpoint(turn_index=1, tool_state=large, execution_state=b"small")
     await store.sessions.commit(TurnCommit(session_id="talk", checkpoint=checkpoint))
     await store.close()
     change = {

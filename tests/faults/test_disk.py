@@ -24,7 +24,7 @@ from holdfast.errors import (
     StoreUnavailable,
 )
 from holdfast.model.jobs import JobDraft
-from holdfast.store.sqlite.write_lock import Turnstile
+from holdfast.store.sqlite.write_lock import WriteLock
 from holdfast.testing.disk.faults import FaultyCalls, FaultyFlush, Kind
 from tests.faults.conftest import FreshCopy
 from tests.faults.disks import DISKS, Disk
@@ -275,7 +275,7 @@ def test_turnstile_that_cannot_be_made(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         before = _open_files()
         with pytest.raises(StoreReadOnly):
-            Turnstile(tmp_path / "store.db")
+            WriteLock(tmp_path / "store.db")
         assert _open_files() == before
         (tmp_path / name).rmdir()
 

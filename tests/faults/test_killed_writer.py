@@ -26,12 +26,12 @@ HALF_WAY = """
 import sys
 from pathlib import Path
 from holdfast.store.sqlite.connection import connect
-from holdfast.store.sqlite.write_lock import Turnstile
+from holdfast.store.sqlite.write_lock import WriteLock
 
 path = Path(sys.argv[1])
 connection = connect(path)
 connection.execute("PRAGMA cache_size = 2")         # so that much of the transaction is in the log already
-Turnstile(path).enter()
+WriteLock(path).enter()
 connection.execute("BEGIN IMMEDIATE")
 for number in range(100):
     connection.execute("INSERT INTO namespaces VALUES (?, 0)", (f"half {number} " + "x" * 2000,))

@@ -14,7 +14,7 @@ from holdfast.model.ids import SequentialIds
 from holdfast.model.inbox import Boundary, Claim
 from holdfast.model.jobs import JobDraft
 from holdfast.model.mailbox import MailDraft
-from holdfast.model.session import Node, TurnCommit, stamped
+from holdfast.model.session import SessionNode, TurnCommit, stamped
 from holdfast.model.states import MailKind
 from holdfast.model.time import MINUTE
 from holdfast.store.clock import VirtualClock
@@ -92,7 +92,7 @@ class Workload:
         self._claim = claim
 
     async def _commit(self) -> None:
-        nodes = (Node(node_id="node-1", body={"text": "hi"}),)
+        nodes = (SessionNode(node_id="node-1", body={"text": "hi"}),)
         turn = TurnCommit(session_id="talk", nodes=nodes, completes=(self._claim.completion(),))
         await self._store.sessions.commit(stamped(turn, "turn-1"))
 

@@ -20,11 +20,11 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from holdfast.engine.durable_call import READS, Asked, Terms
-from holdfast.engine.execution import Drive
-from holdfast.engine.group_commit import Committer
+from holdfast.engine.durable_call import READS, CallPolicy, DurableCall
+from holdfast.engine.execution import Execution
+from holdfast.engine.group_commit import GroupCommit
 from holdfast.engine.lease_renewal import LeaseRenewal
-from holdfast.engine.runner_config import Desk
+from holdfast.engine.runner_config import RunnerConfig
 from holdfast.engine.suspension import sleep
 from holdfast.model.ids import RandomIds
 from holdfast.model.jobs import JobFilter, JobRecord
@@ -42,7 +42,7 @@ TTL_US = 400 * MILLISECOND
 WORKERS = 2
 CONCURRENCY = 6
 ATTEMPTS = 100
-KEYED = Terms(effect=Effect.IDEMPOTENT, key_lifetime_us=HOUR)
+KEYED = CallPolicy(effect=Effect.IDEMPOTENT, key_lifetime_us=HOUR)
 
 
 class World:
@@ -76,15 +76,15 @@ class World:
         return "seen"
 
 
-def program(world: World) -> Callable[[Drive, Any], Coroutine[Any, Any, Any]]:
-    async def errand(drive: Drive, given: Any) -> Any:
+def program(world: World) -> Callable[[Execution, Any], Coroutine[Any, Any, Any]]:
+    async def errand(drive: Execution, given: Any) -> Any:
         async def branch(name: str) -> list[Any]:
-            first = await drive.call(Asked("look", [name, 1], world.look, READS))
-            sent = await drive.call(Asked("send", [name, first], world.keyed, KEYED))
-            return [sent, await drive.call(Asked("look", [name, 2], world.look, READS))]
+            first = await drive.call(DurableCall("look", [name, 1], world.look, READS))
+            sent = await drive.call(DurableCall("send", [name, first], world.keyed, KEYED))
+            return [sent, await drive.call(DurableCall("look", [name, 2], world.look, READS))]
 
         branches = await asyncio.gather(branch("a"), branch("b"))
-        paid = await drive.call(Asked("pay", [given], world.plain))
+        paid = await drive.call(DurableCall("pay", [given], world.plain))
         await sleep(drive, 5 * MILLISECOND)
         return [given, branches, paid]
 
@@ -94,9 +94,9 @@ def program(world: World) -> Callable[[Drive, Any], Coroutine[Any, Any, Any]]:
 async def work(store_address: str, world: World) -> None:
     store = await open_store(store_address)
     clock = SystemClock()
-    desk = Desk(
+    desk = RunnerConfig(
         store,
-        Committer(store.journal),
+        GroupCommit(store.journal),
         clock,
         {"errand": program(world)},
         Backoff(attempts=ATTEMPTS),

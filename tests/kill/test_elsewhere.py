@@ -18,7 +18,7 @@ import pytest
 
 from holdfast.client import RemoteClient
 from holdfast.client.work_views import work_view
-from holdfast.engine.external_work import Facts, Outwork
+from holdfast.engine.external_work import ExternalWork, WorkItemState
 from holdfast.engine.verify.verify import verify
 from holdfast.errors import Unauthorized, Unavailable
 from holdfast.model.events import JobClaimed, JobCompleted, JobDeadLettered
@@ -194,7 +194,7 @@ async def judged(stage: Elsewhere, ids: dict[str, str], guids: dict[str, str]) -
         assert {job.job_id for job in await all_jobs(store)} == set(ids.values()), (
             "nothing else, nothing less"
         )
-        outwork = Outwork(store, SystemClock(), random.random)
+        outwork = ExternalWork(store, SystemClock(), random.random)
         for task, job_id in ids.items():
             item = await outwork.load(job_id)
             judge(task, item, guids, once)
@@ -208,7 +208,7 @@ async def judged(stage: Elsewhere, ids: dict[str, str], guids: dict[str, str]) -
     return told
 
 
-def judge(task: str, item: Facts, guids: dict[str, str], once: Counter[tuple[str, int]]) -> None:
+def judge(task: str, item: WorkItemState, guids: dict[str, str], once: Counter[tuple[str, int]]) -> None:
     """One item: completed once, by the holder of the newest fence; or held, with every cause."""
     job_id, head = item.head.job_id, item.head
     claims = {sealed.fence: event for sealed, event in item.facts if isinstance(event, JobClaimed)}
@@ -238,7 +238,7 @@ def judge(task: str, item: Facts, guids: dict[str, str], once: Counter[tuple[str
         assert once[job_id, fence] == 1, "it did what it says it did"
 
 
-def _sort(item: Facts) -> str:
+def _sort(item: WorkItemState) -> str:
     """How it ended, and with whom."""
     if item.head.status is not Status.COMPLETED:
         return "dead letters"

@@ -28,7 +28,7 @@ from holdfast.store.sqlite.connection import adopt, connect, make_durable
 from holdfast.store.sqlite.filesystem import make_private
 from holdfast.store.sqlite.open import open_sqlite
 from holdfast.store.sqlite.schema import SqliteSchema
-from holdfast.store.sqlite.write_lock import Turnstile
+from holdfast.store.sqlite.write_lock import WriteLock
 from holdfast.store.tables.store import SqlStore
 from tools.schema import Schema as Tables
 from tools.schema import read_postgres, read_sqlite
@@ -88,7 +88,7 @@ class SqliteGround:
     @asynccontextmanager
     async def schema(self, clock: Clock = CLOCK, vfs: str | None = None) -> AsyncIterator[SqliteSchema]:
         make_private(self.path)
-        connection, turnstile = connect(self.path, vfs=vfs), Turnstile(self.path)
+        connection, turnstile = connect(self.path, vfs=vfs), WriteLock(self.path)
         try:
             adopt(connection, self.path)
             make_durable(connection)

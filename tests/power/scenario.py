@@ -15,7 +15,15 @@ from holdfast.model.ids import SequentialIds
 from holdfast.model.inbox import Boundary, Claim
 from holdfast.model.jobs import JobDraft
 from holdfast.model.mailbox import MailDraft
-from holdfast.model.session import Checkpoint, Frame, Node, SessionMeta, TurnCommit, Usage, stamped
+from holdfast.model.session import (
+    Frame,
+    SessionCheckpoint,
+    SessionMeta,
+    SessionNode,
+    TurnCommit,
+    Usage,
+    stamped,
+)
 from holdfast.model.side_effects import CallStatus
 from holdfast.model.states import MailKind, Status, WaitReason
 from holdfast.model.time import MINUTE
@@ -210,7 +218,7 @@ class Scenario:
         return claim
 
     async def commit(self, claim: Claim, turn_id: str, text: str, state: bytes | None = None) -> None:
-        turn = turn_of(claim, turn_id, text, Checkpoint(turn_index=1, tool_state=state))
+        turn = turn_of(claim, turn_id, text, SessionCheckpoint(turn_index=1, tool_state=state))
         committed = await self._store.sessions.commit(turn)
         self.ack("turn", *turn_facts(turn, turn_id, committed.revision))
 
@@ -239,7 +247,7 @@ class Scenario:
         (driver,) = await self.claim("answers")
         await self.enqueue("one more thing", "talk")
         claim = await self.claim_inbox("talk")
-        turn = turn_of(claim, "t3", "of course", Checkpoint(turn_index=3))
+        turn = turn_of(claim, "t3", "of course", SessionCheckpoint(turn_index=3))
         append = await driver.write(
             TurnCommitted("talk", "t3", 3, tuple(batch.batch_id for batch in claim.batches)),
             JobCompleted(output="answered"),
@@ -259,10 +267,10 @@ def events(job_id: str, sealed: tuple[SealedEvent, ...]) -> list[Fact]:
     return [(EVENT, (job_id, event.seq, event.hash)) for event in sealed]
 
 
-def turn_of(claim: Claim, turn_id: str, text: str, checkpoint: Checkpoint) -> TurnCommit:
+def turn_of(claim: Claim, turn_id: str, text: str, checkpoint: SessionCheckpoint) -> TurnCommit:
     commit = TurnCommit(
         session_id=claim.session_id,
-        nodes=(Node(node_id=f"node {turn_id}", body={"text": text}),),
+        nodes=(SessionNode(node_id=f"node {turn_id}", body={"text": text}),),
         frames=(Frame(frame_id=f"frame {claim.session_id}", assignment={"to": "answer"}),),
         checkpoint=checkpoint,
         usage=(Usage(source="chat", model="m", input_tokens=3, output_tokens=5),),

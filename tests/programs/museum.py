@@ -45,7 +45,7 @@ def recorded_sleeps_are_slept_again(patch: pytest.MonkeyPatch) -> None:
 @bug
 def a_timeout_around_a_durable_wait_never_fires(patch: pytest.MonkeyPatch) -> None:
     """The job is suspended without regard to the timers of its code."""
-    patch.setattr(execution.Drive, "_suspension", lambda self: self.waits.asleep())
+    patch.setattr(execution.Execution, "_suspension", lambda self: self.waits.asleep())
 
 
 @bug
@@ -153,7 +153,7 @@ def results_come_in_any_order(patch: pytest.MonkeyPatch) -> None:
 
 @bug
 def the_end_of_a_process_is_a_decision_of_the_agent(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(execution.Drive, "note_cancel", lambda *_: None)
+    patch.setattr(execution.Execution, "note_cancel", lambda *_: None)
 
 
 @bug
@@ -167,12 +167,12 @@ def a_call_that_was_given_up_is_made_again(patch: pytest.MonkeyPatch) -> None:
 @bug
 def a_new_effect_waits_for_unrelated_calls(patch: pytest.MonkeyPatch) -> None:
     """Nothing fires after a recovery until everything that runs has ended."""
-    at_rest = execution.Drive._at_rest
+    at_rest = execution.Execution._at_rest
 
     def wait(self: Any, is_polling: bool) -> bool:
         return False if self.running else at_rest(self, is_polling)
 
-    patch.setattr(execution.Drive, "_at_rest", wait)
+    patch.setattr(execution.Execution, "_at_rest", wait)
 
 
 # ── retries ───────────────────────────────────────────────────────────────────────────────────────

@@ -27,10 +27,10 @@ from typing import Any, Final, Literal, cast
 import holdfast as hf
 from holdfast.agents.conversation import When, drafted
 from holdfast.agents.models.script import Script, script_of
-from holdfast.engine.group_commit import Committer
+from holdfast.engine.group_commit import GroupCommit
 from holdfast.engine.lease_renewal import LeaseRenewal
-from holdfast.engine.runner_config import Desk, Program
-from holdfast.engine.telemetry import SILENT, Meter
+from holdfast.engine.runner_config import Program, RunnerConfig
+from holdfast.engine.telemetry import SILENT, Telemetry
 from holdfast.errors import Unavailable
 from holdfast.model.events import Event
 from holdfast.model.hash_chain import SealedEvent, first_break, unseal
@@ -39,7 +39,7 @@ from holdfast.model.jobs import JobFilter, JobHead
 from holdfast.model.states import HELD, TERMINAL, Status, WaitReason
 from holdfast.model.suspicion import DIED_ALONE
 from holdfast.store.contract import Store
-from holdfast.store.intercepted import Call, WrappedStore
+from holdfast.store.intercepted import Call, InterceptedStore
 from holdfast.store.memory.state import State
 from holdfast.store.ports.wakeups import Wakeups
 from holdfast.testing.process import Process
@@ -374,7 +374,7 @@ class _Wakeups:
             wait.cancel()
 
 
-class _Store(WrappedStore):
+class _Store(InterceptedStore):
     """The store as one worker sees it."""
 
     def __init__(self, store: Store, life: Life, stage: Stage) -> None:
@@ -517,12 +517,12 @@ class Stage:
         life.child = child
         return life
 
-    def _make_desk(self, life: Life, meter: Meter) -> Desk:
+    def _make_desk(self, life: Life, meter: Telemetry) -> RunnerConfig:
         store = _Store(self.store, life, self)
         application = self._applications[min(len(self.lives), len(self._applications)) - 1]
-        return Desk(
+        return RunnerConfig(
             store,
-            Committer(store.journal, meter),
+            GroupCommit(store.journal, meter),
             self.clock,
             application.programs,
             strict=self._strict,

@@ -17,7 +17,7 @@ from holdfast.model.ids import SequentialIds
 from holdfast.model.jobs import DEFAULT_NAMESPACE
 from holdfast.store.clock import Clock, VirtualClock
 from holdfast.store.contract import Store
-from holdfast.store.intercepted import Call, WrappedStore
+from holdfast.store.intercepted import Call, InterceptedStore
 from holdfast.store.memory.store import MemoryStore
 from holdfast.store.memory.wakeups import MemoryWakeups
 from holdfast.store.postgres.open import open_postgres
@@ -104,7 +104,7 @@ class Postgres:
 
 async def find_violations(store: Store) -> list[str]:
     """What `holdfast verify` says against a database; nothing, for memory."""
-    inner: Any = store.inner if isinstance(store, WrappedStore) else store
+    inner: Any = store.inner if isinstance(store, InterceptedStore) else store
     if not isinstance(inner, SqlStore):
         return []
     report = await verify(inner)
@@ -187,7 +187,7 @@ READING: Final = frozenset(
 """Calls of the store that write nothing about a job: no fault strikes there."""
 
 
-class CountedStore(WrappedStore):
+class CountedStore(InterceptedStore):
     """A real store: its calls are counted, end even if their worker is dead, and hint within the process alone."""
 
     def __init__(self, store: Store, selector: WaitingSelector, root: Process) -> None:

@@ -21,7 +21,7 @@ from holdfast.model.jobs import DEFAULT_NAMESPACE, JobDraft, JobFilter, JobHead
 from holdfast.model.lease import Grant
 from holdfast.model.ledger import CallRow, idempotency_key
 from holdfast.model.mailbox import MailDraft
-from holdfast.model.session import Node, TurnCommit, stamped
+from holdfast.model.session import SessionNode, TurnCommit, stamped
 from holdfast.model.side_effects import CallStatus, Effect
 from holdfast.model.states import MailKind, Status, WaitReason
 from holdfast.model.time import SECOND
@@ -429,7 +429,7 @@ class JobRules(World):
     def turn(self, data: st.DataObject) -> TurnCommit:
         commit = TurnCommit(
             session_id=data.draw(st.sampled_from(SESSIONS)),
-            nodes=(Node(node_id=data.draw(st.sampled_from(["n1", "n2"])), body=data.draw(BODIES)),),
+            nodes=(SessionNode(node_id=data.draw(st.sampled_from(["n1", "n2"])), body=data.draw(BODIES)),),
             expected_revision=data.draw(st.sampled_from([None, None, 0, 1])),
         )
         return data.draw(st.sampled_from([commit, stamped(commit, "turn1")]))

@@ -15,22 +15,22 @@ from hypothesis.stateful import initialize, precondition, rule
 from holdfast.model.inbox import (
     BY_PAYLOAD,
     NEVER,
-    Batch,
     BatchDraft,
     Boundary,
     Claim,
     Completion,
     Delivery,
+    InboxBatch,
     ItemDraft,
     SlotPolicy,
     group,
 )
 from holdfast.model.jobs import DEFAULT_NAMESPACE
 from holdfast.model.session import (
-    Checkpoint,
     Frame,
-    Node,
+    SessionCheckpoint,
     SessionMeta,
+    SessionNode,
     TurnCommit,
     Usage,
     stamped,
@@ -80,7 +80,7 @@ TURNS: Final = st.builds(
     session_id=st.sampled_from(SESSIONS),
     nodes=st.lists(
         st.builds(
-            Node,
+            SessionNode,
             node_id=st.sampled_from(NODES),
             parent_node_id=st.sampled_from([None, *NODES]),
             body=BODIES,
@@ -103,7 +103,7 @@ TURNS: Final = st.builds(
         max_size=2,
     ).map(tuple),
     frame_id=st.sampled_from([None, None, *FRAMES]),
-    checkpoint=st.builds(Checkpoint, turn_index=st.integers(0, 2), options=BODIES, tool_state=STATES),
+    checkpoint=st.builds(SessionCheckpoint, turn_index=st.integers(0, 2), options=BODIES, tool_state=STATES),
     usage=st.lists(
         st.builds(
             Usage,
@@ -240,8 +240,10 @@ class SessionRules(World):
         """A namespace and a session, mostly one where something happened."""
         return newest([(DEFAULT_NAMESPACE, SESSIONS[1]), *self.places * 3])
 
-    def queue(self, namespace: str, session: str) -> list[Batch]:
-        queued: list[Batch] = self.trio.peek(lambda store: store.inbox.list(session, namespace=namespace))
+    def queue(self, namespace: str, session: str) -> list[InboxBatch]:
+        queued: list[InboxBatch] = self.trio.peek(
+            lambda store: store.inbox.list(session, namespace=namespace)
+        )
         return queued
 
     # ── turns ─────────────────────────────────────────────────────────────────────────────────────

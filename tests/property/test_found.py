@@ -14,7 +14,7 @@ from holdfast.errors import InvalidMove, InvalidName, InvalidPayload, KeyReused,
 from holdfast.model.append import Extras, Move
 from holdfast.model.events import JobRequeued, JobWaiting
 from holdfast.model.jobs import JobDraft, JobFilter
-from holdfast.model.session import Node, SessionMeta, TurnCommit
+from holdfast.model.session import SessionMeta, SessionNode, TurnCommit
 from holdfast.model.side_effects import CallStatus
 from holdfast.model.states import Slot, Status, WaitReason
 from holdfast.model.time import MINUTE
@@ -218,7 +218,7 @@ async def a_named_leaf_is_taken_by_its_name(bench: Bench) -> None:
 
 
 async def a_turn_makes_no_older_body_young(bench: Bench) -> None:
-    large = Node(node_id="large", body=LARGE)
+    large = SessionNode(node_id="large", body=LARGE)
     await bench.store.sessions.commit(TurnCommit(session_id="root", nodes=(large,)))
     bench.clock.advance(MINUTE)
     await bench.store.sessions.commit(TurnCommit(session_id="root", nodes=(node("small"),)))

@@ -24,7 +24,7 @@ from holdfast.model.states import Status
 from holdfast.model.time import SECOND
 from holdfast.store.contract import Store
 from holdfast.store.executor import Transaction
-from holdfast.store.sqlite.write_lock import Turnstile
+from holdfast.store.sqlite.write_lock import WriteLock
 from holdfast.store.tables.jobs import submit_in
 from holdfast.store.tables.store import SqlStore
 from holdfast.testing.conformance.drafts import LARGE, call_row, intent_of
@@ -98,14 +98,14 @@ def _word(outcome: object) -> str:
 
 async def turn_holder(place: Place) -> None:
     """Take the turn and keep it."""
-    Turnstile(Path(place.address)).enter()
+    WriteLock(Path(place.address)).enter()
     say(inside=True)
     listen()
 
 
 async def turn_waiter(place: Place) -> None:
     """Ask for the turn while somebody else has it, which takes a place in the line."""
-    turnstile = Turnstile(Path(place.address))
+    turnstile = WriteLock(Path(place.address))
     say(asking=True)
     turnstile.enter()
     say(inside=True)
@@ -114,7 +114,7 @@ async def turn_waiter(place: Place) -> None:
 
 async def alternator(place: Place, name: str, turns: int, log: str) -> None:
     """Take so many turns, each time not leaving before the other one stands in the line or has finished."""
-    turnstile = Turnstile(Path(place.address))
+    turnstile = WriteLock(Path(place.address))
     done = Path(log + ".done")
     say(ready=True)
     listen()

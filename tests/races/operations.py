@@ -17,11 +17,11 @@ from holdfast.model.append import Append, Extras, Move, Timer
 from holdfast.model.audit import Act, ActDraft, breaks, read_act
 from holdfast.model.events import JobCancelled, JobCompleted, JobReleased
 from holdfast.model.hash_chain import EMPTY, Head
-from holdfast.model.inbox import Batch, BatchState, Boundary, Claim, Completion
+from holdfast.model.inbox import BatchState, Boundary, Claim, Completion, InboxBatch
 from holdfast.model.jobs import JobDraft, JobHead, Submitted
 from holdfast.model.mailbox import MailDraft, Sent
 from holdfast.model.schedule import Schedule, job_of
-from holdfast.model.session import Checkpoint, TurnCommit, stamped
+from holdfast.model.session import SessionCheckpoint, TurnCommit, stamped
 from holdfast.model.states import MailKind, Status
 from holdfast.model.time import MINUTE
 from holdfast.store.contract import Store
@@ -215,7 +215,7 @@ async def cancel_batch(store: Store) -> Trial:
     session = fresh("session")
     batch = await store.inbox.enqueue(message("hello", session))
 
-    async def check(answer: Batch | None) -> None:
+    async def check(answer: InboxBatch | None) -> None:
         assert answer is not None, "this very call cancelled it"
         assert (answer.state, answer.items) == (BatchState.CANCELLED, batch.items)
         assert await store.inbox.list(session) == []
@@ -265,7 +265,7 @@ async def commit_turn(store: Store) -> Trial:
         TurnCommit(
             session_id=session,
             nodes=(node("n1"), node("n2", "n1", LARGE)),
-            checkpoint=Checkpoint(),
+            checkpoint=SessionCheckpoint(),
             expected_revision=0,
             completes=(
                 Completion(held.claim_id, held.token, tuple(batch.batch_id for batch in held.batches)),

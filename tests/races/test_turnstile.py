@@ -27,7 +27,7 @@ from holdfast.store.contract import Store
 from holdfast.store.sqlite import executor
 from holdfast.store.sqlite.lock_holders import continue_stopped_writers
 from holdfast.store.sqlite.unit_of_work import Unit
-from holdfast.store.sqlite.write_lock import Turnstile
+from holdfast.store.sqlite.write_lock import WriteLock
 from tests.races.children import in_line, is_free
 from tests.races.processes import child
 from tests.races.stores import PATIENCE_S, Place, opened, sqlite_of, until
@@ -45,9 +45,9 @@ def place(folder: Path) -> Place:
 
 
 @pytest.fixture
-def turnstiles(place: Place) -> Iterator[list[Turnstile]]:
+def turnstiles(place: Place) -> Iterator[list[WriteLock]]:
     """Three of them on one file, as three processes would have."""
-    three = [Turnstile(Path(place.address)) for _ in range(3)]
+    three = [WriteLock(Path(place.address)) for _ in range(3)]
     yield three
     for turnstile in three:
         turnstile.close()
@@ -58,7 +58,7 @@ def make_patient(store: Store) -> None:
     sqlite_of(store)._patience_s = PATIENCE_S
 
 
-def entering(turnstile: Turnstile) -> asyncio.Future[None]:
+def entering(turnstile: WriteLock) -> asyncio.Future[None]:
     """Done when the turn is ours. The thread may be left behind: a test that fails must not wait for it."""
     loop = asyncio.get_running_loop()
     inside: asyncio.Future[None] = loop.create_future()
@@ -87,7 +87,7 @@ async def _lined_up(place: Place, how_many: int) -> bool:
 # ── whose turn it is ──────────────────────────────────────────────────────────────────────────────
 
 
-def test_two_stores_in_one_process_exclude_each_other(place: Place, turnstiles: list[Turnstile]) -> None:
+def test_two_stores_in_one_process_exclude_each_other(place: Place, turnstiles: list[WriteLock]) -> None:
     """Goal: the locks belong to a store, not to its process. Method: two turnstiles here, asked without waiting."""
     first, second, _ = turnstiles
     assert first.try_enter()
@@ -99,7 +99,7 @@ def test_two_stores_in_one_process_exclude_each_other(place: Place, turnstiles: 
     second.leave()
 
 
-async def test_nobody_walks_past_the_one_who_waits(place: Place, turnstiles: list[Turnstile]) -> None:
+async def test_nobody_walks_past_the_one_who_waits(place: Place, turnstiles: list[WriteLock]) -> None:
     """Goal: who has just written cannot overtake one that waits. Method: the second stands in the line when the first
     leaves and at once asks again, with and without waiting."""
     first, second, third = turnstiles
@@ -120,7 +120,7 @@ async def test_nobody_walks_past_the_one_who_waits(place: Place, turnstiles: lis
 async def test_turns_come_in_the_order_of_the_line(place: Place) -> None:
     """Goal: first come, first served, whoever the kernel runs first. Method: nine line up one after the other behind
     one that writes, and it lines up behind them; each writes its name and leaves."""
-    ten = [Turnstile(Path(place.address)) for _ in range(10)]
+    ten = [WriteLock(Path(place.address)) for _ in range(10)]
     turns: list[int] = []
 
     async def take(number: int) -> None:
@@ -146,7 +146,7 @@ async def test_turns_come_in_the_order_of_the_line(place: Place) -> None:
 
 @pytest.mark.parametrize("written", [b"", b"\xff" * 8, b"not a number at all"])
 async def test_a_gate_that_somebody_wrote_into(
-    place: Place, turnstiles: list[Turnstile], written: bytes
+    place: Place, turnstiles: list[WriteLock], written: bytes
 ) -> None:
     """Goal: the count of tickets is nothing that a write depends on. Method: overwrite it; the next ones line up."""
     first, second, third = turnstiles
@@ -193,7 +193,7 @@ async def test_two_writers_alternate(place: Place, folder: Path, turns: int) -> 
 # ── death and sleep ───────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_killed_holder_frees_the_turn(place: Place, turnstiles: list[Turnstile]) -> None:
+async def test_a_killed_holder_frees_the_turn(place: Place, turnstiles: list[WriteLock]) -> None:
     """Goal: kill -9 inside a turn frees it, and in the line lets those behind go on, but not in. Method: one process
     inside, one in the line, we behind it; both are killed."""
     with ExitStack() as stack:
@@ -256,7 +256,7 @@ async def test_a_writer_that_waits_continues_a_stopped_one(
 
 @pytest.mark.parametrize("enter", ["first", "second"])
 async def test_a_stopped_process_is_continued_wherever_it_stands(
-    place: Place, turnstiles: list[Turnstile], enter: str
+    place: Place, turnstiles: list[WriteLock], enter: str
 ) -> None:
     """Goal: inside its turn or in the line for it, a stopped process is found. Method: stop a process that holds the
     turn, or that stands behind ours, and look."""
@@ -275,7 +275,7 @@ async def test_a_stopped_process_is_continued_wherever_it_stands(
         assert continue_stopped_writers(Path(place.address)) == []
 
 
-async def test_every_caller_has_its_own_patience(place: Place, turnstiles: list[Turnstile]) -> None:
+async def test_every_caller_has_its_own_patience(place: Place, turnstiles: list[WriteLock]) -> None:
     """Goal: no caller waits for ever. Method: one write after the other joins the queue while a turn never comes; each
     must be told "busy", also those that found the queue not empty."""
     async with opened(place, patience_s=SHORT_S) as store:
@@ -294,7 +294,7 @@ async def test_every_caller_has_its_own_patience(place: Place, turnstiles: list[
         assert len(await store.jobs.list(JobFilter())) == 1
 
 
-async def test_a_store_that_waits_keeps_its_place(place: Place, turnstiles: list[Turnstile]) -> None:
+async def test_a_store_that_waits_keeps_its_place(place: Place, turnstiles: list[WriteLock]) -> None:
     """Goal: the two threads of a store are one at the turnstile. Method: its writer thread stands in the line when a
     caller gives up and a new one comes; its place must stay taken until the store has had its turn."""
     holder, other, _ = turnstiles
@@ -375,7 +375,7 @@ async def test_who_has_an_answer_holds_nobody_up(place: Place, monkeypatch: pyte
         assert early == [False]
 
 
-async def test_a_caller_whose_loop_is_gone(place: Place, turnstiles: list[Turnstile]) -> None:
+async def test_a_caller_whose_loop_is_gone(place: Place, turnstiles: list[WriteLock]) -> None:
     """Goal: a thread that went away while its write waited harms nobody. Method: a loop of its own asks and is closed
     before the turn comes; afterwards the store still writes for others."""
     async with opened(place) as store:

@@ -12,7 +12,7 @@ from typing import Any
 import nats
 from nats.js.kv import KeyValue
 
-from holdfast.model.agent_registry import Entry
+from holdfast.model.agent_registry import AgentEntry
 from holdfast.registry.addresses import nats_settings
 from holdfast.registry.bucket import BUCKET
 from holdfast.registry.connect import NatsLink, open_nats
@@ -59,8 +59,8 @@ async def stranger(url: str) -> AsyncIterator[KeyValue]:
         yield await client.jetstream().key_value(BUCKET)
 
 
-def entry(guid: str, **more: Any) -> Entry:
-    return Entry(**{"guid": guid, "handle": guid, "agent_type": "coder", **more})
+def entry(guid: str, **more: Any) -> AgentEntry:
+    return AgentEntry(**{"guid": guid, "handle": guid, "agent_type": "coder", **more})
 
 
 def written(guid: str, **more: Any) -> bytes:

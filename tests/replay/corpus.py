@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.engine.durable_call import READS, Asked, Terms
-from holdfast.engine.execution import Drive
+from holdfast.engine.durable_call import READS, CallPolicy, DurableCall
+from holdfast.engine.execution import Execution
 from holdfast.engine.runner_config import Program
 from holdfast.engine.suspension import sleep
 from holdfast.model.hash_chain import SealedEvent
@@ -26,13 +26,13 @@ from holdfast.model.time import HOUR
 from tests.replay.finished import Stage
 
 FOLDER: Final = Path(__file__).resolve().parents[1] / "golden" / "journals_v1"
-KEYED: Final = Terms(effect=Effect.IDEMPOTENT, key_lifetime_us=24 * HOUR)
+KEYED: Final = CallPolicy(effect=Effect.IDEMPOTENT, key_lifetime_us=24 * HOUR)
 
 DONE: list[str] = []
 """What was done for real. A replay adds nothing to it."""
 
 
-async def look(drive: Drive, name: str, *, delay: float = 0.0) -> Any:
+async def look(drive: Execution, name: str, *, delay: float = 0.0) -> Any:
     async def run(_key: str) -> Any:
         DONE.append(name)
         await asyncio.sleep(delay)
@@ -42,26 +42,26 @@ async def look(drive: Drive, name: str, *, delay: float = 0.0) -> Any:
             raise LookupError("no such page")
         return {"found": name, "ünïcode": "日本", "number": 1.5}
 
-    return await drive.call(Asked("look", [name], run, READS))
+    return await drive.call(DurableCall("look", [name], run, READS))
 
 
-async def send(drive: Drive, what: str, terms: Terms = KEYED) -> Any:
+async def send(drive: Execution, what: str, terms: CallPolicy = KEYED) -> Any:
     async def run(key: str) -> Any:
         DONE.append(f"send {what}")
         if what == "lost" and DONE.count("send lost") == 1:
             raise ConnectionResetError("no answer")
         return {"sent": what, "under": key}
 
-    return await drive.call(Asked("send", [what], run, terms))
+    return await drive.call(DurableCall("send", [what], run, terms))
 
 
-async def greeting(drive: Drive, given: Any) -> Any:
+async def greeting(drive: Execution, given: Any) -> Any:
     """Reads and a keyed effect, one after the other."""
     found = await look(drive, "name")
     return [given, found, await send(drive, "hello")]
 
 
-async def branches(drive: Drive, _given: Any) -> Any:
+async def branches(drive: Execution, _given: Any) -> Any:
     """Three at once, of different speed; the order in which they end is part of the output."""
     order: list[str] = []
 
@@ -74,7 +74,7 @@ async def branches(drive: Drive, _given: Any) -> Any:
     return order
 
 
-async def impatient(drive: Drive, _given: Any) -> Any:
+async def impatient(drive: Execution, _given: Any) -> Any:
     """A call that is given up, and an error that is caught."""
     try:
         await asyncio.wait_for(look(drive, "slow", delay=5), 0.5)
@@ -86,19 +86,19 @@ async def impatient(drive: Drive, _given: Any) -> Any:
         return str(error)
 
 
-async def patient(drive: Drive, _given: Any) -> Any:
+async def patient(drive: Execution, _given: Any) -> Any:
     """Sleeps for hours, in a scope of its own, and fails once before it succeeds."""
     with drive.scope("night"):
         await sleep(drive, 3 * HOUR)
         return await look(drive, "flaky")
 
 
-async def uncertain(drive: Drive, _given: Any) -> Any:
+async def uncertain(drive: Execution, _given: Any) -> Any:
     """An unsafe call whose answer is lost; somebody says that it did not happen, and it is sent again."""
-    return await send(drive, "lost", Terms())
+    return await send(drive, "lost", CallPolicy())
 
 
-async def cut_short(drive: Drive, _given: Any) -> Any:
+async def cut_short(drive: Execution, _given: Any) -> Any:
     """Cancelled while it sleeps."""
     await look(drive, "before")
     await sleep(drive, HOUR)

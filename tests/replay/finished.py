@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from holdfast.engine import runner_config
-from holdfast.engine.execution import Drive
-from holdfast.engine.group_commit import Committer
+from holdfast.engine.execution import Execution
+from holdfast.engine.group_commit import GroupCommit
 from holdfast.engine.job_runner import JobRun
 from holdfast.engine.replay_check import Replayed, replay
-from holdfast.engine.runner_config import Desk
+from holdfast.engine.runner_config import RunnerConfig
 from holdfast.model.ids import SequentialIds
 from holdfast.model.jobs import DEFAULT_QUEUE, JobDraft
 from holdfast.model.time import SECOND
@@ -42,7 +42,7 @@ class Stage:
         """The program as a kind's code; when answers come is the seed's matter."""
         chance = random.Random(seed)
 
-        async def run(drive: Drive, _given: Any) -> Any:
+        async def run(drive: Execution, _given: Any) -> Any:
             world = World(
                 drive, Tape([], self.clock.wall_us), lambda _: chance.choice([0, 0, 0.1, 0.5, 1, 2])
             )
@@ -64,7 +64,9 @@ class Stage:
     async def drive(self, programs: dict[str, runner_config.Program]) -> str:
         ask = ClaimAsk(worker="w", token="t", queues=(DEFAULT_QUEUE,), ttl_us=3600 * SECOND)
         (grant,) = await self.store.leases.claim(ask)
-        return await JobRun(Desk(self.store, Committer(self.store.journal), self.clock, programs), grant).go()
+        return await JobRun(
+            RunnerConfig(self.store, GroupCommit(self.store.journal), self.clock, programs), grant
+        ).go()
 
     def replay(self, job_id: str, body: Program, seed: int = 99) -> Replayed:
         """The program over the job's journal, on another timing."""

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from holdfast.engine import ready_queue
-from holdfast.engine.durable_call import Asked, Terms
-from holdfast.engine.execution import Drive
+from holdfast.engine.durable_call import CallPolicy, DurableCall
+from holdfast.engine.execution import Execution
 from holdfast.engine.journal_writer import Stamp
 from holdfast.engine.side_effects import Owner
 from holdfast.model.events import Event, JobClaimed
@@ -60,7 +60,7 @@ class Tape:
 class World:
     """What a program can ask and do. `delays` decide when answers come, never what they are."""
 
-    drive: Drive
+    drive: Execution
     tape: Tape
     delays: Callable[[str], float]
     trace: list[str] = field(default_factory=list)
@@ -86,7 +86,7 @@ class World:
                 raise LookupError(f"{name} is bad")
             return ":".join(map(str, (name, *args)))
 
-        return await self.drive.call(Asked(call, [name, *args], run, Terms(effect=effect), raises))
+        return await self.drive.call(DurableCall(call, [name, *args], run, CallPolicy(effect=effect), raises))
 
 
 Program = Callable[[World], Coroutine[Any, Any, Any]]
@@ -119,7 +119,7 @@ def play(
         if not journal:
             tape.events.append((JobClaimed("worker"), clock.wall_us()))
         facts = [(seq, event, at) for seq, (event, at) in enumerate(tape.events, 1)]
-        drive = Drive(history_of(facts), tape, clock, Owner("default", "job_1", 1))
+        drive = Execution(history_of(facts), tape, clock, Owner("default", "job_1", 1))
         world = World(drive, tape, lambda _: chance.choice([0, 0, 0.1, 0.5, 1, 2]))
 
         async def run() -> Any:

@@ -39,7 +39,7 @@ def test_an_old_journal_is_whole(name: str) -> None:
     sealed = written.sealed()
     assert first_break(written.job_id, sealed) is None
     facts = facts_of(sealed)
-    assert isinstance(told(facts), job_state.Job)
+    assert isinstance(told(facts), job_state.JobState)
     assert list(by_calls(facts, {})) == []
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine.durable_call import READS, Asked
+from holdfast.engine.durable_call import READS, DurableCall
 from holdfast.engine.run_outcomes import Failed, Parked
 from holdfast.errors import CallFailed, InvalidMove
 from holdfast.model.events import (
@@ -215,7 +215,7 @@ def test_a_durable_call_inside_a_call_is_an_error(in_a_task: bool) -> None:
             call = world.look("inner")
             return await (asyncio.create_task(call) if in_a_task else call)
 
-        return await world.drive.call(Asked("outer", [], inner, READS))
+        return await world.drive.call(DurableCall("outer", [], inner, READS))
 
     played = play(program, seed=1)
     assert isinstance(played.output, Failed)
@@ -232,7 +232,7 @@ def test_tasks_inside_a_call_take_no_number() -> None:
         async def branch() -> Any:
             return await world.look("mine")
 
-        await world.drive.call(Asked("noisy", [], noisy, READS))
+        await world.drive.call(DurableCall("noisy", [], noisy, READS))
         return await asyncio.gather(branch(), branch())
 
     keys = [event.step_key for event, _ in play(program, seed=1).journal if isinstance(event, StepFinished)]
@@ -253,7 +253,7 @@ def test_an_error_is_the_same_error_in_replay(declared: bool) -> None:
             raise Odd("very")
 
         try:
-            await world.drive.call(Asked("odd", [], run, READS, (Odd,) if declared else ()))
+            await world.drive.call(DurableCall("odd", [], run, READS, (Odd,) if declared else ()))
         except Odd as error:
             return ["odd", str(error)]
         except CallFailed as error:

@@ -11,8 +11,8 @@ import openai
 import pytest
 from llmock.testing import LLMockServer
 
-from holdfast.engine.durable_call import READS, Asked
-from holdfast.engine.execution import Drive
+from holdfast.engine.durable_call import READS, DurableCall
+from holdfast.engine.execution import Execution
 from holdfast.engine.side_effects import Owner
 from holdfast.model.replay_history import history_of
 from holdfast.store.clock import SystemClock
@@ -37,15 +37,15 @@ def test_both_clients_in_parallel_replay_without_a_request(models: LLMockServer,
     """Goal: a client in a step is a black box. Method: four calls at once, two of each client; replayed with clients
     that point nowhere."""
 
-    async def program(drive: Drive, claude: anthropic.AsyncAnthropic, gpt: openai.AsyncOpenAI) -> Any:
+    async def program(drive: Execution, claude: anthropic.AsyncAnthropic, gpt: openai.AsyncOpenAI) -> Any:
         async def ask(name: str, n: int) -> str:
             async def run(_key: str) -> str:
                 if name == "claude":
                     return await _ask_claude(claude, streaming)
                 return await _ask_gpt(gpt, streaming)
 
-            first: str = await drive.call(Asked("ask", [name, n], run, READS))
-            second: str = await drive.call(Asked("again", [name, n, first], run, READS))
+            first: str = await drive.call(DurableCall("ask", [name, n], run, READS))
+            second: str = await drive.call(DurableCall("again", [name, n, first], run, READS))
             return second
 
         return await asyncio.gather(ask("claude", 1), ask("gpt", 2), ask("claude", 3), ask("gpt", 4))
@@ -55,7 +55,7 @@ def test_both_clients_in_parallel_replay_without_a_request(models: LLMockServer,
             clock = SystemClock()
             tape = Tape(list(journal), clock.wall_us)
             facts = [(seq, event, at) for seq, (event, at) in enumerate(tape.events, 1)]
-            drive = Drive(history_of(facts), tape, clock, Owner("default", "job_1", 1))
+            drive = Execution(history_of(facts), tape, clock, Owner("default", "job_1", 1))
             async with (
                 anthropic.AsyncAnthropic(base_url=anthropic_url, api_key="test", max_retries=0) as claude,
                 openai.AsyncOpenAI(base_url=openai_url, api_key="test", max_retries=0) as gpt,

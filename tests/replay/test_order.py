@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine.durable_call import READS, Asked
+from holdfast.engine.durable_call import READS, DurableCall
 from holdfast.model.events import StepFinished, ToolCalled, ToolReturned
 from tests.replay.programs import PROGRAMS
 from tests.replay.stage import Journal, Killed, World, play
@@ -89,7 +89,7 @@ def test_a_busy_call_keeps_nobody_from_his_result() -> None:
             seen.set()
 
         async def busy() -> Any:
-            return await world.drive.call(Asked("spin", [], spin, READS))
+            return await world.drive.call(DurableCall("spin", [], spin, READS))
 
         return (await asyncio.gather(busy(), other()))[0]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine.execution import Drive
-from holdfast.engine.replay_check import Step, replay
+from holdfast.engine.execution import Execution
+from holdfast.engine.replay_check import ReplayedStep, replay
 from holdfast.engine.suspension import sleep
 from holdfast.errors import InvalidMove
 from holdfast.model.mailbox import MailDraft
@@ -118,7 +118,7 @@ def test_changed_code_is_told_where(
     assert stage.live == []
 
 
-def _key(step: Step | None) -> str | None:
+def _key(step: ReplayedStep | None) -> str | None:
     return None if step is None else step.step_key
 
 
@@ -151,7 +151,7 @@ async def test_replay_from_every_store(backend: Backend) -> None:
                 raise error
             return "fine"
 
-        async def errand(drive: Drive, given: Any) -> Any:
+        async def errand(drive: Execution, given: Any) -> Any:
             first = await shop.look(drive, "first")
             await sleep(drive, HOUR)
             try:
@@ -178,12 +178,12 @@ async def test_a_cancelled_job_replays_to_where_it_was_cut(backend: Backend) -> 
     """A job that was cancelled while it slept: its replay comes as far, and asks for nothing that is not there."""
     async with opened(backend) as shop:
 
-        async def sleeper(drive: Drive, _: Any) -> Any:
+        async def sleeper(drive: Execution, _: Any) -> Any:
             await shop.look(drive, "first")
             await sleep(drive, HOUR)
             return await shop.look(drive, "never")
 
-        async def other(drive: Drive, _: Any) -> Any:
+        async def other(drive: Execution, _: Any) -> Any:
             await sleep(drive, HOUR)
 
         job_id = await shop.submit(sleeper)

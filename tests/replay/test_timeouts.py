@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine.durable_call import READS, Asked
+from holdfast.engine.durable_call import READS, DurableCall
 from holdfast.model.events import CallCancelled
 from holdfast.testing.simloop import SimLoop
 from tests.replay.stage import Played, World, play
@@ -22,7 +22,7 @@ async def _timed(world: World, name: str, seconds: float) -> Any:
         await asyncio.sleep(seconds)
         return name
 
-    value = await world.drive.call(Asked(name, [], run, READS))
+    value = await world.drive.call(DurableCall(name, [], run, READS))
     world.see(value)
     return value
 
@@ -154,7 +154,7 @@ def test_a_timer_inside_a_call_is_the_calls_own() -> None:
                 return "in time"
             return "late"
 
-        said = await world.drive.call(Asked("call", [], run, READS))
+        said = await world.drive.call(DurableCall("call", [], run, READS))
         await asyncio.sleep(1.0)
         return [said, await _at_most(world, "slow", 10.0, 1.0)]
 

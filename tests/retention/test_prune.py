@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine.durable_call import Asked, Terms
-from holdfast.engine.execution import Drive
+from holdfast.engine.durable_call import CallPolicy, DurableCall
+from holdfast.engine.execution import Execution
 from holdfast.engine.replay_check import replay
 from holdfast.engine.retention import prune
 from holdfast.engine.suspension import sleep
@@ -20,7 +20,7 @@ from holdfast.model.events import JobCompleted, JobCreated, LlmRequested, LlmRes
 from holdfast.model.hash_chain import first_break, unseal
 from holdfast.model.jobs import JobDraft
 from holdfast.model.mailbox import MailDraft
-from holdfast.model.retention import ERASABLE, How, Policy
+from holdfast.model.retention import ERASABLE, How, RetentionPolicy
 from holdfast.model.side_effects import CallStatus, Effect
 from holdfast.model.states import MailKind, Status
 from holdfast.model.time import DAY, HOUR
@@ -33,12 +33,12 @@ from tests.fixtures.stores import STORES
 pytestmark = pytest.mark.parametrize("backend", STORES, indirect=True)
 
 LARGE = "x" * 20_000
-KEYED = Terms(effect=Effect.IDEMPOTENT)
-OLD = Policy(older_than_us=30 * DAY)
-REMOVE = Policy(older_than_us=30 * DAY, how=How.REMOVE)
+KEYED = CallPolicy(effect=Effect.IDEMPOTENT)
+OLD = RetentionPolicy(older_than_us=30 * DAY)
+REMOVE = RetentionPolicy(older_than_us=30 * DAY, how=How.REMOVE)
 
 
-async def errand(drive: Drive, given: Any) -> Any:
+async def errand(drive: Execution, given: Any) -> Any:
     """A read with a large answer, an effect, a small answer."""
 
     async def look(_key: str) -> str:
@@ -47,8 +47,8 @@ async def errand(drive: Drive, given: Any) -> Any:
     async def send(key: str) -> str:
         return f"sent under {key}"
 
-    await drive.call(Asked("look", [given], look, Terms(effect=Effect.READ_ONLY)))
-    await drive.call(Asked("send", ["secret"], send, KEYED))
+    await drive.call(DurableCall("look", [given], look, CallPolicy(effect=Effect.READ_ONLY)))
+    await drive.call(DurableCall("send", ["secret"], send, KEYED))
     return {"for": given, "large": LARGE + "out"}
 
 
@@ -148,14 +148,14 @@ async def test_what_somebody_may_need_is_kept(backend: Backend) -> None:
     old, both ways of pruning."""
     async with opened(backend) as shop:
 
-        async def sleeper(drive: Drive, _: Any) -> Any:
+        async def sleeper(drive: Execution, _: Any) -> Any:
             await sleep(drive, 1000 * DAY)
 
-        async def unlucky(drive: Drive, _: Any) -> Any:
+        async def unlucky(drive: Execution, _: Any) -> Any:
             async def lost(_key: str) -> Any:
                 raise ConnectionResetError("no answer")
 
-            await drive.call(Asked("send", [], lost))
+            await drive.call(DurableCall("send", [], lost))
 
         asleep = await shop.submit(sleeper)
         assert await (await shop.claim()).go() == "waiting"
@@ -186,7 +186,7 @@ async def test_young_jobs_and_young_keys_are_kept(backend: Backend) -> None:
         await finished(shop)
         backend.clock.advance(2 * HOUR)
         assert (await prune(shop.store, OLD)).jobs == 0
-        hasty = Policy(older_than_us=HOUR, how=How.REMOVE)
+        hasty = RetentionPolicy(older_than_us=HOUR, how=How.REMOVE)
         assert (await prune(shop.store, hasty)).kept == {"receivers may remember its keys": 1}
         backend.clock.advance(8 * DAY)
         assert (await prune(shop.store, hasty)).jobs == 1
@@ -254,13 +254,13 @@ async def test_messages_to_a_model_are_kept_with_their_request(backend: Backend)
 
 
 @pytest.mark.parametrize("policy", [OLD, REMOVE], ids=["erase", "remove"])
-async def test_small_batches_and_two_at_once(backend: Backend, policy: Policy) -> None:
+async def test_small_batches_and_two_at_once(backend: Backend, policy: RetentionPolicy) -> None:
     """Two processes prune the same store, a job per commit: every job goes once, and neither fails."""
     async with opened(backend) as shop:
         for _ in range(5):
             await finished(shop)
         backend.clock.advance(31 * DAY)
-        one_each = Policy(older_than_us=policy.older_than_us, how=policy.how, batch=1)
+        one_each = RetentionPolicy(older_than_us=policy.older_than_us, how=policy.how, batch=1)
         reports = await asyncio.gather(prune(shop.store, one_each), prune(shop.store, one_each))
         assert sum(report.jobs for report in reports) == 5
         assert sum(report.blobs for report in reports) >= 1
@@ -268,6 +268,6 @@ async def test_small_batches_and_two_at_once(backend: Backend, policy: Policy) -
 
 async def test_a_policy_that_makes_no_sense_is_refused(backend: Backend) -> None:
     async with opened(backend) as shop:
-        for wrong in (Policy(older_than_us=-1), Policy(older_than_us=1, batch=0)):
+        for wrong in (RetentionPolicy(older_than_us=-1), RetentionPolicy(older_than_us=1, batch=0)):
             with pytest.raises(InvalidSetting):
                 await prune(shop.store, wrong)

@@ -13,7 +13,7 @@ from holdfast.model.jobs import JobDraft
 from holdfast.runtime.crash_injection import crashing, is_meant, points_of
 from holdfast.runtime.process import opened
 from holdfast.store.clock import SystemClock
-from holdfast.store.intercepted import WrappedStore
+from holdfast.store.intercepted import InterceptedStore
 from holdfast.store.memory.store import MemoryStore
 
 BOTH = pytest.mark.parametrize("prefix", ["HOLDFAST_TEST_", "UA_TEST_"])
@@ -84,7 +84,7 @@ async def test_a_point_around_an_effect_leaves_the_store_alone() -> None:
     """And a point of the store leaves effects alone."""
     store = MemoryStore(SystemClock(), RandomIds())
     assert crashing(store, {"HOLDFAST_TEST_CRASH_AT": "before_intent"}) is store
-    assert isinstance(crashing(store, {"HOLDFAST_TEST_CRASH_AT": "jobs.submit:after"}), WrappedStore)
+    assert isinstance(crashing(store, {"HOLDFAST_TEST_CRASH_AT": "jobs.submit:after"}), InterceptedStore)
     assert points_of({"HOLDFAST_TEST_CRASH_AT": "jobs.submit:after"}) is nothing
 
 
@@ -98,7 +98,7 @@ def test_every_listed_point_can_be_ordered() -> None:
     for point in crash_points():
         environ = {"HOLDFAST_TEST_CRASH_AT": f"{point}#1"}
         store = MemoryStore(SystemClock(), RandomIds())
-        assert (points_of(environ) is nothing) == isinstance(crashing(store, environ), WrappedStore)
+        assert (points_of(environ) is nothing) == isinstance(crashing(store, environ), InterceptedStore)
 
 
 @pytest.mark.parametrize(

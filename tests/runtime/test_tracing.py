@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 import holdfast as hf
-from holdfast.engine.telemetry import SILENT, Meter
+from holdfast.engine.telemetry import SILENT, Telemetry
 from holdfast.errors import InvalidSetting
 from holdfast.model.ids import RandomIds
 from holdfast.model.jobs import JobDraft
@@ -62,7 +62,7 @@ def id_of(span: ReadableSpan) -> int:
 
 
 @asynccontextmanager
-async def working(app: hf.App, folder: Path, meter: Meter) -> AsyncIterator[Process]:
+async def working(app: hf.App, folder: Path, meter: Telemetry) -> AsyncIterator[Process]:
     process = await opened(app.programs(), f"sqlite:///{folder / 'h.db'}", meter=meter)
     try:
         yield process
@@ -206,7 +206,7 @@ async def test_two_may_watch(volatile_folder: Path) -> None:
         await process.result(await process.start(JobDraft(kind="quick", input={})))
     assert film.one("invoke_agent quick").end_time is not None
     assert 'holdfast_attempts_total{outcome="completed"} 1.0' in metrics.text().decode()
-    hooks = {name for name in vars(Meter) if not name.startswith("_")}
+    hooks = {name for name in vars(Telemetry) if not name.startswith("_")}
     assert hooks <= set(vars(Both)), "both hear everything"
 
 

@@ -13,13 +13,13 @@ from urllib.parse import quote
 import httpx2
 import pytest
 
-from holdfast.engine.execution import Drive
+from holdfast.engine.execution import Execution
 from holdfast.engine.questions import Question, ask
-from holdfast.model.access import GRANTS, Role, Scope
+from holdfast.model.access import GRANTS, AccessScope, Role
 from holdfast.model.configured_agents import Configuration, HostedAgent
 from holdfast.model.inbox import BatchDraft, ItemDraft
 from holdfast.model.jobs import JobFilter
-from holdfast.model.worker_presence import Offer, Presence
+from holdfast.model.worker_presence import Presence, WorkerOffer
 from holdfast.server.endpoints import Endpoint
 from holdfast.server.openapi import _PART
 from holdfast.server.openapi import served as document
@@ -42,7 +42,7 @@ class Sample(NamedTuple):
     body: Any = None
 
 
-async def asks(drive: Drive, _: Any) -> Any:
+async def asks(drive: Execution, _: Any) -> Any:
     return await ask(drive, Question(SECRET, {"type": "boolean"}), lambda said: isinstance(said, bool))
 
 
@@ -88,7 +88,7 @@ async def key(web: Town) -> Sample:
 
 async def present(web: Town) -> Sample:
     await web.one.store.presences.beat(
-        Presence(worker=SECRET, identity="i", host="h", pid=1, offer=Offer(kinds=("k",), drains=True))
+        Presence(worker=SECRET, identity="i", host="h", pid=1, offer=WorkerOffer(kinds=("k",), drains=True))
     )
     return Sample({"id": SECRET}, WORD)
 
@@ -289,9 +289,9 @@ def test_s05_every_endpoint_says_what_it_needs() -> None:
     silent = [f"{one.method} {one.path}" for one in ENDPOINTS if one.scope is None]
     assert not silent, f"these declare no scope: {', '.join(silent)}"
     known = set(SAMPLES)
-    unknown = [one.name for one in ENDPOINTS if one.scope is not Scope.PUBLIC and one.name not in known]
+    unknown = [one.name for one in ENDPOINTS if one.scope is not AccessScope.PUBLIC and one.name not in known]
     assert not unknown, f"tell the matrix what these are about (SAMPLES): {', '.join(unknown)}"
-    assert known == {one.name for one in ENDPOINTS if one.scope is not Scope.PUBLIC}
+    assert known == {one.name for one in ENDPOINTS if one.scope is not AccessScope.PUBLIC}
 
 
 def test_s05_the_document_says_the_same() -> None:
@@ -299,22 +299,25 @@ def test_s05_the_document_says_the_same() -> None:
     assert document()["components"]["securitySchemes"]["key"]["scheme"] == "bearer"
     for one in ENDPOINTS:
         operation = paths[_PART.sub(r"{\1}", one.path)][one.method.lower()]
-        public = one.scope is Scope.PUBLIC
+        public = one.scope is AccessScope.PUBLIC
         assert operation["security"] == ([] if public else [{"key": [one.scope]}]), one.path
         assert ({"401", "403"} <= set(operation["responses"])) == (not public), one.path
 
 
 def test_s05_roles_add_up_to_what_the_page_says() -> None:
     """Every scope is somebody's, nobody but an admin has all, and a worker or an agent reads nothing."""
-    assert set().union(*GRANTS.values()) == set(Scope)
-    assert [role for role in Role if Scope.ADMIN in GRANTS[role]] == [Role.ADMIN]
-    assert {role for role in Role if Scope.READ in GRANTS[role]} == set(Role) - {Role.WORKER, Role.AGENT}
-    assert {role for role in Role if Scope.DECIDE in GRANTS[role]} == {Role.APPROVER, Role.ADMIN}
-    assert {role for role in Role if Scope.OPERATE in GRANTS[role]} == {Role.OPERATOR, Role.ADMIN}
+    assert set().union(*GRANTS.values()) == set(AccessScope)
+    assert [role for role in Role if AccessScope.ADMIN in GRANTS[role]] == [Role.ADMIN]
+    assert {role for role in Role if AccessScope.READ in GRANTS[role]} == set(Role) - {
+        Role.WORKER,
+        Role.AGENT,
+    }
+    assert {role for role in Role if AccessScope.DECIDE in GRANTS[role]} == {Role.APPROVER, Role.ADMIN}
+    assert {role for role in Role if AccessScope.OPERATE in GRANTS[role]} == {Role.OPERATOR, Role.ADMIN}
 
 
-GUARDED = [one for one in ENDPOINTS if one.scope is not Scope.PUBLIC]
-OPEN = [one for one in ENDPOINTS if one.scope is Scope.PUBLIC]
+GUARDED = [one for one in ENDPOINTS if one.scope is not AccessScope.PUBLIC]
+OPEN = [one for one in ENDPOINTS if one.scope is AccessScope.PUBLIC]
 
 
 @pytest.mark.parametrize("endpoint", OPEN, ids=named)

@@ -18,7 +18,7 @@ from holdfast.model.time import MINUTE, SECOND
 from holdfast.server.access import BELIEVED_US, Gate
 from holdfast.server.settings import Settings
 from holdfast.store.contract import Store
-from holdfast.store.intercepted import WrappedStore
+from holdfast.store.intercepted import InterceptedStore
 from holdfast.testing.conformance.bench import Backend
 from tests.cli.conftest import CommandDesk
 from tests.client.lives import lives
@@ -280,7 +280,7 @@ async def test_s25_an_unknown_key_costs_what_a_wrong_one_does(
         return key_digest(store_id, key_id, secret)
 
     async with lives(backend) as one:
-        store: Store = WrappedStore(one.store, around)
+        store: Store = InterceptedStore(one.store, around)
         _, text = await create_key(store, [Role.VIEWER], name="a", who="b", why="c")
         text = text[:-1] + ("a" if text[-1] != "a" else "b") if known else f"hf_{new_key_id()}.{'s' * 43}"
         gate = Gate(store, backend.clock, token="t" * 43, require_key=False)

@@ -11,7 +11,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.cli.output import to_json
-from holdfast.engine.durable_call import Terms
+from holdfast.engine.durable_call import CallPolicy
 from holdfast.errors import InvalidSetting
 from holdfast.model.side_effects import Effect
 from tests.agents.waiting import waits_for
@@ -23,7 +23,7 @@ HIDDEN = "pay\u202eyob\u200b to \U000e0041\U000e0042 mallory\ufeff \x1b]0;title\
 
 
 def tool_of(name: str, effect: Effect) -> hf.Tool[..., Any]:
-    return hf.Tool(print, name=name, terms=Terms(effect=effect))
+    return hf.Tool(print, name=name, terms=CallPolicy(effect=effect))
 
 
 def test_unsafe_tools_wait_for_a_person_or_are_refused_where_the_policy_says_so() -> None:
@@ -40,7 +40,7 @@ def test_unsafe_tools_wait_for_a_person_or_are_refused_where_the_policy_says_so(
         hf.Policy.parse('unsafe = "perhaps"')
 
 
-def _judged(terms: Terms, leave: Any) -> None:
+def _judged(terms: CallPolicy, leave: Any) -> None:
     if leave is None:
         assert terms.approve is None
         return

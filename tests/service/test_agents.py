@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.model.worker_presence import Offer, Presence, SessionKind
+from holdfast.model.worker_presence import Presence, SessionKind, WorkerOffer
 from holdfast.testing.conformance.bench import Backend
 from tests.service.api import api
 
@@ -114,7 +114,7 @@ async def test_a_message_that_makes_no_sense_leaves_nothing(
 
 async def test_code_that_a_worker_has_is_an_agent(backend: Backend) -> None:
     async with api(backend) as web:
-        offer = Offer(sessions=(SessionKind(name="a/b", queue="talk", priority=2),))
+        offer = WorkerOffer(sessions=(SessionKind(name="a/b", queue="talk", priority=2),))
         await web.one.store.presences.beat(Presence(worker="ant", identity="i", offer=offer))
         (agent,) = (await web.get("/api/agents"))["items"]
         assert (agent["name"], agent["declared"], agent["configuration"]) == ("a/b", True, None)

@@ -15,7 +15,7 @@ import holdfast as hf
 from holdfast.engine import stall_detector
 from holdfast.engine.backups import LastBackup, remember_backup
 from holdfast.engine.recovery import SweepStats
-from holdfast.engine.telemetry import NOTHING, SILENT, Meter
+from holdfast.engine.telemetry import NOTHING, SILENT, Telemetry
 from holdfast.errors import Fenced, JobHeld
 from holdfast.model.jobs import JobDraft
 from holdfast.model.queue_limits import QueueLimits
@@ -232,7 +232,7 @@ def test_nobody_who_watches_costs_nothing_but_a_call() -> None:
         "stalled": (),
         "swept": (None,),
     }
-    hooks = {name for name in vars(Meter) if not name.startswith("_")}
+    hooks = {name for name in vars(Telemetry) if not name.startswith("_")}
     assert hooks == set(asked) | {"cached"}
     for name, args in asked.items():
         assert getattr(SILENT, name)(*args) in {NOTHING, None}, name

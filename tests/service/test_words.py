@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine.execution import Drive
+from holdfast.engine.execution import Execution
 from holdfast.engine.questions import Question, ask
 from holdfast.model.states import WaitReason
 from holdfast.testing.conformance.bench import Backend
@@ -16,7 +16,7 @@ from tests.service.api import api
 pytestmark = pytest.mark.store("sqlite")
 
 
-async def asks(drive: Drive, _: Any) -> Any:
+async def asks(drive: Execution, _: Any) -> Any:
     return await ask(drive, Question("Refund it?", {"type": "boolean"}), lambda said: isinstance(said, bool))
 
 
@@ -156,7 +156,7 @@ async def test_an_answer_that_does_not_fit_is_refused(backend: Backend) -> None:
         assert (await web.get(f"/api/jobs/{job_id}"))["output"] is True
 
 
-async def asks_twice(drive: Drive, _: Any) -> Any:
+async def asks_twice(drive: Execution, _: Any) -> Any:
     fits = {"type": "boolean"}
     for question in ("Refund it?", "All of it?"):
         await ask(drive, Question(question, fits), lambda said: isinstance(said, bool))

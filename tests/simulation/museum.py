@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from holdfast.engine import execution, job_runner, journal_writer, replay_scheduler, side_effects
-from holdfast.engine.group_commit import Committer
+from holdfast.engine.group_commit import GroupCommit
 from holdfast.errors import Unavailable
 from holdfast.model import replay_history
 from holdfast.model.append import NOTHING
@@ -91,33 +91,33 @@ def a_request_key_is_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 @bug
 def the_intent_is_not_waited_for(patch: pytest.MonkeyPatch) -> None:
-    async def durable(self: journal_writer.Pen) -> None:
+    async def durable(self: journal_writer.JournalWriter) -> None:
         return None
 
-    patch.setattr(journal_writer.Pen, "durable", durable)
+    patch.setattr(journal_writer.JournalWriter, "durable", durable)
 
 
 @bug
 def a_lost_reply_is_written_again(patch: pytest.MonkeyPatch) -> None:
     """Not the same bytes again, but the same facts sealed anew."""
-    settle = journal_writer.Pen.settle
+    settle = journal_writer.JournalWriter.settle
 
-    def settled(self: journal_writer.Pen, outcome: Any) -> bool:
+    def settled(self: journal_writer.JournalWriter, outcome: Any) -> bool:
         if isinstance(outcome, Unavailable):
             self._entries.extendleft(reversed(self._sent_entries))
             self._sent, self._sent_entries = None, []
         return settle(self, outcome) if self._sent is not None else bool(self._entries)
 
-    patch.setattr(journal_writer.Pen, "settle", settled)
+    patch.setattr(journal_writer.JournalWriter, "settle", settled)
 
 
 @bug
 def a_store_that_is_away_is_asked_at_once(patch: pytest.MonkeyPatch) -> None:
-    def told(self: Committer, one: Any, outcome: Any) -> None:
+    def told(self: GroupCommit, one: Any, outcome: Any) -> None:
         if one.settle(outcome) or isinstance(outcome, Unavailable):
             self._ready[one] = None
 
-    patch.setattr(Committer, "_told", told)
+    patch.setattr(GroupCommit, "_told", told)
 
 
 @bug
@@ -128,12 +128,12 @@ def a_cancel_lets_intents_pass(patch: pytest.MonkeyPatch) -> None:
 @bug
 def progress_is_not_noted(patch: pytest.MonkeyPatch) -> None:
     """Takeovers are counted for ever."""
-    record = journal_writer.Pen.record
+    record = journal_writer.JournalWriter.record
 
-    def recorded(self: journal_writer.Pen, event: Any, **beside: Any) -> Any:
+    def recorded(self: journal_writer.JournalWriter, event: Any, **beside: Any) -> Any:
         return record(self, event, **(beside | {"progress": False}))
 
-    patch.setattr(journal_writer.Pen, "record", recorded)
+    patch.setattr(journal_writer.JournalWriter, "record", recorded)
 
 
 @bug
@@ -196,14 +196,14 @@ def nobody_waits_until_it_is_quiet(patch: pytest.MonkeyPatch) -> None:
 @bug
 def no_clock_is_looked_at_before_the_first_byte(patch: pytest.MonkeyPatch) -> None:
     """Neither the start-by deadline nor the end of the lease."""
-    patch.setattr(execution.Drive, "must_be_covered", lambda _: None)
+    patch.setattr(execution.Execution, "must_be_covered", lambda _: None)
     patch.setattr(side_effects, "max", lambda _, other: other if other == 1 else -1, raising=False)
 
 
 @bug
 def each_attempt_has_its_own_key(patch: pytest.MonkeyPatch) -> None:
     attempts = itertools.count()
-    perform = execution.Drive.perform
+    perform = execution.Execution.perform
 
     async def performed(
         self: Any, asked: Any, place: Any, step_key: str, key: str = "", longest_us: int | None = None
@@ -211,7 +211,7 @@ def each_attempt_has_its_own_key(patch: pytest.MonkeyPatch) -> None:
         own = f"{key}-{next(attempts)}" if key else ""
         return await perform(self, asked, place, step_key, own, longest_us)
 
-    patch.setattr(execution.Drive, "perform", performed)
+    patch.setattr(execution.Execution, "perform", performed)
 
 
 @bug
@@ -247,7 +247,7 @@ def a_result_on_its_way_to_the_disk_is_passed(patch: pytest.MonkeyPatch) -> None
     async def on_disk(self: Any, stamp: Any) -> None:
         await self.recorder.durable()
 
-    patch.setattr(execution.Drive, "on_disk", on_disk)
+    patch.setattr(execution.Execution, "on_disk", on_disk)
 
 
 @bug
@@ -257,7 +257,7 @@ def a_timeout_is_heard_out_of_turn(patch: pytest.MonkeyPatch) -> None:
             self.recorder.record(CallCancelled(key, digest, generation=generation), extras=extras)
             self.look()
 
-    patch.setattr(execution.Drive, "given_up", given_up)
+    patch.setattr(execution.Execution, "given_up", given_up)
 
 
 @bug
@@ -279,7 +279,7 @@ def changed_code_is_not_noticed(patch: pytest.MonkeyPatch) -> None:
 
 @bug
 def a_sleep_is_over_early(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(execution.Drive, "latest_us", lambda self: self.clock.wall_us() - 2 * SECOND)
+    patch.setattr(execution.Execution, "latest_us", lambda self: self.clock.wall_us() - 2 * SECOND)
 
 
 @bug
@@ -289,9 +289,9 @@ def each_host_goes_by_its_own_clock(patch: pytest.MonkeyPatch) -> None:
 
 @bug
 def a_job_falls_asleep_before_its_call(patch: pytest.MonkeyPatch) -> None:
-    durable = journal_writer.Pen.durable
+    durable = journal_writer.JournalWriter.durable
 
-    async def asleep(self: journal_writer.Pen) -> None:
+    async def asleep(self: journal_writer.JournalWriter) -> None:
         busy = self._on_loss.__self__._drive  # type: ignore[attr-defined]
         if busy is not None:
             busy.running -= 1
@@ -301,7 +301,7 @@ def a_job_falls_asleep_before_its_call(patch: pytest.MonkeyPatch) -> None:
             if busy is not None:
                 busy.running += 1
 
-    patch.setattr(journal_writer.Pen, "durable", asleep)
+    patch.setattr(journal_writer.JournalWriter, "durable", asleep)
 
 
 # ── workers ───────────────────────────────────────────────────────────────────────────────────────

@@ -48,7 +48,7 @@ def nobody_is_woken_by_a_letter(patch: pytest.MonkeyPatch) -> None:
 @bug
 def what_letters_say_comes_first(patch: pytest.MonkeyPatch) -> None:
     """Facts of the mail are written before those that were learnt earlier."""
-    read = journal_writer.Pen.mail_read
+    read = journal_writer.JournalWriter.mail_read
 
     def read_first(self: Any, mail_seq: int, facts: Any, keep: Any) -> None:
         before = list(self._entries)
@@ -57,7 +57,7 @@ def what_letters_say_comes_first(patch: pytest.MonkeyPatch) -> None:
         self._entries.clear()
         self._entries.extend([*facts, *kept])
 
-    patch.setattr(journal_writer.Pen, "mail_read", read_first)
+    patch.setattr(journal_writer.JournalWriter, "mail_read", read_first)
 
 
 # ── children ──────────────────────────────────────────────────────────────────────────────────────
@@ -192,7 +192,7 @@ def effects_fire_beside_a_recovery(patch: pytest.MonkeyPatch) -> None:
     def recovering(_self: Any, _step_key: str) -> Iterator[None]:
         yield
 
-    patch.setattr(execution.Drive, "recovering", recovering)
+    patch.setattr(execution.Execution, "recovering", recovering)
 
 
 @bug

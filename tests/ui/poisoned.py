@@ -12,9 +12,9 @@ from holdfast.model.append import Extras, Move
 from holdfast.model.configured_agents import Configuration, HostedAgent
 from holdfast.model.inbox import BatchDraft, ItemDraft
 from holdfast.model.jobs import JobDraft
-from holdfast.model.session import Checkpoint, Frame, Node, TurnCommit, Usage
+from holdfast.model.session import Frame, SessionCheckpoint, SessionNode, TurnCommit, Usage
 from holdfast.model.states import Status, WaitReason
-from holdfast.model.worker_presence import Offer, Presence
+from holdfast.model.worker_presence import Presence, WorkerOffer
 from holdfast.runtime import open_store
 from holdfast.store.clock import SystemClock
 from holdfast.store.contract import Store
@@ -199,12 +199,12 @@ async def _wait(driver: Driver, reason: WaitReason, *events: e.Event) -> None:
 async def _talked(store: Store, payloads: Sequence[str]) -> None:
     """A conversation of nothing else, its attachments and its inbox; and sessions with names like that."""
     parent: str | None = None
-    nodes: list[Node] = []
+    nodes: list[SessionNode] = []
     for nth, text in enumerate(payloads):
         body: Any = {"message": {"role": "assistant" if nth % 2 else "user", "content": text}}
         if nth % 5 == 0:
             body = {"input": {"content": [{"type": "text", "text": text}]}, "kind": text[:40]}
-        nodes.append(Node(node_id=f"n{nth} {named(text, nth)}", parent_node_id=parent, body=body))
+        nodes.append(SessionNode(node_id=f"n{nth} {named(text, nth)}", parent_node_id=parent, body=body))
         parent = nodes[-1].node_id if nth % 50 else parent
         attachment = AttachmentIntent(named(text, nth), SESSION, f"uri {named(text, nth)}", nth)
         await store.attachments.record_intent(attachment)
@@ -219,7 +219,7 @@ async def _talked(store: Store, payloads: Sequence[str]) -> None:
             nodes=tuple(nodes),
             frames=(frame,),
             frame_id="f1",
-            checkpoint=Checkpoint(turn_index=1),
+            checkpoint=SessionCheckpoint(turn_index=1),
             usage=usage,
         )
     )
@@ -228,7 +228,7 @@ async def _talked(store: Store, payloads: Sequence[str]) -> None:
             name = named(text, nth)
             items = (ItemDraft(name[:60], {"content": text}),)
             await store.inbox.enqueue(BatchDraft(session_id=SESSION, items=items, batch_id=f"b {name}"))
-            node = Node(node_id=f"m {name}", body={"message": {"role": "user", "content": text}})
+            node = SessionNode(node_id=f"m {name}", body={"message": {"role": "user", "content": text}})
             await store.sessions.commit(TurnCommit(session_id=f"talk {name}", nodes=(node,)))
 
 
@@ -237,7 +237,7 @@ async def _met(store: Store, payloads: Sequence[str]) -> None:
     for nth, text in enumerate(payloads):
         name = named(text, nth)
         if nth % 5 == 1:
-            offer = Offer(kinds=(name,), queues=(name,), capabilities=(name,), concurrency=1)
+            offer = WorkerOffer(kinds=(name,), queues=(name,), capabilities=(name,), concurrency=1)
             await store.presences.beat(
                 Presence(worker=name, identity=f"i{nth}", host=name[:60], pid=nth + 1, offer=offer)
             )

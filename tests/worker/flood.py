@@ -17,8 +17,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from holdfast.engine.durable_call import READS, Asked
-from holdfast.engine.execution import Drive
+from holdfast.engine.durable_call import READS, DurableCall
+from holdfast.engine.execution import Execution
 from holdfast.model.jobs import JobFilter
 from holdfast.model.states import Status
 from holdfast.runtime.process import opened
@@ -31,7 +31,7 @@ class Tally:
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def tiny(self, drive: Drive, given: Any) -> Any:
+    async def tiny(self, drive: Execution, given: Any) -> Any:
         async def look(_key: str) -> Any:
             await asyncio.sleep(0)
             return given
@@ -40,7 +40,7 @@ class Tally:
         self.most = max(self.most, self.running)
         try:
             await self.gate.wait()
-            seen = await drive.call(Asked("look", [given], look, READS))
+            seen = await drive.call(DurableCall("look", [given], look, READS))
             self.done += 1
             self.changed.set()
             return seen

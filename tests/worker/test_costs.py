@@ -16,12 +16,12 @@ from typing import Any
 import apsw
 import pytest
 
-from holdfast.engine.execution import Drive
-from holdfast.engine.group_commit import Committer
-from holdfast.engine.runner_config import Desk
+from holdfast.engine.execution import Execution
+from holdfast.engine.group_commit import GroupCommit
+from holdfast.engine.runner_config import RunnerConfig
 from holdfast.model.jobs import JobDraft
 from holdfast.model.states import Status
-from holdfast.store.intercepted import Call, WrappedStore
+from holdfast.store.intercepted import Call, InterceptedStore
 from holdfast.store.sqlite.executor import SqliteExecutor
 from holdfast.store.tables.store import SqlStore
 from holdfast.testing.conformance.bench import Backend
@@ -57,8 +57,8 @@ class Counted:
     def __init__(self, shop: Shop, *, strict: bool) -> None:
         self.shop = shop
         self.calls: Counter[str] = Counter()
-        store = WrappedStore(shop.store, self._count)
-        self.desk = Desk(store, Committer(store.journal), shop.clock, shop.programs, strict=strict)
+        store = InterceptedStore(shop.store, self._count)
+        self.desk = RunnerConfig(store, GroupCommit(store.journal), shop.clock, shop.programs, strict=strict)
 
     async def _count(self, name: str, call: Call, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         answer = await call(*args, **options)
@@ -95,7 +95,7 @@ class Counted:
             await self._ended((await self.shop.store.jobs.submit(self._draft(1))).job_id)
 
     def _draft(self, steps: int) -> JobDraft:
-        async def reader(drive: Drive, given: Any) -> int:
+        async def reader(drive: Execution, given: Any) -> int:
             for number in range(given):
                 await self.shop.look(drive, f"look {number}")
             return int(given)

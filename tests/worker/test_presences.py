@@ -22,14 +22,14 @@ from holdfast.model.audit import ActDraft
 from holdfast.model.jobs import JobDraft
 from holdfast.model.states import Status
 from holdfast.model.time import SECOND
-from holdfast.model.worker_presence import BEAT_US, Offer, Presence, SeenWorker, WorkerState
+from holdfast.model.worker_presence import BEAT_US, Presence, SeenWorker, WorkerOffer, WorkerState
 from holdfast.runtime import open_store
 from holdfast.runtime.app import App
 from holdfast.store.contract import Store
-from holdfast.store.intercepted import WrappedStore
+from holdfast.store.intercepted import InterceptedStore
 from holdfast.testing.conformance.bench import Backend
-from holdfast.worker.heartbeat import Herald
-from holdfast.worker.maintenance import Neighbours, Rounds
+from holdfast.worker.heartbeat import WorkerHeartbeat
+from holdfast.worker.maintenance import Maintenance, Neighbours
 from tests.engine.shop import opened
 from tests.fixtures.stores import STORES
 from tests.worker.test_rounds import Nobody
@@ -51,9 +51,9 @@ async def test_a_beat_every_ten_seconds_and_no_more_questions(backend: Backend) 
             calls[name] += 1
             return await call(*args, **options)
 
-        store = WrappedStore(shop.store, count)
-        herald = Herald(store, shop.clock, ANT, lambda _identity: False)
-        rounds = Rounds(store, shop.clock, Neighbours(Nobody()), Rules(), random.random, herald=herald)
+        store = InterceptedStore(shop.store, count)
+        herald = WorkerHeartbeat(store, shop.clock, ANT, lambda _identity: False)
+        rounds = Maintenance(store, shop.clock, Neighbours(Nobody()), Rules(), random.random, herald=herald)
         for _ in range(6):
             await rounds.go()
             shop.clock.advance(ROUND_US)
@@ -72,7 +72,7 @@ async def test_dead_neighbours_are_taken_off_the_list(backend: Backend) -> None:
     async with opened(backend) as shop:
         await shop.store.presences.beat(Presence(worker="dead", identity="gone"))
         await shop.store.presences.beat(Presence(worker="far", identity="elsewhere"))
-        herald = Herald(shop.store, shop.clock, ANT, lambda identity: identity == "gone")
+        herald = WorkerHeartbeat(shop.store, shop.clock, ANT, lambda identity: identity == "gone")
         await herald.beat()
         assert [seen.presence.worker for seen in await shop.store.presences.list()] == ["ant", "far"]
 
@@ -87,9 +87,9 @@ async def test_a_store_that_is_away_hears_of_it_at_the_next_round(backend: Backe
                 raise StoreUnavailable("away")
             return await call(*args, **options)
 
-        store = WrappedStore(shop.store, around)
-        herald = Herald(store, shop.clock, ANT, lambda _identity: False)
-        rounds = Rounds(store, shop.clock, Neighbours(Nobody()), Rules(), random.random, herald=herald)
+        store = InterceptedStore(shop.store, around)
+        herald = WorkerHeartbeat(store, shop.clock, ANT, lambda _identity: False)
+        rounds = Maintenance(store, shop.clock, Neighbours(Nobody()), Rules(), random.random, herald=herald)
         await rounds.go()
         await herald.drain()
         await herald.leave()
@@ -108,8 +108,8 @@ async def test_who_is_asked_to_drain_is_told_at_each_beat_until_it_does(backend:
     """Not before the next beat, and not any more once it drains: to be told twice is to be told to hurry."""
     async with opened(backend) as shop:
         told: list[str] = []
-        ant = msgspec.structs.replace(ANT, offer=Offer(drains=True))
-        herald = Herald(shop.store, shop.clock, ant, lambda _identity: False)
+        ant = msgspec.structs.replace(ANT, offer=WorkerOffer(drains=True))
+        herald = WorkerHeartbeat(shop.store, shop.clock, ant, lambda _identity: False)
         herald.asked_to_drain = lambda: told.append("drain")
         await herald.beat()
         line = ActDraft(act_id="a", what="worker.drain", who="ada", object="ant", reason="enough")

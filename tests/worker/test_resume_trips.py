@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine.execution import Drive
+from holdfast.engine.execution import Execution
 from holdfast.engine.suspension import sleep
 from holdfast.model.time import HOUR
 from holdfast.testing.conformance.bench import Backend
@@ -28,7 +28,7 @@ async def test_a_resume_of_any_length_is_one_read(backend: Backend, steps: int) 
         asked: list[Counter[str]] = []
         counted = Counted(shop, strict=False)
 
-        async def reader(drive: Drive, _: Any) -> None:
+        async def reader(drive: Execution, _: Any) -> None:
             for number in range(steps):
                 await shop.look(drive, f"look {number}")
             await sleep(drive, HOUR)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast.client.embedded import EmbeddedClient
-from holdfast.engine.execution import Drive
+from holdfast.engine.execution import Execution
 from holdfast.engine.recovery import Rules, find_last_sweep
 from holdfast.errors import StoreUnavailable
 from holdfast.model.events import JobClaimed, JobRequeued
@@ -18,9 +18,9 @@ from holdfast.model.states import Status, WaitReason
 from holdfast.model.suspicion import UNCLAIMED_US
 from holdfast.model.time import MINUTE, SECOND
 from holdfast.model.worker_identity import Identity, Sight
-from holdfast.store.intercepted import WrappedStore
+from holdfast.store.intercepted import InterceptedStore
 from holdfast.testing.conformance.bench import Backend
-from holdfast.worker.maintenance import SWEEP_EVERY_US, Neighbours, Rounds
+from holdfast.worker.maintenance import SWEEP_EVERY_US, Maintenance, Neighbours
 from tests.engine.shop import Shop, opened
 from tests.fixtures.stores import STORES
 
@@ -37,14 +37,14 @@ class Nobody:
         return Sight.UNKNOWN
 
 
-def rounds_of(shop: Shop, by: str = "sweep of a", *, leaves_suspects: bool = False) -> Rounds:
+def rounds_of(shop: Shop, by: str = "sweep of a", *, leaves_suspects: bool = False) -> Maintenance:
     neighbours = Neighbours(Nobody())
-    return Rounds(
+    return Maintenance(
         shop.store, shop.clock, neighbours, Rules(by=by), random.random, leaves_suspects=leaves_suspects
     )
 
 
-async def nothing(_drive: Drive, _: Any) -> None: ...
+async def nothing(_drive: Execution, _: Any) -> None: ...
 
 
 async def test_a_sweep_every_half_minute(backend: Backend, caplog: pytest.LogCaptureFixture) -> None:
@@ -168,8 +168,8 @@ async def test_a_store_that_is_away_is_for_next_time(
                 raise StoreUnavailable("away")
             return await call(*args, **options)
 
-        rounds = Rounds(
-            WrappedStore(shop.store, around), shop.clock, Neighbours(Nobody()), Rules(), random.random
+        rounds = Maintenance(
+            InterceptedStore(shop.store, around), shop.clock, Neighbours(Nobody()), Rules(), random.random
         )
         await shop.submit(nothing)
         await shop.claim(ttl_us=SECOND)

@@ -16,13 +16,13 @@ import msgspec
 import pytest
 
 import holdfast as hf
-from holdfast.engine.durable_call import Asked
-from holdfast.engine.execution import Drive
+from holdfast.engine.durable_call import DurableCall
+from holdfast.engine.execution import Execution
 from holdfast.engine.job_runner import JobRun
-from holdfast.engine.journal_writer import Pen
+from holdfast.engine.journal_writer import JournalWriter
 from holdfast.engine.replay_scheduler import ReplayScheduler
 from holdfast.engine.runner_config import Program
-from holdfast.engine.side_effects import Acts
+from holdfast.engine.side_effects import SideEffectCall
 from holdfast.engine.suspension import wait
 from holdfast.engine.task_scopes import TaskScope
 from holdfast.model.jobs import JobDraft
@@ -38,7 +38,17 @@ from tests.fixtures.stores import STORES
 pytestmark = pytest.mark.parametrize("backend", STORES, indirect=True)
 
 JOBS_OF_EACH = 60
-OF_RUNS = (asyncio.Task, JobRun, Drive, TaskScope, Scope, Pen, History, ReplayScheduler, Acts)
+OF_RUNS = (
+    asyncio.Task,
+    JobRun,
+    Execution,
+    TaskScope,
+    Scope,
+    JournalWriter,
+    History,
+    ReplayScheduler,
+    SideEffectCall,
+)
 OWN_TASKS = 10
 """The worker's own, however many jobs there are."""
 
@@ -74,19 +84,19 @@ async def fails(number: int) -> None:
     raise ValueError(msg)
 
 
-async def listens_under_a_timer(drive: Drive, _: Any) -> Any:
+async def listens_under_a_timer(drive: Execution, _: Any) -> Any:
     async with asyncio.timeout(3600):
         return await wait(drive, "word")
 
 
-async def cannot_tell(drive: Drive, _: Any) -> Any:
+async def cannot_tell(drive: Execution, _: Any) -> Any:
     """An unsafe call without an answer: the job waits for a person's word."""
 
     async def send(_key: str) -> None:
         msg = "no answer"
         raise TimeoutError(msg)
 
-    return await drive.call(Asked("send", [], send))
+    return await drive.call(DurableCall("send", [], send))
 
 
 PROGRAMS: dict[str, Program] = {

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine.execution import Drive
+from holdfast.engine.execution import Execution
 from holdfast.engine.lease_renewal import LeaseRenewal
 from holdfast.model.time import MILLISECOND
 from holdfast.testing.conformance.bench import Backend
@@ -98,7 +98,7 @@ async def test_a_blocked_loop_is_noticed_once_and_so_is_its_end(backend: Backend
 
             ear.tell = tell
 
-            async def blocking(_drive: Drive, _given: Any) -> None:
+            async def blocking(_drive: Execution, _given: Any) -> None:
                 for gate in gates:
                     over.clear()
                     held_up_right_here(gate)
@@ -144,7 +144,7 @@ async def test_a_worker_takes_its_dog_with_it(backend: Backend) -> None:
         worker = watched(shop, Watchdog())
         working = asyncio.create_task(worker.work())
 
-        async def quick(_drive: Drive, _given: Any) -> None:
+        async def quick(_drive: Execution, _given: Any) -> None:
             assert len(dogs()) == 1
 
         await ended(shop, await shop.submit(quick))

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine.durable_call import Asked
-from holdfast.engine.execution import Drive
+from holdfast.engine.durable_call import DurableCall
+from holdfast.engine.execution import Execution
 from holdfast.engine.suspension import sleep
 from holdfast.model.mailbox import MailDraft
 from holdfast.model.side_effects import CallStatus
@@ -54,7 +54,7 @@ async def test_jobs_are_done_and_never_more_at_once_than_there_is_room(backend: 
         running = most = 0
         crowded = asyncio.Event()
 
-        async def busy(drive: Drive, given: Any) -> Any:
+        async def busy(drive: Execution, given: Any) -> Any:
             nonlocal running, most
             running += 1
             most = max(most, running)
@@ -77,7 +77,7 @@ async def test_jobs_are_done_and_never_more_at_once_than_there_is_room(backend: 
 async def test_a_job_that_comes_later_is_taken(backend: Backend) -> None:
     async with opened(backend) as shop:
 
-        async def quick(_drive: Drive, given: Any) -> Any:
+        async def quick(_drive: Execution, given: Any) -> Any:
             return given
 
         shop.programs["quick"] = quick
@@ -90,7 +90,7 @@ async def test_a_cancel_reaches_a_call_that_runs(backend: Backend) -> None:
     async with opened(backend) as shop:
         never = asyncio.get_running_loop().create_future()
 
-        async def stuck(drive: Drive, _: Any) -> Any:
+        async def stuck(drive: Execution, _: Any) -> Any:
             return await shop.look(drive, "stuck", lambda: never)
 
         job_id = await shop.submit(stuck)
@@ -104,7 +104,7 @@ async def test_a_cancel_reaches_a_call_that_runs(backend: Backend) -> None:
 async def test_a_drained_worker_holds_nothing(backend: Backend) -> None:
     async with opened(backend) as shop:
 
-        async def sleepy(drive: Drive, _: Any) -> Any:
+        async def sleepy(drive: Execution, _: Any) -> Any:
             await sleep(drive, HOUR)
 
         job_id = await shop.submit(sleepy)
@@ -120,7 +120,7 @@ async def test_a_drained_worker_begins_no_new_call(backend: Backend) -> None:
     async with opened(backend) as shop:
         answers = {name: asyncio.get_running_loop().create_future() for name in ("left", "right")}
 
-        async def both(drive: Drive, _: Any) -> Any:
+        async def both(drive: Execution, _: Any) -> Any:
             async def side(name: str) -> Any:
                 await shop.look(drive, name, lambda: answers[name])
                 return await shop.look(drive, f"more {name}")
@@ -146,15 +146,15 @@ async def test_a_drain_has_an_end_but_not_in_the_middle_of_an_unsafe_call(backen
         never, paid = (asyncio.get_running_loop().create_future() for _ in range(2))
         paying = asyncio.Event()
 
-        async def stuck(drive: Drive, _: Any) -> Any:
+        async def stuck(drive: Execution, _: Any) -> Any:
             return await shop.look(drive, "stuck", lambda: never)
 
-        async def buys(drive: Drive, _: Any) -> Any:
+        async def buys(drive: Execution, _: Any) -> Any:
             async def pay(_key: str) -> Any:
                 paying.set()
                 return await paid
 
-            await drive.call(Asked("pay", [], pay))
+            await drive.call(DurableCall("pay", [], pay))
             return await shop.look(drive, "receipt")
 
         stuck_id, buys_id = await shop.submit(stuck), await shop.submit(buys)

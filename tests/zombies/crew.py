@@ -27,11 +27,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast.engine.crash_points import Point, Points, nothing
-from holdfast.engine.durable_call import READS, Asked, Terms
-from holdfast.engine.execution import Drive
-from holdfast.engine.group_commit import Committer
+from holdfast.engine.durable_call import READS, CallPolicy, DurableCall
+from holdfast.engine.execution import Execution
+from holdfast.engine.group_commit import GroupCommit
 from holdfast.engine.lease_renewal import LeaseRenewal
-from holdfast.engine.runner_config import Desk, Program
+from holdfast.engine.runner_config import Program, RunnerConfig
 from holdfast.errors import HoldfastError
 from holdfast.model.events import JobClaimed
 from holdfast.model.ids import RandomIds
@@ -44,7 +44,7 @@ from holdfast.runtime import open_store
 from holdfast.store import address
 from holdfast.store.clock import SystemClock
 from holdfast.store.contract import Store
-from holdfast.store.intercepted import Call, WrappedStore
+from holdfast.store.intercepted import Call, InterceptedStore
 from holdfast.worker.worker import Worker
 from tests.fixtures.filed import FiledMail
 from tests.kill.crew import all_jobs, forked, settle, warmed_up
@@ -69,7 +69,7 @@ CASES: Final = {
 
 def program(effect: Effect, mail: FiledMail, start_within_us: int) -> Program:
     """Write a text, mail it."""
-    terms = Terms(
+    terms = CallPolicy(
         effect=effect,
         key_lifetime_us=HOUR,
         probe=mail.probe if effect is Effect.VERIFIABLE else None,
@@ -78,23 +78,23 @@ def program(effect: Effect, mail: FiledMail, start_within_us: int) -> Program:
         quiet_margin_us=200 * MILLISECOND,
     )
 
-    async def errand(drive: Drive, given: Any) -> Any:
+    async def errand(drive: Execution, given: Any) -> Any:
         async def write(_key: str) -> str:
             return f"Dear {given}"
 
         async def send(key: str) -> str:
             return await mail.send("keyed" if effect is Effect.IDEMPOTENT else "plain", key, text)
 
-        text = await drive.call(Asked("write", [given], write, READS))
-        return await drive.call(Asked("send_mail", [text], send, terms))
+        text = await drive.call(DurableCall("write", [given], write, READS))
+        return await drive.call(DurableCall("send_mail", [text], send, terms))
 
     return errand
 
 
-def desk_of(store: Store, programs: Mapping[str, Program], points: Points = nothing) -> Desk:
-    return Desk(
+def desk_of(store: Store, programs: Mapping[str, Program], points: Points = nothing) -> RunnerConfig:
+    return RunnerConfig(
         store,
-        Committer(store.journal),
+        GroupCommit(store.journal),
         SystemClock(),
         programs,
         strict=True,  # nothing is on its way to the disk when the process stops
@@ -140,7 +140,7 @@ class Zombie(logging.Handler):
     async def work(
         self, store_address: str, programs: Mapping[str, Program], ttl_us: int, said: Path
     ) -> None:
-        store = WrappedStore(await open_store(store_address), self.led)
+        store = InterceptedStore(await open_store(store_address), self.led)
         desk = desk_of(store, {self._kind: programs[self._kind]}, self.reached)
         ids = RandomIds()
         name = f"zombie-{os.getpid()}"

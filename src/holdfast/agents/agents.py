@@ -24,7 +24,7 @@ from holdfast.agents.job_handle import Host, Job
 from holdfast.agents.signatures import Signature, plain
 from holdfast.engine import children
 from holdfast.engine.durable_call import check_result
-from holdfast.engine.execution import Drive
+from holdfast.engine.execution import Execution
 from holdfast.errors import InvalidSetting
 from holdfast.model.budget import Budget
 from holdfast.model.ids import check_name
@@ -158,7 +158,7 @@ class Agent(Generic[P, R]):
             budget=self.budget,
         )
 
-    async def program(self, drive: Drive, given: Any) -> Any:
+    async def program(self, drive: Execution, given: Any) -> Any:
         """What a worker runs for a job of this kind."""
         context.enter(drive, Context(drive.owner.job_id, drive.owner.namespace, self.name))
         bound = self.signature.call_with(given or {})
@@ -166,7 +166,7 @@ class Agent(Generic[P, R]):
         check_result(output)  # a parent must be able to hear it, too
         return output
 
-    async def take_work(self, drive: Drive, given: Any) -> Any:
+    async def take_work(self, drive: Execution, given: Any) -> Any:
         """What a worker runs for work that this agent has the capability for."""
         (work,) = self.signature.names
         return await self.program(drive, {work: given})

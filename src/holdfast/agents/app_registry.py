@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 from holdfast.agents.agents import Agent
 from holdfast.agents.job_handle import Host
 from holdfast.agents.tools import Probe, Tool, terms_of
-from holdfast.engine.execution import Drive
+from holdfast.engine.execution import Execution
 from holdfast.engine.runner_config import Program
 from holdfast.errors import InvalidSetting
 from holdfast.model.budget import Budget
@@ -20,7 +20,7 @@ from holdfast.model.retry import Retry
 from holdfast.model.schedule import Schedule, check_schedule, parse_catch_up
 from holdfast.model.time import Duration
 from holdfast.model.work import HOSTED, kinds_for, queues_for
-from holdfast.model.worker_presence import Offer, SessionKind
+from holdfast.model.worker_presence import SessionKind, WorkerOffer
 
 if TYPE_CHECKING:
     # Loaded when somebody declares one: most of the time that an import takes would be theirs.
@@ -47,7 +47,7 @@ class DeclareTool(Protocol):
     def __call__(self, function: Callable[P, R], /) -> Tool[P, R]: ...
 
 
-class Catalogue(ABC):
+class AppRegistry(ABC):
     """Names are unique: two agents of one name would be two answers to one job."""
 
     def __init__(self) -> None:
@@ -72,14 +72,14 @@ class Catalogue(ABC):
 
     def offer(
         self, *, queues: Sequence[str] = (), capabilities: Sequence[str] = (), concurrency: int = 16
-    ) -> Offer:
+    ) -> WorkerOffer:
         """What a worker with this code can do. Without `queues` it takes from all that its declarations name."""
         named = {one.queue for one in self.agents.values()} | {one.queue for one in self.sessions.values()}
         able = [one for one in self.agents.values() if one.capability is not None]
         for one in able:
             named |= set(queues_for(one.boundaries))
         can = {one.capability for one in able if one.capability is not None}
-        return Offer(
+        return WorkerOffer(
             kinds=tuple(sorted(self.programs())),
             sessions=tuple(
                 SessionKind(name=one.name, queue=one.queue, priority=one.priority)
@@ -90,7 +90,7 @@ class Catalogue(ABC):
             concurrency=concurrency,
         )
 
-    async def _configured(self, drive: Drive, given: Any) -> Any:
+    async def _configured(self, drive: Execution, given: Any) -> Any:
         """A turn of an agent that is configured in the store."""
         from holdfast.agents.configured_agents import HostedAssistants
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 from holdfast.agents.conversation import text_in
 from holdfast.agents.job_handle import Host
 from holdfast.agents.models.builtin import BUILT_IN
-from holdfast.agents.models.durable_request import Known
+from holdfast.agents.models.durable_request import KnownRequest
 from holdfast.agents.models.messages import user
 from holdfast.agents.models.model import Model, Reply, llm
 from holdfast.agents.plans import execute, plan
@@ -91,7 +91,7 @@ class Assistant(SessionAgent):
             await turn.messages(),
             instructions=self.instructions,
             tools=self.tools,
-            known=Known(len(turn.history), turn.begins_at),
+            known=KnownRequest(len(turn.history), turn.begins_at),
         )
         turn.say(reply.message, source=self.name, model_name=self.model.name, usage=reply.usage)
         turn.state = {"context_tokens": reply.usage.tokens}
@@ -101,7 +101,7 @@ class Assistant(SessionAgent):
         reply = await self.model.ask(
             [*turn.history, user(_SUMMARISE)],
             instructions=self.instructions,
-            known=Known(len(turn.history), turn.begins_at),
+            known=KnownRequest(len(turn.history), turn.begins_at),
         )
         turn.use(source=self.name, model_name=self.model.name, usage=reply.usage)
         turn.new_frame(_BEFORE + reply.text, reason="compaction")

@@ -21,8 +21,8 @@ from holdfast.agents.conversation import Session
 from holdfast.agents.job_handle import Host
 from holdfast.agents.models.model import Model, llm
 from holdfast.agents.schemas import Callee
-from holdfast.engine.durable_call import READS, Asked
-from holdfast.engine.execution import Drive
+from holdfast.engine.durable_call import READS, DurableCall
+from holdfast.engine.execution import Execution
 from holdfast.errors import InvalidMove, InvalidSetting
 from holdfast.model import canonical
 from holdfast.model.configured_agents import ASSISTANT, Configuration, HostedAgent, check_agent
@@ -49,7 +49,7 @@ class HostedAssistants:
         self._made: OrderedDict[bytes, Assistant] = OrderedDict()
         self._models: dict[str, Model] = {}
 
-    async def program(self, drive: Drive, given: Any) -> Any:
+    async def program(self, drive: Execution, given: Any) -> Any:
         """What a worker runs for a message to a configured agent."""
         context.enter(drive, Context(drive.owner.job_id, drive.owner.namespace, ASSISTANT))
         agent_id = given.get("agent") if isinstance(given, dict) else None
@@ -83,7 +83,7 @@ class HostedAssistants:
         return self._models[name]
 
 
-async def _told(drive: Drive, agent_id: str) -> Told:
+async def _told(drive: Execution, agent_id: str) -> Told:
     """The agent as it is configured now; in a replay, as it was then."""
 
     async def run(_key: str) -> Any:
@@ -93,7 +93,7 @@ async def _told(drive: Drive, agent_id: str) -> Told:
         agent = await drive.store.agents.get(agent_id, namespace=drive.owner.namespace)
         return msgspec.to_builtins(Told(agent.name, agent.configuration))
 
-    return msgspec.convert(await drive.call(Asked("agent", {"agent": agent_id}, run, READS)), Told)
+    return msgspec.convert(await drive.call(DurableCall("agent", {"agent": agent_id}, run, READS)), Told)
 
 
 def chosen(names: tuple[str, ...], tools: Mapping[str, Callee]) -> list[Callee]:

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.engine.execution import Drive
+from holdfast.engine.execution import Execution
 from holdfast.errors import InvalidMove
 
 
@@ -19,25 +19,25 @@ class Context(msgspec.Struct, frozen=True):
     kind: str
 
 
-CURRENT: Final[contextvars.ContextVar[tuple[Drive, Context] | None]] = contextvars.ContextVar(
+CURRENT: Final[contextvars.ContextVar[tuple[Execution, Context] | None]] = contextvars.ContextVar(
     "holdfast_context", default=None
 )
 """The run whose code this is. Tools read it themselves: every call passes there."""
 
 
-def enter(drive: Drive, context: Context) -> None:
+def enter(drive: Execution, context: Context) -> None:
     """From here on, in this task and those it starts, the surface speaks to this run. Programs begin with it."""
     CURRENT.set((drive, context))
     drive.scheduler.begin_code()
 
 
-def find_drive() -> Drive | None:
+def find_drive() -> Execution | None:
     """The run of the job whose code this is; None outside a job."""
     current = CURRENT.get()
     return None if current is None else current[0]
 
 
-def drive(what: str) -> Drive:
+def drive(what: str) -> Execution:
     """The run of the job whose code this is; or an error that says where `what` belongs."""
     current = CURRENT.get()
     if current is None:

@@ -63,7 +63,7 @@ def conversation(view: model.SessionView, frame_id: str | None) -> list[Message]
     return said + [message_in(node) for node in view.graph.nodes if node.frame_id == frame_id]
 
 
-def message_in(node: model.Node) -> Message:
+def message_in(node: model.SessionNode) -> Message:
     """The message that a node holds."""
     body = node.body
     if "message" in body:

@@ -38,7 +38,7 @@ from holdfast.agents.secrets import Secret
 from holdfast.agents.signatures import Arguments, Declared, Signature, plain
 from holdfast.agents.text_limits import shortened, text_of, whole
 from holdfast.agents.tools import Tool
-from holdfast.engine.durable_call import READS, Terms
+from holdfast.engine.durable_call import READS, CallPolicy
 from holdfast.errors import CallFailed, InvalidPayload, InvalidSetting, Refused
 from holdfast.model.ids import check_name
 from holdfast.model.limits import KIB
@@ -194,7 +194,7 @@ class McpServer:
         name = f"{self.name}.{offer.name}"
         found = self._policy.find_rule(name)
         rule = found or Rule(pattern=name)
-        terms = Terms(effect=self._effect(offer, rule), longest_call_us=self._longest_us)
+        terms = CallPolicy(effect=self._effect(offer, rule), longest_call_us=self._longest_us)
         return McpTool(self, offer, name, self._policy.guarded(found, rule.terms(terms)), rule)
 
     def _effect(self, offer: Offer, rule: Rule) -> Effect:
@@ -208,7 +208,7 @@ class McpServer:
 class McpTool(Tool[..., Any]):
     """A tool of an MCP server."""
 
-    def __init__(self, server: McpServer, offer: Offer, name: str, terms: Terms, rule: Rule) -> None:
+    def __init__(self, server: McpServer, offer: Offer, name: str, terms: CallPolicy, rule: Rule) -> None:
         schema = _without(offer.schema, rule.key_argument)
 
         async def call(arguments: dict[str, Any], key: str) -> Any:

@@ -32,7 +32,7 @@ from holdfast.agents.planner import planned
 from holdfast.agents.schemas import Callee
 from holdfast.agents.tools import Tool
 from holdfast.engine import plans
-from holdfast.engine.execution import Drive
+from holdfast.engine.execution import Execution
 from holdfast.errors import (
     HoldfastError,
     InJob,
@@ -174,7 +174,7 @@ class _Execution:
     """One plan, from its first node to its last."""
 
     def __init__(
-        self, drive: Drive | None, plan: Plan, offered: Mapping[str, Callee], on_failure: OnFailure
+        self, drive: Execution | None, plan: Plan, offered: Mapping[str, Callee], on_failure: OnFailure
     ) -> None:
         self._drive = drive
         self._plan = plan

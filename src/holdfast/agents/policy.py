@@ -49,7 +49,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from holdfast.agents.tools import Tool, override_terms
-from holdfast.engine.durable_call import Terms
+from holdfast.engine.durable_call import CallPolicy
 from holdfast.errors import Denied, HoldfastError, InvalidSetting
 from holdfast.model.job_deadline import parse_timeout
 from holdfast.model.retry import JOB_RETRY, Retry
@@ -57,7 +57,7 @@ from holdfast.model.side_effects import Effect, parse_effect
 from holdfast.model.time import parse_duration
 
 if TYPE_CHECKING:
-    from holdfast.agents.app_registry import Catalogue
+    from holdfast.agents.app_registry import AppRegistry
 
 ALLOW: Final = "allow"
 
@@ -84,7 +84,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     def honours_key(self) -> bool:
         return self.key_argument is not None or self.key_meta is not None
 
-    def terms(self, before: Terms) -> Terms:
+    def terms(self, before: CallPolicy) -> CallPolicy:
         """The terms of a tool, changed as far as the rule says something."""
         said: dict[str, Any] = {
             name: value
@@ -176,7 +176,7 @@ class Policy:
         """The first rule about agents whose pattern fits the name."""
         return next((rule for rule in self.agent_rules if fnmatchcase(name, rule.pattern)), None)
 
-    def apply(self, catalogue: Catalogue) -> None:
+    def apply(self, catalogue: AppRegistry) -> None:
         """Tools and agents of an application are on the policy's terms from now on."""
         for tool in catalogue.tools.values():
             override_terms(tool, partial(self._change, self.find_rule(tool.name)))
@@ -190,7 +190,7 @@ class Policy:
             if rule is not None and rule.timeout_us is not None:
                 agent.timeout_us = rule.timeout_us
 
-    def _change(self, rule: Rule | None, terms: Terms) -> Terms:
+    def _change(self, rule: Rule | None, terms: CallPolicy) -> CallPolicy:
         return self.guarded(rule, terms if rule is None else rule.terms(terms))
 
     def over(self, tools: Iterable[Tool[..., Any]]) -> list[Tool[..., Any]]:
@@ -201,7 +201,7 @@ class Policy:
             ruled.append(tool if terms is tool.terms else tool.with_terms(terms))
         return ruled
 
-    def guarded(self, rule: Rule | None, terms: Terms) -> Terms:
+    def guarded(self, rule: Rule | None, terms: CallPolicy) -> CallPolicy:
         """The terms of a tool that this rule fits, with what holds for unsafe ones of which it says nothing."""
         said = rule is not None and (rule.approve is not None or rule.deny)
         if self.unsafe == ALLOW or said or terms.effect is not Effect.UNSAFE or terms.approve is not None:

@@ -31,7 +31,7 @@ from holdfast.agents.models.messages import Message
 from holdfast.agents.models.wire_format import Usage
 from holdfast.agents.signatures import plain
 from holdfast.engine import session_turns
-from holdfast.engine.execution import Drive
+from holdfast.engine.execution import Execution
 from holdfast.engine.session_turns import Input
 from holdfast.errors import InvalidMove, InvalidSetting
 from holdfast.model import canonical
@@ -45,12 +45,16 @@ class Turn:
     """One advance of a session: what it starts from, what came in, and what is said in it."""
 
     def __init__(
-        self, engine: session_turns.Turn, begun: session_turns.Begun, history: list[Message], state: Any
+        self,
+        engine: session_turns.SessionTurn,
+        begun: session_turns.Begun,
+        history: list[Message],
+        state: Any,
     ) -> None:
         self._engine = engine
         self._leaf = begun.leaf
         self._frame = begun.frame
-        self._nodes: list[model.Node] = []
+        self._nodes: list[model.SessionNode] = []
         self._usage: list[model.Usage] = []
         self._frames: list[model.Frame] = []
         self.session_id = engine.session_id
@@ -106,7 +110,7 @@ class Turn:
 
     def _add(self, message: Message, node_id: str, caused_by: str | None, body: Any) -> None:
         self.said.append(message)
-        node = model.Node(
+        node = model.SessionNode(
             node_id=node_id,
             parent_node_id=self._leaf,
             body=body,
@@ -149,7 +153,7 @@ class Turn:
             usage=self._usage,
             frames=self._frames,
             attachments=attached(self.said),
-            checkpoint=model.Checkpoint(execution_state=state),
+            checkpoint=model.SessionCheckpoint(execution_state=state),
         )
         assert self._leaf is not None
         return self._leaf
@@ -183,14 +187,14 @@ class SessionAgent:
         """The conversation of this name. It begins with its first message."""
         return Session(check_name(session_id, "session id"), self, self._host)
 
-    async def program(self, drive: Drive, _given: Any) -> Any:
+    async def program(self, drive: Execution, _given: Any) -> Any:
         """What a worker runs for a message: a turn, or nothing, if an earlier turn took the message along."""
         context.enter(drive, Context(drive.owner.job_id, drive.owner.namespace, self.name))
         session_id = drive.owner.session_id
         if session_id is None:
             msg = f"job {drive.owner.job_id} is no turn of a session"
             raise InvalidMove(msg, hint=f"Send a message: `await {self.name}.session(…).send(…)`.")
-        engine = session_turns.Turn(drive, session_id)
+        engine = session_turns.SessionTurn(drive, session_id)
         begun = await engine.begin()
         if not begun.inputs:
             return {"joined": await engine.joined()}
@@ -205,7 +209,7 @@ class SessionAgent:
         return {"node": leaf}
 
     async def _loaded(
-        self, engine: session_turns.Turn, begun: session_turns.Begun
+        self, engine: session_turns.SessionTurn, begun: session_turns.Begun
     ) -> tuple[list[Message], Any]:
         """What was said so far, and the state after it. The conversation is kept in memory between its turns, so that
         the two hundredth costs what the tenth did."""
@@ -228,7 +232,7 @@ class SessionAgent:
         return f"<session {self.name}>"
 
 
-async def _branched(engine: session_turns.Turn, begun: session_turns.Begun) -> session_turns.Begun:
+async def _branched(engine: session_turns.SessionTurn, begun: session_turns.Begun) -> session_turns.Begun:
     """A message may say behind which node it is meant: then the turn is a branch there, in the frame of that node."""
     payload = begun.inputs[0].payload
     if not isinstance(payload, dict) or "after" not in payload:

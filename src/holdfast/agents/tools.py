@@ -23,7 +23,7 @@ import msgspec
 from holdfast.agents import context
 from holdfast.agents.signatures import Signature, plain
 from holdfast.agents.threads import in_thread
-from holdfast.engine.durable_call import Asked, Probed, Terms, Unstorable
+from holdfast.engine.durable_call import CallPolicy, DurableCall, ProbeResult, Unstorable
 from holdfast.errors import InvalidPayload, InvalidSetting
 from holdfast.model.ids import check_name
 from holdfast.model.retry import CALL_RETRY, PROBED_RETRY, Retry
@@ -83,7 +83,7 @@ class Tool(Generic[P, R], metaclass=_ToolType):
         function: Callable[..., Any],
         *,
         name: str,
-        terms: Terms,
+        terms: CallPolicy,
         raises: tuple[type[Exception], ...] = (),
         signature: Signature | None = None,
         schema: dict[str, Any] | None = None,
@@ -143,7 +143,7 @@ class Tool(Generic[P, R], metaclass=_ToolType):
         drive, asked = context.find_drive(), self._asked(given)
         return _here(asked) if drive is None else drive.call(asked)
 
-    def _asked(self, given: dict[str, Any]) -> Asked:
+    def _asked(self, given: dict[str, Any]) -> DurableCall:
         async def run(key: str) -> Any:
             bound = self.signature.call_with(given, key)
             if self._is_async:
@@ -156,13 +156,13 @@ class Tool(Generic[P, R], metaclass=_ToolType):
                 return Unstorable(error)
 
         same = self._same(given) if self.terms.relaunch else msgspec.UNSET
-        return Asked(self.name, given, run, self.terms, self.raises, same)
+        return DurableCall(self.name, given, run, self.terms, self.raises, same)
 
     def answer(self, value: Any) -> tuple[Any, bool]:
         """What a model gets of the result, and whether it tells of a failure."""
         return value, False
 
-    def with_terms(self, terms: Terms) -> Tool[P, R]:
+    def with_terms(self, terms: CallPolicy) -> Tool[P, R]:
         """The same tool, with other terms."""
         other = copy.copy(self)
         other.terms = other.declared = terms
@@ -208,13 +208,13 @@ def _make_function(tool: Tool[P, R]) -> Any:
     return function
 
 
-def override_terms(function: Any, change: Callable[[Terms], Terms]) -> None:
+def override_terms(function: Any, change: Callable[[CallPolicy], CallPolicy]) -> None:
     """The calls of this tool are made on the terms that its author declared, changed like this."""
     tool: Tool[..., Any] = vars(function)[_TOOL]
     tool.terms = function.terms = change(tool.declared)
 
 
-async def _here(asked: Asked) -> Any:
+async def _here(asked: DurableCall) -> Any:
     """The result of a call outside a job, as JSON."""
     value = await asked.run("")
     if isinstance(value, Unstorable):
@@ -236,7 +236,7 @@ def terms_of(
     retry: Retry | None = None,
     raises: tuple[type[Exception], ...] = (),
     sent_nothing: tuple[type[Exception], ...] = (),
-) -> Terms:
+) -> CallPolicy:
     """The terms that an author declared; or an error that says what does not fit together."""
     declared = parse_effect(effect)
     if declared is Effect.VERIFIABLE and probe is None:
@@ -249,7 +249,7 @@ def terms_of(
         msg = "output= is for tools that are launched again"
         raise InvalidSetting(msg, hint='Say on_resume="relaunch" as well, or give a probe instead.')
     asks = output if output is not None else probe
-    return Terms(
+    return CallPolicy(
         effect=declared,
         key_lifetime_us=None if key_lifetime is None else parse_duration(key_lifetime),
         probe=None if asks is None else functools.partial(_probed, asks),
@@ -276,7 +276,7 @@ def _asks_leave(approve: Callable[..., bool] | bool | None) -> Callable[[Any], b
     return (lambda _args: True) if approve else None
 
 
-async def _probed(probe: Probe, key: str, args: Any) -> Probed:
+async def _probed(probe: Probe, key: str, args: Any) -> ProbeResult:
     """What the author's probe said, in the engine's words. Anything else than the three answers is no answer."""
     if inspect.iscoroutinefunction(probe):
         said = await probe(key, args)
@@ -286,11 +286,11 @@ async def _probed(probe: Probe, key: str, args: Any) -> Probed:
             said = await asyncio.ensure_future(_awaited(said))
     match said:
         case Happened(result=result):
-            return Probed(Answer.HAPPENED, plain(result, "the result that a probe found"))
+            return ProbeResult(Answer.HAPPENED, plain(result, "the result that a probe found"))
         case NotHappened():
-            return Probed(Answer.NOT_HAPPENED)
+            return ProbeResult(Answer.NOT_HAPPENED)
         case _:
-            return Probed(Answer.CANNOT_TELL)
+            return ProbeResult(Answer.CANNOT_TELL)
 
 
 async def _awaited(said: Awaitable[Any]) -> Any:

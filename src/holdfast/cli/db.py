@@ -12,7 +12,7 @@ from holdfast.cli.options import json_option, store_option
 from holdfast.cli.output import plain, show, table, wait_for
 from holdfast.cli.prune import prune
 from holdfast.engine.backups import LastBackup, remember_backup
-from holdfast.engine.verify.report import Report
+from holdfast.engine.verify.report import VerifyReport
 from holdfast.engine.verify.verify import verify as verify_store
 from holdfast.errors import Misuse, Unavailable
 from holdfast.model.ids import RandomIds
@@ -172,7 +172,7 @@ def verify(where: str, *, as_json: bool) -> None:
     Example: holdfast db verify
     """
 
-    async def check() -> Report:
+    async def check() -> VerifyReport:
         store = await existing(where)
         try:
             if not isinstance(store, SqlStore):

@@ -29,14 +29,14 @@ def mcp(where: str, *, log_format: str, log_level: str) -> None:
     try:
         from holdfast.server.mcp.lease_keeper import Keeping
         from holdfast.server.mcp.server import serve_stdio
-        from holdfast.server.mcp.tools import Desk
+        from holdfast.server.mcp.tools import McpContext
     except ImportError as error:
         msg = "the MCP server is not installed"
         raise InvalidSetting(msg, hint="pip install 'holdfast[mcp]'") from error
 
     async def serve() -> None:
         async with client_at(where, making=True) as client:
-            await serve_stdio(Desk(client, Keeping(client, SystemClock(), random.random)))
+            await serve_stdio(McpContext(client, Keeping(client, SystemClock(), random.random)))
 
     with logging_as(log_format, log_level):
         wait_for(serve())

@@ -7,9 +7,9 @@ import click
 from holdfast.cli.open_store import existing
 from holdfast.cli.options import json_option, store_option
 from holdfast.cli.output import plain, show, wait_for
-from holdfast.engine.retention import Report
+from holdfast.engine.retention import RetentionReport
 from holdfast.engine.retention import prune as prune_store
-from holdfast.model.retention import How, Policy
+from holdfast.model.retention import How, RetentionPolicy
 from holdfast.model.time import parse_duration
 
 
@@ -36,12 +36,12 @@ def prune(older_than: str, how: str, where: str, *, dry_run: bool, yes: bool, as
 
     Example: holdfast db prune --older-than 30d --dry-run
     """
-    policy = Policy(older_than_us=parse_duration(older_than), how=How(how))
+    policy = RetentionPolicy(older_than_us=parse_duration(older_than), how=How(how))
     if not (yes or dry_run):
         what = "Erase the bodies of" if policy.how is How.ERASE else "Remove"
         click.confirm(f"{what} jobs over for {plain(older_than)} in {plain(where)}?", abort=True, err=True)
 
-    async def work() -> Report:
+    async def work() -> RetentionReport:
         store = await existing(where)
         try:
             return await prune_store(store, policy, dry_run=dry_run)

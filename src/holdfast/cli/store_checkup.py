@@ -11,7 +11,7 @@ from holdfast.engine.backups import find_last_backup
 from holdfast.model.ids import RandomIds
 from holdfast.model.jobs import JobFilter
 from holdfast.model.states import WaitReason
-from holdfast.model.store_stats import Vitals
+from holdfast.model.store_stats import StoreStats
 from holdfast.model.time import HOUR, SECOND, to_iso
 from holdfast.store.clock import Clock
 from holdfast.store.contract import Store, Tier
@@ -42,7 +42,7 @@ async def examined(store: Store, clock: Clock, sample: int) -> list[Finding]:
     return [*found, *[one async for one in _journals(store, sample)]]
 
 
-def _clock(vitals: Vitals, earliest: int, latest: int, set_by_us: int, *, on_server: bool) -> Finding:
+def _clock(vitals: StoreStats, earliest: int, latest: int, set_by_us: int, *, on_server: bool) -> Finding:
     """`set_by_us`: by how much the clock that store time comes from was set since."""
     ahead_us = max(vitals.now - latest, 0) - max(earliest - vitals.now, 0)
     if abs(ahead_us) < CLOCK_WARNING_US:
@@ -58,7 +58,7 @@ def _clock(vitals: Vitals, earliest: int, latest: int, set_by_us: int, *, on_ser
     return Finding("warning", "clock", f"{finding}. {remedy[0].upper()}{remedy[1:]}")
 
 
-def _jobs(vitals: Vitals) -> list[Finding]:
+def _jobs(vitals: StoreStats) -> list[Finding]:
     dead = sum(line.jobs for line in vitals.lines if line.wait_reason is WaitReason.DEAD_LETTER)
     parked = sum(line.jobs for line in vitals.lines if line.wait_reason is WaitReason.DRIFT)
     stalled = sum(line.jobs for line in vitals.lines if line.wait_reason is WaitReason.STALLED)

@@ -16,10 +16,10 @@ from holdfast.cli.logs import format_option, level_option, logging_as
 from holdfast.cli.open_store import store_for
 from holdfast.cli.options import app_store_option
 from holdfast.cli.output import wait_for
-from holdfast.engine.telemetry import SILENT, Meter
+from holdfast.engine.telemetry import SILENT, Telemetry
 from holdfast.errors import InvalidSetting
 from holdfast.model.ids import check_name
-from holdfast.model.worker_presence import Offer
+from holdfast.model.worker_presence import WorkerOffer
 from holdfast.runtime import supervisor_link
 from holdfast.runtime.app import App
 from holdfast.runtime.app_loader import load
@@ -117,7 +117,7 @@ def worker(
 
 async def _work(
     app: App,
-    offer: Offer,
+    offer: WorkerOffer,
     name: str | None,
     where: str,
     port: _Port | None,
@@ -154,7 +154,7 @@ async def _work(
         await process.done()
 
 
-def _meter(port: _Port | None) -> Meter:
+def _meter(port: _Port | None) -> Telemetry:
     if port is None:
         return SILENT
     try:

@@ -15,7 +15,7 @@ from holdfast.engine.verify.journal_checks import judge_alone
 from holdfast.model import budget as money
 from holdfast.model import canonical, job_state
 from holdfast.model import events as e
-from holdfast.model.budget import SHARED, Account
+from holdfast.model.budget import SHARED, BudgetAccount
 from holdfast.model.hash_chain import SealedEvent, unseal
 from holdfast.model.jobs import JobHead
 from holdfast.model.mailbox import Mail
@@ -36,9 +36,9 @@ class Loaded(msgspec.Struct, frozen=True):
 
     head: JobHead
     facts: tuple[Fact, ...]
-    job: job_state.Job
+    job: job_state.JobState
     letters: tuple[Mail, ...] = ()
-    accounts: tuple[Account, ...] = ()
+    accounts: tuple[BudgetAccount, ...] = ()
     now: int = 0
     """Store time when it was read."""
 
@@ -127,7 +127,7 @@ def view_of(job: Loaded) -> JobView:
     )
 
 
-def _budget(account: Account) -> BudgetView:
+def _budget(account: BudgetAccount) -> BudgetView:
     return BudgetView(
         budget_id=account.budget_id,
         since=account.created_at,

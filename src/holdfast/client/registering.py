@@ -12,9 +12,9 @@ from holdfast.client.work_records import AgentEntryList, AgentEntryView, Deregis
 from holdfast.client.work_views import entry_view
 from holdfast.model.agent_registry import (
     DEFAULT_PROJECT,
+    AgentEntry,
     AgentStatus,
     Changes,
-    Entry,
     Seen,
     Visibility,
     Which,
@@ -101,7 +101,7 @@ class EmbeddedRegistering(EmbeddedFollowing, ABC):
             "heartbeat_interval_ms": heartbeat_interval_ms,
             "metadata": None if metadata is None else dict(metadata),
         }
-        entry = Entry(**{name: value for name, value in told.items() if value is not None})
+        entry = AgentEntry(**{name: value for name, value in told.items() if value is not None})
         return self._shown(await self._registry.register(entry))
 
     async def heartbeat_agent(

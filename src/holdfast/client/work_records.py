@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.model.agent_registry import Entry
+from holdfast.model.agent_registry import AgentEntry
 from holdfast.model.work import WorkStatus
 
 WORK_OVER = frozenset({WorkStatus.COMPLETED, WorkStatus.FAILED, WorkStatus.CANCELLED})
@@ -90,7 +90,7 @@ class WorkList(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 # ── agents ────────────────────────────────────────────────────────────────────────────────────────
 
 
-class AgentEntryView(Entry, frozen=True, kw_only=True, rename="camel"):
+class AgentEntryView(AgentEntry, frozen=True, kw_only=True, rename="camel"):
     """An entry, its status as judged now, and who keeps it: `store`, `nats`, or `hosted` for code on our workers."""
 
     source: str = "store"

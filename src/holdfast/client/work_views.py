@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.client.work_records import AgentEntryView, ClaimedWork, WorkView
-from holdfast.engine.external_work import Facts
+from holdfast.engine.external_work import WorkItemState
 from holdfast.engine.recovery import causes_of
 from holdfast.model.agent_registry import Seen, status_of
 from holdfast.model.events import (
@@ -23,7 +23,7 @@ from holdfast.model.work import Work, agent_in
 from holdfast.model.work import status_of as work_status
 
 
-def work_view(item: Facts) -> WorkView:
+def work_view(item: WorkItemState) -> WorkView:
     """The work item as its journal tells it."""
     asked = msgspec.convert(item.created.input, Work)
     head = item.head
@@ -72,7 +72,7 @@ def work_view(item: Facts) -> WorkView:
     )
 
 
-def claimed_view(grant: Grant, item: Facts, ttl_us: int, now: int) -> ClaimedWork:
+def claimed_view(grant: Grant, item: WorkItemState, ttl_us: int, now: int) -> ClaimedWork:
     """The item as its new holder needs it."""
     view = work_view(item)
     told = {name: getattr(view, name) for name in view.__struct_fields__}

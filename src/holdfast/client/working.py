@@ -21,11 +21,11 @@ from holdfast.client.work_records import (
     WorkView,
 )
 from holdfast.client.work_views import claimed_view, work_view
-from holdfast.engine.external_work import Facts, Outwork, need_work
+from holdfast.engine.external_work import ExternalWork, WorkItemState, need_work
 from holdfast.errors import InvalidPayload
 from holdfast.model.agent_registry import (
     DEFAULT_PROJECT,
-    Entry,
+    AgentEntry,
 )
 from holdfast.model.ids import check_name
 from holdfast.model.lease import Grant
@@ -73,8 +73,8 @@ class EmbeddedWorking(EmbeddedRegistering, ABC):
     """Spreads the tries of what failed, and decides when what nobody wanted is looked at."""
 
     @property
-    def _outwork(self) -> Outwork:
-        return Outwork(self._store, self._clock, self.chance)
+    def _outwork(self) -> ExternalWork:
+        return ExternalWork(self._store, self._clock, self.chance)
 
     # ── work ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -176,7 +176,7 @@ class EmbeddedWorking(EmbeddedRegistering, ABC):
 
     async def _claimed(
         self, ask: ClaimAsk, capabilities: Sequence[str], tasks_max: int
-    ) -> list[tuple[Grant, Facts]]:
+    ) -> list[tuple[Grant, WorkItemState]]:
         """What is for this agent; if there is nothing, what others were preferred for and did not want. Now and then
         that is looked at as well, so that it does not wait for ever behind what never ends."""
         # Also without room: a question that was answered before finds the same work.
@@ -192,7 +192,7 @@ class EmbeddedWorking(EmbeddedRegistering, ABC):
 
     def _ask(
         self,
-        entry: Entry,
+        entry: AgentEntry,
         capabilities: Sequence[str] | None,
         limit: int,
         lease_seconds: int | None,

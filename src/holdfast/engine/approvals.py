@@ -17,15 +17,17 @@ from holdfast.model.replay_history import Approval
 from holdfast.model.states import WaitReason
 
 if TYPE_CHECKING:
-    from holdfast.engine.durable_call import Asked
-    from holdfast.engine.execution import Drive
+    from holdfast.engine.durable_call import DurableCall
+    from holdfast.engine.execution import Execution
 
 APPROVED: Final = "approved"
 DENIED: Final = "denied"
 EXPIRED: Final = "expired"
 
 
-async def agreed(drive: Drive, asked: Asked, step_key: str, digest: str, generation: int) -> str | None:
+async def agreed(
+    drive: Execution, asked: DurableCall, step_key: str, digest: str, generation: int
+) -> str | None:
     """The id of the approval that this call may use; None, if it needs none. Denied, if there is none to be had."""
     if asked.terms.approve is None or not asked.terms.approve(asked.args):
         return None
@@ -48,13 +50,13 @@ async def agreed(drive: Drive, asked: Asked, step_key: str, digest: str, generat
     raise AssertionError("unreachable")
 
 
-def lasts(drive: Drive, approval_id: str | None) -> bool:
+def lasts(drive: Execution, approval_id: str | None) -> bool:
     """Whether a call may still be made under this approval, or needs none."""
     return approval_id is None or drive.latest_us() < drive.history.approvals[approval_id].expires_at
 
 
 def _ask(
-    drive: Drive, asked: Asked, approval_id: str, step_key: str, digest: str, generation: int
+    drive: Execution, asked: DurableCall, approval_id: str, step_key: str, digest: str, generation: int
 ) -> Approval:
     question = ApprovalRequested(
         approval_id,
@@ -69,7 +71,7 @@ def _ask(
     return drive.history.approvals[approval_id]
 
 
-def _id(drive: Drive, step_key: str, digest: str, generation: int, nth: int) -> str:
+def _id(drive: Execution, step_key: str, digest: str, generation: int, nth: int) -> str:
     """The arguments are part of it: code that changed while nobody had answered yet asks another question."""
     owner = drive.owner
     place = "\0".join((owner.namespace, owner.job_id, step_key, digest, str(generation), str(nth)))

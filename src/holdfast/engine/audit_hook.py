@@ -89,7 +89,7 @@ class WatchedRun(Protocol):
     def fail(self, error: Exception) -> None: ...
 
 
-class Place(NamedTuple):
+class SourceLine(NamedTuple):
     """A line of code."""
 
     file: str
@@ -105,7 +105,7 @@ class IoMonitor:
 
     def __init__(self, on_undurable: OnUndurable) -> None:
         self._refuses = on_undurable == "error"
-        self._places: set[tuple[str, Place]] = set()
+        self._places: set[tuple[str, SourceLine]] = set()
 
     def look(self, scheduler: ReplayScheduler, run: WatchedRun, event: str, args: tuple[Any, ...]) -> None:
         """Job code is about to do this. Raises, if it is refused."""
@@ -278,7 +278,7 @@ def _remedy(event: str) -> str:
     return f"{tool}, or wrap the model client: hf.wrap(client)." if event == _CONNECT else f"{tool}."
 
 
-def _find_place(innermost: FrameType, run: WatchedRun) -> Place | None:
+def _find_place(innermost: FrameType, run: WatchedRun) -> SourceLine | None:
     """The author's line that led there; None, if it is an import, logging or our own code that did it."""
     installed: FrameType | None = None
     for frame in _walk(innermost):
@@ -312,8 +312,8 @@ def _walk(frame: FrameType | None) -> Iterator[FrameType]:
         frame = frame.f_back
 
 
-def _place_of(frame: FrameType) -> Place:
-    return Place(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname)
+def _place_of(frame: FrameType) -> SourceLine:
+    return SourceLine(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname)
 
 
 def _find_waiting_author(run: WatchedRun) -> FrameType | None:

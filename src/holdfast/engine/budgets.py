@@ -26,7 +26,18 @@ from holdfast.engine.side_effects import Owner
 from holdfast.errors import Unavailable
 from holdfast.model.append import NOTHING as NO_EXTRAS
 from holdfast.model.append import Extras
-from holdfast.model.budget import NOTHING, ONE_CALL, SHARED, Account, Charge, Limit, Spent, add, breach, cost
+from holdfast.model.budget import (
+    NOTHING,
+    ONE_CALL,
+    SHARED,
+    BudgetAccount,
+    Charge,
+    Limit,
+    Spent,
+    add,
+    breach,
+    cost,
+)
 from holdfast.model.events import BudgetReached, CallCancelled, Event, JobCreated, StepFinished, ToolCalled
 from holdfast.model.lease import Grant
 from holdfast.model.ledger import CallRow
@@ -34,8 +45,8 @@ from holdfast.model.states import WaitReason
 from holdfast.model.time import HOUR, MINUTE
 
 if TYPE_CHECKING:
-    from holdfast.engine.durable_call import Asked
-    from holdfast.engine.execution import Drive
+    from holdfast.engine.durable_call import DurableCall
+    from holdfast.engine.execution import Execution
     from holdfast.engine.journal_writer import Recorder, Stamp
     from holdfast.engine.task_scopes import TaskScope
     from holdfast.store.ports.budgets import Budgets
@@ -54,10 +65,10 @@ class Reached(msgspec.Struct, frozen=True):
     spent: int
 
 
-class Purse:
+class BudgetGuard:
     """What one run of a job with budgets pays from. It is the run's recorder, too: facts that cost pass here."""
 
-    def __init__(self, drive: Drive, recorder: Recorder, accounts: Budgets) -> None:
+    def __init__(self, drive: Execution, recorder: Recorder, accounts: Budgets) -> None:
         self._drive = drive
         self._recorder = recorder
         self._accounts = accounts
@@ -113,7 +124,9 @@ class Purse:
         await self._recorder.durable()
         self._settled = max(self._settled, charged, key=msgspec.structs.astuple)
 
-    async def perform(self, asked: Asked, place: TaskScope, step_key: str) -> tuple[Any, Exception | None]:
+    async def perform(
+        self, asked: DurableCall, place: TaskScope, step_key: str
+    ) -> tuple[Any, Exception | None]:
         """The read is made as soon as it can be afforded. Its price is certain from then on."""
         await self.afford(place, step_key, ONE_CALL)
         self._reading.add(step_key)
@@ -146,7 +159,7 @@ class Purse:
                 await self.durable()
             is_sure = True
 
-    async def _read(self) -> list[Account]:
+    async def _read(self) -> list[BudgetAccount]:
         """The accounts, as soon as the store can be asked; those of the job itself last."""
         while True:
             try:
@@ -155,7 +168,7 @@ class Purse:
             except Unavailable:
                 await rest(AGAIN_S)
 
-    def _broken(self, accounts: list[Account], late: Spent, ahead: Spent) -> Reached | None:
+    def _broken(self, accounts: list[BudgetAccount], late: Spent, ahead: Spent) -> Reached | None:
         now = self._drive.clock.wall_us()
         for account in accounts:
             here = self._drive.owner.depth - account.depth
@@ -186,10 +199,10 @@ class Purse:
 ONE_CHILD: Final = Spent(depth=1, fan_out=1)
 
 
-def enter(drive: Drive, accounts: Budgets) -> None:
+def enter(drive: Execution, accounts: Budgets) -> None:
     """The run pays for what it does, if any budget counts for its job."""
     if drive.owner.budgets:
-        purse = Purse(drive, drive.recorder, accounts)
+        purse = BudgetGuard(drive, drive.recorder, accounts)
         drive.purse = drive.recorder = purse
 
 

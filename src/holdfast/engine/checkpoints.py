@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast.engine.durable_call import READS, Asked, encode_result
-from holdfast.engine.telemetry import SILENT, Meter
+from holdfast.engine.durable_call import READS, DurableCall, encode_result
+from holdfast.engine.telemetry import SILENT, Telemetry
 from holdfast.errors import InvalidMove, InvalidSetting, Unproven
 from holdfast.model import canonical
 from holdfast.model.checkpoint_snapshot import carried_by, packed
@@ -28,13 +28,13 @@ from holdfast.model.replay_history import History
 from holdfast.model.step_keys import Scope
 
 if TYPE_CHECKING:
-    from holdfast.engine.execution import Drive
+    from holdfast.engine.execution import Execution
 
 Inspector = Callable[[EvidencePack], Awaitable[Sequence[Result]]]
 """Looks at the world: one finding for each piece of evidence, in its order."""
 
 
-async def checkpoint(drive: Drive, state: Any, pack: EvidencePack | None = None) -> int:
+async def checkpoint(drive: Execution, state: Any, pack: EvidencePack | None = None) -> int:
     """The state is durable, and the job resumes from it; the number of this commit."""
     place = drive.place()
     # A task that has just ended is not forgotten before the next turn of the loop, and the code may be here sooner.
@@ -48,7 +48,7 @@ async def checkpoint(drive: Drive, state: Any, pack: EvidencePack | None = None)
         async def look(_key: str) -> Any:
             return msgspec.to_builtins(await _findings(drive.inspect, pack))
 
-        found = await drive.call(Asked("evidence", evidence, look, READS))
+        found = await drive.call(DurableCall("evidence", evidence, look, READS))
         why = _why_not(pack, [msgspec.convert(one, Result) for one in found])
         if why is not None:
             drive.meter.unproven()
@@ -59,7 +59,7 @@ async def checkpoint(drive: Drive, state: Any, pack: EvidencePack | None = None)
 
     # An effect that the code has not asked for yet would be forgotten by the commit, and could then fire again.
     kept = canonical.decode_stored(encode_result(state))
-    await drive.clear(Asked("checkpoint", state, commit, READS), f"{place.scope.path}/checkpoint")
+    await drive.clear(DurableCall("checkpoint", state, commit, READS), f"{place.scope.path}/checkpoint")
     if drive.history.children:
         # A cancel may withdraw the start of a child, which must not be carried then.
         await drive.recorder.durable()
@@ -72,14 +72,14 @@ async def checkpoint(drive: Drive, state: Any, pack: EvidencePack | None = None)
     return event.ordinal
 
 
-def restored(drive: Drive, default: Any = None) -> Any:
+def restored(drive: Execution, default: Any = None) -> Any:
     """The state of the last checkpoint; the default, if there is none."""
     drive.place()
     return drive.history.state if drive.history.ordinal else default
 
 
 async def unproven(
-    inspect: Inspector | None, history: History, meter: Meter = SILENT
+    inspect: Inspector | None, history: History, meter: Telemetry = SILENT
 ) -> dict[str, Any] | None:
     """Why the job cannot be resumed from its last checkpoint, as a report; None if it can."""
     if history.evidence is None:

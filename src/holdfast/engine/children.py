@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 
 from holdfast.engine.budgets import ONE_CHILD
-from holdfast.engine.durable_call import Asked, Terms
-from holdfast.engine.execution import Drive
+from holdfast.engine.durable_call import CallPolicy, DurableCall
+from holdfast.engine.execution import Execution
 from holdfast.engine.mailbox import News
 from holdfast.model import canonical
 from holdfast.model.append import Extras
@@ -29,14 +29,14 @@ from holdfast.model.side_effects import Effect
 from holdfast.model.states import MailKind, Status, WaitReason
 
 
-async def spawn(drive: Drive, draft: JobDraft) -> Any:
+async def spawn(drive: Execution, draft: JobDraft) -> Any:
     """What the child returned; CallFailed, if it ended otherwise. It runs once, whatever happens to its parent."""
     check_draft(draft)
     place = drive.place()
     key = place.scope.key(f"spawn:{draft.kind}")
     args = [draft.kind, draft.input]
     digest = canonical.hex_digest(canonical.encode(args))
-    asked = Asked(draft.kind, args, _never, Terms(effect=Effect.IDEMPOTENT))
+    asked = DurableCall(draft.kind, args, _never, CallPolicy(effect=Effect.IDEMPOTENT))
     recorded = drive.history.find(key, digest) or await drive.adopt(key, digest)
     if recorded is None:
         async with drive.noting_cancel(key, digest, drive.history.next_generation(key)):
@@ -56,7 +56,7 @@ async def spawn(drive: Drive, draft: JobDraft) -> Any:
         return drive.recall(recorded, asked)
 
 
-def _started(drive: Drive, draft: JobDraft, key: str, digest: str) -> Recorded:
+def _started(drive: Execution, draft: JobDraft, key: str, digest: str) -> Recorded:
     generation = drive.history.next_generation(key)
     child_job_id = child_id(drive.owner.job_id, key, generation)
     child = msgspec.structs.replace(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 
-from holdfast.engine.execution import Drive
+from holdfast.engine.execution import Execution
 from holdfast.model.events import StepFinished
 from holdfast.model.step_keys import NO_ARGS
 
 
-def now_us(drive: Drive) -> int:
+def now_us(drive: Execution) -> int:
     """The instant at which the code first came here. Nobody waits for it: its place in the order is the code's own."""
     key = drive.place().scope.key("now")
     recorded = drive.history.find(key, NO_ARGS)
@@ -22,7 +22,7 @@ def now_us(drive: Drive) -> int:
     return instant
 
 
-def drawn(drive: Drive, name: str) -> bytes:
+def drawn(drive: Execution, name: str) -> bytes:
     """32 bytes that no other place of any job draws, and that this one draws every time. They are no secret: whoever
     knows the job's id can compute them."""
     key = drive.place().scope.key(name)

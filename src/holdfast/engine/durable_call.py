@@ -19,18 +19,18 @@ from holdfast.model.side_effects import QUIET_MARGIN_US, START_WITHIN_US, Answer
 from holdfast.model.time import DAY, MINUTE
 
 if TYPE_CHECKING:
-    from holdfast.engine.execution import Drive
+    from holdfast.engine.execution import Execution
     from holdfast.engine.task_scopes import TaskScope
 
 
-class Probed(msgspec.Struct, frozen=True):
+class ProbeResult(msgspec.Struct, frozen=True):
     """What a receiver said about a key."""
 
     answer: Answer
     result: Any = None
 
 
-class Terms(msgspec.Struct, frozen=True, kw_only=True):
+class CallPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """What the author declared about a call.
 
     `relaunch`: a call that was cut off is given up and made anew, unless `probe` finds its output. `approve` says of
@@ -42,7 +42,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
 
     effect: Effect = Effect.UNSAFE
     key_lifetime_us: int | None = None
-    probe: Callable[[str, Any], Awaitable[Probed]] | None = None
+    probe: Callable[[str, Any], Awaitable[ProbeResult]] | None = None
     longest_call_us: int = 1 * MINUTE
     reads_within_us: int | None = None
     receiver_delay_us: int = 0
@@ -55,17 +55,17 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     sent_nothing: tuple[type[Exception], ...] = ()
 
 
-READS: Final = Terms(effect=Effect.READ_ONLY)
+READS: Final = CallPolicy(effect=Effect.READ_ONLY)
 
 
-class Asked(msgspec.Struct, frozen=True):
+class DurableCall(msgspec.Struct, frozen=True):
     """A call as the code makes it. `run` gets the idempotency key. `same` is what makes it the same call again, if
     that is not all of its arguments."""
 
     name: str
     args: Any
     run: Callable[[str], Awaitable[Any]]
-    terms: Terms = Terms()
+    terms: CallPolicy = CallPolicy()
     raises: tuple[type[Exception], ...] = ()
     same: Any = msgspec.UNSET
 
@@ -117,7 +117,7 @@ def written(value: Any) -> tuple[Any, bytes | None, Exception | None]:
 
 
 async def performed(
-    drive: Drive, asked: Asked, place: TaskScope, step_key: str, key: str, longest_us: int | None
+    drive: Execution, asked: DurableCall, place: TaskScope, step_key: str, key: str, longest_us: int | None
 ) -> tuple[Any, Exception | None]:
     """What it returned, or what it raised. Every step passes here: what could be a block of its own is written out."""
     timed = drive.meter.call(drive.owner, asked.name, asked.terms.effect, step_key)

@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from holdfast.engine import failures, replay_scheduler, stall_detector, task_scopes
 from holdfast.engine.crash_points import Points, nothing
-from holdfast.engine.durable_call import Asked, Terms, digest_of, performed, written
+from holdfast.engine.durable_call import CallPolicy, DurableCall, digest_of, performed, written
 from holdfast.engine.journal_writer import Recorder, Stamp
 from holdfast.engine.orphan_tasks import warn_about_orphans
 from holdfast.engine.replay_scheduler import LONG_TIMER_US, InsideCall, ReplayScheduler
 from holdfast.engine.run_outcomes import Asleep, Failed, Interrupted, Stopped, Uncovered, output_of, parked
-from holdfast.engine.side_effects import Acts, Owner
+from holdfast.engine.side_effects import Owner, SideEffectCall
 from holdfast.engine.suspension import Waits
 from holdfast.engine.task_scopes import TaskScope
-from holdfast.engine.telemetry import SILENT, Meter
+from holdfast.engine.telemetry import SILENT, Telemetry
 from holdfast.model.append import NOTHING, Extras
 from holdfast.model.events import CallCancelled, CallMoved, CallRetried, Event, StepFinished
 from holdfast.model.hash_chain import body_of_step
@@ -38,13 +38,13 @@ from holdfast.model.step_keys import Scope, call_name
 from holdfast.model.time import SECOND
 from holdfast.store.clock import Clock
 from holdfast.store.intercepted import Call as StoreCall
-from holdfast.store.intercepted import WrappedStore as InterceptedStore
+from holdfast.store.intercepted import InterceptedStore as InterceptedStore
 
 if TYPE_CHECKING:
     from holdfast.engine.audit_hook import IoMonitor
-    from holdfast.engine.budgets import Purse
+    from holdfast.engine.budgets import BudgetGuard
     from holdfast.engine.checkpoints import Inspector
-    from holdfast.engine.streams import Outlet
+    from holdfast.engine.streams import JobStream
     from holdfast.store.contract import Store
 
 CANCEL_AGAIN_S: Final = 1.0
@@ -58,7 +58,7 @@ FOREIGN_WORK_GRACE_S: Final = 60.0
 Met: TypeAlias = tuple[TaskScope, str, str, Recorded | None]
 
 
-class Drive:
+class Execution:
     """The run. `task_scopes` finds its tasks again; the order of results is the scheduler's."""
 
     def __init__(
@@ -76,7 +76,7 @@ class Drive:
         host_clock: Clock | None = None,
         unsure_us: int = 0,
         dead: dict[str, int] | None = None,
-        outlet: Outlet | None = None,
+        outlet: JobStream | None = None,
         chance: Callable[[], float] = lambda: 0.5,
         io_monitor: IoMonitor | None = None,
     ) -> None:
@@ -91,14 +91,14 @@ class Drive:
         self.outlet = outlet
         self._gone = gone
         self._dead = {} if dead is None else dead
-        self.acts = Acts(self, points)
+        self.acts = SideEffectCall(self, points)
         self._strict = strict
         self._covered = covered
         self._chance = chance
         self.tasks: set[asyncio.Task[Any]] = set()
         self.run_number = next(_RUNS) & 0x1FFFFFFF
         self.running = 0
-        self._held: dict[asyncio.Future[None], tuple[Asked, str]] = {}
+        self._held: dict[asyncio.Future[None], tuple[DurableCall, str]] = {}
         self._ending: Exception | None = None
         self._winding_down: Exception | None = None
         self.stopping = False
@@ -109,9 +109,9 @@ class Drive:
         self._raised: list[tuple[Exception, str]] = []
         self._store: Store | None = None
         self._asked_store: Store | None = None
-        self.meter: Meter = SILENT
+        self.meter: Telemetry = SILENT
         self.ends_with: tuple[Event, Extras] | None = None  # what goes with `job_completed`: a turn
-        self.purse: Purse | None = None
+        self.purse: BudgetGuard | None = None
 
     @property
     def store(self) -> Store | None:
@@ -239,7 +239,7 @@ class Drive:
         self.meter.replayed()
         return True
 
-    async def call(self, asked: Asked, met: Met | None = None) -> Any:
+    async def call(self, asked: DurableCall, met: Met | None = None) -> Any:
         """The outcome of the call, from the record or from doing it. `met` is what `meet` has said of it already."""
         place, key, digest, recorded = self.meet(asked.name, asked.identity) if met is None else met
         if recorded is None and self.history.has_unclaimed:
@@ -296,7 +296,7 @@ class Drive:
         await self.turn(recorded.seq, recorded.at)
         return True
 
-    def recall(self, recorded: Recorded, asked: Asked) -> Any:
+    def recall(self, recorded: Recorded, asked: DurableCall) -> Any:
         """What the code saw the first time."""
         self.meter.replayed()
         if recorded.error is None:
@@ -306,7 +306,9 @@ class Drive:
             raise error  # to make the call again would be a second effect, or against a person's word
         raise self.noted(error, recorded.step_key)
 
-    async def _read(self, asked: Asked, place: TaskScope, key: str, digest: str, generation: int) -> Any:
+    async def _read(
+        self, asked: DurableCall, place: TaskScope, key: str, digest: str, generation: int
+    ) -> Any:
         try:
             value, error = await (self.purse or self).perform(asked, place, key)
             if error is not None and asked.terms.retry.attempts > 1:
@@ -330,7 +332,13 @@ class Drive:
         return value if error is None else self.delivered(value, error, asked, key)
 
     async def _read_again(
-        self, asked: Asked, place: TaskScope, key: str, digest: str, generation: int, error: Exception | None
+        self,
+        asked: DurableCall,
+        place: TaskScope,
+        key: str,
+        digest: str,
+        generation: int,
+        error: Exception | None,
     ) -> tuple[Any, Exception | None]:
         """The outcome of a read that failed, after as many attempts as its policy allows."""
         before = self.history.find_retry(key, digest)
@@ -350,7 +358,7 @@ class Drive:
             async with self.noting_cancel(key, digest, retried.generation):
                 await self.wait_for_attempt(retried.next_at)
 
-    def is_retried(self, terms: Terms, error: Exception, attempt: int) -> bool:
+    def is_retried(self, terms: CallPolicy, error: Exception, attempt: int) -> bool:
         """Whether a call is made again after so many attempts, the last of which raised this."""
         return attempt < terms.retry.attempts and terms.retry.covers(error)
 
@@ -359,7 +367,7 @@ class Drive:
         key: str,
         digest: str,
         generation: int,
-        terms: Terms,
+        terms: CallPolicy,
         error: Exception,
         attempt: int,
         *,
@@ -393,7 +401,12 @@ class Drive:
             await self.waits.until(at)
 
     def perform(
-        self, asked: Asked, place: TaskScope, step_key: str, key: str = "", longest_us: int | None = None
+        self,
+        asked: DurableCall,
+        place: TaskScope,
+        step_key: str,
+        key: str = "",
+        longest_us: int | None = None,
     ) -> Coroutine[Any, Any, tuple[Any, Exception | None]]:
         """The call's own code has run, or was ended because it took too long."""
         return performed(self, asked, place, step_key, key, longest_us)
@@ -407,7 +420,7 @@ class Drive:
         finally:
             self.running -= 1
 
-    def delivered(self, value: Any, error: Exception | None, asked: Asked, key: str) -> Any:
+    def delivered(self, value: Any, error: Exception | None, asked: DurableCall, key: str) -> Any:
         if error is None:
             return value
         raise self.noted(failures.raised(error, asked.raises), key)
@@ -503,7 +516,7 @@ class Drive:
 
     # ── drift ─────────────────────────────────────────────────────────────────────────────────────
 
-    async def clear(self, asked: Asked, key: str) -> None:
+    async def clear(self, asked: DurableCall, key: str) -> None:
         """Nothing recorded is left that the code might mean by this call under another name, and every call that was
         cut off is settled: nothing new fires beside a recovery."""
         if not self._recovering and not self.history.has_unclaimed_effects:
@@ -588,5 +601,5 @@ class Drive:
         why = f"a recorded answer would be bought again: the request differs in {differing}"
         self.stop(parked(why, [recorded], name, key, {"args_digest": digest, "differs_in": list(fields)}))
 
-    def _park(self, why: str, recorded: list[Recorded], asked: Asked, key: str) -> None:
+    def _park(self, why: str, recorded: list[Recorded], asked: DurableCall, key: str) -> None:
         self.stop(parked(why, recorded, asked.name, key, asked.args))

@@ -34,7 +34,7 @@ import msgspec
 from holdfast.engine.children import farewell
 from holdfast.engine.durable_call import encode_result
 from holdfast.engine.journal_writer import Stamp
-from holdfast.engine.mailbox import Letterbox
+from holdfast.engine.mailbox import MailboxReader
 from holdfast.engine.recovery import causes_of
 from holdfast.engine.short_journals import look
 from holdfast.errors import Broken, Fenced, InvalidPayload, MailWaiting, NotFound, Unavailable
@@ -76,7 +76,7 @@ Said = tuple[tuple[Event, ...], Move | None]
 """What a word amounts to: facts, and where they leave the job."""
 
 
-class Outwork:
+class ExternalWork:
     """What agents that live elsewhere may do with work. `chance` spreads the tries of what failed."""
 
     def __init__(
@@ -89,7 +89,7 @@ class Outwork:
 
     # ── taking ────────────────────────────────────────────────────────────────────────────────────
 
-    async def claim(self, ask: ClaimAsk) -> list[tuple[Grant, Facts]]:
+    async def claim(self, ask: ClaimAsk) -> list[tuple[Grant, WorkItemState]]:
         """What the agent holds now. What nobody should do any more (cancelled, too late, failed too often) has ended
         instead, and is not among it."""
         granted = await self._store.leases.claim(ask)
@@ -103,7 +103,7 @@ class Outwork:
         ]
         return [(grant, item) for grant, item in items if await self._fits(grant, item)]
 
-    async def _fits(self, grant: Grant, item: Facts) -> bool:
+    async def _fits(self, grant: Grant, item: WorkItemState) -> bool:
         """Whether it is to be done. If it took so long to come here that somebody else has it, that is theirs to say:
         nothing is written under an old fence."""
         held = Held(grant.job_id, grant.fence, grant.lease_token)
@@ -152,18 +152,18 @@ class Outwork:
 
     # ── ending ────────────────────────────────────────────────────────────────────────────────────
 
-    async def complete(self, held: Held, result: Any) -> Facts:
+    async def complete(self, held: Held, result: Any) -> WorkItemState:
         """It is done, once."""
         encode_result(result)
         fact = JobCompleted(result)
         done: Said = ((fact,), Move(status=Status.COMPLETED))
         return await self._say(held, lambda _: done, repeats=lambda last: isinstance(last, JobCompleted))
 
-    async def fail(self, held: Held, error: dict[str, Any], *, recoverable: bool) -> Facts:
+    async def fail(self, held: Held, error: dict[str, Any], *, recoverable: bool) -> WorkItemState:
         """This attempt has failed; another follows, or it is a dead letter, or it has failed for good."""
         told = {name: redacted(value) if isinstance(value, str) else value for name, value in error.items()}
 
-        def failed(item: Facts) -> Said:
+        def failed(item: WorkItemState) -> Said:
             if not recoverable:
                 return (JobFailed(told),), Move(status=Status.FAILED)
             if self._is_poison(item.head, failed=1):
@@ -176,7 +176,7 @@ class Outwork:
             held, failed, repeats=lambda last: isinstance(last, JobRequeued | JobFailed | JobDeadLettered)
         )
 
-    async def release(self, held: Held, why: str) -> Facts:
+    async def release(self, held: Held, why: str) -> WorkItemState:
         """It is given back as it was; nobody failed."""
         back: Said = ((JobReleased(redacted(why)[:NAME_LENGTH_MAX]),), Move(status=Status.PENDING))
         return await self._say(held, lambda _: back, repeats=lambda last: isinstance(last, JobReleased))
@@ -216,7 +216,7 @@ class Outwork:
             ended += await self._store.journal.hold(job_id, over) is not None
         return ended
 
-    async def _unclaimed(self, item: Facts) -> tuple[tuple[Event, ...], Move] | None:
+    async def _unclaimed(self, item: WorkItemState) -> tuple[tuple[Event, ...], Move] | None:
         for letter in await self._store.post.read(item.head.job_id, after=seen_by(item)):
             if letter.kind is MailKind.CANCEL:
                 asked = CancelRequested(by=letter.sender, why=letter.name, mail_seq=letter.mail_seq)
@@ -226,11 +226,11 @@ class Outwork:
 
     # ── one word ──────────────────────────────────────────────────────────────────────────────────
 
-    async def load(self, job_id: str) -> Facts:
+    async def load(self, job_id: str) -> WorkItemState:
         head, sealed = await look(self._store, job_id)
-        return Facts(head, tuple(unsealed(job_id, sealed)))
+        return WorkItemState(head, tuple(unsealed(job_id, sealed)))
 
-    async def _holding(self, held: Held) -> Facts:
+    async def _holding(self, held: Held) -> WorkItemState:
         item = await self.load(held.job_id)
         if (item.head.fence, item.head.lease_token, item.head.status) != (
             held.fence,
@@ -241,8 +241,8 @@ class Outwork:
         return item
 
     async def _say(
-        self, held: Held, word: Callable[[Facts], Said], *, repeats: Callable[[Event], bool]
-    ) -> Facts:
+        self, held: Held, word: Callable[[WorkItemState], Said], *, repeats: Callable[[Event], bool]
+    ) -> WorkItemState:
         """The word is written under the holder's fence, or was before."""
         for _ in range(TRIES):
             item = await self.load(held.job_id)
@@ -259,7 +259,7 @@ class Outwork:
             return await self.load(held.job_id)
         raise busy(held.job_id)
 
-    async def _heeded(self, item: Facts, held: Held) -> bool:
+    async def _heeded(self, item: WorkItemState, held: Held) -> bool:
         """What others said to the item has been read: a cancel, or that it begins again, has ended this hold."""
         seen = seen_by(item)
         if item.head.mail_seq <= seen:
@@ -268,7 +268,7 @@ class Outwork:
         for sealed, event in item.facts:
             history.take(sealed.seq, event, sealed.at)
         stamp = Stamp(item.head.head_seq + 1, history.last_at)
-        box = Letterbox(item.head.namespace, held.job_id, held.fence, history, lambda: stamp)
+        box = MailboxReader(item.head.namespace, held.job_id, held.fence, history, lambda: stamp)
         letters = [
             letter
             for letter in await self._store.post.read(held.job_id, after=seen)
@@ -283,7 +283,7 @@ class Outwork:
             return True
         return False
 
-    async def _write(self, held: Held, item: Facts, said: Said) -> None:
+    async def _write(self, held: Held, item: WorkItemState, said: Said) -> None:
         facts, move = said
         head = item.head
         ends = move is not None and move.over
@@ -301,12 +301,12 @@ class Outwork:
             )
         )
 
-    def _now(self, item: Facts) -> int:
+    def _now(self, item: WorkItemState) -> int:
         """Never before what was written last: hosts differ about the time."""
         return max(self._clock.wall_us(), item.last[0].at)
 
 
-class Facts(msgspec.Struct, frozen=True):
+class WorkItemState(msgspec.Struct, frozen=True):
     """A work item as it stands: its head, and what its journal says."""
 
     head: JobHead
@@ -326,7 +326,7 @@ class Facts(msgspec.Struct, frozen=True):
 HELD_DEAD: Final = Move(status=Status.WAITING, reason=WaitReason.DEAD_LETTER)
 
 
-def work_of_grant(grant: Grant, holder: str, sealed: Sequence[SealedEvent]) -> Facts:
+def work_of_grant(grant: Grant, holder: str, sealed: Sequence[SealedEvent]) -> WorkItemState:
     """The item as the grant left it: nothing more needs to be read for it."""
     facts = tuple(unsealed(grant.job_id, sealed))
     created = facts[0][1]
@@ -354,10 +354,10 @@ def work_of_grant(grant: Grant, holder: str, sealed: Sequence[SealedEvent]) -> F
         attempts=grant.attempts,
         takeovers=grant.takeovers,
     )
-    return Facts(head, facts)
+    return WorkItemState(head, facts)
 
 
-def deadline_of(item: Facts) -> int | None:
+def deadline_of(item: WorkItemState) -> int | None:
     deadline = msgspec.convert(item.created.input, Work).deadline
     return None if deadline is None else from_iso(deadline)
 
@@ -367,7 +367,7 @@ def too_late() -> tuple[tuple[Event, ...], Move]:
     return (JobFailed(error),), Move(status=Status.FAILED)
 
 
-def buried(item: Facts, error: Any) -> tuple[Event, ...]:
+def buried(item: WorkItemState, error: Any) -> tuple[Event, ...]:
     """It is held with everything that went wrong since it was last begun anew, and what went wrong now."""
     causes = causes_of((sealed.at, event) for sealed, event in item.facts)
     if error is not None:
@@ -375,12 +375,12 @@ def buried(item: Facts, error: Any) -> tuple[Event, ...]:
     return (JobDeadLettered(tuple(causes) or ({"why": "its holders were lost too often"},)),)
 
 
-def seen_by(item: Facts) -> int:
+def seen_by(item: WorkItemState) -> int:
     """The newest letter that the journal speaks of."""
     return max((getattr(event, "mail_seq", 0) for _, event in item.facts), default=0)
 
 
-def refused(item: Facts) -> Fenced:
+def refused(item: WorkItemState) -> Fenced:
     """Why the word of an agent does not count any more."""
     head = item.head
     if head.status in TERMINAL:

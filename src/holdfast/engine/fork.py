@@ -12,7 +12,7 @@ from holdfast.model import budget as money
 from holdfast.model import canonical
 from holdfast.model.append import Extras, Move
 from holdfast.model.events import JobCreated
-from holdfast.model.fork import Fact, Taken, fork_point, taken_over
+from holdfast.model.fork import ForkedEvent, Taken, fork_point, taken_over
 from holdfast.model.hash_chain import first_break, unseal
 from holdfast.model.ids import IdSource, check_name
 from holdfast.model.jobs import JobDraft, Submitted
@@ -95,7 +95,7 @@ def _rulings(taken: Taken) -> list[Ruling]:
     return rulings
 
 
-async def _facts(store: Store, job_id: str) -> list[Fact]:
+async def _facts(store: Store, job_id: str) -> list[ForkedEvent]:
     """The journal of the original, whole."""
     sealed = await store.journal.read(job_id)
     if not sealed:
@@ -104,7 +104,7 @@ async def _facts(store: Store, job_id: str) -> list[Fact]:
     if first_break(job_id, sealed) is not None:
         msg = f"the journal of job {job_id} is damaged"
         raise Broken(msg)
-    return [Fact(one.seq, one.at, unseal(one)) for one in sealed]
+    return [ForkedEvent(one.seq, one.at, unseal(one)) for one in sealed]
 
 
 def _edited(edits: Mapping[str, Any], by: str, why: str) -> dict[str, Any]:

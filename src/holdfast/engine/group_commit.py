@@ -20,8 +20,8 @@ import contextvars
 from typing import Final
 
 from holdfast.engine import task_scopes
-from holdfast.engine.journal_writer import Pen
-from holdfast.engine.telemetry import SILENT, Meter
+from holdfast.engine.journal_writer import JournalWriter
+from holdfast.engine.telemetry import SILENT, Telemetry
 from holdfast.errors import Broken, HoldfastError, Unavailable
 from holdfast.model.append import Append
 from holdfast.model.hash_chain import Head
@@ -38,21 +38,21 @@ AT_ONCE_MAX: Final = 8
 """Appends that are written on the spot before the loop gets to breathe."""
 
 
-class Committer:
+class GroupCommit:
     """Call `close` when no pen is in use any more."""
 
-    def __init__(self, journal: Journal, meter: Meter = SILENT) -> None:
+    def __init__(self, journal: Journal, meter: Telemetry = SILENT) -> None:
         self._journal = journal
         self._meter = meter
-        self._ready: dict[Pen, None] = {}
-        self._failures: dict[Pen, int] = {}
+        self._ready: dict[JournalWriter, None] = {}
+        self._failures: dict[JournalWriter, int] = {}
         self._going: asyncio.Task[None] | None = None
         self._lingering = False
-        self._hurried: set[Pen] = set()
+        self._hurried: set[JournalWriter] = set()
         self._at_once = 0
         self._crowded = False
 
-    def wake(self, pen: Pen) -> None:
+    def wake(self, pen: JournalWriter) -> None:
         """Nobody waits yet: the trip starts a few passes of the loop later, with whatever has come by then. A job whose
         last step was a read ends within them, and its end goes along."""
         self._ready[pen] = None
@@ -67,7 +67,7 @@ class Committer:
         self._lingering = False
         self._start()
 
-    def hurry(self, pen: Pen) -> None:
+    def hurry(self, pen: JournalWriter) -> None:
         """Somebody waits: the trip starts now, unless one is on its way."""
         if not self._hurried:
             asyncio.get_running_loop().call_soon(self._breathed, context=contextvars.Context())
@@ -77,7 +77,7 @@ class Committer:
         self._ready[pen] = None
         self._start()
 
-    def _may_write(self, pen: Pen) -> bool:
+    def _may_write(self, pen: JournalWriter) -> bool:
         """Whether to try it on the spot: the store is near, and nobody else has anything to send."""
         if not self._journal.is_near or self._going is not None or self._at_once >= AT_ONCE_MAX:
             return False
@@ -90,7 +90,7 @@ class Committer:
         self._hurried.clear()
         self._at_once = 0
 
-    def _written(self, pen: Pen) -> bool:
+    def _written(self, pen: JournalWriter) -> bool:
         """What the pen has to say was written on the spot. If not, the trip finds out why."""
         try:
             append = pen.take()
@@ -153,7 +153,7 @@ class Committer:
         finally:
             timed.over(how)
 
-    def _told(self, pen: Pen, outcome: Head | HoldfastError) -> None:
+    def _told(self, pen: JournalWriter, outcome: Head | HoldfastError) -> None:
         more = pen.settle(outcome)
         if isinstance(outcome, HoldfastError):
             self._meter.refused(outcome)
@@ -175,15 +175,15 @@ class Committer:
             await self._going
 
 
-def _of_one_trip(ready: dict[Pen, None]) -> tuple[list[Pen], dict[Pen, None]]:
+def _of_one_trip(ready: dict[JournalWriter, None]) -> tuple[list[JournalWriter], dict[JournalWriter, None]]:
     """The first pen of every job, and those that wait for the next trip."""
-    first: dict[str, Pen] = {}
+    first: dict[str, JournalWriter] = {}
     for pen in ready:
         first.setdefault(pen.holder.job_id, pen)
     return list(first.values()), {pen: None for pen in ready if first[pen.holder.job_id] is not pen}
 
 
-def _taken(pen: Pen) -> Append | None:
+def _taken(pen: JournalWriter) -> Append | None:
     """What the pen has to send. One that cannot say it is given up, and harms no other."""
     try:
         return pen.take()

@@ -24,15 +24,15 @@ from typing import Any, Final, TypeVar
 from holdfast.engine import budgets, failures
 from holdfast.engine.checkpoints import unproven
 from holdfast.engine.children import farewell
-from holdfast.engine.execution import Drive
+from holdfast.engine.execution import Execution
 from holdfast.engine.journal_loader import load_journal, replay_events
-from holdfast.engine.journal_writer import Entry, Pen
+from holdfast.engine.journal_writer import Entry, JournalWriter
 from holdfast.engine.loop_sleep import rest
-from holdfast.engine.mailbox import Letterbox, rings
+from holdfast.engine.mailbox import MailboxReader, rings
 from holdfast.engine.replay_scheduler import UNMARKED
 from holdfast.engine.run_outcomes import Asleep, Failed, Interrupted, Parked, Stalled, Uncovered
-from holdfast.engine.runner_config import Desk
-from holdfast.engine.streams import Outlet, Scribe
+from holdfast.engine.runner_config import RunnerConfig
+from holdfast.engine.streams import JobStream, StreamWriter
 from holdfast.errors import Broken, Fenced, HoldfastError, InvalidSetting, Misuse, Unavailable
 from holdfast.model import job_state, lease
 from holdfast.model.append import NOTHING, Extras, Holder, Move
@@ -99,7 +99,7 @@ class JobRun:
 
     def __init__(
         self,
-        desk: Desk,
+        desk: RunnerConfig,
         grant: Grant,
         *,
         covers: Callable[[str], bool] = lambda _job_id: True,
@@ -115,13 +115,13 @@ class JobRun:
         self._pen = self._open()
         self._granted_tick = desk.clock.tick_us()
         self._asked_tick = self._granted_tick if asked_at is None else asked_at
-        self._drive: Drive | None = None
+        self._drive: Execution | None = None
         self._reading: asyncio.Task[None] | None = None
         self._created: JobCreated | None = None
         self._deadline: JobDeadline | None = None
         self._history = History()
-        self._outlet: Outlet | None = None
-        self._letterbox = Letterbox(
+        self._outlet: JobStream | None = None
+        self._letterbox = MailboxReader(
             grant.namespace, grant.job_id, grant.fence, self._history, self._pen.reserve
         )
         self._ending = False
@@ -172,10 +172,10 @@ class JobRun:
         self._pen.last_at = last_at
         return await self._failed(Failed(error, ()))
 
-    def _open(self, holder: Holder | None = None, mail_seen: int = 0) -> Pen:
+    def _open(self, holder: Holder | None = None, mail_seen: int = 0) -> JournalWriter:
         grant = self.grant
         head = Head(grant.head_seq, grant.head_hash)
-        return Pen(
+        return JournalWriter(
             holder or Holder(grant.job_id, grant.namespace, grant.fence, grant.lease_token, head),
             mail_seen=mail_seen,
             clock=self._clock,
@@ -222,7 +222,7 @@ class JobRun:
         ready_at = self._clock.wall_us() + wait_us if wait_us else 0
         return await self._end(JobReleased(why=why), Move(status=Status.PENDING, ready_at=ready_at))
 
-    async def _load(self) -> job_state.Job:
+    async def _load(self) -> job_state.JobState:
         """What the journal says; it must hang together, and end where the claim left it."""
         grant = self.grant
         sealed = self.journal
@@ -266,7 +266,7 @@ class JobRun:
         given = None if self._created is None else self._created.input
         self._outlet = await self._open_outlet()
         owner = budgets.owner_of(self.grant, self._created)
-        drive = self._drive = Drive(
+        drive = self._drive = Execution(
             self._history,
             self._pen,
             self._clock,
@@ -316,7 +316,7 @@ class JobRun:
         return await self._end(JobCompleted(output), Move(status=Status.COMPLETED))
 
     @contextlib.contextmanager
-    def _stop_at_deadline(self, drive: Drive) -> Iterator[None]:
+    def _stop_at_deadline(self, drive: Execution) -> Iterator[None]:
         """In the block the code is ended when the job has taken too long."""
         if self._deadline is None:
             yield
@@ -345,9 +345,9 @@ class JobRun:
     def _is_too_late(self) -> bool:
         return self._deadline is not None and self._deadline.has_passed(self._clock.wall_us())
 
-    async def _open_outlet(self) -> Outlet:
+    async def _open_outlet(self) -> JobStream:
         """Where the code speaks. What was said before is known, so that a call that is made again can take it back."""
-        scribe = Scribe(self.desk.store.streams) if self.desk.scribe is None else self.desk.scribe
+        scribe = StreamWriter(self.desk.store.streams) if self.desk.scribe is None else self.desk.scribe
         attempts: dict[str, int] = {}
         if self._history.claims > 1:
             attempts = await self._asked(lambda: self.desk.store.streams.attempts(self.grant.job_id))

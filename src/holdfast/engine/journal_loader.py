@@ -38,11 +38,11 @@ async def load_journal(journal: Journal, grant: Grant, short: int) -> list[Seale
 
 def replay_events(
     job_id: str, sealed: Sequence[SealedEvent], history: History
-) -> tuple[job_state.Job, Event | None]:
+) -> tuple[job_state.JobState, Event | None]:
     """The job, and its first fact; the history knows what is recorded. Broken, if the journal says what cannot be."""
     if not sealed:
-        return job_state.Job(), None
-    first, job, head = sealed[0], job_state.Job(), EMPTY
+        return job_state.JobState(), None
+    first, job, head = sealed[0], job_state.JobState(), EMPTY
     history.origin = first.body_digest.hex()
     created: Event | None = None
     if not _is_whole(sealed):
@@ -66,7 +66,9 @@ def _is_whole(sealed: Sequence[SealedEvent]) -> bool:
     return len(sealed) < 2 or sealed[1].seq == 2
 
 
-def _shortened(job_id: str, sealed: Sequence[SealedEvent], history: History) -> tuple[job_state.Job, Head]:
+def _shortened(
+    job_id: str, sealed: Sequence[SealedEvent], history: History
+) -> tuple[job_state.JobState, Head]:
     """Everything before the checkpoint, as the checkpoint has it, and the link that it hangs on."""
     found = _commit(sealed)
     if found is None or found[1].origin != history.origin:

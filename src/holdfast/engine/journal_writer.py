@@ -51,16 +51,16 @@ class Entry(msgspec.Struct, frozen=True, eq=False):
 class Courier(Protocol):
     """Takes appends to the store."""
 
-    def wake(self, pen: Pen) -> None:
+    def wake(self, pen: JournalWriter) -> None:
         """This pen has something to send, soon."""
         ...
 
-    def hurry(self, pen: Pen) -> None:
+    def hurry(self, pen: JournalWriter) -> None:
         """Somebody waits for what this pen has to send."""
         ...
 
 
-class Pen:
+class JournalWriter:
     """Writes one job's journal, as long as the job is held."""
 
     def __init__(

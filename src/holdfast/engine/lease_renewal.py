@@ -31,7 +31,7 @@ from typing import Protocol
 
 import msgspec
 
-from holdfast.engine.telemetry import SILENT, Meter
+from holdfast.engine.telemetry import SILENT, Telemetry
 from holdfast.errors import Fenced, Unavailable
 from holdfast.model.lease import LEASE_TTL_US, RENEW_EVERY_US, UNTIL_EXPIRED_US, may_fire
 from holdfast.model.worker_lease import LeaseObserver, WorkerLease
@@ -62,7 +62,7 @@ class LeaseRenewal:
         *,
         identity: str = "",
         ttl_us: int = LEASE_TTL_US,
-        meter: Meter = SILENT,
+        meter: Telemetry = SILENT,
     ) -> None:
         self.ttl_us = ttl_us
         self.every_us = ttl_us * RENEW_EVERY_US // LEASE_TTL_US

@@ -48,7 +48,7 @@ class Word(msgspec.Struct, frozen=True):
     result: Any = None
 
 
-class Answer(msgspec.Struct, frozen=True):
+class ApprovalAnswer(msgspec.Struct, frozen=True):
     """What a person says to a question for approval."""
 
     approval_id: str
@@ -81,7 +81,7 @@ class Choice(msgspec.Struct, frozen=True):
     why: str = ""
 
 
-class Letterbox:
+class MailboxReader:
     """The letters of one claimed job. `reserve` gives each fact its place among the job's facts."""
 
     def __init__(
@@ -148,7 +148,7 @@ class Letterbox:
         return self._entry(event, self._row(call, DECIDED[word.decision]))
 
     def _approval(self, letter: Mail) -> Entry | None:
-        answer = msgspec.convert(letter.body, Answer)
+        answer = msgspec.convert(letter.body, ApprovalAnswer)
         asked = self._history.approvals.get(answer.approval_id)
         if asked is None or asked.decision is not None or answer.decision not in {APPROVED, DENIED}:
             return None

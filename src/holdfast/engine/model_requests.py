@@ -32,7 +32,7 @@ from holdfast.model.side_effects import CallStatus
 from holdfast.model.time import SECOND
 
 if TYPE_CHECKING:
-    from holdfast.engine.execution import Drive
+    from holdfast.engine.execution import Execution
     from holdfast.engine.task_scopes import TaskScope
 
 AWAKE_US: Final = 5 * SECOND
@@ -64,7 +64,7 @@ class Request(msgspec.Struct, frozen=True):
         return self.params if self.reduced is None else self.reduced
 
 
-class Answer(msgspec.Struct, frozen=True):
+class ModelAnswer(msgspec.Struct, frozen=True):
     """What came of it: a response and what it used up, or what was said against the request."""
 
     response: Any = None
@@ -77,7 +77,7 @@ class Asking:
 
     def __init__(
         self,
-        drive: Drive,
+        drive: Execution,
         place: TaskScope,
         request: Request,
         step_key: str,
@@ -85,7 +85,7 @@ class Asking:
         known: Recorded | None,
     ) -> None:
         self.step_key = step_key
-        self.answer: Answer | None = None
+        self.answer: ModelAnswer | None = None
         self.attempt = known.attempt if known else 0
         self.failed_attempts = known.failed_attempts if known else 0
         self.retry_at = known.retry_at if known else 0
@@ -188,7 +188,7 @@ class Asking:
     def now_us(self) -> int:
         return self._drive.clock.wall_us()
 
-    async def answered(self, answer: Answer) -> None:
+    async def answered(self, answer: ModelAnswer) -> None:
         """The answer is on disk, and it is the code's turn to have it."""
         self._over(*(("answered", answer.usage) if answer.error is None else ("refused", answer.error)))
         self.answer = answer
@@ -238,7 +238,7 @@ class Asking:
             self._voice.is_over = True
 
 
-async def ask(drive: Drive, request: Request) -> Asking:
+async def ask(drive: Execution, request: Request) -> Asking:
     """The request has its place in the code, and its answer, if that is on record."""
     place = drive.place()
     key = place.scope.key(request.name)
@@ -250,7 +250,7 @@ async def ask(drive: Drive, request: Request) -> Asking:
     if recorded is not None and recorded.settled:
         if await drive.past(recorded):
             failed = recorded.status is CallStatus.FAILED
-            asking.answer = Answer(error=recorded.error) if failed else Answer(recorded.result)
+            asking.answer = ModelAnswer(error=recorded.error) if failed else ModelAnswer(recorded.result)
             drive.meter.replayed()
             return asking
         if recorded.intent_seq is None:  # it was given up before it was sent

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Awaitable, Callable
 
-from holdfast.engine.execution import Drive
+from holdfast.engine.execution import Execution
 from holdfast.model.events import NodeFinished, NodeStarted, PlanGenerated
 from holdfast.model.plan import Plan
 from holdfast.model.replay_history import STARTED
@@ -18,7 +18,7 @@ from holdfast.model.replay_history import STARTED
 CANCELLED = "cancelled"
 
 
-async def made_once(drive: Drive, make: Callable[[], Awaitable[Plan]]) -> Plan:
+async def made_once(drive: Execution, make: Callable[[], Awaitable[Plan]]) -> Plan:
     """The plan of this place: as it is recorded, or made now and on disk before anything follows from it. Said in a
     scope of its own, which is the planner's."""
     key = drive.place().scope.key("plan")
@@ -35,7 +35,7 @@ async def made_once(drive: Drive, make: Callable[[], Awaitable[Plan]]) -> Plan:
     return Plan.from_json(recorded.result, recorded_as=recorded.name)
 
 
-async def to_follow(drive: Drive, plan: Plan, check: Callable[[Plan], None]) -> Plan:
+async def to_follow(drive: Execution, plan: Plan, check: Callable[[Plan], None]) -> Plan:
     """The plan that is followed here: this one, if it was made in this job to be followed; otherwise as recorded."""
     history = drive.history
     if history.plans.get(plan.recorded_as, True):
@@ -50,23 +50,23 @@ async def to_follow(drive: Drive, plan: Plan, check: Callable[[Plan], None]) -> 
     return plan
 
 
-def node_started(drive: Drive, plan_id: str, node: str) -> None:
+def node_started(drive: Execution, plan_id: str, node: str) -> None:
     """It is a fact that the node is under way."""
     if (plan_id, node) not in drive.history.nodes:
         _record(drive, NodeStarted(plan_id, node, drive.place().scope.path))
 
 
-def node_finished(drive: Drive, plan_id: str, node: str, outcome: str) -> None:
+def node_finished(drive: Execution, plan_id: str, node: str, outcome: str) -> None:
     """It is a fact how the node came out."""
     if drive.history.nodes.get((plan_id, node)) == STARTED:
         _record(drive, NodeFinished(plan_id, node, outcome))
 
 
-def _record(drive: Drive, event: NodeStarted | NodeFinished) -> None:
+def _record(drive: Execution, event: NodeStarted | NodeFinished) -> None:
     drive.note(event)
 
 
-def _plan_id(drive: Drive, key: str) -> str:
+def _plan_id(drive: Execution, key: str) -> str:
     """One place has one plan, and the same content at two places is two."""
     place = f"{drive.owner.namespace}\0{drive.owner.job_id}\0{key}"
     return f"plan_{hashlib.sha256(place.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"

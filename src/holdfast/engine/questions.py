@@ -15,7 +15,7 @@ import msgspec
 
 from holdfast.engine import suspension
 from holdfast.engine.durable_call import digest_of
-from holdfast.engine.execution import Drive
+from holdfast.engine.execution import Execution
 from holdfast.model.events import QuestionAsked
 from holdfast.model.states import WaitReason
 
@@ -29,7 +29,7 @@ class Question(msgspec.Struct, frozen=True):
     timeout_us: int | None = None
 
 
-async def ask(drive: Drive, question: Question, fits: Callable[[Any], bool]) -> Any:
+async def ask(drive: Execution, question: Question, fits: Callable[[Any], bool]) -> Any:
     """The first answer that fits; TimeoutError, if none came in time since the code first came here."""
     with drive.scope("ask"):
         question_id, due_at = await _put(drive, question)
@@ -42,7 +42,7 @@ async def ask(drive: Drive, question: Question, fits: Callable[[Any], bool]) -> 
         return answer
 
 
-async def _put(drive: Drive, question: Question) -> tuple[str, int | None]:
+async def _put(drive: Execution, question: Question) -> tuple[str, int | None]:
     """The question is a fact: as it was put the first time."""
     key, digest = drive.place().scope.key("question"), digest_of(msgspec.to_builtins(question))
     recorded = drive.history.find(key, digest) or await drive.adopt(key, digest)
@@ -61,7 +61,7 @@ async def _put(drive: Drive, question: Question) -> tuple[str, int | None]:
     return event.question_id, event.due_at
 
 
-async def _answer(drive: Drive, question_id: str, due_at: int | None) -> Any:
+async def _answer(drive: Execution, question_id: str, due_at: int | None) -> Any:
     """The next answer that came."""
     key, digest = drive.place().scope.key("answer"), digest_of(question_id)
     recorded = drive.history.find(key, digest) or await drive.adopt(key, digest)
@@ -70,6 +70,6 @@ async def _answer(drive: Drive, question_id: str, due_at: int | None) -> Any:
     return await suspension.take(drive, key, digest, question_id, WaitReason.APPROVAL, due_at)
 
 
-def _question_id(drive: Drive, key: str) -> str:
+def _question_id(drive: Execution, key: str) -> str:
     place = f"{drive.owner.namespace}\0{drive.owner.job_id}\0{key}"
     return f"ask_{hashlib.sha256(place.encode('utf-8', 'surrogatepass')).hexdigest()[:26]}"

@@ -70,7 +70,7 @@ class LastSweep(msgspec.Struct, frozen=True):
     stats: SweepStats
 
 
-class Swept(msgspec.Struct, frozen=True, gc=False):
+class SweepResult(msgspec.Struct, frozen=True, gc=False):
     """A job that a sweep took from a worker, and whether it is now a dead letter."""
 
     head: JobHead
@@ -95,10 +95,12 @@ async def sweep(store: Store, clock: Clock, rules: Rules = DEFAULT) -> SweepStat
     return stats
 
 
-async def sweep_jobs(store: Store, clock: Clock, rules: Rules = DEFAULT) -> tuple[SweepStats, list[Swept]]:
+async def sweep_jobs(
+    store: Store, clock: Clock, rules: Rules = DEFAULT
+) -> tuple[SweepStats, list[SweepResult]]:
     """The same, and which jobs they were. A store that is away is an error in the count; the next sweep goes on."""
     began = clock.tick_us()
-    stats, swept = SweepStats(), list[Swept]()
+    stats, swept = SweepStats(), list[SweepResult]()
     decide = functools.partial(ruling, rules)
     while True:
         try:
@@ -106,7 +108,7 @@ async def sweep_jobs(store: Store, clock: Clock, rules: Rules = DEFAULT) -> tupl
         except Unavailable:
             stats.errors += 1
             break
-        swept += [Swept(head, written.move.status is Status.WAITING) for head, written in held]
+        swept += [SweepResult(head, written.move.status is Status.WAITING) for head, written in held]
         if len(held) < AT_ONCE:
             break
     stats.expired_found = len(swept)

@@ -23,8 +23,8 @@ from typing import Any, NoReturn
 import msgspec
 
 from holdfast.engine import approvals
-from holdfast.engine.durable_call import Asked
-from holdfast.engine.execution import Drive
+from holdfast.engine.durable_call import DurableCall
+from holdfast.engine.execution import Execution
 from holdfast.engine.journal_writer import Stamp
 from holdfast.engine.run_outcomes import Asleep, Failed
 from holdfast.engine.runner_config import Program
@@ -43,7 +43,7 @@ from holdfast.store.clock import Clock
 from holdfast.store.contract import Store
 
 
-class Step(msgspec.Struct, frozen=True):
+class ReplayedStep(msgspec.Struct, frozen=True):
     """A call as the journal has it, or as the code asks for it. `seq` is its place in the journal."""
 
     step_key: str
@@ -57,8 +57,8 @@ class Difference(msgspec.Struct, frozen=True):
     """The first place where code and journal part."""
 
     why: str
-    recorded: Step | None = None
-    attempted: Step | None = None
+    recorded: ReplayedStep | None = None
+    attempted: ReplayedStep | None = None
 
 
 class Replayed(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,11 +112,11 @@ class _Record:
         if first_break(job_id, sealed) is not None:
             msg = f"the journal of job {job_id} is damaged"
             raise Broken(msg)
-        self.job = job_state.Job()
+        self.job = job_state.JobState()
         self.history = _Asking()
         self.given: Any = None
         self.session_id: str | None = None
-        self._steps: dict[str, Step] = {}
+        self._steps: dict[str, ReplayedStep] = {}
         self._optional: set[str] = set()
         for one in sealed:
             event = unseal(one)
@@ -142,31 +142,31 @@ class _Record:
                 # What the failed attempt did on its way out, the next one need not do.
                 self._optional = set(self._steps)
             case e.ToolCalled():
-                self._note(Step(event.step_key, event.tool, event.args_digest, event.args, seq))
+                self._note(ReplayedStep(event.step_key, event.tool, event.args_digest, event.args, seq))
             case e.StepFinished() | e.CallCancelled():
-                self._note(Step(event.step_key, _name(event.step_key), event.args_digest, seq=seq))
+                self._note(ReplayedStep(event.step_key, _name(event.step_key), event.args_digest, seq=seq))
             case e.TimerSet() | e.SignalTaken():
-                self._note(Step(event.step_key, _name(event.step_key), seq=seq))
+                self._note(ReplayedStep(event.step_key, _name(event.step_key), seq=seq))
             case e.LlmRequested():
-                self._note(Step(event.step_key, _name(event.step_key), event.args_digest, seq=seq))
+                self._note(ReplayedStep(event.step_key, _name(event.step_key), event.args_digest, seq=seq))
             case e.ChildStarted():
-                self._note(Step(event.step_key, event.kind, event.args_digest, seq=seq))
+                self._note(ReplayedStep(event.step_key, event.kind, event.args_digest, seq=seq))
             case e.PlanGenerated():
                 # What the planner did to make it, it does not do again.
                 self._optional |= {key for key in self._steps if within(scope_of(event.step_key), key)}
-                self._note(Step(event.step_key, "plan", seq=seq))
+                self._note(ReplayedStep(event.step_key, "plan", seq=seq))
             case e.QuestionAsked():
-                self._note(Step(event.step_key, "ask", seq=seq))
+                self._note(ReplayedStep(event.step_key, "ask", seq=seq))
             case _:
                 pass
 
-    def _note(self, step: Step) -> None:
+    def _note(self, step: ReplayedStep) -> None:
         self._steps.setdefault(step.step_key, step)
 
-    def find(self, step_key: str) -> Step | None:
+    def find(self, step_key: str) -> ReplayedStep | None:
         return self._steps.get(step_key)
 
-    def not_asked_for(self) -> Step | None:
+    def not_asked_for(self) -> ReplayedStep | None:
         """The first call in the journal that the code has not come to."""
         for step_key, step in self._steps.items():
             if step_key not in self.history.asked and step_key not in self._optional:
@@ -198,21 +198,26 @@ class _Ended(Exception):
     """The code has come as far as the journal carries it."""
 
 
-class _Replay(Drive):
+class _Replay(Execution):
     """A run that makes no call and writes no fact. The first thing it would have done is kept in `attempted`."""
 
     def __init__(self, told: _Record, clock: Clock, owner: Owner) -> None:
         super().__init__(told.history, _Refusing(self), _JournalClock(told.history, clock), owner)
-        self.attempted: Step | None = None
+        self.attempted: ReplayedStep | None = None
         self.acts = _NoActs(self)  # type: ignore[assignment]
         self.waits = _NoWaits(self, clock)
 
     async def perform(
-        self, asked: Asked, place: TaskScope, step_key: str, key: str = "", longest_us: int | None = None
+        self,
+        asked: DurableCall,
+        place: TaskScope,
+        step_key: str,
+        key: str = "",
+        longest_us: int | None = None,
     ) -> tuple[Any, Exception | None]:
         await self.beyond(_step(asked, step_key))
 
-    async def beyond(self, step: Step) -> NoReturn:
+    async def beyond(self, step: ReplayedStep) -> NoReturn:
         """The journal does not go this far: nothing comes of the call."""
         self.attempted = self.attempted or step
         self.look()
@@ -222,7 +227,9 @@ class _Replay(Drive):
     def wrote(self, event: e.Event) -> None:
         """The code did something that makes a fact, and the journal has no such fact."""
         step_key = getattr(event, "step_key", "")
-        self.attempted = self.attempted or Step(step_key, event.type, getattr(event, "args_digest", ""))
+        self.attempted = self.attempted or ReplayedStep(
+            step_key, event.type, getattr(event, "args_digest", "")
+        )
         self.stop(_Ended())
 
     def _name_orphans(self) -> None:
@@ -231,10 +238,10 @@ class _Replay(Drive):
     def park_repurchase(
         self, name: str, key: str, digest: str, recorded: Recorded, fields: tuple[str, ...]
     ) -> None:
-        self.attempted = self.attempted or Step(key, name, digest)
+        self.attempted = self.attempted or ReplayedStep(key, name, digest)
         self.stop(_Ended())
 
-    def _park(self, why: str, recorded: list[Recorded], asked: Asked, key: str) -> None:
+    def _park(self, why: str, recorded: list[Recorded], asked: DurableCall, key: str) -> None:
         self.attempted = self.attempted or _step(asked, key)
         self.stop(_Ended())
 
@@ -279,7 +286,7 @@ class _NoWaits(Waits):
         self._drive = drive
 
     async def look_again(self, reason: WaitReason, topic: str, due_at: int | None = None) -> bool:
-        await self._drive.beyond(Step(topic, reason))
+        await self._drive.beyond(ReplayedStep(topic, reason))
 
 
 class _NoActs:
@@ -289,15 +296,15 @@ class _NoActs:
         self._drive = drive
 
     async def act(
-        self, asked: Asked, place: TaskScope, key: str, digest: str, recorded: Recorded | None
+        self, asked: DurableCall, place: TaskScope, key: str, digest: str, recorded: Recorded | None
     ) -> NoReturn:
         generation = self._drive.history.next_generation(key)
         await approvals.agreed(self._drive, asked, key, digest, generation)
         await self._drive.beyond(_step(asked, key))
 
 
-def _step(asked: Asked, step_key: str) -> Step:
-    return Step(step_key, asked.name, _digest(asked.identity), asked.args)
+def _step(asked: DurableCall, step_key: str) -> ReplayedStep:
+    return ReplayedStep(step_key, asked.name, _digest(asked.identity), asked.args)
 
 
 class _Refusing:

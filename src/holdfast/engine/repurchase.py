@@ -17,7 +17,7 @@ from holdfast.model.limits import BLOB_BYTES_MAX
 from holdfast.model.replay_history import Recorded
 
 if TYPE_CHECKING:
-    from holdfast.engine.execution import Drive
+    from holdfast.engine.execution import Execution
     from holdfast.engine.model_requests import Request
 
 FIELDS_MAX: Final = 8
@@ -26,7 +26,7 @@ FIELD_LENGTH_MAX: Final = 120
 log = logging.getLogger("holdfast.models")
 
 
-async def find_differences(drive: Drive, request: Request, recorded: Recorded) -> tuple[str, ...]:
+async def find_differences(drive: Execution, request: Request, recorded: Recorded) -> tuple[str, ...]:
     """The fields in which a request differs from the recorded one; none, if that cannot be read any more."""
     found = ["model"] if recorded.name != request.model else []
     parts, is_continued = drive.history.request_parts(recorded)
@@ -55,7 +55,7 @@ def _top_field(path: str) -> str:
     return path.partition(".")[0].partition("[")[0]
 
 
-async def _load(drive: Drive, digest: str) -> Any:
+async def _load(drive: Execution, digest: str) -> Any:
     """A part of a recorded request; None, if it is not there any more."""
     try:
         assert drive.store is not None
@@ -77,7 +77,7 @@ def _compare(recorded: Any, now: Any, path: str) -> Iterator[str]:
         yield path
 
 
-def warn(drive: Drive, request: Request, step_key: str, fields: tuple[str, ...]) -> None:
+def warn(drive: Execution, request: Request, step_key: str, fields: tuple[str, ...]) -> None:
     """Says in the log that a recorded answer is bought again, and what to do."""
     log.warning(
         "job %s buys a recorded answer again: the request %s to %s differs in %s. Make it the same in every run"

@@ -10,11 +10,11 @@ from collections import Counter
 
 import msgspec
 
-from holdfast.model.retention import CHILDREN_KEPT, Policy, check_policy
+from holdfast.model.retention import CHILDREN_KEPT, RetentionPolicy, check_policy
 from holdfast.store.contract import Store
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class RetentionReport(msgspec.Struct, frozen=True, kw_only=True):
     """What was pruned, and why the rest was kept.
 
     `size` is the bytes of what jobs said; a database gives them back to itself, not at once to the disk.
@@ -28,7 +28,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     kept: dict[str, int]
 
 
-async def prune(store: Store, policy: Policy, *, dry_run: bool = False) -> Report:
+async def prune(store: Store, policy: RetentionPolicy, *, dry_run: bool = False) -> RetentionReport:
     """Everything that the policy lets go is gone; with `dry_run`, only counted.
 
     Children go before their parents, whose turn comes in the next round. A dry run sees one round only.
@@ -41,7 +41,7 @@ async def prune(store: Store, policy: Policy, *, dry_run: bool = False) -> Repor
         if dry_run or done["jobs"] == before or CHILDREN_KEPT not in kept:
             break
     freed = await store.retention.collect(grace_us=policy.blob_grace_us, batch=policy.batch, dry_run=dry_run)
-    return Report(
+    return RetentionReport(
         jobs=done["jobs"],
         events=done["events"],
         size=done["size"],
@@ -51,7 +51,7 @@ async def prune(store: Store, policy: Policy, *, dry_run: bool = False) -> Repor
     )
 
 
-async def _round(store: Store, policy: Policy, done: Counter[str], *, dry_run: bool) -> Counter[str]:
+async def _round(store: Store, policy: RetentionPolicy, done: Counter[str], *, dry_run: bool) -> Counter[str]:
     """Every job that has been over for long enough was looked at once. Says why how many were kept."""
     kept: Counter[str] = Counter()
     after = ""

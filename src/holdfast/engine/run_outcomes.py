@@ -1,4 +1,4 @@
-"""Run outcomes: how a run ends other than by its function returning; what `Drive.run` raises."""
+"""Run outcomes: how a run ends other than by its function returning; what `Execution.run` raises."""
 
 from __future__ import annotations
 

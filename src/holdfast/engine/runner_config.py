@@ -9,10 +9,10 @@ import msgspec
 
 from holdfast.engine.checkpoints import Inspector
 from holdfast.engine.crash_points import Points, nothing
-from holdfast.engine.execution import Drive
-from holdfast.engine.group_commit import Committer
-from holdfast.engine.streams import Scribe
-from holdfast.engine.telemetry import SILENT, Meter
+from holdfast.engine.execution import Execution
+from holdfast.engine.group_commit import GroupCommit
+from holdfast.engine.streams import StreamWriter
+from holdfast.engine.telemetry import SILENT, Telemetry
 from holdfast.model.python_pin import HERE
 from holdfast.model.retry import JOB_RETRY, Backoff, Retry
 from holdfast.model.time import Micros
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 OnUndurable = Literal["ignore", "warn", "error"]
 """What happens when job code does something to the outside world without a tool."""
 
-Program = Callable[[Drive, Any], Coroutine[Any, Any, Any]]
+Program = Callable[[Execution, Any], Coroutine[Any, Any, Any]]
 """A kind's code: it gets its run and the job's input."""
 
 
-class Desk(msgspec.Struct, frozen=True):
+class RunnerConfig(msgspec.Struct, frozen=True):
     """What a run needs from outside."""
 
     store: Store
-    committer: Committer
+    committer: GroupCommit
     clock: Clock
     programs: Mapping[str, Program]
     retry: Backoff = JOB_RETRY.policy
@@ -52,9 +52,9 @@ class Desk(msgspec.Struct, frozen=True):
     dead: dict[str, int] = msgspec.field(default_factory=dict)
     """When this process first found each of them so, in the store's time: a job that slept meanwhile does not begin to
     wait anew."""
-    scribe: Scribe | None = None
+    scribe: StreamWriter | None = None
     """Who writes down what code says while it runs; None: each run its own."""
-    meter: Meter = SILENT
+    meter: Telemetry = SILENT
     """Who watches."""
     io_monitor: IoMonitor | None = None
     """What is done about job code that does something outside without a tool; None: nothing."""

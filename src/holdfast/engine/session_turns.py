@@ -17,17 +17,25 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from holdfast.engine.durable_call import READS, Asked
+from holdfast.engine.durable_call import READS, DurableCall
 from holdfast.errors import Broken, InvalidMove, StoreCorrupt
 from holdfast.model.append import Extras
 from holdfast.model.events import TurnCommitted
 from holdfast.model.inbox import Boundary, Completion
-from holdfast.model.session import Checkpoint, Frame, Node, SessionView, TurnCommit, Usage, stamped
+from holdfast.model.session import (
+    Frame,
+    SessionCheckpoint,
+    SessionNode,
+    SessionView,
+    TurnCommit,
+    Usage,
+    stamped,
+)
 from holdfast.model.time import DAY
 from holdfast.store.ports.sessions import HEAD, Scope
 
 if TYPE_CHECKING:
-    from holdfast.engine.execution import Drive
+    from holdfast.engine.execution import Execution
     from holdfast.store.contract import Store
 
 CLAIM_US: Final = DAY
@@ -53,10 +61,10 @@ class Begun(msgspec.Struct, frozen=True):
     inputs: list[Input]
 
 
-class Turn:
+class SessionTurn:
     """The turn that this run drives. Begin with `begin`; `commit` is the last thing to say."""
 
-    def __init__(self, drive: Drive, session_id: str) -> None:
+    def __init__(self, drive: Execution, session_id: str) -> None:
         self._drive = drive
         self.session_id = session_id
         self.namespace = drive.owner.namespace
@@ -80,7 +88,7 @@ class Turn:
                 return {"leaf": None, "frame": None, "claim": claimed}
             return {"leaf": view.graph.leaf_node_id, "frame": view.frame_id, "claim": claimed}
 
-        begun = await self._drive.call(Asked("turn", None, run, READS))
+        begun = await self._drive.call(DurableCall("turn", None, run, READS))
         return Begun(begun["leaf"], begun["frame"], await self._inputs(begun["claim"]))
 
     async def poll(self) -> list[Input]:
@@ -89,7 +97,7 @@ class Turn:
         async def run(_key: str) -> Any:
             return await self._claim(Boundary.ACTIVE_TURN_CHECKPOINT)
 
-        return await self._inputs(await self._drive.call(Asked("poll", None, run, READS)))
+        return await self._inputs(await self._drive.call(DurableCall("poll", None, run, READS)))
 
     async def view(self, leaf: str | None = None) -> SessionView | None:
         """The session as far as this leaf; None before its first turn."""
@@ -97,7 +105,7 @@ class Turn:
             self.session_id, Scope(active_path=True, leaf_node_id=leaf), namespace=self.namespace
         )
 
-    async def head(self) -> Checkpoint | None:
+    async def head(self) -> SessionCheckpoint | None:
         """What the last turn left for the next; None before the first."""
         view = await self.store.sessions.load(self.session_id, HEAD, namespace=self.namespace)
         return None if view is None else view.checkpoint
@@ -151,11 +159,11 @@ class Turn:
 
     def commit(
         self,
-        nodes: Sequence[Node],
+        nodes: Sequence[SessionNode],
         *,
         usage: Iterable[Usage] = (),
         frames: Sequence[Frame] = (),
-        checkpoint: Checkpoint | None = None,
+        checkpoint: SessionCheckpoint | None = None,
         attachments: Sequence[str] = (),
     ) -> None:
         """The turn is committed with the end of the job, in one append: all of it, or nothing."""
@@ -168,7 +176,7 @@ class Turn:
             leaf_node_id=nodes[-1].node_id,
             frames=tuple(frames),
             frame_id=frames[-1].frame_id if frames else None,
-            checkpoint=Checkpoint() if checkpoint is None else checkpoint,
+            checkpoint=SessionCheckpoint() if checkpoint is None else checkpoint,
             usage=tuple(usage),
             completes=tuple(self._claims),
             attachments=tuple(attachments),

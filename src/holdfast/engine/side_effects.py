@@ -25,7 +25,7 @@ import msgspec
 
 from holdfast.engine import approvals, failures
 from holdfast.engine.crash_points import Point, Points, nothing
-from holdfast.engine.durable_call import Probed, kept
+from holdfast.engine.durable_call import ProbeResult, kept
 from holdfast.engine.tracebacks import format_error
 from holdfast.errors import Refused
 from holdfast.model.budget import ONE_CALL
@@ -37,8 +37,8 @@ from holdfast.model.side_effects import Answer, CallStatus, CutOff, Effect, Reco
 from holdfast.model.states import WaitReason
 
 if TYPE_CHECKING:
-    from holdfast.engine.durable_call import Asked
-    from holdfast.engine.execution import Drive
+    from holdfast.engine.durable_call import DurableCall
+    from holdfast.engine.execution import Execution
     from holdfast.engine.task_scopes import TaskScope
 
 
@@ -53,10 +53,10 @@ class Owner(msgspec.Struct, frozen=True):
     depth: int = 0
 
 
-class Acts:
+class SideEffectCall:
     """The effects of one run."""
 
-    def __init__(self, drive: Drive, points: Points) -> None:
+    def __init__(self, drive: Execution, points: Points) -> None:
         self.drive = drive
         self.points = points
         self.unsafe = 0
@@ -65,7 +65,7 @@ class Acts:
         """The tools whose calls had an intent and no outcome when the run was ended."""
 
     async def act(
-        self, asked: Asked, place: TaskScope, key: str, digest: str, recorded: Recorded | None
+        self, asked: DurableCall, place: TaskScope, key: str, digest: str, recorded: Recorded | None
     ) -> Any:
         """The call's outcome, made sure of by its class."""
         if recorded is not None:
@@ -88,8 +88,8 @@ class _Call:
 
     def __init__(
         self,
-        acts: Acts,
-        asked: Asked,
+        acts: SideEffectCall,
+        asked: DurableCall,
         place: TaskScope,
         step_key: str,
         digest: str,
@@ -110,7 +110,7 @@ class _Call:
         self._effect = recorded.effect if recorded else self._terms.effect
         self._attempt = recorded.attempt if recorded else 0
         self._start_by = recorded.start_by if recorded else None
-        self._answer: Probed | None = None
+        self._answer: ProbeResult | None = None
         self._approval_id: str | None = recorded.approval_id if recorded else None
         self._unexplained = False
         self._error: dict[str, Any] | None = recorded.raised if recorded else None
@@ -363,7 +363,7 @@ class _Call:
 
     # ── asking ────────────────────────────────────────────────────────────────────────────────────
 
-    async def _ask_receiver(self) -> Probed | None:
+    async def _ask_receiver(self) -> ProbeResult | None:
         """What the receiver says; None, if it could not be asked and is asked again. A probe that keeps failing cannot
         tell."""
         assert self._terms.probe is not None
@@ -376,7 +376,7 @@ class _Call:
                 failed = error
         attempt = self._recorded.probes_failed + 1
         if attempt >= self._attempts_max:
-            return Probed(Answer.CANNOT_TELL)
+            return ProbeResult(Answer.CANNOT_TELL)
         at = self._drive.record_retry(
             self._step_key, self._digest, self.generation, self._terms, failed, attempt, is_probe=True
         )

@@ -83,7 +83,7 @@ class Listener:
         self.changed.set()
 
 
-class Scribe:
+class StreamWriter:
     """Writes down what all jobs of a process say. One for each store; it lives on one loop."""
 
     def __init__(self, streams: Streams) -> None:
@@ -91,15 +91,15 @@ class Scribe:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self.lock = threading.Lock()
-        self._speaking: dict[Outlet, None] = {}
+        self._speaking: dict[JobStream, None] = {}
         self._listeners: dict[Listener, None] = {}
         self._poked = False
         self._timer: asyncio.TimerHandle | None = None
         self._going: asyncio.Task[None] | None = None
 
-    def outlet(self, held: Held, attempts: Mapping[str, int]) -> Outlet:
+    def outlet(self, held: Held, attempts: Mapping[str, int]) -> JobStream:
         """Where the holder of a job says things. `attempts`: of the steps that have said something before."""
-        return Outlet(self, held, attempts)
+        return JobStream(self, held, attempts)
 
     def listen(self, job_id: str) -> Listener:
         listener = Listener(job_id)
@@ -114,7 +114,7 @@ class Scribe:
         """Whether this is the thread of the loop."""
         return threading.get_ident() == self._thread
 
-    def poke(self, outlet: Outlet) -> None:
+    def poke(self, outlet: JobStream) -> None:
         """Something was said. Call it with the lock."""
         self._speaking[outlet] = None
         if self._poked:
@@ -175,13 +175,13 @@ class Scribe:
             if more:
                 self._go_in(wait_s)
 
-    def _next(self) -> list[tuple[Outlet, Said]]:
+    def _next(self) -> list[tuple[JobStream, Said]]:
         with self.lock:
             sent = [(outlet, said) for outlet in list(self._speaking) if (said := _taken(outlet)) is not None]
             self._speaking = dict.fromkeys(outlet for outlet, _ in sent)
         return sent
 
-    async def _trip(self, sent: list[tuple[Outlet, Said]]) -> int:
+    async def _trip(self, sent: list[tuple[JobStream, Said]]) -> int:
         """How often in a row the store could not take it; 0: it has answered."""
         try:
             kept = await self._streams.append([said for _, said in sent])
@@ -199,15 +199,15 @@ class Scribe:
                     self._speaking.pop(outlet, None)
         return 0
 
-    def forget(self, outlet: Outlet) -> None:
+    def forget(self, outlet: JobStream) -> None:
         """Nothing more of this outlet is written. Call it with the lock."""
         self._speaking.pop(outlet, None)
 
 
-class Outlet:
+class JobStream:
     """What one run of one job says. Its state is guarded by the scribe's lock: plain functions speak from threads."""
 
-    def __init__(self, scribe: Scribe, held: Held, attempts: Mapping[str, int]) -> None:
+    def __init__(self, scribe: StreamWriter, held: Held, attempts: Mapping[str, int]) -> None:
         self.held = held
         self._scribe = scribe
         self._attempts = dict(attempts)
@@ -370,7 +370,7 @@ class Outlet:
                 waiter.set_result(None)
 
 
-def _taken(outlet: Outlet) -> Said | None:
+def _taken(outlet: JobStream) -> Said | None:
     """What the outlet has to send. One that cannot say it ends, and harms no other."""
     try:
         return outlet.take()
@@ -408,7 +408,7 @@ def _heard(fence: int, word: _Word) -> Chunk | AttemptSuperseded:
 class Voice(msgspec.Struct, eq=False):
     """One attempt of one call, as it speaks. A struct: one is made for every call, and few say anything."""
 
-    outlet: Outlet | None
+    outlet: JobStream | None
     step_key: str
     attempt: int
     offsets: dict[str, int] = {}
@@ -432,7 +432,7 @@ class Room:
 
     __slots__ = ("_outlet",)
 
-    def __init__(self, outlet: Outlet | None = None) -> None:
+    def __init__(self, outlet: JobStream | None = None) -> None:
         self._outlet = outlet
 
     def __await__(self) -> Generator[Any, None, None]:
@@ -456,7 +456,7 @@ async def watch(
     *,
     after: str | None = None,
     stream: str | None = None,
-    scribe: Scribe | None = None,
+    scribe: StreamWriter | None = None,
 ) -> AsyncGenerator[Heard, None]:
     """What the job says behind the cursor, on this stream or on all; ends when the job is over."""
     listener = Listener(job_id) if scribe is None else scribe.listen(job_id)

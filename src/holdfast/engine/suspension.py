@@ -31,7 +31,7 @@ from holdfast.model.states import WaitReason
 from holdfast.store.clock import Clock
 
 if TYPE_CHECKING:
-    from holdfast.engine.execution import Drive
+    from holdfast.engine.execution import Execution
 
 _FIRST: Final = (
     WaitReason.RECONCILE,
@@ -107,7 +107,7 @@ def _ring(rung: asyncio.Future[bool], heard: bool) -> None:
         rung.set_result(heard)
 
 
-async def sleep(drive: Drive, us: int) -> None:
+async def sleep(drive: Execution, us: int) -> None:
     """So much time has passed since the code first came here, whatever happened meanwhile."""
     key, digest = drive.place().scope.key("sleep"), digest_of(us)
     recorded = drive.history.find(key, digest) or await drive.adopt(key, digest)
@@ -121,7 +121,7 @@ async def sleep(drive: Drive, us: int) -> None:
         await drive.handed_over(fired)
 
 
-def set_timer(drive: Drive, key: str, digest: str, us: int, recorded: Recorded | None) -> tuple[str, int]:
+def set_timer(drive: Execution, key: str, digest: str, us: int, recorded: Recorded | None) -> tuple[str, int]:
     """The key of this timer, and when it is due: as it was set the first time."""
     if recorded is not None and recorded.due_at is not None:
         key, due_at = recorded.step_key, recorded.due_at
@@ -133,7 +133,7 @@ def set_timer(drive: Drive, key: str, digest: str, us: int, recorded: Recorded |
     return key, due_at
 
 
-async def wait(drive: Drive, name: str, timeout_us: int | None = None) -> Any:
+async def wait(drive: Execution, name: str, timeout_us: int | None = None) -> Any:
     """The body of the next signal of this name; TimeoutError, if none came in time since the code first came here."""
     key, digest = drive.place().scope.key(f"wait:{name}"), digest_of([name, timeout_us])
     recorded = drive.history.find(key, digest) or await drive.adopt(key, digest)
@@ -146,7 +146,7 @@ async def wait(drive: Drive, name: str, timeout_us: int | None = None) -> Any:
 
 
 async def take(
-    drive: Drive,
+    drive: Execution,
     key: str,
     digest: str,
     name: str,

@@ -29,7 +29,7 @@ class Timed:
         """It ended so. `told` is what there is to say beside: an error, what an answer used up."""
 
 
-class Meter:
+class Telemetry:
     """Watches nothing. Whoever does overrides what he wants to know."""
 
     __slots__ = ()
@@ -78,4 +78,4 @@ class Meter:
 
 
 NOTHING: Final = Timed()
-SILENT: Final = Meter()
+SILENT: Final = Telemetry()

@@ -14,7 +14,7 @@ from holdfast.engine.evidence import Check as Check
 from holdfast.engine.evidence import Looker
 from holdfast.errors import InvalidPayload
 from holdfast.model import evidence as model
-from holdfast.model.evidence import Result, Verdict
+from holdfast.model.evidence import EvidenceVerdict, Result
 
 _NOTED: Final = ("observed", "actual_exit_code", "actual", "exit_code", "returncode")
 """Where people note the code that a command really ended with."""
@@ -118,7 +118,7 @@ class EvidencePack:
         claims = tuple(evidence.claim() for evidence in self.evidence_list)
         return model.EvidencePack(claims, self.require_all, self.allow_partial, self.min_verified)
 
-    def verdict(self) -> Verdict:
+    def verdict(self) -> EvidenceVerdict:
         """What the findings add up to."""
         found = [Result(evidence.verification_status.value) for evidence in self.evidence_list]
         return self.rules().judge(found)
@@ -177,7 +177,7 @@ class EvidenceVerifier:
 
     verify_evidence = verify
 
-    def verify_pack(self, pack: EvidencePack) -> Verdict:
+    def verify_pack(self, pack: EvidencePack) -> EvidenceVerdict:
         """Every piece is looked at; what they add up to."""
         rules = pack.rules()
         found = [

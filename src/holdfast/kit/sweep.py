@@ -10,7 +10,7 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from holdfast.engine.recovery import LEASE_RAN_OUT, Rules, SweepStats, Swept, prove_dead, sweep_jobs
+from holdfast.engine.recovery import LEASE_RAN_OUT, Rules, SweepResult, SweepStats, prove_dead, sweep_jobs
 from holdfast.errors import HoldfastError, InvalidMove, Unavailable
 from holdfast.kit.checkpoints import KEPT_MAX, CheckpointManager, error_boundary, new_step_id
 from holdfast.kit.portal import Database, need_db
@@ -115,9 +115,9 @@ class RecoverySweep:
             if self._stopping.wait(self.scan_interval_seconds):
                 return
 
-    def _note(self, swept: list[Swept], stats: SweepStats) -> None:
+    def _note(self, swept: list[SweepResult], stats: SweepStats) -> None:
         """Each task knows which of its items lost a worker, and who that was."""
-        by_task: dict[str, list[Swept]] = defaultdict(list)
+        by_task: dict[str, list[SweepResult]] = defaultdict(list)
         for one in swept:
             task_id = task_of_queue(one.head.queue)
             if task_id is not None:

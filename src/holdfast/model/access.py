@@ -41,7 +41,7 @@ class Role(StrEnum):
     ADMIN = "admin"
 
 
-class Scope(StrEnum):
+class AccessScope(StrEnum):
     """What an endpoint needs. `public` needs nothing, `talk` only the session that the key is bound to."""
 
     PUBLIC = "public"
@@ -53,17 +53,17 @@ class Scope(StrEnum):
     ADMIN = "admin"
 
 
-GRANTS: Final[dict[Role, frozenset[Scope]]] = {
-    Role.VIEWER: frozenset({Scope.PUBLIC, Scope.READ}),
-    Role.OPERATOR: frozenset({Scope.PUBLIC, Scope.READ, Scope.OPERATE}),
-    Role.APPROVER: frozenset({Scope.PUBLIC, Scope.READ, Scope.DECIDE}),
-    Role.WORKER: frozenset({Scope.PUBLIC, Scope.WORK}),
-    Role.AGENT: frozenset({Scope.PUBLIC, Scope.TALK}),
-    Role.ADMIN: frozenset(Scope) - {Scope.TALK},
+GRANTS: Final[dict[Role, frozenset[AccessScope]]] = {
+    Role.VIEWER: frozenset({AccessScope.PUBLIC, AccessScope.READ}),
+    Role.OPERATOR: frozenset({AccessScope.PUBLIC, AccessScope.READ, AccessScope.OPERATE}),
+    Role.APPROVER: frozenset({AccessScope.PUBLIC, AccessScope.READ, AccessScope.DECIDE}),
+    Role.WORKER: frozenset({AccessScope.PUBLIC, AccessScope.WORK}),
+    Role.AGENT: frozenset({AccessScope.PUBLIC, AccessScope.TALK}),
+    Role.ADMIN: frozenset(AccessScope) - {AccessScope.TALK},
 }
 
 
-def scopes_of(roles: Iterable[Role]) -> frozenset[Scope]:
+def scopes_of(roles: Iterable[Role]) -> frozenset[AccessScope]:
     """What these roles may do together."""
     return frozenset().union(*(GRANTS[role] for role in roles))
 

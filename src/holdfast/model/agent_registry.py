@@ -53,7 +53,7 @@ class Visibility(StrEnum):
     PRIVATE = "private"
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class AgentEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What an agent says of itself. Instants are text, as agents in other languages write them."""
 
     guid: str
@@ -79,7 +79,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """An entry as it was read: which revision of it, and when whoever keeps it last heard of the agent."""
 
-    entry: Entry
+    entry: AgentEntry
     revision: int
     heard_at: int
 
@@ -120,7 +120,7 @@ class RegistryHealth(msgspec.Struct, frozen=True, kw_only=True):
 # ── reading ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def read_entry(data: bytes) -> Entry:
+def read_entry(data: bytes) -> AgentEntry:
     """The entry in these bytes, whoever wrote them.
 
     Raises:
@@ -135,12 +135,12 @@ def read_entry(data: bytes) -> Entry:
     if "boundaries" not in told and isinstance(metadata, dict) and "boundaries" in metadata:
         told = {**told, "boundaries": metadata["boundaries"]}  # where some agents keep them
     try:
-        return check_entry(msgspec.convert({k: v for k, v in told.items() if v is not None}, Entry))
+        return check_entry(msgspec.convert({k: v for k, v in told.items() if v is not None}, AgentEntry))
     except msgspec.ValidationError as error:
         raise InvalidPayload(f"not an entry: {error}") from None
 
 
-def write_entry(entry: Entry, over: bytes = b"") -> bytes:
+def write_entry(entry: AgentEntry, over: bytes = b"") -> bytes:
     """The bytes to keep: the entry, and whatever else was there that we do not know."""
     known = msgspec.to_builtins(entry)
     unknown: Any = canonical.decode(over) if over else {}
@@ -153,7 +153,7 @@ def write_entry(entry: Entry, over: bytes = b"") -> bytes:
     return data
 
 
-def check_entry(entry: Entry) -> Entry:
+def check_entry(entry: AgentEntry) -> AgentEntry:
     """The entry, or an error that says what to change."""
     check_name(entry.guid, "guid")
     check_name(entry.handle, "handle")
@@ -200,7 +200,7 @@ def instant_of(text: str, what: str) -> int:
         raise InvalidPayload(f"{what}: {error}", hint=error.hint) from None
 
 
-def heard_at(entry: Entry, written_at: int | None, now: int) -> int:
+def heard_at(entry: AgentEntry, written_at: int | None, now: int) -> int:
     """When the agent was last heard: as whoever keeps the entry says, else by its own word. Nobody is heard in the
     future, so a clock that is wrong keeps no agent alive for ever."""
     if written_at is None:
@@ -223,7 +223,7 @@ def is_forgotten(seen: Seen, now: int) -> bool:
     return now - seen.heard_at >= FORGOTTEN_US
 
 
-def is_visible(entry: Entry, viewer: Entry) -> bool:
+def is_visible(entry: AgentEntry, viewer: AgentEntry) -> bool:
     """Whether the viewer may find this agent."""
     if entry.guid == viewer.guid or entry.visibility is Visibility.PUBLIC:
         return True
@@ -241,7 +241,7 @@ def chosen(entries: Iterable[Seen], which: Which, now: int) -> list[Seen]:
     known = {seen.entry.guid: seen.entry for seen in everybody}
     viewer = None
     if which.viewer is not None:
-        viewer = known.get(which.viewer) or Entry(
+        viewer = known.get(which.viewer) or AgentEntry(
             guid=which.viewer, handle=which.viewer, agent_type="unknown"
         )
     found = [
@@ -258,10 +258,10 @@ def chosen(entries: Iterable[Seen], which: Which, now: int) -> list[Seen]:
 
 # ── changes, each over what was read ──────────────────────────────────────────────────────────────
 
-Change = Callable[[Entry], Entry]
+Change = Callable[[AgentEntry], AgentEntry]
 
 
-def registered(new: Entry, before: Entry | None, now: int) -> Entry:
+def registered(new: AgentEntry, before: AgentEntry | None, now: int) -> AgentEntry:
     """The agent as it says, since when it was first there: a restart keeps its identity."""
     at = to_iso(now)
     since = before.registered_at if before is not None and before.registered_at else at
@@ -271,7 +271,7 @@ def registered(new: Entry, before: Entry | None, now: int) -> Entry:
 def beaten(now: int, status: AgentStatus | None = None, tasks: int | None = None) -> Change:
     """It was there just now. Nothing else changes but what it says with the beat."""
 
-    def change(entry: Entry) -> Entry:
+    def change(entry: AgentEntry) -> AgentEntry:
         told: dict[str, Any] = {"last_heartbeat": to_iso(now)}
         if status is not None:
             told["status"] = status
@@ -287,7 +287,7 @@ def beaten(now: int, status: AgentStatus | None = None, tasks: int | None = None
 def changed(changes: Changes, now: int) -> Change:
     """It is as it says now, and was there just now."""
 
-    def change(entry: Entry) -> Entry:
+    def change(entry: AgentEntry) -> AgentEntry:
         told = {
             name: value
             for name in changes.__struct_fields__

@@ -128,7 +128,7 @@ class Raise(msgspec.Struct, frozen=True):
     limits: Budget
 
 
-class Account(msgspec.Struct, frozen=True, kw_only=True):
+class BudgetAccount(msgspec.Struct, frozen=True, kw_only=True):
     """A budget and what the whole tree below has used of it. Field order is the order of the columns.
 
     `budget_id` is the id of the job that declared it; `depth` and `created_at` are that job's.

@@ -117,7 +117,7 @@ class Result(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class EvidenceVerdict(msgspec.Struct, frozen=True):
     """Whether a pack holds, and the figures behind it."""
 
     holds: bool
@@ -155,12 +155,12 @@ class EvidencePack(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 hint="Ask for no more than there is.",
             )
 
-    def judge(self, results: Sequence[Result]) -> Verdict:
+    def judge(self, results: Sequence[Result]) -> EvidenceVerdict:
         """Return the verdict on findings in the order of the evidence, one for each."""
         if len(results) != len(self.evidence):
             raise Misuse(f"{len(results)} results for {len(self.evidence)} pieces of evidence")
         verified, failed, pending = (_count(results, word) for word in ("verified", "failed", "pending"))
-        return Verdict(self._holds(verified, failed), len(results), verified, failed, pending)
+        return EvidenceVerdict(self._holds(verified, failed), len(results), verified, failed, pending)
 
     def _holds(self, verified: int, failed: int) -> bool:
         if self.require_all or not self.evidence:

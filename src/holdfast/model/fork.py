@@ -55,7 +55,7 @@ _LEFT_BEHIND: Final = frozenset(MOVES) | {
 """What is the original's alone: how it was held and ended, what was said to it, what it was allowed."""
 
 
-class Fact(msgspec.Struct, frozen=True):
+class ForkedEvent(msgspec.Struct, frozen=True):
     seq: int
     at: int
     event: e.Event
@@ -74,9 +74,9 @@ class _Call(msgspec.Struct):
 
     step_key: str
     generation: int
-    begun: Fact | None = None
-    ended: Fact | None = None
-    given_up: Fact | None = None
+    begun: ForkedEvent | None = None
+    ended: ForkedEvent | None = None
+    given_up: ForkedEvent | None = None
     uncertain: bool = False
 
     @property
@@ -84,7 +84,7 @@ class _Call(msgspec.Struct):
         return self.begun is not None and isinstance(self.begun.event, e.ToolCalled)
 
 
-def fork_point(facts: Sequence[Fact], at: str | int) -> int:
+def fork_point(facts: Sequence[ForkedEvent], at: str | int) -> int:
     """The first event that is not taken over: the first that tells of the step `at`, or number `at` itself."""
     if isinstance(at, int):
         if not 2 <= at <= facts[-1].seq + 1:
@@ -99,7 +99,12 @@ def fork_point(facts: Sequence[Fact], at: str | int) -> int:
 
 
 def taken_over(
-    facts: Sequence[Fact], before: int, *, job_id: str, namespace: str, edits: Mapping[str, Any] | None = None
+    facts: Sequence[ForkedEvent],
+    before: int,
+    *,
+    job_id: str,
+    namespace: str,
+    edits: Mapping[str, Any] | None = None,
 ) -> Taken:
     """What a fork named `job_id` takes over from the facts before this event, with other results for the steps that
     `edits` names. Raises InvalidMove for what cannot be."""
@@ -159,11 +164,11 @@ class _Prefix:
 
     def __init__(self) -> None:
         self._calls: dict[tuple[str, int], _Call] = {}
-        self._others: list[Fact] = []
-        self._moves: list[Fact] = []
-        self._requeues: list[Fact] = []
+        self._others: list[ForkedEvent] = []
+        self._moves: list[ForkedEvent] = []
+        self._requeues: list[ForkedEvent] = []
 
-    def take(self, fact: Fact) -> None:
+    def take(self, fact: ForkedEvent) -> None:
         match fact.event:
             case e.CheckpointSaved():
                 self._forget_signals()
@@ -179,7 +184,9 @@ class _Prefix:
                 self._requeues += [fact] if fact.event.rerun else []
             case e.ToolCalled() | e.TimerSet() | e.LlmRequested() | e.NodeStarted() | e.ChildStarted():
                 call = self._call(fact.event)
-                call.begun = fact if call.begun is None else Fact(call.begun.seq, call.begun.at, fact.event)
+                call.begun = (
+                    fact if call.begun is None else ForkedEvent(call.begun.seq, call.begun.at, fact.event)
+                )
             case (
                 e.StepFinished()
                 | e.ToolReturned()
@@ -228,7 +235,7 @@ class _Prefix:
         generation = getattr(event, "generation", 0)
         return self._calls.setdefault((key, generation), _Call(key, generation))
 
-    def settled(self, facts: Sequence[Fact]) -> list[tuple[Fact, int]]:
+    def settled(self, facts: Sequence[ForkedEvent]) -> list[tuple[ForkedEvent, int]]:
         """The facts in their order, each with the generation it has in the fork: from 0, without gaps."""
         chosen = [(fact, 0) for fact in self._others + self._requeues]
         generations: dict[str, int] = {}
@@ -253,7 +260,7 @@ class _Prefix:
         return sorted(chosen, key=lambda one: one[0].seq)
 
 
-def _under_way(call: _Call, facts: Sequence[Fact]) -> InvalidMove:
+def _under_way(call: _Call, facts: Sequence[ForkedEvent]) -> InvalidMove:
     assert call.begun is not None
     what = "is uncertain" if call.uncertain else "was under way"
     if call.given_up is not None:

@@ -83,7 +83,7 @@ class Item(msgspec.Struct, frozen=True):
     payload: Any
 
 
-class Batch(msgspec.Struct, frozen=True, kw_only=True):
+class InboxBatch(msgspec.Struct, frozen=True, kw_only=True):
     """A unit of input as it is stored. A settled batch keeps its row (the receipt) and drops its items."""
 
     batch_id: str
@@ -119,7 +119,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     fence: int
     claimed_at: int
     expires_at: int
-    batches: tuple[Batch, ...]
+    batches: tuple[InboxBatch, ...]
 
     def completion(self) -> Completion:
         return Completion(self.claim_id, self.token, tuple(batch.batch_id for batch in self.batches))

@@ -24,7 +24,7 @@ class Ungrammatical(ValueError):
     """The journal says something that cannot follow from what it said before."""
 
 
-class Call(msgspec.Struct, frozen=True):
+class CallState(msgspec.Struct, frozen=True):
     """A tool call as the journal tells it: one per step key and generation."""
 
     tool: str
@@ -36,7 +36,7 @@ class Call(msgspec.Struct, frozen=True):
     intent_seq: int
 
 
-class Job(msgspec.Struct):
+class JobState(msgspec.Struct):
     """What a journal amounts to. Filled in place by `step`; treat it as read-only elsewhere."""
 
     status: Status | None = None
@@ -51,7 +51,7 @@ class Job(msgspec.Struct):
     commits: int = 0
     mail_seq: int = 0
     cancel_requested: bool = False
-    calls: dict[tuple[str, int], Call] = msgspec.field(default_factory=dict)
+    calls: dict[tuple[str, int], CallState] = msgspec.field(default_factory=dict)
     steps: set[tuple[str, int]] = msgspec.field(default_factory=set)
     cancelled: set[tuple[str, int]] = msgspec.field(default_factory=set)
     replies: dict[tuple[str, int], bool] = msgspec.field(default_factory=dict)
@@ -67,17 +67,17 @@ class Job(msgspec.Struct):
         return self.status in TERMINAL
 
 
-def fold(events: Iterable[tuple[int, int, e.Event]]) -> Job:
+def fold(events: Iterable[tuple[int, int, e.Event]]) -> JobState:
     """The job after these (seq, fence, event) facts."""
-    job = Job()
+    job = JobState()
     for seq, fence, event in events:
         step(job, seq, fence, event)
     return job
 
 
-def resumed(seq: int, fence: int, commit: e.CheckpointSaved, carried: Carried) -> Job:
+def resumed(seq: int, fence: int, commit: e.CheckpointSaved, carried: Carried) -> JobState:
     """The job right before this commit, as far as what follows can depend on it: keys of calls restart there."""
-    return Job(
+    return JobState(
         status=Status.RUNNING,
         seq=seq - 1,
         fence=fence,
@@ -88,7 +88,7 @@ def resumed(seq: int, fence: int, commit: e.CheckpointSaved, carried: Carried) -
     )
 
 
-def step(job: Job, seq: int, fence: int, event: e.Event) -> None:
+def step(job: JobState, seq: int, fence: int, event: e.Event) -> None:
     """Take one more fact into account, or raise Ungrammatical and leave the job as it was."""
     if (
         type(event) is e.StepFinished
@@ -119,7 +119,7 @@ def step(job: Job, seq: int, fence: int, event: e.Event) -> None:
     job.status, job.seq, job.fence = status, seq, fence
 
 
-def _take(job: Job, seq: int, event: e.Event) -> None:
+def _take(job: JobState, seq: int, event: e.Event) -> None:
     match event:
         case e.StepFinished():
             _finish(job, seq, event)
@@ -153,7 +153,7 @@ def _take(job: Job, seq: int, event: e.Event) -> None:
             _take_inner(job, seq, event)
 
 
-def _take_inner(job: Job, seq: int, event: e.Event) -> None:
+def _take_inner(job: JobState, seq: int, event: e.Event) -> None:
     """Facts that happen inside a running job and do not move it."""
     match event:
         case e.CallCancelled():
@@ -215,7 +215,7 @@ def _take_inner(job: Job, seq: int, event: e.Event) -> None:
             pass
 
 
-def _finish(job: Job, seq: int, event: e.StepFinished) -> None:
+def _finish(job: JobState, seq: int, event: e.StepFinished) -> None:
     """A step finishes once, and not after the code gave it up."""
     place = (event.step_key, event.generation)
     if job.cancelled:
@@ -226,7 +226,7 @@ def _finish(job: Job, seq: int, event: e.StepFinished) -> None:
     job.takeovers = 0
 
 
-def _give_up(job: Job, seq: int, event: e.CallCancelled) -> None:
+def _give_up(job: JobState, seq: int, event: e.CallCancelled) -> None:
     """The code gives a call up once."""
     place = (event.step_key, event.generation)
     _check_open(job, seq, place)
@@ -234,7 +234,7 @@ def _give_up(job: Job, seq: int, event: e.CallCancelled) -> None:
     job.timers.pop(event.step_key, None)
 
 
-def _check_open(job: Job, seq: int, place: tuple[str, int]) -> None:
+def _check_open(job: JobState, seq: int, place: tuple[str, int]) -> None:
     if place in job.cancelled:
         raise Ungrammatical(f"step {_named(place)} has an end at event {seq} after the code had given it up")
 
@@ -260,7 +260,7 @@ def _decided(decision: str, seq: int) -> CallStatus:
     return DECIDED[decision]
 
 
-def _visit(job: Job, seq: int, event: e.NodeStarted | e.NodeFinished) -> None:
+def _visit(job: JobState, seq: int, event: e.NodeStarted | e.NodeFinished) -> None:
     """A node may start again after a crash or a failure, never after it succeeded; it finishes once per start."""
     place = (event.plan_id, event.node)
     before = job.nodes.get(place)
@@ -278,7 +278,7 @@ def _visit(job: Job, seq: int, event: e.NodeStarted | e.NodeFinished) -> None:
         job.nodes[place] = event.outcome
 
 
-def _intend(job: Job, seq: int, event: e.ToolCalled) -> None:
+def _intend(job: JobState, seq: int, event: e.ToolCalled) -> None:
     if job.cancel_requested:
         raise Ungrammatical(f"an intent at event {seq} after the cancel")
     place = (event.step_key, event.generation)
@@ -288,12 +288,12 @@ def _intend(job: Job, seq: int, event: e.ToolCalled) -> None:
     if before is not None and (before.tool, before.effect, before.key, before.args_digest) != made_with:
         raise Ungrammatical(f"call {place} changed its tool, class, key or arguments at event {seq}")
     intent_seq = seq if before is None else before.intent_seq
-    job.calls[place] = Call(
+    job.calls[place] = CallState(
         event.tool, event.effect, CallStatus.PREPARED, event.key, event.args_digest, event.attempt, intent_seq
     )
 
 
-def _settle(job: Job, seq: int, step_key: str, generation: int, status: CallStatus) -> None:
+def _settle(job: JobState, seq: int, step_key: str, generation: int, status: CallStatus) -> None:
     place = (step_key, generation)
     call = job.calls.get(place)
     if call is None:
@@ -302,7 +302,7 @@ def _settle(job: Job, seq: int, step_key: str, generation: int, status: CallStat
     job.calls[place] = msgspec.structs.replace(call, status=status)
 
 
-def _check_call(before: Call | None, after: CallStatus, seq: int, place: tuple[str, int]) -> None:
+def _check_call(before: CallState | None, after: CallStatus, seq: int, place: tuple[str, int]) -> None:
     status = None if before is None else before.status
     if after not in CALL_MOVES[status]:
         raise Ungrammatical(f"call {place} cannot go from {status} to {after} at event {seq}")

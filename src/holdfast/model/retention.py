@@ -29,7 +29,7 @@ class How(StrEnum):
     REMOVE = "remove"
 
 
-class Policy(msgspec.Struct, frozen=True, kw_only=True):
+class RetentionPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """What is asked for. `keys_live_us`: for so long receivers remember idempotency keys. `batch`: jobs per commit."""
 
     older_than_us: int
@@ -106,7 +106,7 @@ CHILDREN_KEPT: Final = "its children are kept"
 _ONCE: Final = 100_000
 
 
-def check_policy(policy: Policy) -> Policy:
+def check_policy(policy: RetentionPolicy) -> RetentionPolicy:
     """The policy, or an error that says what to change."""
     spans = (policy.older_than_us, policy.keys_live_us, policy.blob_grace_us)
     if min(spans) < 0 or not 1 <= policy.batch <= _ONCE:
@@ -115,7 +115,7 @@ def check_policy(policy: Policy) -> Policy:
     return policy
 
 
-def kept_because(job: Standing, policy: Policy, *, now: int) -> str | None:
+def kept_because(job: Standing, policy: RetentionPolicy, *, now: int) -> str | None:
     """Why this job is left as it is; None when it may be pruned."""
     if job.status not in TERMINAL:
         return "not over"

@@ -36,7 +36,7 @@ _TURN_BYTES_MAX: Final = BLOB_BYTES_MAX
 """Of what a turn hash is taken over: about two hundred bytes for a node, whatever its body."""
 
 
-class Node(msgspec.Struct, frozen=True, kw_only=True):
+class SessionNode(msgspec.Struct, frozen=True, kw_only=True):
     """One entry of the conversation graph. Siblings are branches."""
 
     node_id: str
@@ -61,7 +61,7 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
     snapshot: bytes | None = None
 
 
-class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
+class SessionCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
     """What the next turn starts from. Large states are bytes and are stored once, by content."""
 
     turn_index: int = 0
@@ -92,12 +92,12 @@ class TurnCommit(msgspec.Struct, frozen=True, kw_only=True):
     """One atomic advance of a session. `replace` swaps the whole graph; otherwise `nodes` are appended."""
 
     session_id: str
-    nodes: tuple[Node, ...] = ()
+    nodes: tuple[SessionNode, ...] = ()
     leaf_node_id: str | None = None
     replace: bool = False
     frames: tuple[Frame, ...] = ()
     frame_id: str | None = None
-    checkpoint: Checkpoint = Checkpoint()
+    checkpoint: SessionCheckpoint = SessionCheckpoint()
     usage: tuple[Usage, ...] = ()
     expected_revision: int | None = None
     stamp: TurnStamp | None = None
@@ -114,7 +114,7 @@ class Committed(msgspec.Struct, frozen=True):
 
 
 class Graph(msgspec.Struct, frozen=True):
-    nodes: tuple[Node, ...]
+    nodes: tuple[SessionNode, ...]
     leaf_node_id: str | None
 
 
@@ -126,7 +126,7 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True):
     graph: Graph
     frames: tuple[Frame, ...]
     frame_id: str | None
-    checkpoint: Checkpoint
+    checkpoint: SessionCheckpoint
     checkpoint_ref: str
     usage: tuple[Usage, ...]
 
@@ -179,7 +179,7 @@ def turn_hash(commit: TurnCommit) -> str:
     return hashlib.sha256(canonical.encode(meaning, bytes_max=_TURN_BYTES_MAX)).hexdigest()
 
 
-def _node_meaning(node: Node) -> Json:
+def _node_meaning(node: SessionNode) -> Json:
     body = canonical.digest_of(_message_meaning(node.body)).hex()
     return {"body": body, "caused_by": node.caused_by, "frame_id": node.frame_id}
 
@@ -201,7 +201,7 @@ def _message_meaning(body: Json) -> Json:
     return {**body, "message": message}
 
 
-def _checkpoint_meaning(checkpoint: Checkpoint) -> Json:
+def _checkpoint_meaning(checkpoint: SessionCheckpoint) -> Json:
     fields = msgspec.structs.asdict(checkpoint)
     fields["options"] = canonical.digest_of(checkpoint.options).hex()
     return {
@@ -223,10 +223,10 @@ def stamped(commit: TurnCommit, turn_id: str) -> TurnCommit:
     return msgspec.structs.replace(commit, stamp=stamp)
 
 
-def active_path(nodes: Iterable[Node], leaf_node_id: str | None) -> tuple[Node, ...]:
+def active_path(nodes: Iterable[SessionNode], leaf_node_id: str | None) -> tuple[SessionNode, ...]:
     """The ancestry of a leaf, oldest first. A missing parent ends the path; a cycle cannot be walked twice."""
     by_id = {node.node_id: node for node in nodes}
-    path: list[Node] = []
+    path: list[SessionNode] = []
     cursor = leaf_node_id
     while cursor is not None and (node := by_id.pop(cursor, None)) is not None:
         path.append(node)

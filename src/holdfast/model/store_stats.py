@@ -17,7 +17,7 @@ class Line(msgspec.Struct, frozen=True):
     takeovers: int
 
 
-class Vitals(msgspec.Struct, frozen=True, kw_only=True):
+class StoreStats(msgspec.Struct, frozen=True, kw_only=True):
     """`lines` are the jobs that are not over. `oldest_ready_us` is how long the oldest job could have run already;
     `expired` are running jobs whose lease is over, `uncertain` calls of which nobody knows whether they happened,
     `suspects` jobs that run alone and that no worker has taken for a while. `now` is the store's time, `bytes` its

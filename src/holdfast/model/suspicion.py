@@ -62,7 +62,7 @@ _SENT_BY_OTHERS: Final = frozenset({"SIGHUP", "SIGINT", "SIGQUIT", "SIGKILL", "S
 _LONE: Final = re.compile(r".*~alone~(?P<parent>[0-9]{1,10})(?:@.*)?", re.DOTALL)
 
 
-class Verdict(StrEnum):
+class SuspicionVerdict(StrEnum):
     """What the death of a child process says about the job that it drove alone."""
 
     CONVICTED = "convicted"
@@ -112,18 +112,18 @@ def count_kills_alone(facts: Iterable[tuple[int, Event]]) -> int:
     return count
 
 
-def judge_death(status: int, kills_alone: int, *, is_draining: bool, has_decision: bool) -> Verdict:
+def judge_death(status: int, kills_alone: int, *, is_draining: bool, has_decision: bool) -> SuspicionVerdict:
     """What a child's exit status proves, if it still held its job. A status below 0 is a signal, as `subprocess` has
     it. `has_decision`: a person has cancelled the job or begun it again, and the child has not read that; no verdict
     passes it. Other mail changes no verdict: a job that dies before it records what it reads would be tried for ever.
     """
     if is_draining or status == STORE_AWAY:
-        return Verdict.UNPROVEN
+        return SuspicionVerdict.UNPROVEN
     if has_decision:
-        return Verdict.SUSPECT
+        return SuspicionVerdict.SUSPECT
     if _SIGNALS.get(-status) in _SENT_BY_OTHERS and kills_alone + 1 < KILLS_ALONE_MAX:
-        return Verdict.SUSPECT
-    return Verdict.CONVICTED
+        return SuspicionVerdict.SUSPECT
+    return SuspicionVerdict.CONVICTED
 
 
 def describe_exit(status: int) -> str:

@@ -19,7 +19,7 @@ class Rate(msgspec.Struct, frozen=True):
     burst: int
 
 
-class Bucket(msgspec.Struct, frozen=True):
+class TokenBucket(msgspec.Struct, frozen=True):
     """What was in it, in millionths, at this tick."""
 
     level: int
@@ -29,13 +29,13 @@ class Bucket(msgspec.Struct, frozen=True):
 _UNIT: Final = SECOND
 
 
-def take(bucket: Bucket | None, rate: Rate, now: int, cost: int = 1) -> tuple[Bucket, int]:
+def take(bucket: TokenBucket | None, rate: Rate, now: int, cost: int = 1) -> tuple[TokenBucket, int]:
     """The bucket afterwards, and how long to wait; 0 if the cost was taken. One that nobody has used yet is full."""
     full = rate.burst * _UNIT
     level = full if bucket is None else min(full, bucket.level + max(0, now - bucket.at) * rate.per_s)
     if level < _UNIT:
-        return Bucket(level, now), -(-(_UNIT - level) // rate.per_s)
-    return Bucket(level - cost * _UNIT, now), 0
+        return TokenBucket(level, now), -(-(_UNIT - level) // rate.per_s)
+    return TokenBucket(level - cost * _UNIT, now), 0
 
 
 def check_rate(rate: Rate) -> Rate:

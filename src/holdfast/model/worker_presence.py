@@ -41,7 +41,7 @@ class SessionKind(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     priority: int = PRIORITY_DEFAULT
 
 
-class Offer(msgspec.Struct, frozen=True, kw_only=True):
+class WorkerOffer(msgspec.Struct, frozen=True, kw_only=True):
     """What a worker can do: the kinds it has code for, the queues it takes from, how many jobs at a time, and whether
     it drains when somebody asks: an application that works in its own process does not, and neither do old workers."""
 
@@ -61,7 +61,7 @@ class Presence(msgspec.Struct, frozen=True, kw_only=True):
     identity: str
     host: str = ""
     pid: int = 0
-    offer: Offer = Offer()
+    offer: WorkerOffer = WorkerOffer()
     draining: bool = False
 
 

@@ -16,7 +16,7 @@ from typing import Final
 from nats.aio.client import Client
 from nats.js.errors import NoStreamResponseError
 
-from holdfast.model.agent_registry import FORGOTTEN_US, Entry, RegistryHealth, Seen, write_entry
+from holdfast.model.agent_registry import FORGOTTEN_US, AgentEntry, RegistryHealth, Seen, write_entry
 from holdfast.model.retry import Backoff
 from holdfast.model.time import MILLISECOND, SECOND
 from holdfast.registry.bucket import BUCKET, Bucket, Revision, State, Watch, key_of
@@ -57,7 +57,7 @@ class NatsPlace:
             found = await Bucket(client, self._bucket).get(key_of(guid))
         return None if found is None else self._known.learn(found)
 
-    async def put(self, entry: Entry, *, over: int) -> Seen | None:
+    async def put(self, entry: AgentEntry, *, over: int) -> Seen | None:
         key = key_of(entry.guid)
         async with self._connection.asking() as client:
             revision = await self._write(Bucket(client, self._bucket), key, entry, over)
@@ -104,7 +104,7 @@ class NatsPlace:
 
     # ── one entry ─────────────────────────────────────────────────────────────────────────────────
 
-    async def _write(self, bucket: Bucket, key: str, entry: Entry, over: int) -> Revision | None:
+    async def _write(self, bucket: Bucket, key: str, entry: AgentEntry, over: int) -> Revision | None:
         before = b"" if over == 0 else await self._bytes_of(bucket, key, over)
         if before is None:
             return None

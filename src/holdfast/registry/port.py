@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from holdfast.model.agent_registry import Entry, RegistryHealth, Seen
+from holdfast.model.agent_registry import AgentEntry, RegistryHealth, Seen
 
 
 class Place(Protocol):
@@ -16,7 +16,7 @@ class Place(Protocol):
         """The entry as it is now."""
         ...
 
-    async def put(self, entry: Entry, *, over: int) -> Seen | None:
+    async def put(self, entry: AgentEntry, *, over: int) -> Seen | None:
         """The entry is there in place of the revision it was made from; `over` 0: there was none. None, and nothing
         changed: somebody else was there first."""
         ...

@@ -12,10 +12,10 @@ from typing import Final
 
 from holdfast.errors import NotFound, Unavailable
 from holdfast.model.agent_registry import (
+    AgentEntry,
     AgentStatus,
     Change,
     Changes,
-    Entry,
     RegistryHealth,
     Seen,
     Which,
@@ -48,7 +48,7 @@ class Registry:
     async def close(self) -> None:
         await self._place.close()
 
-    async def register(self, entry: Entry) -> Seen:
+    async def register(self, entry: AgentEntry) -> Seen:
         """The agent is listed as it says. Again is again: it keeps the day on which it was first there."""
         for _ in range(TRIES):
             before = await self._place.get(entry.guid)

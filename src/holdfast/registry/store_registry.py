@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.model.agent_registry import Entry, RegistryHealth, Seen
+from holdfast.model.agent_registry import AgentEntry, RegistryHealth, Seen
 from holdfast.store.contract import Store
 
 
@@ -18,7 +18,7 @@ class StorePlace:
     async def get(self, guid: str) -> Seen | None:
         return await self._entries.get(guid, namespace=self._namespace)
 
-    async def put(self, entry: Entry, *, over: int) -> Seen | None:
+    async def put(self, entry: AgentEntry, *, over: int) -> Seen | None:
         return await self._entries.put(entry, over=over, namespace=self._namespace)
 
     async def remove(self, guid: str, *, over: int) -> bool:

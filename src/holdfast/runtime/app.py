@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
-from holdfast.agents.app_registry import Catalogue
+from holdfast.agents.app_registry import AppRegistry
 from holdfast.engine.runner_config import OnUndurable, Program
 from holdfast.engine.task_scopes import create_detached_task
 from holdfast.errors import InvalidSetting
@@ -31,7 +31,7 @@ POLICY: Final = "HOLDFAST_POLICY"
 log = logging.getLogger("holdfast")
 
 
-class App(Catalogue):
+class App(AppRegistry):
     """Agents and tools over one store.
 
     `store` is an address (`sqlite:///file.db`, `postgresql://…`, `memory:`); without one it is `HOLDFAST_STORE`, or a

@@ -22,7 +22,7 @@ from typing import Any, Final
 from holdfast.engine.crash_points import Point, Points, crash_points, nothing
 from holdfast.errors import InvalidSetting
 from holdfast.store.contract import Store
-from holdfast.store.intercepted import Call, WrappedStore
+from holdfast.store.intercepted import Call, InterceptedStore
 
 STATUS: Final = 137
 _PREFIXES: Final = ("HOLDFAST_TEST_", "UA_TEST_")
@@ -55,7 +55,7 @@ def crashing(store: Store, environ: Mapping[str, str], die: Callable[[str], None
         crash.reached(f"{name}:after")
         return result
 
-    return WrappedStore(store, led)
+    return InterceptedStore(store, led)
 
 
 class _Crash:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from holdfast.engine.host_processes import HostProcesses
 from holdfast.engine.runner_config import Program
-from holdfast.engine.streams import Scribe
+from holdfast.engine.streams import StreamWriter
 from holdfast.model.ids import RandomIds
 from holdfast.model.suspicion import lone_label
 from holdfast.runtime.crash_injection import crashing
@@ -35,7 +35,7 @@ async def opened_alone(
     store = crashing(await open_store(address), os.environ)
     try:
         neighbours = Neighbours(HostProcesses(SystemClock().boot()))
-        desk = make_desk(store, programs, address, neighbours, Scribe(store.streams), meter, how)
+        desk = make_desk(store, programs, address, neighbours, StreamWriter(store.streams), meter, how)
         name = neighbours.my_name(lone_label(handed.label, os.getppid()))
         lease = make_lease(name, address, store, neighbours, meter, ends_when_blocked=True)
         worker = LoneWorker(

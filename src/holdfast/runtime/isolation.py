@@ -28,14 +28,20 @@ import msgspec
 
 from holdfast.engine.job_runner import JobRun
 from holdfast.engine.loop_sleep import rest
-from holdfast.engine.telemetry import Meter
+from holdfast.engine.telemetry import Telemetry
 from holdfast.errors import Fenced, MailWaiting, NotFound, Unavailable
 from holdfast.model.append import Holder, Move, append_of
 from holdfast.model.events import Event, JobDeadLettered, JobReleased, JobRequeued
 from holdfast.model.hash_chain import unseal
 from holdfast.model.jobs import JobHead
 from holdfast.model.states import MailKind, Status, WaitReason
-from holdfast.model.suspicion import DIED_ALONE, Verdict, count_kills_alone, describe_exit, judge_death
+from holdfast.model.suspicion import (
+    DIED_ALONE,
+    SuspicionVerdict,
+    count_kills_alone,
+    describe_exit,
+    judge_death,
+)
 from holdfast.model.time import SECOND
 from holdfast.runtime.supervisor_link import BEAT_S, PARENT, VARIABLE
 from holdfast.store.clock import Clock
@@ -71,7 +77,7 @@ class ChildProcesses:
         address: str,
         command: Sequence[str],
         worker: str,
-        meter: Meter,
+        meter: Telemetry,
         *,
         room: int = ROOM,
     ) -> None:
@@ -217,7 +223,7 @@ class ChildProcesses:
             Holder(job_id, head.namespace, head.fence, head.lease_token, head.head),
             [fact],
             at=max(events[-1].at, self._clock.wall_us()),
-            mail_seen=head.mail_seq if verdict is Verdict.CONVICTED else None,
+            mail_seen=head.mail_seq if verdict is SuspicionVerdict.CONVICTED else None,
             move=move,
         )
         try:
@@ -237,9 +243,9 @@ class ChildProcesses:
         letters = await self._store.post.read(head.job_id, after=run.grant.mail_seq)
         return any(letter.kind in {MailKind.CANCEL, MailKind.RESUME} for letter in letters)
 
-    def _tell_verdict(self, head: JobHead, verdict: Verdict, status: int) -> None:
+    def _tell_verdict(self, head: JobHead, verdict: SuspicionVerdict, status: int) -> None:
         died = f"its process {describe_exit(status)} while it ran alone"
-        if verdict is Verdict.CONVICTED:
+        if verdict is SuspicionVerdict.CONVICTED:
             self._meter.isolated("convicted")
             said = "job %s (%s) is a dead letter: %s. See: holdfast job %s"
         else:
@@ -256,18 +262,18 @@ class ChildProcesses:
         )
 
 
-def rule(verdict: Verdict, head: JobHead, status: int, parent: str) -> tuple[Event, Move]:
+def rule(verdict: SuspicionVerdict, head: JobHead, status: int, parent: str) -> tuple[Event, Move]:
     """What is written for a job whose child process died: a dead letter, one more death, or nothing that counts."""
     died = f"{DIED_ALONE}: it {describe_exit(status)}"
     back = Move(status=Status.PENDING, ready_at=head.ready_at)
     match verdict:
-        case Verdict.CONVICTED:
+        case SuspicionVerdict.CONVICTED:
             cause = {"why": died, "holder": head.lease_owner}
             return JobDeadLettered((cause,)), Move(status=Status.WAITING, reason=WaitReason.DEAD_LETTER)
-        case Verdict.SUSPECT:
+        case SuspicionVerdict.SUSPECT:
             fact = JobRequeued(died, parent, takeover=True, holder=head.lease_owner)
             return fact, msgspec.structs.replace(back, takeover=True)
-        case Verdict.UNPROVEN:
+        case SuspicionVerdict.UNPROVEN:
             return JobReleased(why=died), back
 
 

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from holdfast.engine.lease_renewal import LeaseRenewal
-from holdfast.engine.telemetry import Meter
+from holdfast.engine.telemetry import Telemetry
 from holdfast.errors import HoldfastError, InvalidSetting
 from holdfast.model.ids import RandomIds
 from holdfast.model.lease import LEASE_TTL_US
@@ -46,7 +46,7 @@ def make_lease(
     address: str,
     store: Store,
     neighbours: Neighbours,
-    meter: Meter,
+    meter: Telemetry,
     *,
     ends_when_blocked: bool,
 ) -> LeaseParts:

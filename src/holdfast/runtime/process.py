@@ -23,14 +23,14 @@ import msgspec
 from holdfast.agents.threads import in_thread
 from holdfast.engine import job_results
 from holdfast.engine.checkpoints import Inspector
-from holdfast.engine.group_commit import Committer
+from holdfast.engine.group_commit import GroupCommit
 from holdfast.engine.host_processes import HostProcesses
 from holdfast.engine.recovery import Rules
-from holdfast.engine.runner_config import Desk, OnUndurable, Program
+from holdfast.engine.runner_config import OnUndurable, Program, RunnerConfig
 from holdfast.engine.schedules import stand
-from holdfast.engine.streams import Scribe, watch
+from holdfast.engine.streams import StreamWriter, watch
 from holdfast.engine.task_scopes import create_detached_task
-from holdfast.engine.telemetry import SILENT, Meter
+from holdfast.engine.telemetry import SILENT, Telemetry
 from holdfast.errors import HoldfastError
 from holdfast.model.evidence import EvidencePack, Result
 from holdfast.model.ids import RandomIds
@@ -41,7 +41,7 @@ from holdfast.model.redaction import redacted
 from holdfast.model.schedule import Schedule
 from holdfast.model.states import MailKind, Status
 from holdfast.model.streams import AttemptSuperseded, Chunk
-from holdfast.model.worker_presence import Offer, Presence, WorkerState
+from holdfast.model.worker_presence import Presence, WorkerOffer, WorkerState
 from holdfast.runtime.crash_injection import crashing, points_of
 from holdfast.runtime.isolation import ChildProcesses
 from holdfast.runtime.lease_setup import make_lease
@@ -50,8 +50,8 @@ from holdfast.runtime.tracing import watched
 from holdfast.store.address import parse
 from holdfast.store.clock import Clock
 from holdfast.store.contract import Store
-from holdfast.worker.heartbeat import Herald
-from holdfast.worker.maintenance import Neighbours, Rounds
+from holdfast.worker.heartbeat import WorkerHeartbeat
+from holdfast.worker.maintenance import Maintenance, Neighbours
 from holdfast.worker.worker import Worker
 
 if TYPE_CHECKING:
@@ -74,9 +74,9 @@ class Process:
         self,
         store: Store,
         worker: Worker,
-        scribe: Scribe,
-        rounds: Rounds,
-        herald: Herald | None = None,
+        scribe: StreamWriter,
+        rounds: Maintenance,
+        herald: WorkerHeartbeat | None = None,
         *,
         serving: bool = True,
         schedules: Sequence[Schedule] = (),
@@ -259,11 +259,11 @@ async def opened(
     address: str,
     *,
     concurrency: int = 16,
-    offer: Offer | None = None,
+    offer: WorkerOffer | None = None,
     name: str | None = None,
     strict: bool = False,
     schedules: Sequence[Schedule] = (),
-    meter: Meter = SILENT,
+    meter: Telemetry = SILENT,
     process_class: type[Process] = Process,
     serving: bool = True,
     worker_command: Callable[[str], str] = default_worker_command,
@@ -277,21 +277,21 @@ async def opened(
     driven here if they are to be driven here, and are otherwise left to other workers. `ends_when_blocked`: the process
     is ended when code blocks its event loop for too long; an application that works in its own process lets its jobs
     go instead. `on_undurable`: what happens when job code does something outside without a tool."""
-    offer = Offer(kinds=tuple(sorted(programs)), concurrency=concurrency) if offer is None else offer
+    offer = WorkerOffer(kinds=tuple(sorted(programs)), concurrency=concurrency) if offer is None else offer
     points_of(os.environ)  # a crash that cannot be meant is refused before a store is opened
     meter = watched(os.environ, meter)
     store = crashing(await open_store(address), os.environ)
     ids, clock = RandomIds(), store.clock
     neighbours = Neighbours(HostProcesses(clock.boot()))
     named = name or neighbours.my_name(socket.gethostname())
-    scribe = Scribe(store.streams)
+    scribe = StreamWriter(store.streams)
     how = RunOptions(strict=strict, on_undurable=on_undurable, isolates=isolated_command is not None)
     desk = make_desk(store, programs, address, neighbours, scribe, meter, how)
     isolation = isolated_command and ChildProcesses(store, clock, address, isolated_command, named, meter)
     rules = Rules(failed_attempts_max=ATTEMPTS_MAX, by=f"sweep of {named}")
     herald = _herald(store, clock, neighbours, named, offer)
     lease = make_lease(named, address, store, neighbours, meter, ends_when_blocked=ends_when_blocked)
-    rounds = Rounds(
+    rounds = Maintenance(
         *(store, clock, neighbours, rules, random.random, meter, herald),
         capabilities=offer.capabilities,
         leaves_suspects=isolated_command is None,
@@ -339,14 +339,14 @@ def make_desk(
     programs: Mapping[str, Program],
     address: str,
     neighbours: Neighbours,
-    scribe: Scribe,
-    meter: Meter,
+    scribe: StreamWriter,
+    meter: Telemetry,
     how: RunOptions,
-) -> Desk:
+) -> RunnerConfig:
     """What the runs of this process need, on the store's clock and with the host's randomness."""
-    return Desk(
+    return RunnerConfig(
         store,
-        Committer(store.journal, meter),
+        GroupCommit(store.journal, meter),
         store.clock,
         programs,
         strict=how.strict,
@@ -361,7 +361,9 @@ def make_desk(
     )
 
 
-def _herald(store: Store, clock: Clock, neighbours: Neighbours, worker: str, offer: Offer) -> Herald:
+def _herald(
+    store: Store, clock: Clock, neighbours: Neighbours, worker: str, offer: WorkerOffer
+) -> WorkerHeartbeat:
     """Who says for this process that it is there, once it serves."""
     presence = Presence(
         worker=worker,
@@ -370,7 +372,7 @@ def _herald(store: Store, clock: Clock, neighbours: Neighbours, worker: str, off
         pid=os.getpid(),
         offer=offer,
     )
-    return Herald(store, clock, presence, neighbours.is_dead)
+    return WorkerHeartbeat(store, clock, presence, neighbours.is_dead)
 
 
 def _inspector(base_path: Path, own_file: Path | None) -> Inspector:

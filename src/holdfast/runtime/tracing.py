@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.engine.recovery import SweepStats
 from holdfast.engine.side_effects import Owner
-from holdfast.engine.telemetry import SILENT, Meter, Timed
+from holdfast.engine.telemetry import SILENT, Telemetry, Timed
 from holdfast.errors import HoldfastError, InvalidSetting
 from holdfast.model.append import Append
 from holdfast.model.lease import Grant
@@ -49,7 +49,7 @@ def is_wanted(environ: Mapping[str, str]) -> bool:
     return any(environ.get(name, "none") != "none" for name in _MEANT)
 
 
-def watched(environ: Mapping[str, str], meter: Meter) -> Meter:
+def watched(environ: Mapping[str, str], meter: Telemetry) -> Telemetry:
     """The meter, and spans beside it if the environment wants them."""
     if not is_wanted(environ):
         return meter
@@ -86,7 +86,7 @@ def _provider(environ: Mapping[str, str]) -> TracerProvider:
     return made
 
 
-class Spans(Meter):
+class Spans(Telemetry):
     """Draws runs, calls and requests to models."""
 
     def __init__(self, provider: TracerProvider) -> None:
@@ -194,10 +194,10 @@ def _kind_of(told: Any) -> str | None:
     return None
 
 
-class Both(Meter):
+class Both(Telemetry):
     """Two who watch."""
 
-    def __init__(self, one: Meter, other: Meter) -> None:
+    def __init__(self, one: Telemetry, other: Telemetry) -> None:
         self._one, self._other = one, other
 
     def commit(self, appends: Sequence[Append]) -> Timed:

@@ -17,7 +17,7 @@ import msgspec
 from starlette.requests import Request
 
 from holdfast.errors import Forbidden, HoldfastError, NotFound, Unauthorized
-from holdfast.model.access import ApiKey, Role, Scope, is_open, is_valid, parse_key, scopes_of
+from holdfast.model.access import AccessScope, ApiKey, Role, is_open, is_valid, parse_key, scopes_of
 from holdfast.model.jobs import DEFAULT_NAMESPACE
 from holdfast.model.time import MINUTE, SECOND
 from holdfast.server.endpoints import Endpoint
@@ -144,11 +144,11 @@ def admit(principal: Principal, endpoint: Endpoint, path: dict[str, str]) -> Non
     if endpoint.shared and principal.namespace != DEFAULT_NAMESPACE:
         msg = f"this is about all namespaces, and the key is of {principal.namespace!r} alone"
         raise Refusal(403, Forbidden(msg, hint="Ask whoever runs this server."))
-    needed = Scope.ADMIN if endpoint.scope is None else endpoint.scope
+    needed = AccessScope.ADMIN if endpoint.scope is None else endpoint.scope
     held = scopes_of(principal.roles)
     if needed in held:
         return
-    if endpoint.session is not None and Scope.TALK in held:
+    if endpoint.session is not None and AccessScope.TALK in held:
         if path[endpoint.session] == principal.session_id:
             return
         raise NotFound(f"there is no session {path[endpoint.session]!r}")

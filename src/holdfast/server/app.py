@@ -18,9 +18,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.client.keys import new_token
 from holdfast.engine.log_context import about
-from holdfast.engine.streams import Scribe
+from holdfast.engine.streams import StreamWriter
 from holdfast.errors import Busy, HoldfastError, Unavailable
-from holdfast.model.access import Scope as Needs
+from holdfast.model.access import AccessScope as Needs
 from holdfast.model.ids import IdSource, RandomIds
 from holdfast.runtime import open_store
 from holdfast.server import audit, problems
@@ -60,7 +60,7 @@ class Service:
         ids: IdSource,
         settings: Settings,
         authorise: Authorise | None,
-        scribe: Scribe | None,
+        scribe: StreamWriter | None,
         metrics: Metrics,
         endpoints: Sequence[Endpoint],
         page: Page | None,
@@ -256,7 +256,7 @@ def make_app(
     ids: IdSource | None = None,
     settings: Settings | None = None,
     authorise: Authorise | None = None,
-    scribe: Scribe | None = None,
+    scribe: StreamWriter | None = None,
     metrics: Metrics | None = None,
     endpoints: Sequence[Endpoint] = ENDPOINTS,
     page: Page | None = None,

@@ -14,7 +14,7 @@ import msgspec
 from starlette.types import ASGIApp
 
 from holdfast.errors import InvalidName, NotAllowed, NotFound
-from holdfast.model.access import Scope
+from holdfast.model.access import AccessScope
 from holdfast.server.problems import Refusal
 from holdfast.server.request import Asked
 from holdfast.server.responses import Answer
@@ -47,7 +47,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     """Other media types in which the same is given to whoever accepts them: files."""
     keyed: bool = False
     errors: tuple[int, ...] = ()
-    scope: Scope | None = None
+    scope: AccessScope | None = None
     session: str | None = None
     audited: str = ""
     submits: bool = False

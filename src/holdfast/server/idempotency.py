@@ -12,7 +12,7 @@ from typing import Final
 from holdfast.errors import InvalidPayload, KeyReused
 from holdfast.model import canonical
 from holdfast.model.ids import check_name
-from holdfast.model.inbox import Batch, BatchDraft
+from holdfast.model.inbox import BatchDraft, InboxBatch
 
 HEADER: Final = "Idempotency-Key"
 REPLAYED: Final = {"Idempotency-Replayed": "true"}
@@ -28,7 +28,7 @@ def key_of(header: str | None, in_body: str | None = None, *, named: str = "oper
     return in_body if key is None else key
 
 
-def must_be_same(stored: Batch, sent: BatchDraft) -> None:
+def must_be_same(stored: InboxBatch, sent: BatchDraft) -> None:
     """The batch that a source key found is the one that was sent. Of a settled one the items are gone, and not
     compared."""
     was, now = (_digest(stored, with_items=bool(stored.items)), _digest(sent, with_items=bool(stored.items)))
@@ -37,7 +37,7 @@ def must_be_same(stored: Batch, sent: BatchDraft) -> None:
         raise KeyReused(msg, stored=was, sent=now)
 
 
-def _digest(batch: Batch | BatchDraft, *, with_items: bool) -> str:
+def _digest(batch: InboxBatch | BatchDraft, *, with_items: bool) -> str:
     items = [[item.kind, item.payload] for item in batch.items] if with_items else []
     return canonical.hex_digest(
         canonical.encode([batch.delivery, batch.slot, batch.merge_key, batch.available_at, items])

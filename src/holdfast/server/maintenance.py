@@ -16,9 +16,9 @@ import random
 from collections.abc import Sequence
 from typing import Final
 
-from holdfast.engine.external_work import Outwork
+from holdfast.engine.external_work import ExternalWork
 from holdfast.engine.loop_sleep import rest
-from holdfast.engine.recovery import Rules, Swept, sweep_jobs
+from holdfast.engine.recovery import Rules, SweepResult, sweep_jobs
 from holdfast.errors import HoldfastError
 from holdfast.model.states import Status
 from holdfast.model.work import WorkWhich, agent_in
@@ -43,7 +43,7 @@ class Tending:
         self._store = store
         self._clock = clock
         self._registry = registry
-        self._outwork = Outwork(store, clock, random.random)
+        self._outwork = ExternalWork(store, clock, random.random)
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -67,7 +67,7 @@ class Tending:
                 log.warning("work was not looked after this time: %s", error)
             rounds += 1
 
-    async def go(self) -> list[Swept]:
+    async def go(self) -> list[SweepResult]:
         """What nobody holds any more is pending, or held as a dead letter; what nobody will begin has ended."""
         await self._store.clock.sync()
         ended = await self._outwork.tidy()

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.model.access import Scope
+from holdfast.model.access import AccessScope
 from holdfast.server.endpoints import Endpoint
 from holdfast.server.idempotency import HEADER
 from holdfast.server.problems import MEDIA_TYPE, Problem
@@ -75,7 +75,9 @@ def _operation(endpoint: Endpoint, schema_of: dict[Any, Any], components: dict[s
         "summary": endpoint.summary,
         "parameters": _parameters(endpoint, components),
         "responses": _responses(endpoint, schema_of),
-        "security": [] if endpoint.scope is Scope.PUBLIC else [{"key": [endpoint.scope or Scope.ADMIN]}],
+        "security": []
+        if endpoint.scope is AccessScope.PUBLIC
+        else [{"key": [endpoint.scope or AccessScope.ADMIN]}],
     }
     if endpoint.body is not None:
         content = {"application/json": {"schema": schema_of[endpoint.body]}}
@@ -109,7 +111,7 @@ def _responses(endpoint: Endpoint, schema_of: dict[Any, Any]) -> dict[str, Any]:
             content = {endpoint.media: {"schema": schema_of[endpoint.answers]}}
             content |= {media: {"schema": {"type": "string", "format": "binary"}} for media in endpoint.also}
             found[str(status)]["content"] = content
-    guarded = () if endpoint.scope is Scope.PUBLIC else (401, 403, 429)
+    guarded = () if endpoint.scope is AccessScope.PUBLIC else (401, 403, 429)
     for status in (*guarded, *endpoint.errors):
         found[str(status)] = {"description": _MEANINGS[status], "content": problem}
     found["default"] = {"description": "A problem, with a stable code.", "content": problem}

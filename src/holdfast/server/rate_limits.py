@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from holdfast.errors import Busy
 from holdfast.model.time import SECOND
-from holdfast.model.token_bucket import Bucket, take
+from holdfast.model.token_bucket import TokenBucket, take
 from holdfast.server.endpoints import Endpoint
 from holdfast.server.origin_checks import Principal
 from holdfast.server.settings import Rates, Settings
@@ -19,7 +19,7 @@ class Meter:
     def __init__(self, clock: Clock, settings: Settings) -> None:
         self._clock = clock
         self._settings = settings
-        self._buckets: dict[tuple[str, str, str], Bucket] = {}
+        self._buckets: dict[tuple[str, str, str], TokenBucket] = {}
 
     def admit(self, principal: Principal, endpoint: Endpoint) -> None:
         """One more request fits; or Busy, with when it will."""

@@ -13,7 +13,7 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 
 from holdfast.client.embedded import EmbeddedClient
-from holdfast.engine.streams import Scribe
+from holdfast.engine.streams import StreamWriter
 from holdfast.errors import InvalidPayload, NotAllowed, NotFound, TooLarge, Unavailable
 from holdfast.model import canonical
 from holdfast.model.ids import IdSource, check_name
@@ -54,7 +54,7 @@ class House:
         gate: Gate,
         metrics: Metrics,
         gauges: Gauges,
-        scribe: Scribe | None = None,
+        scribe: StreamWriter | None = None,
         nats: NatsLink | None = None,
     ) -> None:
         self.store = store

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from holdfast.client.records import EventView
-from holdfast.model.inbox import Batch, Delivery, SlotPolicy
+from holdfast.model.inbox import Delivery, InboxBatch, SlotPolicy
 from holdfast.model.jobs import DEFAULT_QUEUE
 from holdfast.model.limits import (
     EVENTS_PER_PAGE_MAX,
@@ -24,7 +24,7 @@ from holdfast.model.limits import (
     ROWS_PER_PAGE_DEFAULT,
     ROWS_PER_PAGE_MAX,
 )
-from holdfast.model.session import Node, Usage
+from holdfast.model.session import SessionNode, Usage
 from holdfast.model.states import WaitReason
 from holdfast.server.settings import WAIT_MS_MAX
 
@@ -236,7 +236,7 @@ class SessionShape(msgspec.Struct, frozen=True, kw_only=True):
     revision: int
     leaf_node_id: str | None
     active_path: tuple[str, ...]
-    nodes: tuple[Node, ...]
+    nodes: tuple[SessionNode, ...]
     frames: tuple[FrameShape, ...]
     frame_id: str | None
     turn_index: int
@@ -245,4 +245,4 @@ class SessionShape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Batches(msgspec.Struct, frozen=True, kw_only=True):
-    items: tuple[Batch, ...]
+    items: tuple[InboxBatch, ...]

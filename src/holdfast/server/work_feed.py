@@ -22,7 +22,7 @@ import msgspec
 from holdfast.client.embedded import EmbeddedClient
 from holdfast.client.work_records import AgentEntryView, WorkView
 from holdfast.client.work_views import work_view
-from holdfast.engine.external_work import Facts, Outwork
+from holdfast.engine.external_work import ExternalWork, WorkItemState
 from holdfast.errors import InvalidPayload
 from holdfast.model.agent_registry import AgentStatus
 from holdfast.model.events import (
@@ -74,7 +74,7 @@ def after_of(last_id: str | None) -> int | None:
 
 
 async def feed(
-    store: Store, client: EmbeddedClient, outwork: Outwork, namespace: str, after: int | None
+    store: Store, client: EmbeddedClient, outwork: ExternalWork, namespace: str, after: int | None
 ) -> AsyncGenerator[bytes, None]:
     """Events from now on, or behind an instant, for as long as somebody listens."""
     told: dict[str, int] = {}
@@ -99,7 +99,7 @@ async def feed(
         await store.wakeups.wait(frozenset({f"queue:{QUEUE}"}), LOOK_S)
 
 
-def _work_events(item: Facts, seq: int, after: int) -> Iterator[bytes]:
+def _work_events(item: WorkItemState, seq: int, after: int) -> Iterator[bytes]:
     view = work_view(item)
     for sealed, event in item.facts:
         name = NAMES.get(type(event))

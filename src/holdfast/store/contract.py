@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 if TYPE_CHECKING:
-    from holdfast.store.ports.agent_entries import Entries
-    from holdfast.store.ports.api_keys import Keys
+    from holdfast.store.ports.agent_entries import AgentEntries
+    from holdfast.store.ports.api_keys import ApiKeys
     from holdfast.store.ports.attachments import Attachments
     from holdfast.store.ports.audit import Audit
     from holdfast.store.ports.blobs import Blobs
     from holdfast.store.ports.budgets import Budgets
     from holdfast.store.ports.cache import Cache
-    from holdfast.store.ports.configured_agents import Agents
+    from holdfast.store.ports.configured_agents import ConfiguredAgents
     from holdfast.store.ports.inbox import Inbox
     from holdfast.store.ports.jobs import Jobs
     from holdfast.store.ports.journal import Journal
     from holdfast.store.ports.leases import Leases
     from holdfast.store.ports.ledger import Ledger
-    from holdfast.store.ports.mailbox import Post
+    from holdfast.store.ports.mailbox import Mailbox
     from holdfast.store.ports.namespaces import Namespaces
     from holdfast.store.ports.queue_limits import Queues
     from holdfast.store.ports.retention import Retention
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from holdfast.store.ports.streams import Streams
     from holdfast.store.ports.wakeups import Wakeups
     from holdfast.store.ports.work_items import WorkList
-    from holdfast.store.ports.worker_presences import Presences
+    from holdfast.store.ports.worker_presences import WorkerPresences
     from holdfast.store.store_clock import StoreClock
 
 
@@ -90,7 +90,7 @@ class Store(Protocol):
     def ledger(self) -> Ledger: ...
 
     @property
-    def post(self) -> Post: ...
+    def post(self) -> Mailbox: ...
 
     @property
     def sessions(self) -> Sessions: ...
@@ -120,7 +120,7 @@ class Store(Protocol):
     def budgets(self) -> Budgets: ...
 
     @property
-    def agents(self) -> Agents: ...
+    def agents(self) -> ConfiguredAgents: ...
 
     @property
     def schedules(self) -> Schedules: ...
@@ -129,7 +129,7 @@ class Store(Protocol):
     def queues(self) -> Queues: ...
 
     @property
-    def keys(self) -> Keys: ...
+    def keys(self) -> ApiKeys: ...
 
     @property
     def audit(self) -> Audit: ...
@@ -138,13 +138,13 @@ class Store(Protocol):
     def vitals(self) -> Watch: ...
 
     @property
-    def presences(self) -> Presences: ...
+    def presences(self) -> WorkerPresences: ...
 
     @property
     def work(self) -> WorkList: ...
 
     @property
-    def entries(self) -> Entries: ...
+    def entries(self) -> AgentEntries: ...
 
     @property
     def wakeups(self) -> Wakeups: ...

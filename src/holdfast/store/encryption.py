@@ -58,12 +58,12 @@ _QUOTED: Final = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _JOBS_MAX: Final = 100_000
 
 
-class SealingTransaction:
+class EncryptingTransaction:
     """A transaction in which payloads are plain, over one in which they are not."""
 
     seals = True
 
-    def __init__(self, inner: Transaction, outer: SealingExecutor) -> None:
+    def __init__(self, inner: Transaction, outer: EncryptingExecutor) -> None:
         self._inner = inner
         self._outer = outer
 
@@ -103,7 +103,7 @@ class SealingTransaction:
         return self._outer.sealed(statement, values)
 
 
-class SealingExecutor:
+class EncryptingExecutor:
     """An executor over another one. Everything else that it is asked is the other's to answer."""
 
     seals = True
@@ -151,7 +151,7 @@ class SealingExecutor:
 
     def _over(self, work: Work[T]) -> Work[T]:
         async def sealed(tx: Transaction) -> T:
-            return await work(SealingTransaction(tx, self))
+            return await work(EncryptingTransaction(tx, self))
 
         return sealed
 
@@ -312,7 +312,7 @@ class Codec:
 
     def around(self, executor: Executor) -> Executor:
         """The executor, with payloads sealed on their way in and opened on their way out."""
-        return SealingExecutor(executor, self)
+        return EncryptingExecutor(executor, self)
 
     def seal(self, namespace: str, place: str, data: bytes) -> bytes:
         """The payload as only this namespace's key can read it; as it is, if the namespace has none."""

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from holdfast.store.contract import Store, StoreInfo
-    from holdfast.store.ports.agent_entries import Entries
-    from holdfast.store.ports.api_keys import Keys
+    from holdfast.store.ports.agent_entries import AgentEntries
+    from holdfast.store.ports.api_keys import ApiKeys
     from holdfast.store.ports.attachments import Attachments
     from holdfast.store.ports.audit import Audit
     from holdfast.store.ports.blobs import Blobs
     from holdfast.store.ports.budgets import Budgets
     from holdfast.store.ports.cache import Cache
-    from holdfast.store.ports.configured_agents import Agents
+    from holdfast.store.ports.configured_agents import ConfiguredAgents
     from holdfast.store.ports.inbox import Inbox
     from holdfast.store.ports.jobs import Jobs
     from holdfast.store.ports.journal import Journal
     from holdfast.store.ports.leases import Leases
     from holdfast.store.ports.ledger import Ledger
-    from holdfast.store.ports.mailbox import Post
+    from holdfast.store.ports.mailbox import Mailbox
     from holdfast.store.ports.namespaces import Namespaces
     from holdfast.store.ports.queue_limits import Queues
     from holdfast.store.ports.retention import Retention
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from holdfast.store.ports.streams import Streams
     from holdfast.store.ports.wakeups import Wakeups
     from holdfast.store.ports.work_items import WorkList
-    from holdfast.store.ports.worker_presences import Presences
+    from holdfast.store.ports.worker_presences import WorkerPresences
 
 Call = Callable[..., Awaitable[Any]]
 Around = Callable[[str, Call, tuple[Any, ...], dict[str, Any]], Awaitable[Any]]
@@ -62,7 +62,7 @@ class _Port:
         return led
 
 
-class WrappedStore:
+class InterceptedStore:
     """A store all of whose calls go through one function."""
 
     def __init__(self, store: Store, around: Around) -> None:
@@ -73,7 +73,7 @@ class WrappedStore:
         self.journal = cast("Journal", _Port(store.journal, "journal", around))
         self.leases = cast("Leases", _Port(store.leases, "leases", around))
         self.ledger = cast("Ledger", _Port(store.ledger, "ledger", around))
-        self.post = cast("Post", _Port(store.post, "post", around))
+        self.post = cast("Mailbox", _Port(store.post, "post", around))
         self.sessions = cast("Sessions", _Port(store.sessions, "sessions", around))
         self.inbox = cast("Inbox", _Port(store.inbox, "inbox", around))
         self.attachments = cast("Attachments", _Port(store.attachments, "attachments", around))
@@ -84,15 +84,15 @@ class WrappedStore:
         self.retention = cast("Retention", _Port(store.retention, "retention", around))
         self.streams = cast("Streams", _Port(store.streams, "streams", around))
         self.budgets = cast("Budgets", _Port(store.budgets, "budgets", around))
-        self.agents = cast("Agents", _Port(store.agents, "agents", around))
+        self.agents = cast("ConfiguredAgents", _Port(store.agents, "agents", around))
         self.schedules = cast("Schedules", _Port(store.schedules, "schedules", around))
         self.queues = cast("Queues", _Port(store.queues, "queues", around))
-        self.keys = cast("Keys", _Port(store.keys, "keys", around))
+        self.keys = cast("ApiKeys", _Port(store.keys, "keys", around))
         self.audit = cast("Audit", _Port(store.audit, "audit", around))
         self.vitals = cast("Watch", _Port(store.vitals, "vitals", around))
-        self.presences = cast("Presences", _Port(store.presences, "presences", around))
+        self.presences = cast("WorkerPresences", _Port(store.presences, "presences", around))
         self.work = cast("WorkList", _Port(store.work, "work", around))
-        self.entries = cast("Entries", _Port(store.entries, "entries", around))
+        self.entries = cast("AgentEntries", _Port(store.entries, "entries", around))
 
     async def info(self) -> StoreInfo:
         return await self.inner.info()

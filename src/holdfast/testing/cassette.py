@@ -21,9 +21,9 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.agents.app_registry import Catalogue
+from holdfast.agents.app_registry import AppRegistry
 from holdfast.agents.job_handle import Job
-from holdfast.engine.replay_check import Difference, Replayed, Step, replay_journal
+from holdfast.engine.replay_check import Difference, Replayed, ReplayedStep, replay_journal
 from holdfast.errors import Broken, InvalidMove, InvalidPayload, InvalidSetting, NotFound
 from holdfast.model import canonical
 from holdfast.model.events import JobCreated
@@ -126,7 +126,7 @@ def load_cassette(path: str | Path) -> Cassette:
     return cassette
 
 
-async def replay_cassette(app: Catalogue, path: str | Path) -> Replayed:
+async def replay_cassette(app: AppRegistry, path: str | Path) -> Replayed:
     """The code of today goes the way of the recorded job, to the same result; or Drifted says where it does not."""
     cassette = load_cassette(path)
     program = app.programs().get(cassette.agent)
@@ -160,7 +160,7 @@ def _told(cassette: Cassette, path: str | Path, replayed: Replayed) -> str:
     return "\n".join([head, *lines, "  → If the change is meant, record the cassette again."])
 
 
-def _said(step: Step) -> str:
+def _said(step: ReplayedStep) -> str:
     place = "" if step.seq is None else f"  (event {step.seq})"
     args = "" if step.args is None else f"  {_json(step.args)}"
     return f"{step.step_key}{args}{place}"

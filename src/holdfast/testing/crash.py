@@ -18,9 +18,9 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from holdfast.engine.group_commit import Committer
+from holdfast.engine.group_commit import GroupCommit
 from holdfast.engine.loop_sleep import rest
-from holdfast.engine.runner_config import Desk, Program
+from holdfast.engine.runner_config import Program, RunnerConfig
 from holdfast.model import job_state
 from holdfast.model.hash_chain import first_break, unseal
 from holdfast.model.ids import SequentialIds
@@ -142,9 +142,9 @@ class _Stage:
 
         store = FaultyStore(self._store, fate, process)
         store.wakeups = RarePolls(self._store.wakeups, rarer=POLLS_RARER)
-        desk = Desk(
+        desk = RunnerConfig(
             store,
-            Committer(store.journal),
+            GroupCommit(store.journal),
             self._clock,
             self._scenario.programs,
             points=lambda point, _tool: self._at_point(process, fate(str(point))),

@@ -19,7 +19,7 @@ import msgspec
 from holdfast.engine.loop_sleep import rest
 from holdfast.errors import OutcomeUnknown, StoreUnavailable
 from holdfast.store.contract import Store
-from holdfast.store.intercepted import Call, WrappedStore
+from holdfast.store.intercepted import Call, InterceptedStore
 
 
 class Kind(StrEnum):
@@ -54,7 +54,7 @@ class Victim(Protocol):
         ...
 
 
-class FaultyStore(WrappedStore):
+class FaultyStore(InterceptedStore):
     """The store as one process sees it, with the faults that `decide` wants."""
 
     def __init__(self, store: Store, decide: Decide, process: Victim) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.engine.durable_call import Probed
+from holdfast.engine.durable_call import ProbeResult
 from holdfast.errors import Refused
 from holdfast.model.side_effects import Answer
 
@@ -37,11 +37,11 @@ class KeyedMail(PlainMail):
 class ProbedMail(PlainMail):
     """Can be asked whether a key has been sent."""
 
-    async def probe(self, key: str, _args: Any) -> Probed:
+    async def probe(self, key: str, _args: Any) -> ProbeResult:
         for number, mail in enumerate(self.log, 1):
             if mail["key"] == key:
-                return Probed(Answer.HAPPENED, {"receipt": number})
-        return Probed(Answer.NOT_HAPPENED)
+                return ProbeResult(Answer.HAPPENED, {"receipt": number})
+        return ProbeResult(Answer.NOT_HAPPENED)
 
 
 class DraftMail(PlainMail):

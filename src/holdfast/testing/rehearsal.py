@@ -20,19 +20,19 @@ from typing import Any
 from holdfast.agents.threads import in_thread
 from holdfast.engine.audit_hook import make_io_monitor
 from holdfast.engine.evidence import Looker
-from holdfast.engine.group_commit import Committer
+from holdfast.engine.group_commit import GroupCommit
 from holdfast.engine.host_processes import HostProcesses
 from holdfast.engine.recovery import Rules
-from holdfast.engine.runner_config import Desk
-from holdfast.engine.streams import Scribe
+from holdfast.engine.runner_config import RunnerConfig
+from holdfast.engine.streams import StreamWriter
 from holdfast.model.ids import RandomIds
 from holdfast.runtime.app import App
 from holdfast.runtime.process import Process
 from holdfast.runtime.store_opener import open_store
 from holdfast.store.clock import SystemClock
-from holdfast.store.intercepted import Call, WrappedStore
+from holdfast.store.intercepted import Call, InterceptedStore
 from holdfast.testing.leaps import LeapingClock, idle_for_us
-from holdfast.worker.maintenance import Neighbours, Rounds
+from holdfast.worker.maintenance import Maintenance, Neighbours
 from holdfast.worker.worker import Worker
 
 
@@ -115,16 +115,16 @@ async def _opened(app: App, address: str, clock: LeapingClock) -> Rehearsal:
         return result
 
     opened = await open_store(address, clock=clock)
-    store = WrappedStore(opened, led)
+    store = InterceptedStore(opened, led)
     store.wakeups, store.jobs = opened.wakeups, opened.jobs  # looking at them moves nothing
     neighbours = Neighbours(HostProcesses(clock.boot()))
     looker = Looker(Path.cwd())
     queues = tuple(sorted({agent.queue for agent in app.agents.values()}))
     name = neighbours.my_name("rehearsal")
-    scribe, ids = Scribe(store.streams), RandomIds()
-    desk = Desk(
+    scribe, ids = StreamWriter(store.streams), RandomIds()
+    desk = RunnerConfig(
         store,
-        Committer(store.journal),
+        GroupCommit(store.journal),
         clock,
         app.programs(),
         strict=app.strict,
@@ -134,5 +134,5 @@ async def _opened(app: App, address: str, clock: LeapingClock) -> Rehearsal:
         io_monitor=make_io_monitor(app.choose_on_undurable("warn")),
     )
     worker = Worker(desk, name, lambda: ids.new("claim"), queues=queues, concurrency=app.concurrency)
-    rounds = Rounds(store, clock, neighbours, Rules(by=name), random.random)
+    rounds = Maintenance(store, clock, neighbours, Rules(by=name), random.random)
     return Rehearsal(store, worker, scribe, rounds, clock=clock, moved=moved, queues=queues)

@@ -16,7 +16,7 @@ from holdfast.store.contract import Store
 log = logging.getLogger("holdfast.process")
 
 
-class Herald:
+class WorkerHeartbeat:
     """One worker's presence. `is_dead` knows identities of this host. A store that is away hears of it at the next
     beat."""
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from holdfast.engine.job_runner import JobRun
-from holdfast.engine.runner_config import Desk
-from holdfast.engine.telemetry import NOTHING, Meter, Timed
+from holdfast.engine.runner_config import RunnerConfig
+from holdfast.engine.telemetry import NOTHING, Telemetry, Timed
 from holdfast.errors import Unavailable
 from holdfast.model.append import Append
 from holdfast.model.suspicion import CLEARED, is_suspect
@@ -23,7 +23,7 @@ from holdfast.worker.worker import Worker
 log = logging.getLogger("holdfast.isolation")
 
 
-class ProgressMeter(Meter):
+class ProgressMeter(Telemetry):
     """Calls `on_progress` when a commit with progress is durable."""
 
     __slots__ = ("on_progress",)
@@ -52,7 +52,7 @@ class LoneWorker(Worker):
     """Worker of one job, which another worker hands over. Ends by itself."""
 
     def __init__(
-        self, desk: Desk, name: str, new_token: Callable[[], str], handed: Held, **options: Any
+        self, desk: RunnerConfig, name: str, new_token: Callable[[], str], handed: Held, **options: Any
     ) -> None:
         """`options`: what keeps its lease, as for any worker."""
         super().__init__(desk, name, new_token, concurrency=1, serving=True, **options)

@@ -13,11 +13,11 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from holdfast.engine.external_work import Outwork
+from holdfast.engine.external_work import ExternalWork
 from holdfast.engine.host_processes import Processes
 from holdfast.engine.recovery import LastSweep, Rules, prove_dead, remember, sweep_jobs
 from holdfast.engine.schedules import ScheduleRewind, fire_due
-from holdfast.engine.telemetry import SILENT, Meter
+from holdfast.engine.telemetry import SILENT, Telemetry
 from holdfast.errors import HoldfastError
 from holdfast.model.suspicion import is_suspect
 from holdfast.model.time import SECOND
@@ -25,7 +25,7 @@ from holdfast.model.work import PREFERENCE_US
 from holdfast.model.worker_identity import identity_in, is_dead, worker_name
 from holdfast.store.clock import Clock
 from holdfast.store.contract import Store
-from holdfast.worker.heartbeat import Herald
+from holdfast.worker.heartbeat import WorkerHeartbeat
 
 SWEEP_EVERY_US: Final = 30 * SECOND
 log = logging.getLogger("holdfast.process")
@@ -56,7 +56,7 @@ class Neighbours:
             log.info("worker %s is dead; what it held is free", name)
 
 
-class Rounds:
+class Maintenance:
     """Call `go` every few seconds. `last` is the last sweep of this process; the last one of any process that found
     something is in the store."""
 
@@ -67,8 +67,8 @@ class Rounds:
         neighbours: Neighbours,
         rules: Rules,
         chance: Callable[[], float],
-        meter: Meter = SILENT,
-        herald: Herald | None = None,
+        meter: Telemetry = SILENT,
+        herald: WorkerHeartbeat | None = None,
         capabilities: Sequence[str] = (),
         leaves_suspects: bool = False,
     ) -> None:
@@ -87,7 +87,7 @@ class Rounds:
         self._herald = herald
         self._capabilities = capabilities
         self._leaves_suspects = leaves_suspects
-        self._outwork = Outwork(store, clock, chance)
+        self._outwork = ExternalWork(store, clock, chance)
         self._rewind = ScheduleRewind(store)
         self._due_at = clock.tick_us() + SWEEP_EVERY_US
 

@@ -28,7 +28,7 @@ from holdfast.engine.job_runner import LOST, SUSPECT, JobRun
 from holdfast.engine.lease_renewal import LeaseRenewal
 from holdfast.engine.log_context import about
 from holdfast.engine.loop_sleep import rest
-from holdfast.engine.runner_config import Desk
+from holdfast.engine.runner_config import RunnerConfig
 from holdfast.errors import HoldfastError, InvalidSetting, NotFound, Unavailable
 from holdfast.model.lease import Grant, by_age
 from holdfast.model.suspicion import SUSPECT_AT
@@ -73,7 +73,7 @@ class Worker:
 
     def __init__(
         self,
-        desk: Desk,
+        desk: RunnerConfig,
         name: str,
         new_token: Callable[[], str],
         *,

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 import holdfast as hf
-from holdfast.agents.models.provider_limits import SHUT_AFTER, SHUT_US, Gate, Patience
+from holdfast.agents.models.provider_limits import SHUT_AFTER, SHUT_US, Patience, ProviderLimiter
 from holdfast.errors import InvalidSetting
 from holdfast.model.time import MINUTE, SECOND
 
@@ -15,7 +15,7 @@ NOW = 1_000 * MINUTE
 
 
 def test_so_many_requests_a_minute() -> None:
-    gate = Gate(hf.Limits(requests_per_minute=2))
+    gate = ProviderLimiter(hf.Limits(requests_per_minute=2))
     for at in (NOW, NOW + 10 * SECOND):
         assert gate.opens_at(at) == at
         gate.asked(at)
@@ -24,7 +24,7 @@ def test_so_many_requests_a_minute() -> None:
 
 
 def test_so_many_tokens_a_minute() -> None:
-    gate = Gate(hf.Limits(tokens_per_minute=100))
+    gate = ProviderLimiter(hf.Limits(tokens_per_minute=100))
     gate.answered(NOW, 60)
     assert gate.opens_at(NOW + SECOND) == NOW + SECOND, "there is room yet"
     gate.answered(NOW + SECOND, 60)
@@ -34,7 +34,7 @@ def test_so_many_tokens_a_minute() -> None:
 
 
 def test_a_model_that_fails_again_and_again_is_left_alone_for_a_while() -> None:
-    gate = Gate(hf.Limits())
+    gate = ProviderLimiter(hf.Limits())
     for _ in range(SHUT_AFTER - 1):
         gate.failed(NOW, None)
     assert gate.opens_at(NOW) == NOW
@@ -48,7 +48,7 @@ def test_a_model_that_fails_again_and_again_is_left_alone_for_a_while() -> None:
 
 async def test_places_are_given_out_in_turn_and_none_is_lost() -> None:
     """A waiter that gives up, before or at the very moment of its turn, leaves its place to the next."""
-    gate = Gate(hf.Limits(concurrency=1))
+    gate = ProviderLimiter(hf.Limits(concurrency=1))
     order: list[str] = []
     leave = asyncio.Event()
     others: list[asyncio.Task[None]] = []

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from holdfast.model import events as e
 from holdfast.model.events import Event
-from holdfast.model.job_state import Job, Ungrammatical, fold, step
+from holdfast.model.job_state import JobState, Ungrammatical, fold, step
 from holdfast.model.side_effects import CallStatus
 from holdfast.model.states import DRIVEN, MOVES, TERMINAL, Status, WaitReason
 
@@ -44,11 +44,11 @@ def facts(*events: Event) -> Iterator[Fact]:
         yield seq, fence, event
 
 
-def told(*events: Event) -> Job:
+def told(*events: Event) -> JobState:
     return fold(facts(*events))
 
 
-def running(*events: Event) -> Job:
+def running(*events: Event) -> JobState:
     return told(CREATED, CLAIMED, *events)
 
 
@@ -57,9 +57,9 @@ def running(*events: Event) -> Job:
 
 def test_an_empty_journal_is_no_job() -> None:
     """Fold nothing."""
-    assert fold([]) == Job()
-    assert Job().status is None
-    assert not Job().over
+    assert fold([]) == JobState()
+    assert JobState().status is None
+    assert not JobState().over
 
 
 def test_a_journal_from_its_first_to_its_last_line() -> None:

@@ -9,15 +9,15 @@ import pytest
 from holdfast.errors import InvalidMove
 from holdfast.model import events as e
 from holdfast.model import job_state
-from holdfast.model.fork import Fact, Taken, fork_point, taken_over
+from holdfast.model.fork import ForkedEvent, Taken, fork_point, taken_over
 from holdfast.model.ledger import idempotency_key
 from holdfast.model.replay_history import History, history_of
 
 BORN = (e.JobCreated("k"), e.JobClaimed("w"))
 
 
-def facts(*events: e.Event) -> list[Fact]:
-    return [Fact(seq, 100 + seq, event) for seq, event in enumerate((*BORN, *events), 1)]
+def facts(*events: e.Event) -> list[ForkedEvent]:
+    return [ForkedEvent(seq, 100 + seq, event) for seq, event in enumerate((*BORN, *events), 1)]
 
 
 def taken(*events: e.Event, before: int | None = None) -> Taken:
@@ -36,7 +36,7 @@ def history(past: Taken) -> History:
     return history_of((seq, event, seq) for seq, event in enumerate(told(past), 1))
 
 
-def folded(past: Taken) -> job_state.Job:
+def folded(past: Taken) -> job_state.JobState:
     """The journal that begins like this; raises if it is none."""
     journal: list[tuple[int, e.Event]] = [(1, e.JobCreated("k"))]
     for fence, hold in enumerate(past.holds, 2):

@@ -15,7 +15,6 @@ from holdfast.errors import InvalidName, InvalidPayload
 from holdfast.model.inbox import (
     BY_PAYLOAD,
     NEVER,
-    Batch,
     BatchDraft,
     BatchState,
     Boundary,
@@ -23,6 +22,7 @@ from holdfast.model.inbox import (
     Claim,
     Completion,
     Delivery,
+    InboxBatch,
     ItemDraft,
     SlotPolicy,
     check_draft,
@@ -137,7 +137,7 @@ def test_two_holds_never_share_a_name(one: str, first: int, other: str, second: 
 def test_a_claim_proves_itself_with_all_its_batches() -> None:
     """Make the proof that a turn commit shows."""
     batches = tuple(
-        Batch(
+        InboxBatch(
             batch_id=batch_id,
             session_id="s",
             enqueue_seq=1,

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from holdfast.errors import InvalidSetting
 from holdfast.model.time import SECOND
-from holdfast.model.token_bucket import Bucket, Rate, check_rate, take
+from holdfast.model.token_bucket import Rate, TokenBucket, check_rate, take
 
 RATE = Rate(per_s=10, burst=3)
 
 
 def test_s24_a_burst_fits_and_then_it_goes_by_the_rate() -> None:
-    bucket: Bucket | None = None
+    bucket: TokenBucket | None = None
     waits = []
     for now in (0, 0, 0, 0, SECOND // 10 - 1, SECOND // 10, SECOND // 10):
         bucket, wait = take(bucket, RATE, now)

@@ -10,9 +10,9 @@ import pytest
 
 from holdfast.errors import HoldfastError
 from holdfast.model.agent_registry import (
+    AgentEntry,
     AgentStatus,
     Changes,
-    Entry,
     Seen,
     beaten,
     changed,
@@ -115,4 +115,4 @@ def test_identities_are_stable_and_apart() -> None:
     assert root_guid("host", "/a") == root_guid("host", "/a") != root_guid("host", "/b")
     assert len({root_guid("h", "/a"), root_guid("h/", "a"), sub_guid("h", "/a"), sub_guid("h", "/b")}) >= 3
     assert len(root_guid("h", "p")) == 32
-    assert Entry(guid="g", handle="h", agent_type="t").max_concurrent_tasks == 1
+    assert AgentEntry(guid="g", handle="h", agent_type="t").max_concurrent_tasks == 1

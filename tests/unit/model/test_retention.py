@@ -9,13 +9,13 @@ import pytest
 
 from holdfast.errors import InvalidSetting
 from holdfast.model.events import EVENTS
-from holdfast.model.retention import ERASABLE, How, Policy, Standing, check_policy, kept_because
+from holdfast.model.retention import ERASABLE, How, RetentionPolicy, Standing, check_policy, kept_because
 from holdfast.model.states import MOVES, Status
 from holdfast.model.time import DAY
 
 NOW = 1000 * DAY
-ERASE = Policy(older_than_us=30 * DAY)
-REMOVE = Policy(older_than_us=30 * DAY, how=How.REMOVE)
+ERASE = RetentionPolicy(older_than_us=30 * DAY)
+REMOVE = RetentionPolicy(older_than_us=30 * DAY, how=How.REMOVE)
 FREE = Standing(
     job_id="job",
     namespace="default",
@@ -36,7 +36,7 @@ FREE = Standing(
 
 
 @pytest.mark.parametrize("policy", [ERASE, REMOVE])
-def test_a_job_that_nobody_needs_may_go(policy: Policy) -> None:
+def test_a_job_that_nobody_needs_may_go(policy: RetentionPolicy) -> None:
     assert kept_because(FREE, policy, now=NOW) is None
     over = msgspec.structs.replace(FREE, parent_status=Status.FAILED)
     assert kept_because(over, policy, now=NOW) is None
@@ -56,7 +56,7 @@ def test_a_job_that_nobody_needs_may_go(policy: Policy) -> None:
     ],
 )
 @pytest.mark.parametrize("policy", [ERASE, REMOVE])
-def test_a_job_that_somebody_needs_is_kept(policy: Policy, change: dict[str, Any], why: str) -> None:
+def test_a_job_that_somebody_needs_is_kept(policy: RetentionPolicy, change: dict[str, Any], why: str) -> None:
     job = msgspec.structs.replace(FREE, **change)
     assert why in (kept_because(job, policy, now=NOW) or "")
 

@@ -14,9 +14,9 @@ from holdfast.errors import InvalidName, InvalidPayload, TooLarge
 from holdfast.model.inbox import Completion
 from holdfast.model.limits import JSON_BYTES_MAX, JSON_DEPTH_MAX
 from holdfast.model.session import (
-    Checkpoint,
     Frame,
-    Node,
+    SessionCheckpoint,
+    SessionNode,
     TurnCommit,
     TurnStamp,
     Usage,
@@ -35,7 +35,7 @@ MESSAGE = {
     },
     "protocol": 1,
 }
-NODE = Node(node_id="n1", parent_node_id="n0", body=MESSAGE, caused_by="turn-1", frame_id="f1", at=1)
+NODE = SessionNode(node_id="n1", parent_node_id="n0", body=MESSAGE, caused_by="turn-1", frame_id="f1", at=1)
 FRAME = Frame(
     frame_id="f1",
     previous_frame_id="f0",
@@ -47,7 +47,7 @@ FRAME = Frame(
     options={"o": 1},
     snapshot=b"snapshot",
 )
-CHECKPOINT = Checkpoint(
+CHECKPOINT = SessionCheckpoint(
     turn_index=1,
     options={"o": 1},
     tool_state=b"tools",
@@ -61,7 +61,7 @@ USAGE = Usage(
 )
 TURN = TurnCommit(
     session_id="s",
-    nodes=(NODE, Node(node_id="n2", body="plain")),
+    nodes=(NODE, SessionNode(node_id="n2", body="plain")),
     leaf_node_id="n2",
     replace=False,
     frames=(FRAME, Frame(frame_id="f2")),
@@ -88,9 +88,9 @@ SAME: dict[type[Any], dict[str, Any]] = {
         "stamp": None,
         "completes": (),
     },
-    Node: {"node_id": "n9", "parent_node_id": None, "at": 99},
+    SessionNode: {"node_id": "n9", "parent_node_id": None, "at": 99},
     Frame: {"created_at": 99},
-    Checkpoint: {},
+    SessionCheckpoint: {},
     Usage: {},
 }
 OTHER: dict[type[Any], dict[str, list[Any]]] = {
@@ -100,11 +100,11 @@ OTHER: dict[type[Any], dict[str, list[Any]]] = {
         "replace": [True],
         "frames": [(), TURN.frames[:1], TURN.frames[::-1]],
         "frame_id": [None, "f1"],
-        "checkpoint": [Checkpoint()],
+        "checkpoint": [SessionCheckpoint()],
         "usage": [(), (USAGE,)],
         "attachments": [(), ("a1",), ("a1", "a3")],
     },
-    Node: {
+    SessionNode: {
         "body": [
             None,
             "hello",
@@ -129,7 +129,7 @@ OTHER: dict[type[Any], dict[str, list[Any]]] = {
         "options": [None, {"o": 1.0}, {"o": True}],
         "snapshot": [None, b"", b"other"],
     },
-    Checkpoint: {
+    SessionCheckpoint: {
         "turn_index": [2],
         "options": [None, {"o": 2}],
         "tool_state": [None, b"", b"other"],
@@ -152,11 +152,11 @@ OTHER: dict[type[Any], dict[str, list[Any]]] = {
 def changed(part: type[Any], name: str, value: Any) -> TurnCommit:
     """The turn with one field of one of its parts changed."""
     replace = msgspec.structs.replace
-    if part is Node:
+    if part is SessionNode:
         return replace(TURN, nodes=(replace(NODE, **{name: value}), *TURN.nodes[1:]))
     if part is Frame:
         return replace(TURN, frames=(replace(FRAME, **{name: value}), *TURN.frames[1:]))
-    if part is Checkpoint:
+    if part is SessionCheckpoint:
         return replace(TURN, checkpoint=replace(CHECKPOINT, **{name: value}))
     if part is Usage:
         return replace(TURN, usage=(replace(USAGE, **{name: value}), *TURN.usage[1:]))
@@ -195,7 +195,7 @@ def test_everything_else_counts(part: type[Any], name: str) -> None:
 )
 def test_ids_inside_a_message_do_not_count(body: Any) -> None:
     """Give a message and its parts other ids and times."""
-    assert turn_hash(changed(Node, "body", body)) == turn_hash(TURN)
+    assert turn_hash(changed(SessionNode, "body", body)) == turn_hash(TURN)
 
 
 @pytest.mark.parametrize(
@@ -209,8 +209,8 @@ def test_ids_inside_a_message_do_not_count(body: Any) -> None:
 )
 def test_other_bodies_count_as_they_are(body: Any) -> None:
     """Commit bodies that only look like messages: nothing of them is left out."""
-    one = turn_hash(changed(Node, "body", body))
-    assert one != turn_hash(changed(Node, "body", {**body, "id": 2}))
+    one = turn_hash(changed(SessionNode, "body", body))
+    assert one != turn_hash(changed(SessionNode, "body", {**body, "id": 2}))
     assert one != turn_hash(TURN)
 
 
@@ -221,7 +221,11 @@ def test_attachments_are_a_set() -> None:
 
 def test_bytes_do_not_move_between_fields() -> None:
     """Put the same bytes into another place."""
-    states = [Checkpoint(tool_state=b"x"), Checkpoint(plugin_snapshot=b"x"), Checkpoint(execution_state=b"x")]
+    states = [
+        SessionCheckpoint(tool_state=b"x"),
+        SessionCheckpoint(plugin_snapshot=b"x"),
+        SessionCheckpoint(execution_state=b"x"),
+    ]
     hashes = {turn_hash(TurnCommit(session_id="s", checkpoint=state)) for state in states}
     snapshots = [
         TurnCommit(session_id="s", frames=(Frame(frame_id="a", snapshot=b"x"), Frame(frame_id="b"))),
@@ -252,15 +256,17 @@ def test_turns_have_the_same_hash_in_every_version() -> None:
 def test_a_turn_may_be_larger_than_one_document() -> None:
     """Hash a turn whose parts are each within the limit and together far above it."""
     large = "x" * (JSON_BYTES_MAX - 2)
-    nodes = tuple(Node(node_id=f"n{n}", body=large) for n in range(4))
+    nodes = tuple(SessionNode(node_id=f"n{n}", body=large) for n in range(4))
     frame = Frame(frame_id="f", assignment=large, options=large, snapshot=bytes(JSON_BYTES_MAX + 1))
-    turn = TurnCommit(session_id="s", nodes=nodes, frames=(frame,), checkpoint=Checkpoint(options=large))
+    turn = TurnCommit(
+        session_id="s", nodes=nodes, frames=(frame,), checkpoint=SessionCheckpoint(options=large)
+    )
     assert turn_hash(turn) != turn_hash(msgspec.structs.replace(turn, nodes=nodes[:3]))
 
 
 def test_a_turn_may_have_many_nodes() -> None:
     """Replace a long conversation as a whole, as a compaction does."""
-    nodes = tuple(Node(node_id=str(n), body=n) for n in range(10_000))
+    nodes = tuple(SessionNode(node_id=str(n), body=n) for n in range(10_000))
     assert len(turn_hash(TurnCommit(session_id="s", nodes=nodes, replace=True))) == 64
 
 
@@ -270,18 +276,22 @@ def test_a_part_may_be_as_deep_as_a_document() -> None:
     for _ in range(JSON_DEPTH_MAX):
         body = [body]
     turn_hash(
-        TurnCommit(session_id="s", nodes=(Node(node_id="n", body=body),), checkpoint=Checkpoint(options=body))
+        TurnCommit(
+            session_id="s",
+            nodes=(SessionNode(node_id="n", body=body),),
+            checkpoint=SessionCheckpoint(options=body),
+        )
     )
     with pytest.raises(InvalidPayload, match="nested deeper"):
-        turn_hash(TurnCommit(session_id="s", nodes=(Node(node_id="n", body=[body]),)))
+        turn_hash(TurnCommit(session_id="s", nodes=(SessionNode(node_id="n", body=[body]),)))
 
 
 def test_a_part_that_no_store_takes_is_refused() -> None:
     """Hash a body that is too large, and one that is no JSON."""
     with pytest.raises(TooLarge):
-        turn_hash(TurnCommit(session_id="s", nodes=(Node(node_id="n", body="x" * JSON_BYTES_MAX),)))
+        turn_hash(TurnCommit(session_id="s", nodes=(SessionNode(node_id="n", body="x" * JSON_BYTES_MAX),)))
     with pytest.raises(InvalidPayload):
-        turn_hash(TurnCommit(session_id="s", checkpoint=Checkpoint(options=float("nan"))))
+        turn_hash(TurnCommit(session_id="s", checkpoint=SessionCheckpoint(options=float("nan"))))
 
 
 # ── stamps ────────────────────────────────────────────────────────────────────────────────────────
@@ -301,7 +311,7 @@ def test_a_stamp_names_session_turn_and_meaning() -> None:
 
 
 def path(parents: dict[str, str | None], leaf: str | None) -> list[str]:
-    nodes = [Node(node_id=node_id, parent_node_id=parent) for node_id, parent in parents.items()]
+    nodes = [SessionNode(node_id=node_id, parent_node_id=parent) for node_id, parent in parents.items()]
     return [node.node_id for node in active_path(nodes, leaf)]
 
 
@@ -369,18 +379,22 @@ def test_a_good_commit_is_taken_as_it_is() -> None:
             "'other', the commit for 's'",
         ),
         (TurnCommit(session_id="s", stamp=TurnStamp("s", "a\0b", "h")), InvalidName, "turn id"),
-        (TurnCommit(session_id="s", nodes=(Node(node_id=""),)), InvalidName, "node id"),
+        (TurnCommit(session_id="s", nodes=(SessionNode(node_id=""),)), InvalidName, "node id"),
         (
-            TurnCommit(session_id="s", nodes=(Node(node_id="a"), Node(node_id="\ud800"))),
+            TurnCommit(session_id="s", nodes=(SessionNode(node_id="a"), SessionNode(node_id="\ud800"))),
             InvalidName,
             "node id",
         ),
         (
-            TurnCommit(session_id="s", nodes=(Node(node_id="a"), Node(node_id="a", body=1))),
+            TurnCommit(session_id="s", nodes=(SessionNode(node_id="a"), SessionNode(node_id="a", body=1))),
             InvalidPayload,
             "two nodes",
         ),
-        (TurnCommit(session_id="s", nodes=(Node(node_id="a", at=2**63),)), InvalidPayload, "a node's time"),
+        (
+            TurnCommit(session_id="s", nodes=(SessionNode(node_id="a", at=2**63),)),
+            InvalidPayload,
+            "a node's time",
+        ),
         (TurnCommit(session_id="s", frames=(Frame(frame_id="a\0b"),)), InvalidName, "frame id"),
         (
             TurnCommit(session_id="s", frames=(Frame(frame_id="a", created_at=2**63),)),

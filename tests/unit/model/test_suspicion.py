@@ -18,7 +18,7 @@ from holdfast.model.suspicion import (
     DIED_ALONE,
     STORE_AWAY,
     SUSPECT_AT,
-    Verdict,
+    SuspicionVerdict,
     count_deaths,
     count_kills_alone,
     describe_exit,
@@ -46,24 +46,24 @@ def test_two_deaths_without_progress_make_a_suspect() -> None:
 @pytest.mark.parametrize("status", CRASHES)
 def test_a_crash_alone_convicts_at_once(status: int) -> None:
     verdict = judge_death(status, 0, is_draining=False, has_decision=False)
-    assert verdict is Verdict.CONVICTED
+    assert verdict is SuspicionVerdict.CONVICTED
 
 
 def test_a_signal_from_outside_convicts_at_the_third_death() -> None:
     verdicts = [judge_death(KILLED, kills, is_draining=False, has_decision=False) for kills in range(3)]
-    assert verdicts == [Verdict.SUSPECT, Verdict.SUSPECT, Verdict.CONVICTED]
+    assert verdicts == [SuspicionVerdict.SUSPECT, SuspicionVerdict.SUSPECT, SuspicionVerdict.CONVICTED]
 
 
 @given(status=st.integers(-64, 255), kills=st.integers(0, 20), mail=st.booleans())
 def test_nobody_is_convicted_while_draining_or_without_a_store(status: int, kills: int, mail: bool) -> None:
-    assert judge_death(status, kills, is_draining=True, has_decision=mail) is Verdict.UNPROVEN
-    assert judge_death(STORE_AWAY, kills, is_draining=False, has_decision=mail) is Verdict.UNPROVEN
+    assert judge_death(status, kills, is_draining=True, has_decision=mail) is SuspicionVerdict.UNPROVEN
+    assert judge_death(STORE_AWAY, kills, is_draining=False, has_decision=mail) is SuspicionVerdict.UNPROVEN
 
 
 @given(status=st.integers(-64, 255), kills=st.integers(0, 20))
 def test_no_verdict_passes_a_decision_of_a_person(status: int, kills: int) -> None:
     verdict = judge_death(status, kills, is_draining=False, has_decision=True)
-    assert verdict is not Verdict.CONVICTED
+    assert verdict is not SuspicionVerdict.CONVICTED
 
 
 def test_ten_deaths_within_a_day_make_a_suspect_progress_or_not() -> None:

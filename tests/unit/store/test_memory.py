@@ -51,11 +51,11 @@ from holdfast.model.ledger import CallRow
 from holdfast.model.limits import BLOB_BYTES_MAX, PAYLOAD_INLINE_BYTES
 from holdfast.model.mailbox import MailDraft
 from holdfast.model.session import (
-    Checkpoint,
     Collected,
     Frame,
-    Node,
+    SessionCheckpoint,
     SessionMeta,
+    SessionNode,
     TurnCommit,
     Usage,
     stamped,
@@ -333,7 +333,7 @@ async def test_a_refused_extra_refuses_the_whole_append(store: Store) -> None:
         timers=(Timer("s", 5),),
         children=(JobDraft(kind="child", job_id="child", input=LARGE),),
         letters=(MailDraft(job_id="child", kind=MailKind.SIGNAL, operation_id="1"),),
-        turn=TurnCommit(session_id="s", nodes=(Node(node_id="n"),), expected_revision=7),
+        turn=TurnCommit(session_id="s", nodes=(SessionNode(node_id="n"),), expected_revision=7),
     )
     before = snapshot(store)
     outcomes = await store.journal.append_many([completion(holder, extras)])
@@ -343,7 +343,7 @@ async def test_a_refused_extra_refuses_the_whole_append(store: Store) -> None:
     turn = msgspec.structs.replace(extras.turn, expected_revision=0)
     await store.journal.append(completion(holder, msgspec.structs.replace(extras, turn=turn)))
     assert (await store.jobs.head("child")).mail_seq == 1
-    assert await store.sessions.node("s", "n") == Node(node_id="n")
+    assert await store.sessions.node("s", "n") == SessionNode(node_id="n")
     assert await store.post.timers("a") == [], "a job that is over has no timers"
 
 
@@ -504,7 +504,7 @@ async def test_a_claim_is_lost_by_takeover_and_not_by_time(store: Store, clock: 
     before = snapshot(store)
     with pytest.raises(ClaimLost):
         await store.sessions.commit(
-            TurnCommit(session_id="s", nodes=(Node(node_id="n"),), completes=(held.completion(),))
+            TurnCommit(session_id="s", nodes=(SessionNode(node_id="n"),), completes=(held.completion(),))
         )
     assert snapshot(store) == before
     await store.inbox.abandon(held)
@@ -535,7 +535,7 @@ async def test_the_selection_agrees_with_the_model(store: Store, boundary: Bound
 
 async def test_a_turn_is_committed_once(store: Store) -> None:
     turn = stamped(
-        TurnCommit(session_id="s", nodes=(Node(node_id="n", body={"a": 1}),), expected_revision=0), "t"
+        TurnCommit(session_id="s", nodes=(SessionNode(node_id="n", body={"a": 1}),), expected_revision=0), "t"
     )
     first = await store.sessions.commit(turn)
     before = snapshot(store)
@@ -561,13 +561,13 @@ async def test_a_handle_serves_one_session(store: Store) -> None:
 
 async def test_a_session_is_loaded_as_it_was_committed(store: Store) -> None:
     nodes = (
-        Node(node_id="root", body=1),
-        Node(node_id="left", parent_node_id="root"),
-        Node(node_id="right", parent_node_id="root"),
+        SessionNode(node_id="root", body=1),
+        SessionNode(node_id="left", parent_node_id="root"),
+        SessionNode(node_id="right", parent_node_id="root"),
     )
     frame = Frame(frame_id="f", assignment={"a": 1}, snapshot=b"state")
     used = Usage(source="agent", model="m", input_tokens=1)
-    checkpoint = Checkpoint(turn_index=1, options={"o": []}, tool_state=b"tools")
+    checkpoint = SessionCheckpoint(turn_index=1, options={"o": []}, tool_state=b"tools")
     await store.sessions.commit(
         TurnCommit(session_id="s", nodes=nodes, frames=(frame,), frame_id="f", usage=(used, used))
     )
@@ -587,16 +587,16 @@ async def test_a_session_is_loaded_as_it_was_committed(store: Store) -> None:
 
 async def test_what_was_read_cannot_change_what_is_stored(store: Store) -> None:
     body = {"a": [1]}
-    await store.sessions.commit(TurnCommit(session_id="s", nodes=(Node(node_id="n", body=body),)))
+    await store.sessions.commit(TurnCommit(session_id="s", nodes=(SessionNode(node_id="n", body=body),)))
     body["a"].append(2)
     read = await store.sessions.node("s", "n")
     assert read is not None
     read.body["a"].append(3)
-    assert await store.sessions.node("s", "n") == Node(node_id="n", body={"a": [1]})
+    assert await store.sessions.node("s", "n") == SessionNode(node_id="n", body={"a": [1]})
 
 
 async def test_tombstones_hide_and_vacuum_removes(store: Store) -> None:
-    nodes = (Node(node_id="a"), Node(node_id="b"))
+    nodes = (SessionNode(node_id="a"), SessionNode(node_id="b"))
     await store.sessions.commit(TurnCommit(session_id="s", nodes=nodes))
     assert await store.sessions.tombstone("s", ["a", "a", "b", "unknown"]) == 2
     assert await store.sessions.node("s", "a") is None
@@ -629,9 +629,9 @@ async def test_gc_keeps_what_is_used_and_what_is_young(store: Store, clock: Virt
     await store.inbox.enqueue(batch("b1", items=(ItemDraft("turn_input", LARGE + "i"),)))
     commit = TurnCommit(
         session_id="s",
-        nodes=(Node(node_id="n", body=LARGE + "n"), Node(node_id="small", body="n")),
+        nodes=(SessionNode(node_id="n", body=LARGE + "n"), SessionNode(node_id="small", body="n")),
         frames=(Frame(frame_id="f", snapshot=LARGE.encode() + b"f"),),
-        checkpoint=Checkpoint(tool_state=LARGE.encode() + b"c", execution_state=b"small"),
+        checkpoint=SessionCheckpoint(tool_state=LARGE.encode() + b"c", execution_state=b"small"),
     )
     await store.sessions.commit(commit)
     attached = await store.blobs.put(b"attached")

@@ -28,7 +28,7 @@ from holdfast.agents.models.response_cache import Cache
 from holdfast.agents.models.server_tools import acted
 from holdfast.agents.models.wire_format import PlainWire, Wire
 from holdfast.engine import task_scopes
-from holdfast.engine.execution import Drive
+from holdfast.engine.execution import Execution
 from holdfast.engine.failures import STEP
 from holdfast.engine.replay_scheduler import JOB, ReplayScheduler
 from holdfast.engine.run_outcomes import Stopped
@@ -217,7 +217,7 @@ def _durable(library: Any, inner: Any, exchange: Exchange) -> Any:
     return library.AsyncClient(transport=Transport(), timeout=None)
 
 
-def asking() -> Drive | None:
+def asking() -> Execution | None:
     """The run whose own code asks here. A tool's code asks for itself, and so does everybody else."""
     _refuse_beside_the_job()
     place = task_scopes.find_task_scope()
@@ -261,7 +261,7 @@ def _fail_run(scheduler: ReplayScheduler, error: InvalidMove) -> NoReturn:
     raise Stopped from error
 
 
-async def _served(drive: Drive, library: Any, inner: Any, exchange: Exchange, request: Any) -> Served:
+async def _served(drive: Execution, library: Any, inner: Any, exchange: Exchange, request: Any) -> Served:
     wire, body = _understood(request)
 
     async def send(asked: dict[str, Any]) -> _Live:

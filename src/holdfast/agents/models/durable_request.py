@@ -20,7 +20,7 @@ import msgspec
 
 from holdfast.agents.models import sse
 from holdfast.agents.models.prices import Price, find_price
-from holdfast.agents.models.provider_limits import Gate, Patience
+from holdfast.agents.models.provider_limits import Patience, ProviderLimiter
 from holdfast.agents.models.provider_response import (
     BAD,
     Failure,
@@ -35,8 +35,8 @@ from holdfast.agents.models.response_cache import Cache
 from holdfast.agents.models.stream_relay import Flow
 from holdfast.agents.models.wire_format import Body, Wire
 from holdfast.engine.durable_call import encode_result
-from holdfast.engine.execution import Drive
-from holdfast.engine.model_requests import Answer, Asking, Request, ask
+from holdfast.engine.execution import Execution
+from holdfast.engine.model_requests import Asking, ModelAnswer, Request, ask
 from holdfast.errors import HoldfastError
 from holdfast.model import canonical
 from holdfast.model.limits import BLOB_BYTES_MAX
@@ -58,14 +58,14 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True):
     patience: Patience = Patience()
     prices: Mapping[str, Price] = {}
     cache: Cache | None = None
-    gates: dict[str, Gate] = msgspec.field(default_factory=dict)
+    gates: dict[str, ProviderLimiter] = msgspec.field(default_factory=dict)
     ignore: frozenset[str] = frozenset()
     """Fields that are not part of a request's identity, beside those of its wire."""
     parks_repurchases: bool = False
     to_errors: Callable[[Failure], tuple[Exception, ...]] = to_errors
     """What a failure is for the code that asks: the client's own error, and that of the library below it."""
 
-    async def serve(self, drive: Drive, wire: Wire, body: Body, send: Send) -> Served:
+    async def serve(self, drive: Execution, wire: Wire, body: Body, send: Send) -> Served:
         """The answer, from the record or from the provider; that of the model's stand-in, if it stays away."""
         seen = {body.get("model")}
         while True:
@@ -81,8 +81,8 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True):
             seen.add(other)
             body = {**body, "model": other}
 
-    def gate(self, model: str) -> Gate:
-        return self.gates.setdefault(model, Gate(self.patience.limits))
+    def gate(self, model: str) -> ProviderLimiter:
+        return self.gates.setdefault(model, ProviderLimiter(self.patience.limits))
 
     def told(self, wire: Wire, model: str, response: Body) -> dict[str, Any]:
         """What the answer used up, in tokens and, if its price is known, in money."""
@@ -97,7 +97,7 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True):
 class _One:
     """One request to one model, through as many attempts as patience allows."""
 
-    def __init__(self, exchange: Exchange, drive: Drive, wire: Wire, body: Body, send: Send) -> None:
+    def __init__(self, exchange: Exchange, drive: Execution, wire: Wire, body: Body, send: Send) -> None:
         self._exchange = exchange
         self._drive = drive
         self._wire = wire
@@ -136,7 +136,7 @@ class _One:
         if found is None:
             return None
         asking.begin()
-        answer = Answer(found, {"cached": True})
+        answer = ModelAnswer(found, {"cached": True})
         await asking.answered(answer)
         return self._replayed(asking, answer)
 
@@ -189,14 +189,14 @@ class _One:
         value = _json(data)
         if live.status >= BAD:
             headers = {name: live.headers[name] for name in KEPT_HEADERS if name in live.headers}
-            answer = Answer(error={"status": live.status, "body": value, "headers": headers})
+            answer = ModelAnswer(error={"status": live.status, "body": value, "headers": headers})
         else:
             answer = self._answer(asking, value)
         await asking.answered(answer)
         await self._keep(answer)
         return self._replayed(asking, answer)
 
-    async def _keep(self, answer: Answer) -> None:
+    async def _keep(self, answer: ModelAnswer) -> None:
         cache, store = self._exchange.cache, self._drive.store
         if cache is not None and store is not None and answer.error is None:
             await cache.keep(store, self._drive.owner.namespace, self._request, answer.response)
@@ -205,7 +205,7 @@ class _One:
         later = self._later(asking, error, None)
         if later is not None:
             return later
-        await asking.answered(Answer(error={"kind": error.kind, "message": str(error)}))
+        await asking.answered(ModelAnswer(error={"kind": error.kind, "message": str(error)}))
         raise asking.failed(error)
 
     def _later(self, asking: Asking, failure: Failure, retry_after_us: int | None) -> _Later | None:
@@ -221,20 +221,20 @@ class _One:
         asking.record_failure(errors[0], patience.retry.attempts, at)
         return _Later(at)
 
-    def _answer(self, asking: Asking, value: Any) -> Answer:
+    def _answer(self, asking: Asking, value: Any) -> ModelAnswer:
         """The answer as it is kept; or that it cannot be."""
         if not isinstance(value, dict):
-            return Answer(error={"status": 502, "body": value, "headers": {}})
+            return ModelAnswer(error={"status": 502, "body": value, "headers": {}})
         told = self._exchange.told(self._wire, self._request.model, value)
         self._gate.answered(asking.now_us(), told.get("input", 0) + told.get("output", 0))
         try:
             encode_result(value)
         except HoldfastError as error:
             said = {"type": "error", "error": {"type": "unkept_answer", "message": str(error)}}
-            return Answer(usage=told, error={"status": 422, "body": said, "headers": {}})
-        return Answer(value, told)
+            return ModelAnswer(usage=told, error={"status": 422, "body": said, "headers": {}})
+        return ModelAnswer(value, told)
 
-    def _replayed(self, asking: Asking, answer: Answer) -> Served:
+    def _replayed(self, asking: Asking, answer: ModelAnswer) -> Served:
         """What is on record, in the form in which it was asked for."""
         error = answer.error
         if error is not None and "part" in error:
@@ -266,14 +266,16 @@ class _One:
         raise asking.failed(Unreachable(error["kind"], error["message"]))
 
 
-class Known(msgspec.Struct, frozen=True):
+class KnownRequest(msgspec.Struct, frozen=True):
     """So many messages at the beginning of a conversation are kept under a name already."""
 
     count: int
     name: str
 
 
-KNOWN: Final[contextvars.ContextVar[Known | None]] = contextvars.ContextVar("holdfast_known", default=None)
+KNOWN: Final[contextvars.ContextVar[KnownRequest | None]] = contextvars.ContextVar(
+    "holdfast_known", default=None
+)
 """What the request that is being made begins with. It goes this way because a client lies in between."""
 
 

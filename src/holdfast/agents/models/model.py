@@ -23,7 +23,7 @@ import msgspec
 from holdfast.agents.models import sse
 from holdfast.agents.models.anthropic_wire import AnthropicGathering
 from holdfast.agents.models.client_transport import asking, wrap
-from holdfast.agents.models.durable_request import KNOWN, Exchange, Known
+from holdfast.agents.models.durable_request import KNOWN, Exchange, KnownRequest
 from holdfast.agents.models.messages import Said, from_chat, to_chat
 from holdfast.agents.models.openai_wire import ChatWire
 from holdfast.agents.models.prices import Price
@@ -42,7 +42,7 @@ TOKENS_MAX: Final = 4096
 CHAT: Final = ChatWire()
 
 
-class Asked(msgspec.Struct, frozen=True):
+class ModelQuestion(msgspec.Struct, frozen=True):
     """A tool that the model wants to be used."""
 
     id: str
@@ -68,9 +68,11 @@ class Reply(msgspec.Struct, frozen=True):
         return "".join(block["text"] for block in self.content if block["type"] == "text")
 
     @property
-    def calls(self) -> tuple[Asked, ...]:
+    def calls(self) -> tuple[ModelQuestion, ...]:
         return tuple(
-            Asked(one["id"], one["name"], one["input"]) for one in self.content if one["type"] == "tool_use"
+            ModelQuestion(one["id"], one["name"], one["input"])
+            for one in self.content
+            if one["type"] == "tool_use"
         )
 
 
@@ -89,7 +91,7 @@ class Model:
         tools: Iterable[Any] = (),
         max_tokens: int = TOKENS_MAX,
         must_call: str = "",
-        known: Known | None = None,
+        known: KnownRequest | None = None,
     ) -> Reply:
         """What the model says next in this conversation. `tools` are tools and agents of yours, or schemas.
 
@@ -282,7 +284,7 @@ class _Gpt:
         system, known = body.get("system", ""), KNOWN.get()
         asked: Body = {"messages": to_chat(body["messages"], system)}
         if known is not None:
-            KNOWN.set(Known(len(to_chat(body["messages"][: known.count], system)), known.name))
+            KNOWN.set(KnownRequest(len(to_chat(body["messages"][: known.count], system)), known.name))
         if body.get("tools"):
             asked["tools"] = [_function(tool) for tool in body["tools"]]
         if "tool_choice" in body:

@@ -80,7 +80,7 @@ def patience_of(
     )
 
 
-class Gate:
+class ProviderLimiter:
     """The way to one model. Times are the job's, so that a simulated clock moves it too."""
 
     def __init__(self, limits: Limits) -> None:

@@ -12,8 +12,8 @@ from typing import Any, Final
 from holdfast.agents.models import sse
 from holdfast.agents.models.provider_response import BAD, Live, Send, Served, Unreachable
 from holdfast.agents.models.wire_format import Body, Wire
-from holdfast.engine.durable_call import Asked, Terms
-from holdfast.engine.execution import Drive
+from holdfast.engine.durable_call import CallPolicy, DurableCall
+from holdfast.engine.execution import Execution
 from holdfast.engine.streams import VOICE
 from holdfast.errors import Refused
 from holdfast.model import canonical
@@ -28,7 +28,7 @@ _NOTHING_SENT: Final = frozenset(
 
 
 async def acted(
-    drive: Drive, wire: Wire, body: Body, send: Send, ignored: AbstractSet[str] = frozenset()
+    drive: Execution, wire: Wire, body: Body, send: Send, ignored: AbstractSet[str] = frozenset()
 ) -> Served:
     """The answer, whole; live or from the record. Fields that are `ignored` do not make it another call."""
 
@@ -44,9 +44,9 @@ async def acted(
         finally:
             await live.close()
 
-    terms = Terms(effect=Effect.UNSAFE, longest_call_us=LONGEST_US)
+    terms = CallPolicy(effect=Effect.UNSAFE, longest_call_us=LONGEST_US)
     identity = {name: value for name, value in body.items() if name not in ignored}
-    kept = await drive.call(Asked(wire.name, body, run, terms, same=identity))
+    kept = await drive.call(DurableCall(wire.name, body, run, terms, same=identity))
     if not body.get("stream") or kept["status"] >= BAD:
         data = canonical.encode(kept["body"])
         return Served(kept["status"], {"content-type": "application/json"}, data, "")

@@ -17,7 +17,7 @@ from typing import Any, Final
 from holdfast.agents.models import sse
 from holdfast.agents.models.provider_response import Unreachable
 from holdfast.agents.models.wire_format import Gathering
-from holdfast.engine.model_requests import Answer, Asking
+from holdfast.engine.model_requests import Asking, ModelAnswer
 from holdfast.model.limits import BLOB_BYTES_MAX
 
 LEFT: Final = "its reader left here the first time"
@@ -32,8 +32,8 @@ class Flow:
         asking: Asking,
         pieces: AsyncIterator[bytes],
         gathering: Gathering,
-        answer: Callable[[Asking, Any], Answer],
-        keep: Callable[[Answer], Awaitable[None]],
+        answer: Callable[[Asking, Any], ModelAnswer],
+        keep: Callable[[ModelAnswer], Awaitable[None]],
         stack: AsyncExitStack,
     ) -> None:
         self._asking = asking
@@ -79,25 +79,25 @@ class Flow:
             if heard is not None and heard.text:
                 self._asking.say(heard.text, heard.stream)
 
-    async def _settle(self) -> Answer | None:
+    async def _settle(self) -> ModelAnswer | None:
         """Record the answer, unless that was done."""
         if self._settled:
             return None
         self._settled = True
         error = self._gathering.error
         if error is not None:
-            await self._asking.answered(Answer(error={"status": 200, "body": error, "headers": {}}))
+            await self._asking.answered(ModelAnswer(error={"status": 200, "body": error, "headers": {}}))
             return None
         answer = self._answer(self._asking, self._gathering.message())
         if answer.error is not None:
             message = str(answer.error["body"]["error"]["message"])
-            answer = Answer(usage=answer.usage, error={"kind": UNKEPT, "message": message})
+            answer = ModelAnswer(usage=answer.usage, error={"kind": UNKEPT, "message": message})
         await self._asking.answered(answer)
         if self._gathering.complete:
             await self._keep(answer)
         return answer
 
-    def _must_be_kept(self, answer: Answer | None) -> None:
+    def _must_be_kept(self, answer: ModelAnswer | None) -> None:
         """An answer that no journal takes is the same error for its reader now as in every replay."""
         if answer is not None and answer.error is not None:
             raise Unreachable(answer.error["kind"], answer.error["message"])
@@ -107,7 +107,7 @@ class Flow:
         if not self._settled and not self._asking.stopped:
             self._settled = True
             kind = getattr(error, "kind", "RemoteProtocolError")
-            await self._asking.answered(Answer(error={"kind": kind, "message": str(error)}))
+            await self._asking.answered(ModelAnswer(error={"kind": kind, "message": str(error)}))
 
     async def _left(self) -> None:
         """Its reader does not want the rest. What there is, is kept for a replay that reads as far."""
@@ -120,7 +120,7 @@ class Flow:
         part = self._answer(self._asking, self._gathering.message())
         if part.error is None:
             error = {"kind": "ReadError", "message": LEFT, "part": part.response}
-            part = Answer(usage=part.usage, error=error)
+            part = ModelAnswer(usage=part.usage, error=error)
         await self._asking.answered(part)
 
     async def close(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.agents.tools import Tool, terms_of
-from holdfast.engine.durable_call import Terms
+from holdfast.engine.durable_call import CallPolicy
 from holdfast.model.time import Duration
 
 
@@ -16,7 +16,7 @@ def terms(
     timeout: Duration,
     key_lifetime: Duration | None = None,
     approve: Callable[..., bool] | bool | None = None,
-) -> Terms:
+) -> CallPolicy:
     """The terms of a tool that has no probe."""
     return terms_of(
         effect=effect,
@@ -31,5 +31,5 @@ def terms(
     )
 
 
-def tool(function: Callable[..., Any], name: str, terms: Terms) -> Tool[..., Any]:
+def tool(function: Callable[..., Any], name: str, terms: CallPolicy) -> Tool[..., Any]:
     return Tool(function, name=name, terms=terms)

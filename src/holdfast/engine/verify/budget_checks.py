@@ -19,7 +19,7 @@ from holdfast.engine.verify.report import Violation
 from holdfast.errors import HoldfastError
 from holdfast.model import budget as money
 from holdfast.model import events as e
-from holdfast.model.budget import NOTHING, SHARED, Account, Budget, Spent
+from holdfast.model.budget import NOTHING, SHARED, Budget, BudgetAccount, Spent
 from holdfast.model.fork import HOLDER
 from holdfast.store.executor import Row
 from holdfast.store.tables.budgets import account_of
@@ -95,7 +95,7 @@ def by_account(bills: Sequence[Bill], rows: Sequence[Row]) -> Iterator[Violation
         yield from _differences(account, told[row[0]], tree)
 
 
-def _differences(account: Account, owner: Bill, tree: Sequence[Bill]) -> Iterator[Violation]:
+def _differences(account: BudgetAccount, owner: Bill, tree: Sequence[Bill]) -> Iterator[Violation]:
     for limit in SHARED:
         told, kept = sum(getattr(bill.spent, limit) for bill in tree), getattr(account, limit)
         if told != kept:

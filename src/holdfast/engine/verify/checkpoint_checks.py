@@ -16,7 +16,7 @@ def by_commits(facts: Facts, origin: str) -> Findings:
     """What is wrong with the checkpoints of a journal that the fold takes. `origin`: the digest of its first fact."""
     if not any(isinstance(fact.event, CheckpointSaved) for fact in facts):
         return
-    history, job = History(), job_state.Job()
+    history, job = History(), job_state.JobState()
     history.origin = origin
     for fact in facts:
         if isinstance(fact.event, CheckpointSaved):

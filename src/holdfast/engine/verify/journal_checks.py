@@ -138,7 +138,7 @@ def judge(
     job = told(facts)
     for finding in _against(facts, job, beside, sent_at):
         yield Violation(finding.invariant, head.job_id, finding.detail)
-    if isinstance(job, job_state.Job) and facts:
+    if isinstance(job, job_state.JobState) and facts:
         for finding in by_commits(facts, events[0].body_digest.hex()):
             yield Violation(finding.invariant, head.job_id, finding.detail)
         yield from by_head(head, job, facts)
@@ -150,7 +150,7 @@ def judge(
 
 
 def _against(
-    facts: Facts, job: job_state.Job | Finding, beside: Beside | None, sent_at: Mapping[int, int]
+    facts: Facts, job: job_state.JobState | Finding, beside: Beside | None, sent_at: Mapping[int, int]
 ) -> list[Finding]:
     """Every rule that the journal breaks. What the automaton stumbles over has its own name, if a rule knows it."""
     mail = () if beside is None else beside.mail

@@ -48,9 +48,9 @@ def by_life(facts: Facts, letters: Mapping[int, str] | None) -> Findings:
     yield from _mail(facts, letters)
 
 
-def told(facts: Facts) -> job_state.Job | Finding:
+def told(facts: Facts) -> job_state.JobState | Finding:
     """The job, or the event at which the journal stops making sense."""
-    job = job_state.Job()
+    job = job_state.JobState()
     for fact in facts:
         try:
             job_state.step(job, fact.seq, fact.fence, fact.event)

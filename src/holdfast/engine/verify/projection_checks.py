@@ -20,7 +20,7 @@ from holdfast.store.executor import Row
 Place = tuple[str, int]
 
 
-def by_head(head: JobHead, job: job_state.Job, facts: Facts) -> Iterator[Violation]:
+def by_head(head: JobHead, job: job_state.JobState, facts: Facts) -> Iterator[Violation]:
     if not _agrees(head, job):
         detail = (
             f"the head says {head.status} ({head.wait_reason}), the journal {job.status} ({job.wait_reason})"
@@ -54,14 +54,14 @@ def _is_takeover(event: e.Event) -> bool:
     return isinstance(event, e.JobClaimed | e.JobRequeued) and event.takeover
 
 
-def by_waiting(head: JobHead, job: job_state.Job) -> Iterator[Violation]:
+def by_waiting(head: JobHead, job: job_state.JobState) -> Iterator[Violation]:
     """I29: who waits for a person's word on a call has such a call; otherwise the word was said, and woke nobody."""
     unclear = any(call.status is CallStatus.UNCERTAIN for call in job.calls.values())
     if head.wait_reason is WaitReason.RECONCILE and not unclear:
         yield Violation("I29", head.job_id, "waits for a person's word, and no call is uncertain")
 
 
-def _agrees(head: JobHead, job: job_state.Job) -> bool:
+def _agrees(head: JobHead, job: job_state.JobState) -> bool:
     if (head.status, head.wait_reason) == (job.status, job.wait_reason):
         return True
     woken = job.status is Status.WAITING and head.status is Status.PENDING
@@ -120,7 +120,9 @@ def by_timers(head: JobHead, facts: Facts, rows: Sequence[Row]) -> Iterator[Viol
 # ── the ledger ────────────────────────────────────────────────────────────────────────────────────
 
 
-def by_ledger(head: JobHead, job: job_state.Job, facts: Facts, rows: Sequence[Row]) -> Iterator[Violation]:
+def by_ledger(
+    head: JobHead, job: job_state.JobState, facts: Facts, rows: Sequence[Row]
+) -> Iterator[Violation]:
     """Every call that the journal tells of has its row, as it stands now; and no row is about anything else."""
     results = _results(facts)
     told = {

@@ -13,7 +13,7 @@ class Violation(msgspec.Struct, frozen=True):
     detail: str
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
     checks: int
     jobs: int
     events: int

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 from holdfast.engine.verify import content_checks, journal_checks
 from holdfast.engine.verify.audit_checks import by_audit
 from holdfast.engine.verify.journal_checks import Limits
-from holdfast.engine.verify.report import Report, Violation
+from holdfast.engine.verify.report import VerifyReport, Violation
 from holdfast.engine.verify.row_checks import BY_QUERY, by_query
 from holdfast.store.executor import Transaction
 from holdfast.store.ports.inspection import Inspection
@@ -24,7 +24,7 @@ class Inspectable(Protocol):
     def inspection(self) -> Inspection: ...
 
 
-async def verify(store: Inspectable, limits: Limits = UNLIMITED) -> Report:
+async def verify(store: Inspectable, limits: Limits = UNLIMITED) -> VerifyReport:
     """Every invariant checked on one instant of the store; nothing is changed, and writers are not held up."""
     of_journals, of_content = journal_checks.Counted(), content_checks.Counted()
 
@@ -38,7 +38,7 @@ async def verify(store: Inspectable, limits: Limits = UNLIMITED) -> Report:
 
     violations = await store.inspection.inspect(work)
     damage = [Violation("I36", "engine", line) for line in await store.inspection.engine_integrity()]
-    return Report(
+    return VerifyReport(
         checks=len(BY_QUERY) + BY_READING,
         jobs=of_journals.jobs,
         events=of_journals.events,

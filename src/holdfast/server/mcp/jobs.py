@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from holdfast.server.mcp.tools import TABLE, Args, Desk
+from holdfast.server.mcp.tools import TABLE, Args, McpContext
 from holdfast.server.mcp.work import Cursor, Rows
 
 JobId = Annotated[str, Meta(description="The id of the job; a work item's id is its job's.")]
@@ -24,7 +24,7 @@ class ListDeadLetters(Args, frozen=True):
 
 
 @TABLE.tool(ListDeadLetters, reads=True)
-async def list_dead_letters(desk: Desk, asked: ListDeadLetters) -> Any:
+async def list_dead_letters(desk: McpContext, asked: ListDeadLetters) -> Any:
     return await desk.client.dead_letters(limit=asked.limit, cursor=asked.cursor)
 
 
@@ -37,7 +37,7 @@ class RequeueDeadLetter(Args, frozen=True):
 
 
 @TABLE.tool(RequeueDeadLetter)
-async def requeue_dead_letter(desk: Desk, asked: RequeueDeadLetter) -> Any:
+async def requeue_dead_letter(desk: McpContext, asked: RequeueDeadLetter) -> Any:
     return await desk.client.requeue(asked.job_id, why=asked.why, by=_me(desk))
 
 
@@ -49,7 +49,7 @@ class DiscardDeadLetter(Args, frozen=True):
 
 
 @TABLE.tool(DiscardDeadLetter)
-async def discard_dead_letter(desk: Desk, asked: DiscardDeadLetter) -> Any:
+async def discard_dead_letter(desk: McpContext, asked: DiscardDeadLetter) -> Any:
     return await desk.client.discard(asked.job_id, why=asked.why, by=_me(desk))
 
 
@@ -61,7 +61,7 @@ class GetJob(Args, frozen=True):
 
 
 @TABLE.tool(GetJob, reads=True)
-async def get_job(desk: Desk, asked: GetJob) -> Any:
+async def get_job(desk: McpContext, asked: GetJob) -> Any:
     return await desk.client.get(asked.job_id)
 
 
@@ -73,7 +73,7 @@ class GetTrace(Args, frozen=True):
 
 
 @TABLE.tool(GetTrace, reads=True)
-async def get_trace(desk: Desk, asked: GetTrace) -> Any:
+async def get_trace(desk: McpContext, asked: GetTrace) -> Any:
     return await desk.client.trace(asked.job_id)
 
 
@@ -86,7 +86,7 @@ class ListWaiting(Args, frozen=True):
 
 
 @TABLE.tool(ListWaiting, reads=True)
-async def list_waiting(desk: Desk, asked: ListWaiting) -> Any:
+async def list_waiting(desk: McpContext, asked: ListWaiting) -> Any:
     needs = await desk.client.waiting_for_person()
     return {"items": needs[: asked.limit], "more": max(len(needs) - asked.limit, 0)}
 
@@ -101,7 +101,7 @@ class Approve(Args, frozen=True):
 
 
 @TABLE.tool(Approve)
-async def approve(desk: Desk, asked: Approve) -> Any:
+async def approve(desk: McpContext, asked: Approve) -> Any:
     return await desk.client.approve(asked.approval_id, why=asked.why, by=asked.by)
 
 
@@ -114,7 +114,7 @@ class Deny(Args, frozen=True):
 
 
 @TABLE.tool(Deny)
-async def deny(desk: Desk, asked: Deny) -> Any:
+async def deny(desk: McpContext, asked: Deny) -> Any:
     return await desk.client.deny(asked.approval_id, why=asked.why, by=asked.by)
 
 
@@ -123,10 +123,10 @@ class StatsArgs(Args, frozen=True):
 
 
 @TABLE.tool(StatsArgs, reads=True)
-async def stats(desk: Desk, _: StatsArgs) -> Any:
+async def stats(desk: McpContext, _: StatsArgs) -> Any:
     return await desk.client.stats()
 
 
-def _me(desk: Desk) -> str:
+def _me(desk: McpContext) -> str:
     """Who says it, in the journal."""
     return "mcp" if desk.keeping.agent is None else f"mcp:{desk.keeping.agent.handle}"

@@ -24,7 +24,7 @@ from holdfast.errors import HoldfastError, InvalidPayload, NotFound
 from holdfast.model.redaction import redacted
 from holdfast.server.mcp import jobs, work
 from holdfast.server.mcp.summaries import brief, shortened
-from holdfast.server.mcp.tools import TABLE, Desk
+from holdfast.server.mcp.tools import TABLE, McpContext
 
 __all__ = ["TABLE", "jobs", "serve_stdio", "work"]
 
@@ -39,7 +39,7 @@ INSTRUCTIONS: Final = (
 log = logging.getLogger("holdfast.mcp")
 
 
-async def serve_stdio(desk: Desk) -> None:
+async def serve_stdio(desk: McpContext) -> None:
     """Answer on stdout what comes in on stdin, until that is closed. Then what is still claimed is given back."""
     server = _made(desk)
     try:
@@ -49,7 +49,7 @@ async def serve_stdio(desk: Desk) -> None:
         await desk.keeping.close()
 
 
-def _made(desk: Desk) -> Server[Any]:
+def _made(desk: McpContext) -> Server[Any]:
     listed = ListToolsResult(
         tools=[
             McpTool(
@@ -77,7 +77,7 @@ def _made(desk: Desk) -> Server[Any]:
     )
 
 
-async def called(desk: Desk, name: str, arguments: dict[str, Any]) -> CallToolResult:
+async def called(desk: McpContext, name: str, arguments: dict[str, Any]) -> CallToolResult:
     """What the tool answers, or what is wrong and what to do about it."""
     try:
         return _text(brief(await _done(desk, name, arguments)))
@@ -88,7 +88,7 @@ async def called(desk: Desk, name: str, arguments: dict[str, Any]) -> CallToolRe
         return _problem("error", f"{name} failed inside the MCP server", "Its log on stderr says why.")
 
 
-async def _done(desk: Desk, name: str, arguments: dict[str, Any]) -> Any:
+async def _done(desk: McpContext, name: str, arguments: dict[str, Any]) -> Any:
     tool = TABLE.tools.get(name)
     if tool is None:
         raise NotFound(f"there is no tool {name!r}", hint=f"There are: {', '.join(TABLE.tools)}.")

@@ -22,14 +22,14 @@ class Args(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 A = TypeVar("A", bound=Args)
 
 
-class Desk(msgspec.Struct, frozen=True):
+class McpContext(msgspec.Struct, frozen=True):
     """What a tool works with."""
 
     client: Client
     keeping: Keeping
 
 
-Act = Callable[[Desk, A], Awaitable[Any]]
+Act = Callable[[McpContext, A], Awaitable[Any]]
 
 
 class Tool(msgspec.Struct, Generic[A], frozen=True, kw_only=True):

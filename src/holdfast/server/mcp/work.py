@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from holdfast.client.work_records import AgentEntryView
 from holdfast.model.agent_registry import AgentStatus, Visibility
-from holdfast.server.mcp.tools import TABLE, Args, Desk
+from holdfast.server.mcp.tools import TABLE, Args, McpContext
 
 LEASE_S = 60
 Status = Literal["pending", "assigned", "in-progress", "completed", "failed", "cancelled", "dead-letter"]
@@ -49,7 +49,7 @@ class RegisterAgent(Args, frozen=True):
 
 
 @TABLE.tool(RegisterAgent)
-async def register_agent(desk: Desk, asked: RegisterAgent) -> Any:
+async def register_agent(desk: McpContext, asked: RegisterAgent) -> Any:
     told = {name: getattr(asked, name) for name in asked.__struct_fields__}
     told["visibility"] = Visibility(asked.visibility)
     handle, agent_type = told.pop("handle"), told.pop("agent_type")
@@ -74,7 +74,7 @@ class Heartbeat(Args, frozen=True):
 
 
 @TABLE.tool(Heartbeat)
-async def heartbeat(desk: Desk, asked: Heartbeat) -> Any:
+async def heartbeat(desk: McpContext, asked: Heartbeat) -> Any:
     status = None if asked.status is None else AgentStatus(asked.status)
     return await desk.client.heartbeat_agent(
         desk.keeping.guid(asked.guid), status=status, current_task_count=asked.current_task_count
@@ -94,7 +94,7 @@ class DiscoverAgents(Args, frozen=True):
 
 
 @TABLE.tool(DiscoverAgents, reads=True)
-async def discover_agents(desk: Desk, asked: DiscoverAgents) -> Any:
+async def discover_agents(desk: McpContext, asked: DiscoverAgents) -> Any:
     return await desk.client.list_registry(
         capability=asked.capability,
         agent_type=asked.agent_type,
@@ -141,7 +141,7 @@ class SubmitWork(Args, frozen=True):
 
 
 @TABLE.tool(SubmitWork)
-async def submit_work(desk: Desk, asked: SubmitWork) -> Any:
+async def submit_work(desk: McpContext, asked: SubmitWork) -> Any:
     told = {name: getattr(asked, name) for name in asked.__struct_fields__}
     return await desk.client.submit_work(told.pop("description"), told.pop("capability"), **told)
 
@@ -158,7 +158,7 @@ class ListWork(Args, frozen=True):
 
 
 @TABLE.tool(ListWork, reads=True)
-async def list_work(desk: Desk, asked: ListWork) -> Any:
+async def list_work(desk: McpContext, asked: ListWork) -> Any:
     return await desk.client.list_work(**{name: getattr(asked, name) for name in asked.__struct_fields__})
 
 
@@ -172,7 +172,7 @@ class GetWork(Args, frozen=True):
 
 
 @TABLE.tool(GetWork, reads=True)
-async def get_work(desk: Desk, asked: GetWork) -> Any:
+async def get_work(desk: McpContext, asked: GetWork) -> Any:
     work = await desk.client.get_work(asked.work_id)
     return msgspec.structs.replace(work, description=work.description[asked.from_character :])
 
@@ -185,7 +185,7 @@ class CancelWork(Args, frozen=True):
 
 
 @TABLE.tool(CancelWork)
-async def cancel_work(desk: Desk, asked: CancelWork) -> Any:
+async def cancel_work(desk: McpContext, asked: CancelWork) -> Any:
     cancelled = await desk.client.cancel_work(asked.work_id, why=asked.why)
     desk.keeping.over(asked.work_id)
     return cancelled
@@ -211,7 +211,7 @@ class ClaimWork(Args, frozen=True):
 
 
 @TABLE.tool(ClaimWork)
-async def claim_work(desk: Desk, asked: ClaimWork) -> Any:
+async def claim_work(desk: McpContext, asked: ClaimWork) -> Any:
     items = await desk.client.claim_work(
         desk.keeping.guid(asked.guid),
         capabilities=asked.capabilities,
@@ -233,7 +233,7 @@ class RenewWork(Args, frozen=True):
 
 
 @TABLE.tool(RenewWork)
-async def renew_work(desk: Desk, asked: RenewWork) -> Any:
+async def renew_work(desk: McpContext, asked: RenewWork) -> Any:
     right = desk.keeping.right(asked.work_id, asked.fence, asked.lease_token)
     lease_s = asked.lease_seconds or desk.keeping.lease_s(asked.work_id)
     return await desk.client.renew_work(asked.work_id, **right, lease_seconds=lease_s)
@@ -250,7 +250,7 @@ class ReportProgress(Args, frozen=True):
 
 
 @TABLE.tool(ReportProgress)
-async def report_progress(desk: Desk, asked: ReportProgress) -> Any:
+async def report_progress(desk: McpContext, asked: ReportProgress) -> Any:
     right = desk.keeping.right(asked.work_id, asked.fence, asked.lease_token)
     return await desk.client.progress_work(
         asked.work_id,
@@ -274,7 +274,7 @@ class CompleteWork(Args, frozen=True):
 
 
 @TABLE.tool(CompleteWork)
-async def complete_work(desk: Desk, asked: CompleteWork) -> Any:
+async def complete_work(desk: McpContext, asked: CompleteWork) -> Any:
     right = desk.keeping.right(asked.work_id, asked.fence, asked.lease_token)
     done = await desk.client.complete_work(asked.work_id, **right, result=asked.result)
     desk.keeping.over(asked.work_id)
@@ -294,7 +294,7 @@ class FailWork(Args, frozen=True):
 
 
 @TABLE.tool(FailWork)
-async def fail_work(desk: Desk, asked: FailWork) -> Any:
+async def fail_work(desk: McpContext, asked: FailWork) -> Any:
     right = desk.keeping.right(asked.work_id, asked.fence, asked.lease_token)
     failed = await desk.client.fail_work(
         asked.work_id, **right, message=asked.message, code=asked.code, recoverable=asked.recoverable

@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 from holdfast.engine.backups import find_last_backup
 from holdfast.errors import HoldfastError
 from holdfast.model.states import WaitReason
-from holdfast.model.store_stats import Vitals
+from holdfast.model.store_stats import StoreStats
 from holdfast.model.time import SECOND
 from holdfast.server.metrics import table
 from holdfast.server.metrics.meter import OTHER, Metrics
@@ -48,7 +48,7 @@ class Gauges(Collector):
         self._file: Path | None = None
         self._looking = asyncio.Lock()
         self._looked_at: int | None = None
-        self._found: Vitals | None = None
+        self._found: StoreStats | None = None
         self._took_us = 0
         self._ahead_us = 0
         self._backup_at: int | None = None
@@ -93,7 +93,7 @@ class Gauges(Collector):
         yield _gauge(table.DISK, usage.free / usage.total)
         yield _gauge(table.WAL, log_file.stat().st_size if log_file.exists() else 0)
 
-    def _vitals(self, found: Vitals) -> Iterator[GaugeMetricFamily]:
+    def _vitals(self, found: StoreStats) -> Iterator[GaugeMetricFamily]:
         yield _jobs(found)
         yield _gauge(table.OLDEST, found.oldest_ready_us / SECOND)
         yield _gauge(table.DEAD, _count_waiting(found, WaitReason.DEAD_LETTER))
@@ -111,11 +111,11 @@ class Gauges(Collector):
             yield _gauge(table.BACKUP, max(0, found.now - self._backup_at) / SECOND)
 
 
-def _count_waiting(found: Vitals, reason: WaitReason) -> int:
+def _count_waiting(found: StoreStats, reason: WaitReason) -> int:
     return sum(line.jobs for line in found.lines if line.wait_reason is reason)
 
 
-def _jobs(found: Vitals) -> GaugeMetricFamily:
+def _jobs(found: StoreStats) -> GaugeMetricFamily:
     """Queues beyond the first hundred, by name, share a line."""
     known = set(sorted({line.queue for line in found.lines})[:QUEUES_MAX])
     counts: Counter[tuple[str, str, str]] = Counter()

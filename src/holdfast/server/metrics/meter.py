@@ -12,7 +12,7 @@ from prometheus_client.metrics_core import Metric as Family
 
 from holdfast.engine.recovery import SweepStats
 from holdfast.engine.side_effects import Owner
-from holdfast.engine.telemetry import Meter, Timed
+from holdfast.engine.telemetry import Telemetry, Timed
 from holdfast.errors import HoldfastError
 from holdfast.model.append import Append
 from holdfast.model.lease import Grant
@@ -66,7 +66,7 @@ class _Plain:
             yield family
 
 
-class Metrics(Meter):
+class Metrics(Telemetry):
     """The counters of one process, and the registry that they are in."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from holdfast.client import command_checks
 from holdfast.client.keys import create_key, revoke_key
 from holdfast.errors import KeyReused
 from holdfast.model import canonical
-from holdfast.model.access import ApiKey, Role, Scope
+from holdfast.model.access import AccessScope, ApiKey, Role
 from holdfast.model.audit import Act, read_act
 from holdfast.model.ids import base32, check_name
 from holdfast.model.limits import DURATION_US_MAX
@@ -154,7 +154,7 @@ ENDPOINTS: Final = (
         answers=Page[KeyShape],
         statuses=(200, 304),
         errors=(422,),
-        scope=Scope.ADMIN,
+        scope=AccessScope.ADMIN,
     ),
     Endpoint(
         method="POST",
@@ -165,7 +165,7 @@ ENDPOINTS: Final = (
         statuses=(201, 200),
         keyed=True,
         errors=(409, 415, 422),
-        scope=Scope.ADMIN,
+        scope=AccessScope.ADMIN,
     ),
     Endpoint(
         method="POST",
@@ -175,7 +175,7 @@ ENDPOINTS: Final = (
         answers=KeyShape,
         keyed=True,
         errors=(404, 415, 422),
-        scope=Scope.ADMIN,
+        scope=AccessScope.ADMIN,
     ),
     Endpoint(
         method="GET",
@@ -185,6 +185,6 @@ ENDPOINTS: Final = (
         answers=Acts,
         statuses=(200, 304),
         errors=(422,),
-        scope=Scope.ADMIN,
+        scope=AccessScope.ADMIN,
     ),
 )

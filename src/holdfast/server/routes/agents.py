@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.client.records import AgentView, Posted
 from holdfast.errors import InvalidPayload
-from holdfast.model.access import Scope
+from holdfast.model.access import AccessScope
 from holdfast.model.jobs import JobRecord
 from holdfast.model.page import Page
 from holdfast.server.endpoints import Endpoint
@@ -73,7 +73,7 @@ ENDPOINTS: Final = (
         statuses=(201, 200),
         keyed=True,
         errors=(409, 415, 422),
-        scope=Scope.OPERATE,
+        scope=AccessScope.OPERATE,
     ),
     Endpoint(
         method="POST",
@@ -85,7 +85,7 @@ ENDPOINTS: Final = (
         keyed=True,
         errors=(404, 409, 413, 415, 422, 503),
         submits=True,
-        scope=Scope.OPERATE,
+        scope=AccessScope.OPERATE,
     ),
     Endpoint(
         method="GET",
@@ -95,6 +95,6 @@ ENDPOINTS: Final = (
         answers=Page[JobRecord],
         statuses=(200, 304),
         errors=(404, 422),
-        scope=Scope.READ,
+        scope=AccessScope.READ,
     ),
 )

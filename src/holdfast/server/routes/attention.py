@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast.client.records import Need
-from holdfast.model.access import Scope
+from holdfast.model.access import AccessScope
 from holdfast.model.page import Key, Page
 from holdfast.server.endpoints import Endpoint
 from holdfast.server.pages import cut
@@ -74,7 +74,7 @@ ENDPOINTS: Final = (
         query=Paged,
         answers=Page[Need],
         statuses=(200, 304),
-        scope=Scope.READ,
+        scope=AccessScope.READ,
     ),
     Endpoint(
         method="GET",
@@ -83,8 +83,8 @@ ENDPOINTS: Final = (
         query=Paged,
         answers=Page[Need],
         statuses=(200, 304),
-        scope=Scope.READ,
+        scope=AccessScope.READ,
     ),
-    word_endpoint("/api/approvals/{id}/approve", approve_call, Deciding, Scope.DECIDE, "call.approve"),
-    word_endpoint("/api/approvals/{id}/deny", deny_call, Deciding, Scope.DECIDE, "call.deny"),
+    word_endpoint("/api/approvals/{id}/approve", approve_call, Deciding, AccessScope.DECIDE, "call.approve"),
+    word_endpoint("/api/approvals/{id}/deny", deny_call, Deciding, AccessScope.DECIDE, "call.deny"),
 )

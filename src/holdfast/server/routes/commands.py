@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from holdfast.client.records import Accepted
 from holdfast.model import budget as money
-from holdfast.model.access import Scope
+from holdfast.model.access import AccessScope
 from holdfast.server.endpoints import Endpoint, Handle
 from holdfast.server.idempotency import REPLAYED
 from holdfast.server.request import Asked
@@ -108,7 +108,7 @@ def heard(accepted: Accepted) -> Answer:
     )
 
 
-def word_endpoint(path: str, handle: Handle, body: Any, scope: Scope, audited: str = "") -> Endpoint:
+def word_endpoint(path: str, handle: Handle, body: Any, scope: AccessScope, audited: str = "") -> Endpoint:
     return Endpoint(
         method="POST",
         path=path,
@@ -124,16 +124,16 @@ def word_endpoint(path: str, handle: Handle, body: Any, scope: Scope, audited: s
 
 
 ENDPOINTS: Final = (
-    word_endpoint("/api/jobs/{id}/stop", stop_job, Word, Scope.OPERATE, "job.cancel"),
-    word_endpoint("/api/jobs/{id}/signal", signal_job, Signal, Scope.OPERATE),
-    word_endpoint("/api/jobs/{id}/answer", answer_job, Answering, Scope.DECIDE, "job.answer"),
-    word_endpoint("/api/jobs/{id}/resume", resume_job, Resuming, Scope.OPERATE, "job.resume"),
-    word_endpoint("/api/jobs/{id}/raise", raise_budget, Raising, Scope.DECIDE, "budget.raise"),
+    word_endpoint("/api/jobs/{id}/stop", stop_job, Word, AccessScope.OPERATE, "job.cancel"),
+    word_endpoint("/api/jobs/{id}/signal", signal_job, Signal, AccessScope.OPERATE),
+    word_endpoint("/api/jobs/{id}/answer", answer_job, Answering, AccessScope.DECIDE, "job.answer"),
+    word_endpoint("/api/jobs/{id}/resume", resume_job, Resuming, AccessScope.OPERATE, "job.resume"),
+    word_endpoint("/api/jobs/{id}/raise", raise_budget, Raising, AccessScope.DECIDE, "budget.raise"),
     word_endpoint(
         "/api/jobs/{id}/steps/{key:path}/reconcile",
         reconcile_step,
         Reconciling,
-        Scope.DECIDE,
+        AccessScope.DECIDE,
         "call.reconcile",
     ),
 )

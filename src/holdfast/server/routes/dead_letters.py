@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast.client.records import Need
-from holdfast.model.access import Scope
+from holdfast.model.access import AccessScope
 from holdfast.model.page import Page
 from holdfast.server.endpoints import Endpoint
 from holdfast.server.request import Asked
@@ -50,8 +50,12 @@ ENDPOINTS: Final = (
         answers=Page[Need],
         statuses=(200, 304),
         errors=(422,),
-        scope=Scope.READ,
+        scope=AccessScope.READ,
     ),
-    word_endpoint("/api/dead-letters/{id}/requeue", requeue_dead_letter, Word, Scope.OPERATE, "dead.requeue"),
-    word_endpoint("/api/dead-letters/{id}/discard", discard_dead_letter, Word, Scope.OPERATE, "dead.discard"),
+    word_endpoint(
+        "/api/dead-letters/{id}/requeue", requeue_dead_letter, Word, AccessScope.OPERATE, "dead.requeue"
+    ),
+    word_endpoint(
+        "/api/dead-letters/{id}/discard", discard_dead_letter, Word, AccessScope.OPERATE, "dead.discard"
+    ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from holdfast.client.records import Stats
-from holdfast.model.access import Scope
+from holdfast.model.access import AccessScope
 from holdfast.model.time import to_iso
 from holdfast.server.endpoints import Endpoint
 from holdfast.server.request import Asked
@@ -66,28 +66,28 @@ HEALTH: Final = (
         handle=health,
         answers=Health,
         statuses=(200, 503),
-        scope=Scope.PUBLIC,
+        scope=AccessScope.PUBLIC,
     ),
-    Endpoint(method="GET", path="/health/live", handle=live, answers=Health, scope=Scope.PUBLIC),
+    Endpoint(method="GET", path="/health/live", handle=live, answers=Health, scope=AccessScope.PUBLIC),
     Endpoint(
         method="GET",
         path="/health/ready",
         handle=ready,
         answers=Health,
         statuses=(200, 503),
-        scope=Scope.PUBLIC,
+        scope=AccessScope.PUBLIC,
     ),
 )
 
 ENDPOINTS: Final = (
     *HEALTH,
-    Endpoint(method="GET", path="/api/stats", handle=stats, answers=Stats, scope=Scope.READ),
+    Endpoint(method="GET", path="/api/stats", handle=stats, answers=Stats, scope=AccessScope.READ),
     Endpoint(
         method="GET",
         path="/api/openapi.json",
         handle=openapi,
         answers=dict[str, Any],
         statuses=(200, 304),
-        scope=Scope.PUBLIC,
+        scope=AccessScope.PUBLIC,
     ),
 )

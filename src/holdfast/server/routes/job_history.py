@@ -12,8 +12,8 @@ from holdfast.client.trace import trace_of
 from holdfast.errors import HoldfastError, InvalidMove, InvalidPayload, NotFound
 from holdfast.model import canonical
 from holdfast.model import events as e
-from holdfast.model.access import Scope
-from holdfast.model.fork import Fact, fork_point, taken_over
+from holdfast.model.access import AccessScope
+from holdfast.model.fork import ForkedEvent, fork_point, taken_over
 from holdfast.model.hash_chain import SealedEvent, unseal
 from holdfast.model.states import MOVES, NOWHERE, Status
 from holdfast.server.endpoints import Endpoint
@@ -129,7 +129,7 @@ async def preview_fork(asked: Asked) -> Answer:
         raise InvalidPayload("a fork is at a step or at an event", hint="Say step=… or seq=…, one of them.")
     head = await asked.head()
     sealed = await asked.store.journal.read(head.job_id)
-    facts = [Fact(one.seq, one.at, unseal(one)) for one in sealed]
+    facts = [ForkedEvent(one.seq, one.at, unseal(one)) for one in sealed]
     before = fork_point(facts, where.step or where.seq or len(facts) + 1)
     taken: set[tuple[str, int]] = set()
     refused = hint = ""
@@ -180,7 +180,7 @@ ENDPOINTS: Final = (
         answers=Trace,
         statuses=(200, 304),
         errors=(404, 422),
-        scope=Scope.READ,
+        scope=AccessScope.READ,
     ),
     Endpoint(
         method="GET",
@@ -189,7 +189,7 @@ ENDPOINTS: Final = (
         query=WhereToFork,
         answers=ForkPreview,
         errors=(404, 422),
-        scope=Scope.READ,
+        scope=AccessScope.READ,
     ),
     Endpoint(
         method="GET",
@@ -199,6 +199,6 @@ ENDPOINTS: Final = (
         answers=Step,
         statuses=(200, 304),
         errors=(404, 422),
-        scope=Scope.READ,
+        scope=AccessScope.READ,
     ),
 )

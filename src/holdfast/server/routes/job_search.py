@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast.client.records import Accepted
 from holdfast.errors import Conflict, HoldfastError, Misuse
-from holdfast.model.access import Scope, scopes_of
+from holdfast.model.access import AccessScope, scopes_of
 from holdfast.model.ids import check_name
 from holdfast.model.jobs import JobNames
 from holdfast.model.page import Page
@@ -35,7 +35,7 @@ async def who_am_i(asked: Asked) -> Answer:
         name=one.name,
         namespace=one.namespace,
         roles=tuple(one.roles),
-        scopes=tuple(sorted(scopes_of(one.roles) - {Scope.PUBLIC})),
+        scopes=tuple(sorted(scopes_of(one.roles) - {AccessScope.PUBLIC})),
         by=by,  # type: ignore[arg-type]  # one of the three
         loopback=is_loopback(asked.request.scope["server"][0]),
         version=version("holdfast"),
@@ -126,12 +126,12 @@ def _many(path: str, handle: Handle) -> Endpoint:
         answers=ToldMany,
         keyed=True,
         errors=(415, 422),
-        scope=Scope.OPERATE,
+        scope=AccessScope.OPERATE,
     )
 
 
 ENDPOINTS: Final = (
-    Endpoint(method="GET", path="/api/whoami", handle=who_am_i, answers=Who, scope=Scope.READ),
+    Endpoint(method="GET", path="/api/whoami", handle=who_am_i, answers=Who, scope=AccessScope.READ),
     Endpoint(
         method="GET",
         path="/api/tally",
@@ -140,7 +140,7 @@ ENDPOINTS: Final = (
         answers=Tally,
         statuses=(200, 304),
         errors=(422,),
-        scope=Scope.READ,
+        scope=AccessScope.READ,
     ),
     Endpoint(
         method="GET",
@@ -148,7 +148,7 @@ ENDPOINTS: Final = (
         handle=name_jobs,
         answers=JobNames,
         statuses=(200, 304),
-        scope=Scope.READ,
+        scope=AccessScope.READ,
     ),
     Endpoint(
         method="GET",
@@ -158,7 +158,7 @@ ENDPOINTS: Final = (
         answers=Page[SessionRecord],
         statuses=(200, 304),
         errors=(422,),
-        scope=Scope.READ,
+        scope=AccessScope.READ,
     ),
     Endpoint(
         method="GET",
@@ -166,7 +166,7 @@ ENDPOINTS: Final = (
         handle=list_attachments,
         answers=AttachmentList,
         statuses=(200, 304),
-        scope=Scope.READ,
+        scope=AccessScope.READ,
         session="id",
     ),
     _many("/api/bulk/cancel", cancel_many),

@@ -10,7 +10,7 @@ import msgspec
 from holdfast.client.records import JobView, Reply
 from holdfast.engine.fork import SAME, fork
 from holdfast.errors import NotOver
-from holdfast.model.access import Scope
+from holdfast.model.access import AccessScope
 from holdfast.model.ids import check_name
 from holdfast.model.jobs import JobFilter, JobRecord, Submitted
 from holdfast.model.page import Page
@@ -121,7 +121,7 @@ ENDPOINTS: Final = (
         statuses=(201, 200),
         keyed=True,
         errors=(409, 413, 415, 422, 503),
-        scope=Scope.OPERATE,
+        scope=AccessScope.OPERATE,
     ),
     Endpoint(
         method="GET",
@@ -131,7 +131,7 @@ ENDPOINTS: Final = (
         answers=Page[JobRecord],
         statuses=(200, 304),
         errors=(422,),
-        scope=Scope.READ,
+        scope=AccessScope.READ,
     ),
     Endpoint(
         method="GET",
@@ -141,7 +141,7 @@ ENDPOINTS: Final = (
         answers=JobView,
         statuses=(200, 304),
         errors=(404,),
-        scope=Scope.READ,
+        scope=AccessScope.READ,
     ),
     Endpoint(
         method="GET",
@@ -151,7 +151,7 @@ ENDPOINTS: Final = (
         answers=Reply,
         statuses=(200, 304),
         errors=(404, 409, 503),
-        scope=Scope.READ,
+        scope=AccessScope.READ,
     ),
     Endpoint(
         method="POST",
@@ -163,6 +163,6 @@ ENDPOINTS: Final = (
         statuses=(201, 200),
         keyed=True,
         errors=(404, 409, 415, 422),
-        scope=Scope.OPERATE,
+        scope=AccessScope.OPERATE,
     ),
 )

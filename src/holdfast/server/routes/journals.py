@@ -14,7 +14,7 @@ from holdfast.client.job_export import archive
 from holdfast.client.records import Checked, Walk
 from holdfast.errors import NotFound
 from holdfast.model import canonical
-from holdfast.model.access import Scope
+from holdfast.model.access import AccessScope
 from holdfast.model.events import LlmRequested
 from holdfast.model.hash_chain import SealedEvent
 from holdfast.model.jobs import JobHead
@@ -184,7 +184,7 @@ ENDPOINTS: Final = (
         answers=Events,
         statuses=(200, 304),
         errors=(404, 422),
-        scope=Scope.READ,
+        scope=AccessScope.READ,
     ),
     Endpoint(
         method="GET",
@@ -192,7 +192,7 @@ ENDPOINTS: Final = (
         handle=verify_job,
         answers=Checked,
         errors=(404,),
-        scope=Scope.READ,
+        scope=AccessScope.READ,
     ),
     Endpoint(
         method="GET",
@@ -201,7 +201,7 @@ ENDPOINTS: Final = (
         answers=Walk,
         statuses=(200, 304),
         errors=(404,),
-        scope=Scope.READ,
+        scope=AccessScope.READ,
     ),
     Endpoint(
         method="GET",
@@ -211,7 +211,7 @@ ENDPOINTS: Final = (
         media="application/x-ndjson",
         also=(ZIP,),
         errors=(404,),
-        scope=Scope.READ,
+        scope=AccessScope.READ,
     ),
     Endpoint(
         method="GET",
@@ -221,6 +221,6 @@ ENDPOINTS: Final = (
         answers=str,
         media="text/event-stream",
         errors=(404, 422, 429),
-        scope=Scope.READ,
+        scope=AccessScope.READ,
     ),
 )

@@ -7,7 +7,7 @@ from typing import Final
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from holdfast.model.access import Scope
+from holdfast.model.access import AccessScope
 from holdfast.server.endpoints import Endpoint
 from holdfast.server.metrics.meter import CONTENT_TYPE
 from holdfast.server.request import Asked
@@ -27,7 +27,7 @@ ENDPOINTS: Final = (
         handle=metrics,
         answers=str,
         media="text/plain",
-        scope=Scope.READ,
+        scope=AccessScope.READ,
         shared=True,
     ),
 )

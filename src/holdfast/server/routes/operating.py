@@ -6,7 +6,7 @@ from typing import Final
 from urllib.parse import quote
 
 from holdfast.errors import NotFound
-from holdfast.model.access import Scope
+from holdfast.model.access import AccessScope
 from holdfast.model.page import Page
 from holdfast.model.queue_limits import QueueLimits
 from holdfast.model.schedule import Schedule
@@ -134,7 +134,7 @@ ENDPOINTS: Final = (
         statuses=(201, 200),
         keyed=True,
         errors=(409, 415, 422),
-        scope=Scope.OPERATE,
+        scope=AccessScope.OPERATE,
     ),
     Endpoint(
         method="GET",
@@ -144,7 +144,7 @@ ENDPOINTS: Final = (
         answers=Page[Schedule],
         statuses=(200, 304),
         errors=(422,),
-        scope=Scope.READ,
+        scope=AccessScope.READ,
     ),
     Endpoint(
         method="GET",
@@ -153,7 +153,7 @@ ENDPOINTS: Final = (
         answers=Schedule,
         statuses=(200, 304),
         errors=(404,),
-        scope=Scope.READ,
+        scope=AccessScope.READ,
     ),
     Endpoint(
         method="DELETE",
@@ -161,7 +161,7 @@ ENDPOINTS: Final = (
         handle=remove_schedule,
         answers=Schedule,
         errors=(404,),
-        scope=Scope.OPERATE,
+        scope=AccessScope.OPERATE,
     ),
     Endpoint(
         method="POST",
@@ -171,7 +171,7 @@ ENDPOINTS: Final = (
         answers=Schedule,
         keyed=True,
         errors=(404, 415),
-        scope=Scope.OPERATE,
+        scope=AccessScope.OPERATE,
     ),
     Endpoint(
         method="POST",
@@ -181,7 +181,7 @@ ENDPOINTS: Final = (
         answers=Schedule,
         keyed=True,
         errors=(404, 415),
-        scope=Scope.OPERATE,
+        scope=AccessScope.OPERATE,
     ),
     Endpoint(
         method="GET",
@@ -189,7 +189,7 @@ ENDPOINTS: Final = (
         handle=list_queues,
         answers=QueueList,
         statuses=(200, 304),
-        scope=Scope.READ,
+        scope=AccessScope.READ,
     ),
     Endpoint(
         method="PUT",
@@ -198,7 +198,7 @@ ENDPOINTS: Final = (
         body=LimitsOfQueue,
         answers=QueueLimits,
         errors=(415, 422),
-        scope=Scope.ADMIN,
+        scope=AccessScope.ADMIN,
     ),
     Endpoint(
         method="DELETE",
@@ -206,7 +206,7 @@ ENDPOINTS: Final = (
         handle=unlimit_queue,
         answers=QueueLimits,
         errors=(422,),
-        scope=Scope.ADMIN,
+        scope=AccessScope.ADMIN,
     ),
     Endpoint(
         method="GET",
@@ -214,7 +214,7 @@ ENDPOINTS: Final = (
         handle=list_namespaces,
         answers=NamespaceList,
         statuses=(200, 304),
-        scope=Scope.ADMIN,
+        scope=AccessScope.ADMIN,
         shared=True,
     ),
     Endpoint(
@@ -226,7 +226,7 @@ ENDPOINTS: Final = (
         statuses=(201, 200),
         keyed=True,
         errors=(415, 422),
-        scope=Scope.ADMIN,
+        scope=AccessScope.ADMIN,
         shared=True,
     ),
 )

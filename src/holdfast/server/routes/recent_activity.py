@@ -7,7 +7,7 @@ from typing import Annotated, Final
 from msgspec import Meta
 from starlette.types import ASGIApp
 
-from holdfast.model.access import Scope
+from holdfast.model.access import AccessScope
 from holdfast.server.endpoints import Endpoint
 from holdfast.server.job_feed import job_feed
 from holdfast.server.request import Asked
@@ -56,7 +56,7 @@ ENDPOINTS: Final = (
         answers=NumbersView,
         statuses=(200, 304),
         errors=(422,),
-        scope=Scope.READ,
+        scope=AccessScope.READ,
     ),
     Endpoint(
         method="GET",
@@ -66,6 +66,6 @@ ENDPOINTS: Final = (
         answers=str,
         media="text/event-stream",
         errors=(422, 429),
-        scope=Scope.READ,
+        scope=AccessScope.READ,
     ),
 )

@@ -11,7 +11,7 @@ from holdfast.client.embedded import EmbeddedClient
 from holdfast.client.records import AgentView
 from holdfast.client.work_records import AgentEntryView, Deregistered
 from holdfast.errors import NotFound
-from holdfast.model.access import Scope
+from holdfast.model.access import AccessScope
 from holdfast.model.agent_registry import AgentStatus
 from holdfast.model.page import decode_cursor, encode_cursor
 from holdfast.model.work import HOSTED
@@ -136,7 +136,7 @@ ENDPOINTS: Final = (
         statuses=(201, 200),
         keyed=True,
         errors=(415, 422, 503),
-        scope=Scope.WORK,
+        scope=AccessScope.WORK,
     ),
     Endpoint(
         method="POST",
@@ -146,7 +146,7 @@ ENDPOINTS: Final = (
         answers=AgentEntryView,
         keyed=True,
         errors=(404, 415, 422, 503),
-        scope=Scope.WORK,
+        scope=AccessScope.WORK,
     ),
     Endpoint(
         method="PATCH",
@@ -155,7 +155,7 @@ ENDPOINTS: Final = (
         body=AgentChanges,
         answers=AgentEntryView,
         errors=(404, 415, 422, 503),
-        scope=Scope.WORK,
+        scope=AccessScope.WORK,
     ),
     Endpoint(
         method="DELETE",
@@ -163,7 +163,7 @@ ENDPOINTS: Final = (
         handle=deregister_agent,
         answers=Deregistered,
         errors=(422, 503),
-        scope=Scope.WORK,
+        scope=AccessScope.WORK,
     ),
     Endpoint(
         method="GET",
@@ -173,7 +173,7 @@ ENDPOINTS: Final = (
         answers=AgentPage,
         statuses=(200, 304),
         errors=(422,),
-        scope=Scope.READ,
+        scope=AccessScope.READ,
     ),
     Endpoint(
         method="GET",
@@ -182,6 +182,6 @@ ENDPOINTS: Final = (
         answers=AgentView,
         statuses=(200, 304),
         errors=(404,),
-        scope=Scope.READ,
+        scope=AccessScope.READ,
     ),
 )

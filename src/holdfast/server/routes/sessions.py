@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast.errors import InvalidMove, NotFound
-from holdfast.model.access import Scope
+from holdfast.model.access import AccessScope
 from holdfast.model.ids import check_name
-from holdfast.model.inbox import Batch, BatchDraft, BatchState, ItemDraft
-from holdfast.model.session import Node, SessionView
+from holdfast.model.inbox import BatchDraft, BatchState, InboxBatch, ItemDraft
+from holdfast.model.session import SessionNode, SessionView
 from holdfast.server.endpoints import Endpoint
 from holdfast.server.idempotency import REPLAYED, must_be_same
 from holdfast.server.request import Asked
@@ -54,7 +54,7 @@ def _shape(view: SessionView, *, with_nodes: bool) -> SessionShape:
     )
 
 
-def _active(nodes: tuple[Node, ...], leaf: str | None) -> tuple[str, ...]:
+def _active(nodes: tuple[SessionNode, ...], leaf: str | None) -> tuple[str, ...]:
     """The ids from the root to the leaf, as far as they are there."""
     parents = {node.node_id: node.parent_node_id for node in nodes}
     path: list[str] = []
@@ -118,7 +118,7 @@ ENDPOINTS: Final = (
         answers=SessionShape,
         statuses=(200, 304),
         errors=(404, 422),
-        scope=Scope.READ,
+        scope=AccessScope.READ,
         session="id",
     ),
     Endpoint(
@@ -127,7 +127,7 @@ ENDPOINTS: Final = (
         handle=list_inbox,
         answers=Batches,
         statuses=(200, 304),
-        scope=Scope.READ,
+        scope=AccessScope.READ,
         session="id",
     ),
     Endpoint(
@@ -136,20 +136,20 @@ ENDPOINTS: Final = (
         handle=enqueue_batch,
         submits=True,
         body=NewBatch,
-        answers=Batch,
+        answers=InboxBatch,
         statuses=(201, 200),
         keyed=True,
         errors=(409, 415, 422),
-        scope=Scope.OPERATE,
+        scope=AccessScope.OPERATE,
         session="id",
     ),
     Endpoint(
         method="DELETE",
         path="/api/sessions/{id}/inbox/{batch}",
         handle=cancel_batch,
-        answers=Batch,
+        answers=InboxBatch,
         errors=(404, 409),
-        scope=Scope.OPERATE,
+        scope=AccessScope.OPERATE,
         session="id",
     ),
 )

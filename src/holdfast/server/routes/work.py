@@ -12,8 +12,8 @@ import msgspec
 from starlette.types import ASGIApp
 
 from holdfast.client.work_records import ClaimList, Renewed, WorkList, WorkView
-from holdfast.engine.external_work import Outwork
-from holdfast.model.access import Scope
+from holdfast.engine.external_work import ExternalWork
+from holdfast.model.access import AccessScope
 from holdfast.model.agent_registry import DEFAULT_PROJECT
 from holdfast.model.work import Work
 from holdfast.server.endpoints import Endpoint, Handle
@@ -138,7 +138,7 @@ async def follow_feed(asked: Asked) -> ASGIApp:
     """What happens to work and to agents, as server-sent events."""
     after = after_of(asked.request.headers.get("last-event-id") or asked.query.after)
     store, client, namespace = asked.store, asked.client, asked.namespace
-    outwork = Outwork(store, asked.house.clock, random.random)
+    outwork = ExternalWork(store, asked.house.clock, random.random)
     return Stream(asked, lambda: feed(store, client, outwork, namespace, after))
 
 
@@ -146,7 +146,9 @@ def _said(said: msgspec.Struct) -> dict[str, Any]:
     return msgspec.structs.asdict(said)
 
 
-def _word(verb: str, handle: Handle, body: Any, answers: Any, scope: Scope = Scope.WORK) -> Endpoint:
+def _word(
+    verb: str, handle: Handle, body: Any, answers: Any, scope: AccessScope = AccessScope.WORK
+) -> Endpoint:
     """Something that is said about one work item."""
     return Endpoint(
         method="POST",
@@ -169,7 +171,7 @@ def _reads(path: str, handle: Handle, answers: Any, query: Any, errors: Sequence
         answers=answers,
         statuses=(200, 304),
         errors=tuple(errors),
-        scope=Scope.READ,
+        scope=AccessScope.READ,
     )
 
 
@@ -184,7 +186,7 @@ ENDPOINTS: Final = (
         keyed=True,
         errors=(409, 413, 415, 422, 503),
         submits=True,
-        scope=Scope.OPERATE,
+        scope=AccessScope.OPERATE,
     ),
     _reads("/api/work", list_work, WorkList, WhichWork, (422,)),
     Endpoint(
@@ -195,7 +197,7 @@ ENDPOINTS: Final = (
         answers=ClaimList,
         keyed=True,
         errors=(404, 415, 422, 503),
-        scope=Scope.WORK,
+        scope=AccessScope.WORK,
     ),
     Endpoint(
         method="GET",
@@ -204,7 +206,7 @@ ENDPOINTS: Final = (
         answers=WorkView,
         statuses=(200, 304),
         errors=(404,),
-        scope=Scope.READ,
+        scope=AccessScope.READ,
     ),
     Endpoint(
         method="GET",
@@ -214,12 +216,12 @@ ENDPOINTS: Final = (
         answers=str,
         media="text/event-stream",
         errors=(422, 429),
-        scope=Scope.READ,
+        scope=AccessScope.READ,
     ),
     _word("renew", renew_work, Renews, Renewed),
     _word("progress", progress_work, Progresses, Renewed),
     _word("complete", complete_work, Completes, WorkView),
     _word("fail", fail_work, Fails, WorkView),
     _word("release", release_work, Releases, WorkView),
-    _word("cancel", cancel_work, Cancels, WorkView, Scope.OPERATE),
+    _word("cancel", cancel_work, Cancels, WorkView, AccessScope.OPERATE),
 )

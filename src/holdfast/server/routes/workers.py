@@ -7,7 +7,7 @@ from typing import Final
 from holdfast.client.hosting import worker_view
 from holdfast.client.records import WorkerView
 from holdfast.client.worker_drain import ask_to_drain
-from holdfast.model.access import Scope
+from holdfast.model.access import AccessScope
 from holdfast.model.ids import check_name
 from holdfast.model.page import Page
 from holdfast.server.endpoints import Endpoint
@@ -46,7 +46,7 @@ ENDPOINTS: Final = (
         answers=Page[WorkerView],
         statuses=(200, 304),
         errors=(422,),
-        scope=Scope.READ,
+        scope=AccessScope.READ,
         shared=True,
     ),
     Endpoint(
@@ -58,7 +58,7 @@ ENDPOINTS: Final = (
         statuses=(202,),
         keyed=True,
         errors=(404, 409, 415, 422),
-        scope=Scope.OPERATE,
+        scope=AccessScope.OPERATE,
         shared=True,
     ),
 )

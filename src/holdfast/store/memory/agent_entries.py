@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from holdfast.model.agent_registry import Entry, Seen, check_entry, write_entry
+from holdfast.model.agent_registry import AgentEntry, Seen, check_entry, write_entry
 from holdfast.model.jobs import DEFAULT_NAMESPACE
 from holdfast.store.memory.state import State
 
@@ -18,7 +18,7 @@ class MemoryEntries:
     async def get(self, guid: str, *, namespace: str = DEFAULT_NAMESPACE) -> Seen | None:
         return self._state.tables.entries.get((namespace, guid))
 
-    async def put(self, entry: Entry, *, over: int, namespace: str = DEFAULT_NAMESPACE) -> Seen | None:
+    async def put(self, entry: AgentEntry, *, over: int, namespace: str = DEFAULT_NAMESPACE) -> Seen | None:
         write_entry(check_entry(entry))
         kept = msgspec.structs.replace(entry, metadata=dict(entry.metadata))
         with self._state.transaction() as work:

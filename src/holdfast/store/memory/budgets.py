@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from holdfast.model.budget import LIMITS, Account, Budget, Charge, Raise
+from holdfast.model.budget import LIMITS, Budget, BudgetAccount, Charge, Raise
 from holdfast.model.jobs import JobDraft
 from holdfast.store.memory.state import State, Work
 
@@ -15,7 +15,7 @@ class MemoryBudgets:
     def __init__(self, state: State) -> None:
         self._state = state
 
-    async def find(self, budget_ids: Sequence[str]) -> list[Account]:
+    async def find(self, budget_ids: Sequence[str]) -> list[BudgetAccount]:
         accounts = self._state.tables.accounts
         return [accounts[one] for one in sorted(set(budget_ids)) if one in accounts]
 
@@ -23,7 +23,7 @@ class MemoryBudgets:
 def open_account(work: Work, job_id: str, draft: JobDraft) -> None:
     """What the job declares has an account; a job that declares nothing has none."""
     if draft.budget is not None:
-        work.tables.accounts[job_id] = Account(
+        work.tables.accounts[job_id] = BudgetAccount(
             budget_id=job_id,
             namespace=draft.namespace,
             depth=draft.depth,

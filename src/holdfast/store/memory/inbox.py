@@ -13,13 +13,13 @@ import msgspec
 
 from holdfast.errors import ClaimLost, Fenced, NotFound
 from holdfast.model.inbox import (
-    Batch,
     BatchDraft,
     BatchState,
     Boundary,
     Claim,
     Completion,
     Delivery,
+    InboxBatch,
     Item,
     SlotPolicy,
     check_claimer,
@@ -34,7 +34,7 @@ from holdfast.store.memory.jobs import submit
 from holdfast.store.memory.state import BatchRow, Hold, SessionRow, State, Tables, Work, packed, unpacked
 
 
-def _enqueue(work: Work, draft: BatchDraft, namespace: str) -> Batch:
+def _enqueue(work: Work, draft: BatchDraft, namespace: str) -> InboxBatch:
     work.need_namespace(namespace)
     session = work.tables.sessions.get((namespace, draft.session_id), SessionRow())
     row = _sent_before(session, draft)
@@ -51,12 +51,12 @@ class MemoryInbox:
     def __init__(self, state: State) -> None:
         self._state = state
 
-    async def enqueue(self, draft: BatchDraft, *, namespace: str = DEFAULT_NAMESPACE) -> Batch:
+    async def enqueue(self, draft: BatchDraft, *, namespace: str = DEFAULT_NAMESPACE) -> InboxBatch:
         check_draft(draft)
         with self._state.transaction() as work:
             return _enqueue(work, draft, namespace)
 
-    async def deliver(self, draft: BatchDraft, job: JobDraft) -> Batch:
+    async def deliver(self, draft: BatchDraft, job: JobDraft) -> InboxBatch:
         check_delivery(draft, job)
         with self._state.transaction() as work:
             job_id = submit(work, job, admitting=True).job_id
@@ -65,19 +65,19 @@ class MemoryInbox:
 
     async def find(
         self, session_id: str, batch_id: str, *, namespace: str = DEFAULT_NAMESPACE
-    ) -> Batch | None:
+    ) -> InboxBatch | None:
         session = self._state.tables.sessions.get((namespace, session_id), SessionRow())
         row = session.batches.get(batch_id)
         return None if row is None else _shown(row)
 
-    async def list_pending(self, session_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> list[Batch]:
+    async def list_pending(self, session_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> list[InboxBatch]:
         tick, boot = self._state.clock.tick_us(), self._state.clock.boot()
         queued = _queued(self._state.tables, namespace, session_id)
         return [_shown(row) for row in queued if not _is_live(row, tick, boot)]
 
     async def cancel(
         self, session_id: str, batch_id: str, *, namespace: str = DEFAULT_NAMESPACE
-    ) -> Batch | None:
+    ) -> InboxBatch | None:
         with self._state.transaction() as work:
             session = work.tables.sessions.get((namespace, session_id), SessionRow())
             row = session.batches.get(batch_id)
@@ -144,7 +144,7 @@ class MemoryInbox:
             _put(work, namespace, claim.session_id, (dataclasses.replace(row, hold=None) for row in ours))
 
     # Last, because below a method of this name `list[…]` would mean the method.
-    async def list(self, session_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> list[Batch]:
+    async def list(self, session_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> list[InboxBatch]:
         return [_shown(row) for row in _queued(self._state.tables, namespace, session_id)]
 
 
@@ -255,7 +255,7 @@ def _new_row(work: Work, draft: BatchDraft, enqueue_seq: int) -> BatchRow:
     batch_id = draft.batch_id if draft.batch_id is not None else work.ids.new("batch")
     items = [Item(f"{batch_id}.{index}", item.kind, item.payload) for index, item in enumerate(draft.items)]
     return BatchRow(
-        batch=Batch(
+        batch=InboxBatch(
             batch_id=batch_id,
             session_id=draft.session_id,
             enqueue_seq=enqueue_seq,
@@ -341,7 +341,7 @@ def _ids(rows: list[BatchRow]) -> list[str]:
     return sorted(row.batch.batch_id for row in rows)
 
 
-def _shown(row: BatchRow) -> Batch:
+def _shown(row: BatchRow) -> InboxBatch:
     return msgspec.structs.replace(
         row.batch, items=tuple(unpacked(item, "payload") for item in row.batch.items)
     )

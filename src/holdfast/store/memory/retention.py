@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from holdfast.model import canonical
-from holdfast.model.retention import ERASABLE, How, Policy, Pruned, Standing, Tombstone, kept_because
+from holdfast.model.retention import ERASABLE, How, Pruned, RetentionPolicy, Standing, Tombstone, kept_because
 from holdfast.model.side_effects import CallStatus
 from holdfast.model.states import TERMINAL
 from holdfast.store.memory.blobs import loose
@@ -20,7 +20,7 @@ class MemoryRetention:
     def __init__(self, state: State) -> None:
         self._state = state
 
-    async def over(self, policy: Policy, *, after: str = "", limit: int = 100) -> list[str]:
+    async def over(self, policy: RetentionPolicy, *, after: str = "", limit: int = 100) -> list[str]:
         tables, now = self._state.tables, self._state.clock.wall_us()
         found = [
             job_id
@@ -32,7 +32,9 @@ class MemoryRetention:
         ]
         return found[:limit]
 
-    async def prune(self, job_ids: Sequence[str], policy: Policy, *, dry_run: bool = False) -> list[Pruned]:
+    async def prune(
+        self, job_ids: Sequence[str], policy: RetentionPolicy, *, dry_run: bool = False
+    ) -> list[Pruned]:
         with self._state.transaction() as work:
             rows = [work.tables.jobs[job_id] for job_id in sorted(set(job_ids)) if job_id in work.tables.jobs]
             pruned = [_judged(work, row, policy) for row in rows]
@@ -63,7 +65,7 @@ def _pruned(tables: Tables, job_id: str) -> How | None:
     return None if tomb is None else tomb.stone.how
 
 
-def _judged(work: Work, row: JobRow, policy: Policy) -> Pruned:
+def _judged(work: Work, row: JobRow, policy: RetentionPolicy) -> Pruned:
     job_id = row.head.job_id
     kept = kept_because(_standing(work.tables, row), policy, now=work.wall)
     if kept is not None:

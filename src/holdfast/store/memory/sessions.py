@@ -14,13 +14,13 @@ from holdfast.model.ids import check_name
 from holdfast.model.jobs import DEFAULT_NAMESPACE
 from holdfast.model.page import Page, decode_cursor, encode_cursor
 from holdfast.model.session import (
-    Checkpoint,
     Collected,
     Committed,
     Frame,
     Graph,
-    Node,
+    SessionCheckpoint,
     SessionMeta,
+    SessionNode,
     SessionRecord,
     SessionView,
     TurnCommit,
@@ -97,7 +97,9 @@ class MemorySessions:
     async def bound(self, handle: str, *, namespace: str = DEFAULT_NAMESPACE) -> str | None:
         return self._state.tables.handles.get((namespace, handle))
 
-    async def node(self, session_id: str, node_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> Node | None:
+    async def node(
+        self, session_id: str, node_id: str, *, namespace: str = DEFAULT_NAMESPACE
+    ) -> SessionNode | None:
         session = self._row(namespace, session_id)
         if node_id not in session.nodes or node_id in session.hidden:
             return None
@@ -245,7 +247,7 @@ def _keep_bodies(work: Work, namespace: str, commit: TurnCommit) -> None:
     keep_large(work, namespace, commit.checkpoint.execution_state)
 
 
-def _checkpoint_ref(checkpoint: Checkpoint) -> str:
+def _checkpoint_ref(checkpoint: SessionCheckpoint) -> str:
     """The hex SHA-256 of the checkpoint's document, in which bytes are named by theirs."""
     document = {
         name: hashlib.sha256(value).hexdigest() if isinstance(value, bytes) else value

@@ -22,18 +22,18 @@ from holdfast.model import canonical
 from holdfast.model.access import ApiKey
 from holdfast.model.agent_registry import Seen
 from holdfast.model.audit import SealedAct
-from holdfast.model.budget import Account
+from holdfast.model.budget import BudgetAccount
 from holdfast.model.configured_agents import HostedAgent
 from holdfast.model.hash_chain import SealedEvent
 from holdfast.model.ids import IdSource
-from holdfast.model.inbox import Batch
+from holdfast.model.inbox import InboxBatch
 from holdfast.model.jobs import DEFAULT_NAMESPACE, JobHead, WorkItem
 from holdfast.model.ledger import CallRow
 from holdfast.model.mailbox import Mail
 from holdfast.model.queue_limits import QueueLimits
 from holdfast.model.retention import Tombstone
 from holdfast.model.schedule import Schedule
-from holdfast.model.session import Checkpoint, Committed, Frame, Node, SessionMeta, Usage
+from holdfast.model.session import Committed, Frame, SessionCheckpoint, SessionMeta, SessionNode, Usage
 from holdfast.model.streams import Passage
 from holdfast.model.worker_lease import WorkerLease
 from holdfast.model.worker_presence import Presence
@@ -80,7 +80,7 @@ class Hold:
 class BatchRow:
     """A batch (payloads packed), who holds it, and how often it was held."""
 
-    batch: Batch
+    batch: InboxBatch
     fence: int = 0
     hold: Hold | None = None
 
@@ -100,12 +100,12 @@ class SessionRow:
     """
 
     revision: int = 0
-    nodes: Mapping[str, Node] = field(default_factory=dict)  # body packed
+    nodes: Mapping[str, SessionNode] = field(default_factory=dict)  # body packed
     hidden: frozenset[str] = frozenset()
     leaf_node_id: str | None = None
     frames: Mapping[str, Frame] = field(default_factory=dict)  # assignment and options packed
     frame_id: str | None = None
-    checkpoint: Checkpoint | None = None  # options packed
+    checkpoint: SessionCheckpoint | None = None  # options packed
     checkpoint_ref: str = ""
     usage: tuple[Usage, ...] = ()
     turns: Mapping[str, TurnRow] = field(default_factory=dict)
@@ -154,7 +154,7 @@ class Tables:
     blobs: dict[tuple[str, str], BlobRow] = field(default_factory=dict)  # (namespace, hex digest)
     cache: dict[tuple[str, bytes], Cached] = field(default_factory=dict)  # (namespace, key)
     tombs: dict[str, TombRow] = field(default_factory=dict)
-    accounts: dict[str, Account] = field(default_factory=dict)  # budget id
+    accounts: dict[str, BudgetAccount] = field(default_factory=dict)  # budget id
     agents: dict[tuple[str, str], HostedAgent] = field(default_factory=dict)  # (namespace, agent id)
     schedules: dict[tuple[str, str], Schedule] = field(default_factory=dict)  # (namespace, id); input packed
     limits: dict[tuple[str, str], QueueLimits] = field(default_factory=dict)  # (namespace, queue)

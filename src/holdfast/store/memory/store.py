@@ -30,20 +30,20 @@ from holdfast.store.memory.streams import MemoryStreams
 from holdfast.store.memory.wakeups import MemoryWakeups
 from holdfast.store.memory.work_items import MemoryWork
 from holdfast.store.memory.worker_presences import MemoryPresences
-from holdfast.store.ports.agent_entries import Entries
-from holdfast.store.ports.api_keys import Keys
+from holdfast.store.ports.agent_entries import AgentEntries
+from holdfast.store.ports.api_keys import ApiKeys
 from holdfast.store.ports.attachments import Attachments
 from holdfast.store.ports.audit import Audit
 from holdfast.store.ports.blobs import Blobs
 from holdfast.store.ports.budgets import Budgets
 from holdfast.store.ports.cache import Cache
-from holdfast.store.ports.configured_agents import Agents
+from holdfast.store.ports.configured_agents import ConfiguredAgents
 from holdfast.store.ports.inbox import Inbox
 from holdfast.store.ports.jobs import Jobs
 from holdfast.store.ports.journal import Journal
 from holdfast.store.ports.leases import Leases
 from holdfast.store.ports.ledger import Ledger
-from holdfast.store.ports.mailbox import Post
+from holdfast.store.ports.mailbox import Mailbox
 from holdfast.store.ports.namespaces import Namespaces
 from holdfast.store.ports.queue_limits import Queues
 from holdfast.store.ports.retention import Retention
@@ -53,7 +53,7 @@ from holdfast.store.ports.store_stats import Watch
 from holdfast.store.ports.streams import Streams
 from holdfast.store.ports.wakeups import Wakeups
 from holdfast.store.ports.work_items import WorkList
-from holdfast.store.ports.worker_presences import Presences
+from holdfast.store.ports.worker_presences import WorkerPresences
 from holdfast.store.store_clock import HostStoreClock, StoreClock
 
 
@@ -69,7 +69,7 @@ class MemoryStore:
         self.journal: Journal = MemoryJournal(state)
         self.leases: Leases = MemoryLeases(state)
         self.ledger: Ledger = MemoryLedger(state)
-        self.post: Post = MemoryPost(state)
+        self.post: Mailbox = MemoryPost(state)
         self.sessions: Sessions = MemorySessions(state)
         self.inbox: Inbox = MemoryInbox(state)
         self.attachments: Attachments = MemoryAttachments(state)
@@ -79,15 +79,15 @@ class MemoryStore:
         self.retention: Retention = MemoryRetention(state)
         self.streams: Streams = MemoryStreams(state)
         self.budgets: Budgets = MemoryBudgets(state)
-        self.agents: Agents = MemoryAgents(state)
+        self.agents: ConfiguredAgents = MemoryAgents(state)
         self.schedules: Schedules = MemorySchedules(state)
         self.queues: Queues = MemoryQueues(state)
-        self.keys: Keys = MemoryKeys(state)
+        self.keys: ApiKeys = MemoryKeys(state)
         self.audit: Audit = MemoryAudit(state)
         self.vitals: Watch = MemoryWatch(state)
-        self.presences: Presences = MemoryPresences(state)
+        self.presences: WorkerPresences = MemoryPresences(state)
         self.work: WorkList = MemoryWork(state)
-        self.entries: Entries = MemoryEntries(state)
+        self.entries: AgentEntries = MemoryEntries(state)
         self.wakeups: Wakeups = wakeups
         self._release = wakeups.release
         self._info = StoreInfo(

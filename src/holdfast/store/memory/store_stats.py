@@ -6,7 +6,7 @@ from holdfast.model.jobs import JobHead
 from holdfast.model.lease import is_live
 from holdfast.model.side_effects import CallStatus
 from holdfast.model.states import Status
-from holdfast.model.store_stats import Line, Vitals
+from holdfast.model.store_stats import Line, StoreStats
 from holdfast.model.suspicion import is_unclaimed
 from holdfast.store.memory.state import State
 
@@ -17,7 +17,7 @@ class MemoryWatch:
     def __init__(self, state: State) -> None:
         self._state = state
 
-    async def look(self) -> Vitals:
+    async def look(self) -> StoreStats:
         clock, tables = self._state.clock, self._state.tables
         now = clock.wall_us()
         heads = [row.head for row in tables.jobs.values() if row.head.status in _OPEN]
@@ -26,7 +26,7 @@ class MemoryWatch:
             standing.setdefault((head.queue, head.status, head.wait_reason or ""), []).append(head)
         ready = [head.ready_at for head in heads if head.status is Status.PENDING and head.ready_at <= now]
         kept = [entry.expires_at > now for entry in tables.cache.values()]
-        return Vitals(
+        return StoreStats(
             now=now,
             lines=tuple(
                 Line(

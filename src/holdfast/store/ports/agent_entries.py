@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from holdfast.model.agent_registry import Entry, Seen
+from holdfast.model.agent_registry import AgentEntry, Seen
 from holdfast.model.jobs import DEFAULT_NAMESPACE
 
 
-class Entries(Protocol):
+class AgentEntries(Protocol):
     """Time is the store's: whoever is written was heard just now."""
 
     async def get(self, guid: str, *, namespace: str = DEFAULT_NAMESPACE) -> Seen | None:
         """The entry as it is now."""
         ...
 
-    async def put(self, entry: Entry, *, over: int, namespace: str = DEFAULT_NAMESPACE) -> Seen | None:
+    async def put(self, entry: AgentEntry, *, over: int, namespace: str = DEFAULT_NAMESPACE) -> Seen | None:
         """The entry is there in place of the revision it was made from; `over` 0: there was none. None, and nothing
         changed: somebody else was there first."""
         ...

@@ -9,7 +9,7 @@ from holdfast.model.audit import ActDraft
 from holdfast.model.page import Page
 
 
-class Keys(Protocol):
+class ApiKeys(Protocol):
     """Every change of a key is a line of its namespace's audit log, in the same transaction."""
 
     async def create(self, key: ApiKey, act: ActDraft) -> ApiKey:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from holdfast.model.budget import Account
+from holdfast.model.budget import BudgetAccount
 
 
 class Budgets(Protocol):
-    async def find(self, budget_ids: Sequence[str]) -> list[Account]:
+    async def find(self, budget_ids: Sequence[str]) -> list[BudgetAccount]:
         """These accounts as of the last commit, by id. One that does not exist is not in the answer.
 
         What an append says it costs is in them as soon as the append is durable, and once, however often it was sent.

@@ -9,7 +9,7 @@ from holdfast.model.jobs import DEFAULT_NAMESPACE
 from holdfast.model.page import Page
 
 
-class Agents(Protocol):
+class ConfiguredAgents(Protocol):
     async def create(self, agent: HostedAgent) -> HostedAgent:
         """The agent exists; the answer is what is stored.
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from holdfast.model.inbox import Batch, BatchDraft, Boundary, Claim
+from holdfast.model.inbox import BatchDraft, Boundary, Claim, InboxBatch
 from holdfast.model.jobs import DEFAULT_NAMESPACE, JobDraft
 
 
 class Inbox(Protocol):
     """Completion is not here: batches are completed by the turn commit that used them, in its transaction."""
 
-    async def enqueue(self, draft: BatchDraft, *, namespace: str = DEFAULT_NAMESPACE) -> Batch:
+    async def enqueue(self, draft: BatchDraft, *, namespace: str = DEFAULT_NAMESPACE) -> InboxBatch:
         """The batch is durable and has the next `enqueue_seq` of its session.
 
         A repeat under the same source key, or with the same batch id, returns the stored batch as it is, original
@@ -20,7 +20,7 @@ class Inbox(Protocol):
         """
         ...
 
-    async def deliver(self, draft: BatchDraft, job: JobDraft) -> Batch:
+    async def deliver(self, draft: BatchDraft, job: JobDraft) -> InboxBatch:
         """The batch is in the line and the job that will read it exists, in one transaction; both have the job's id.
 
         The job is of the batch's session. A repeat of the job's request finds the first one's batch, as it is.
@@ -29,17 +29,17 @@ class Inbox(Protocol):
 
     async def find(
         self, session_id: str, batch_id: str, *, namespace: str = DEFAULT_NAMESPACE
-    ) -> Batch | None:
+    ) -> InboxBatch | None:
         """The batch, in whatever state; a settled one without its items."""
         ...
 
-    async def list_pending(self, session_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> list[Batch]:
+    async def list_pending(self, session_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> list[InboxBatch]:
         """Queued batches that are under no live claim: what a person may still edit."""
         ...
 
     async def cancel(
         self, session_id: str, batch_id: str, *, namespace: str = DEFAULT_NAMESPACE
-    ) -> Batch | None:
+    ) -> InboxBatch | None:
         """The batch, now cancelled and out of the queue; None when it is live-claimed, settled or unknown.
 
         The answer shows the batch as it was queued, items included, with state cancelled.
@@ -95,6 +95,6 @@ class Inbox(Protocol):
         ...
 
     # Last in every inbox: inside the class its name hides the builtin from annotations below it.
-    async def list(self, session_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> list[Batch]:
+    async def list(self, session_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> list[InboxBatch]:
         """Every queued batch in enqueue order, claimed or not."""
         ...

@@ -8,7 +8,7 @@ from holdfast.model.append import Timer
 from holdfast.model.mailbox import Mail, MailDraft, Sent
 
 
-class Post(Protocol):
+class Mailbox(Protocol):
     async def send(self, draft: MailDraft) -> Sent:
         """The letter is durable and the job's `mail_seq` counts it, in one transaction.
 

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-from holdfast.model.retention import Policy, Pruned, Tombstone
+from holdfast.model.retention import Pruned, RetentionPolicy, Tombstone
 
 
 class Freed(msgspec.Struct, frozen=True):
@@ -18,14 +18,16 @@ class Freed(msgspec.Struct, frozen=True):
 
 
 class Retention(Protocol):
-    async def over(self, policy: Policy, *, after: str = "", limit: int = 100) -> list[str]:
+    async def over(self, policy: RetentionPolicy, *, after: str = "", limit: int = 100) -> list[str]:
         """Jobs that have been over for as long as the policy says, and are not pruned that way, by id after `after`.
 
         Which of them may be pruned is decided by `prune`.
         """
         ...
 
-    async def prune(self, job_ids: Sequence[str], policy: Policy, *, dry_run: bool = False) -> list[Pruned]:
+    async def prune(
+        self, job_ids: Sequence[str], policy: RetentionPolicy, *, dry_run: bool = False
+    ) -> list[Pruned]:
         """Each of these jobs is erased or removed, or kept for a reason; all of it in one commit.
 
         The rule is `model.retention.kept_because`, asked while the job is locked. A job that is gone is not in the

@@ -12,8 +12,8 @@ from holdfast.model.page import Page
 from holdfast.model.session import (
     Collected,
     Committed,
-    Node,
     SessionMeta,
+    SessionNode,
     SessionRecord,
     SessionView,
     TurnCommit,
@@ -82,7 +82,9 @@ class Sessions(Protocol):
         """The session a handle serves, if it is bound."""
         ...
 
-    async def node(self, session_id: str, node_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> Node | None:
+    async def node(
+        self, session_id: str, node_id: str, *, namespace: str = DEFAULT_NAMESPACE
+    ) -> SessionNode | None:
         """The node, unless it is tombstoned or unknown."""
         ...
 

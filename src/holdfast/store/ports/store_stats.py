@@ -1,14 +1,14 @@
-"""Vitals: how the store is, in a few numbers."""
+"""Store statistics: the state of the store in a few numbers."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
-from holdfast.model.store_stats import Vitals
+from holdfast.model.store_stats import StoreStats
 
 
 class Watch(Protocol):
-    async def look(self) -> Vitals:
+    async def look(self) -> StoreStats:
         """The store at one instant, its lines by queue, status and reason.
 
         It costs as much as there are jobs that are not over, and nothing for those that are: too much for every

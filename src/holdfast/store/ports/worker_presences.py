@@ -9,7 +9,7 @@ from holdfast.model.page import Page
 from holdfast.model.worker_presence import Heard, Presence, SeenWorker
 
 
-class Presences(Protocol):
+class WorkerPresences(Protocol):
     """Time is the store's. Presences belong to no namespace: a worker drives the jobs of all of them."""
 
     async def beat(self, presence: Presence) -> Heard:

@@ -42,7 +42,7 @@ from holdfast.store.sqlite.lock_holders import STOPPED_AFTER_S, continue_stopped
 from holdfast.store.sqlite.transaction import SqliteTransaction, drive
 from holdfast.store.sqlite.unit_of_work import Queued, Undone, Unit
 from holdfast.store.sqlite.wakeups import FileWakeups
-from holdfast.store.sqlite.write_lock import Turnstile
+from holdfast.store.sqlite.write_lock import WriteLock
 from holdfast.store.store_clock import HostStoreClock
 
 T = TypeVar("T")
@@ -72,7 +72,7 @@ class SqliteExecutor:
     ) -> None:
         self.path = path
         self.writer = writer
-        self.turnstile = Turnstile(path)
+        self.turnstile = WriteLock(path)
         self._clock = clock
         self._wakeups = wakeups
         self._vfs = vfs

@@ -32,12 +32,12 @@ _STOPPED, _TRACED = "T", "t"
 """States of a process: stopped by a signal, and by a debugger, which no signal can undo."""
 
 
-class TurnHolder(msgspec.Struct, frozen=True):
+class LockHolder(msgspec.Struct, frozen=True):
     pid: int
     stopped: bool
 
 
-def turn_holder(database: Path, locks: str | None = None) -> TurnHolder | None:
+def turn_holder(database: Path, locks: str | None = None) -> LockHolder | None:
     """The process that has the turn right now; None if nobody has, or if this system does not say."""
     lock_file = database.with_name(database.name + "-turn")
     if not lock_file.exists():
@@ -49,7 +49,7 @@ def turn_holder(database: Path, locks: str | None = None) -> TurnHolder | None:
         # "7: FLOCK ADVISORY WRITE <pid> <device>:<inode> 0 EOF"; a waiter has "->" in the second place.
         if len(fields) >= 6 and fields[1] == "FLOCK" and fields[5].rpartition(":")[2] == inode:
             pid = int(fields[4])
-            return TurnHolder(pid, stopped=_is_stopped(pid))
+            return LockHolder(pid, stopped=_is_stopped(pid))
     return None
 
 

@@ -17,11 +17,11 @@ from holdfast.store.sqlite.connection import mark
 from holdfast.store.sqlite.errors import translate
 from holdfast.store.sqlite.filesystem import make_private
 from holdfast.store.sqlite.lock_holders import continuing_stopped_writers
-from holdfast.store.sqlite.write_lock import Turnstile
+from holdfast.store.sqlite.write_lock import WriteLock
 
 
 class SqliteSchema:
-    def __init__(self, connection: apsw.Connection, turnstile: Turnstile, clock: Clock, path: Path) -> None:
+    def __init__(self, connection: apsw.Connection, turnstile: WriteLock, clock: Clock, path: Path) -> None:
         self._connection = connection
         self._turnstile = turnstile
         self._clock = clock

@@ -49,7 +49,7 @@ _ALL: Final = 0
 _NOBODY: Final = _LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, _ALL, 0)
 
 
-class Turnstile:
+class WriteLock:
     """A fair lock between processes, on two small files beside the database."""
 
     def __init__(self, database: Path) -> None:

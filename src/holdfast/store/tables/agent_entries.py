@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.errors import InvalidPayload, StoreCorrupt
-from holdfast.model.agent_registry import Entry, Seen, check_entry, read_entry, write_entry
+from holdfast.model.agent_registry import AgentEntry, Seen, check_entry, read_entry, write_entry
 from holdfast.model.jobs import DEFAULT_NAMESPACE
 from holdfast.store.executor import Executor, Row, Transaction
 from holdfast.store.tables.payloads import need_namespace
@@ -22,7 +22,7 @@ class SqlEntries:
         row = await self._executor.read(work, brief=True)
         return None if row is None else _seen(row)
 
-    async def put(self, entry: Entry, *, over: int, namespace: str = DEFAULT_NAMESPACE) -> Seen | None:
+    async def put(self, entry: AgentEntry, *, over: int, namespace: str = DEFAULT_NAMESPACE) -> Seen | None:
         data = write_entry(check_entry(entry))
         place = {"namespace": namespace, "guid": entry.guid, "entry": data}
 

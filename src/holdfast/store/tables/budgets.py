@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from holdfast.model import budget as money
 from holdfast.model import canonical
-from holdfast.model.budget import Account, Charge, Raise
+from holdfast.model.budget import BudgetAccount, Charge, Raise
 from holdfast.model.jobs import JobDraft
 from holdfast.store.executor import Executor, Row, Transaction
 from holdfast.store.tables.payloads import read_json
@@ -16,18 +16,18 @@ class SqlBudgets:
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
 
-    async def find(self, budget_ids: Sequence[str]) -> list[Account]:
+    async def find(self, budget_ids: Sequence[str]) -> list[BudgetAccount]:
         async def work(tx: Transaction) -> Sequence[Row]:
             return await tx.rows("find_budgets", budget_ids=list(budget_ids))
 
         return [account_of(row) for row in await self._executor.read(work, brief=True)]
 
 
-def account_of(row: Row) -> Account:
+def account_of(row: Row) -> BudgetAccount:
     """The row as an account: the columns come in the order of the fields."""
-    values = dict(zip(Account.__struct_fields__, row, strict=True))
+    values = dict(zip(BudgetAccount.__struct_fields__, row, strict=True))
     values["limits"] = money.read(read_json(row[4], f"budget {row[0]}"))
-    return Account(**values)
+    return BudgetAccount(**values)
 
 
 async def open_in(tx: Transaction, draft: JobDraft, created_at: int) -> None:

@@ -16,14 +16,14 @@ import msgspec
 from holdfast.errors import StoreCorrupt
 from holdfast.model import canonical
 from holdfast.model.limits import PAYLOAD_INLINE_BYTES
-from holdfast.model.session import Checkpoint
+from holdfast.model.session import SessionCheckpoint
 from holdfast.store.executor import Transaction
 from holdfast.store.tables.payloads import read_json
 
 BYTE_FIELDS: Final = ("tool_state", "plugin_snapshot", "execution_state")
 
 
-def pack_checkpoint(checkpoint: Checkpoint, blobs: dict[bytes, bytes]) -> tuple[bytes, bytes]:
+def pack_checkpoint(checkpoint: SessionCheckpoint, blobs: dict[bytes, bytes]) -> tuple[bytes, bytes]:
     """The document and the small states, to be written into the session's row; large states are among the blobs."""
     document: dict[str, Any] = msgspec.structs.asdict(checkpoint)
     small = {}
@@ -40,7 +40,9 @@ def pack_checkpoint(checkpoint: Checkpoint, blobs: dict[bytes, bytes]) -> tuple[
     return canonical.encode(document), canonical.encode(small)
 
 
-async def load_checkpoint(tx: Transaction, namespace: str, document: bytes, states: bytes) -> Checkpoint:
+async def load_checkpoint(
+    tx: Transaction, namespace: str, document: bytes, states: bytes
+) -> SessionCheckpoint:
     """The checkpoint, whole, each state checked against its digest."""
     fields, small = _read(document, states)
     for name, digest in _digests(fields).items():
@@ -53,7 +55,7 @@ async def load_checkpoint(tx: Transaction, namespace: str, document: bytes, stat
             msg = f"the checkpoint's {name} {fields[name]} is missing or damaged"
             raise StoreCorrupt(msg)
         fields[name] = state
-    return Checkpoint(**fields)
+    return SessionCheckpoint(**fields)
 
 
 def blobs_of(document: bytes, states: bytes) -> set[bytes]:
@@ -65,7 +67,7 @@ def blobs_of(document: bytes, states: bytes) -> set[bytes]:
 def _read(document: bytes, states: bytes) -> tuple[dict[str, Any], dict[str, str]]:
     """The document and the small states; StoreCorrupt if they do not look like what `pack_checkpoint` writes."""
     fields, small = read_json(document, "a checkpoint"), read_json(states, "a checkpoint's states")
-    if not isinstance(fields, dict) or fields.keys() != set(Checkpoint.__struct_fields__):
+    if not isinstance(fields, dict) or fields.keys() != set(SessionCheckpoint.__struct_fields__):
         msg = "a checkpoint has other fields than were stored"
         raise StoreCorrupt(msg)
     if not isinstance(small, dict) or not small.keys() <= set(BYTE_FIELDS):

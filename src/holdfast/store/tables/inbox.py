@@ -11,13 +11,13 @@ from holdfast.errors import ClaimLost
 from holdfast.model import canonical, inbox
 from holdfast.model.ids import IdSource
 from holdfast.model.inbox import (
-    Batch,
     BatchDraft,
     BatchState,
     Boundary,
     Candidate,
     Claim,
     Delivery,
+    InboxBatch,
     Item,
     SlotPolicy,
 )
@@ -33,21 +33,21 @@ class SqlInbox:
         self._executor = executor
         self._ids = ids
 
-    async def enqueue(self, draft: BatchDraft, *, namespace: str = DEFAULT_NAMESPACE) -> Batch:
+    async def enqueue(self, draft: BatchDraft, *, namespace: str = DEFAULT_NAMESPACE) -> InboxBatch:
         inbox.check_draft(draft)
         named = draft if draft.batch_id else msgspec.structs.replace(draft, batch_id=self._ids.new("batch"))
 
-        async def work(tx: Transaction) -> Batch:
+        async def work(tx: Transaction) -> InboxBatch:
             return await enqueue_in(tx, named, namespace)
 
         return await self._executor.write(work)
 
-    async def deliver(self, draft: BatchDraft, job: JobDraft) -> Batch:
+    async def deliver(self, draft: BatchDraft, job: JobDraft) -> InboxBatch:
         inbox.check_delivery(draft, job)
         named = job if job.job_id else msgspec.structs.replace(job, job_id=self._ids.new("job"))
         check_draft(named)
 
-        async def work(tx: Transaction) -> Batch:
+        async def work(tx: Transaction) -> InboxBatch:
             job_id = (await submit_in(tx, named, admitting=True)).job_id
             return await enqueue_in(
                 tx, msgspec.structs.replace(draft, batch_id=job_id, job_id=job_id), job.namespace
@@ -57,17 +57,17 @@ class SqlInbox:
 
     async def find(
         self, session_id: str, batch_id: str, *, namespace: str = DEFAULT_NAMESPACE
-    ) -> Batch | None:
-        async def work(tx: Transaction) -> Batch | None:
+    ) -> InboxBatch | None:
+        async def work(tx: Transaction) -> InboxBatch | None:
             return await _stored(tx, batch_id, {"namespace": namespace, "session_id": session_id})
 
         return await self._executor.read(work, snapshot=True)
 
-    async def list_pending(self, session_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> list[Batch]:
+    async def list_pending(self, session_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> list[InboxBatch]:
         return await self._listed("pending_batches", session_id, namespace)
 
-    async def _listed(self, statement: str, session_id: str, namespace: str) -> list[Batch]:
-        async def work(tx: Transaction) -> list[Batch]:
+    async def _listed(self, statement: str, session_id: str, namespace: str) -> list[InboxBatch]:
+        async def work(tx: Transaction) -> list[InboxBatch]:
             place = {"namespace": namespace, "session_id": session_id}
             items = defaultdict(list)
             for batch_id, *item in await tx.rows("session_items", **place):
@@ -78,12 +78,12 @@ class SqlInbox:
 
     async def cancel(
         self, session_id: str, batch_id: str, *, namespace: str = DEFAULT_NAMESPACE
-    ) -> Batch | None:
+    ) -> InboxBatch | None:
         place = {"namespace": namespace, "session_id": session_id, "batch_id": batch_id}
 
-        tried: list[Batch] = []
+        tried: list[InboxBatch] = []
 
-        async def work(tx: Transaction) -> Batch | None:
+        async def work(tx: Transaction) -> InboxBatch | None:
             items = [_item(batch_id, row) for row in await tx.rows("batch_items", **place)]
             cancelled = await tx.row("cancel_batch", **place)
             row = await tx.row("batch", **place)
@@ -168,11 +168,11 @@ class SqlInbox:
 
         await self._executor.write(work)
 
-    async def list(self, session_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> list[Batch]:
+    async def list(self, session_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> list[InboxBatch]:
         return await self._listed("queued_batches", session_id, namespace)
 
 
-async def enqueue_in(tx: Transaction, draft: BatchDraft, namespace: str) -> Batch:
+async def enqueue_in(tx: Transaction, draft: BatchDraft, namespace: str) -> InboxBatch:
     """The batch is in the line within this transaction; a known source or id finds the batch it made."""
     await need_namespace(tx, namespace)
     assert draft.batch_id is not None, "a batch gets its id before the transaction"
@@ -217,7 +217,7 @@ async def enqueue_in(tx: Transaction, draft: BatchDraft, namespace: str) -> Batc
     return stored
 
 
-async def _stored(tx: Transaction, batch_id: str, place: dict[str, str]) -> Batch | None:
+async def _stored(tx: Transaction, batch_id: str, place: dict[str, str]) -> InboxBatch | None:
     row = await tx.row("batch", batch_id=batch_id, **place)
     if row is None:
         return None
@@ -296,7 +296,7 @@ def _item(batch_id: str, row: Row) -> Item:
     return Item(f"{batch_id}.{index}", kind, read_json(body, f"item {index} of batch {batch_id}"))
 
 
-def _batch(row: Row, items: Sequence[Item]) -> Batch:
+def _batch(row: Row, items: Sequence[Item]) -> InboxBatch:
     (
         batch_id,
         session_id,
@@ -311,7 +311,7 @@ def _batch(row: Row, items: Sequence[Item]) -> Batch:
         job_id,
         settled,
     ) = row
-    return Batch(
+    return InboxBatch(
         batch_id=batch_id,
         session_id=session_id,
         enqueue_seq=seq,

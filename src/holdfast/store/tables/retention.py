@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from holdfast.errors import NotFound
-from holdfast.model.retention import ERASABLE, How, Policy, Pruned, Standing, Tombstone, kept_because
+from holdfast.model.retention import ERASABLE, How, Pruned, RetentionPolicy, Standing, Tombstone, kept_because
 from holdfast.model.states import Status
 from holdfast.store.executor import Executor, Row, Transaction
 from holdfast.store.ports.retention import Freed
@@ -30,7 +30,7 @@ class SqlRetention:
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
 
-    async def over(self, policy: Policy, *, after: str = "", limit: int = 100) -> list[str]:
+    async def over(self, policy: RetentionPolicy, *, after: str = "", limit: int = 100) -> list[str]:
         async def work(tx: Transaction) -> list[str]:
             rows = await tx.rows(
                 "jobs_over", after=after, older_than_us=policy.older_than_us, how=policy.how, limit=limit
@@ -39,7 +39,9 @@ class SqlRetention:
 
         return await self._executor.read(work)
 
-    async def prune(self, job_ids: Sequence[str], policy: Policy, *, dry_run: bool = False) -> list[Pruned]:
+    async def prune(
+        self, job_ids: Sequence[str], policy: RetentionPolicy, *, dry_run: bool = False
+    ) -> list[Pruned]:
         ordered = sorted(set(job_ids))  # the one order in which everybody locks heads
 
         async def look(tx: Transaction) -> list[Pruned]:
@@ -105,7 +107,7 @@ def _standing(row: Row) -> Standing:
     return Standing(**values)
 
 
-async def _judged(tx: Transaction, job: Standing, policy: Policy) -> Pruned:
+async def _judged(tx: Transaction, job: Standing, policy: RetentionPolicy) -> Pruned:
     """What is to be done with the job, and how much of it there is."""
     now = await tx.row("wall_clock")
     assert now is not None

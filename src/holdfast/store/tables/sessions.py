@@ -16,8 +16,8 @@ from holdfast.model.session import (
     Committed,
     Frame,
     Graph,
-    Node,
     SessionMeta,
+    SessionNode,
     SessionRecord,
     SessionView,
     TurnCommit,
@@ -92,7 +92,9 @@ class SqlSessions:
         row = await self._executor.read(work, brief=True)
         return None if row is None else str(row[0])
 
-    async def node(self, session_id: str, node_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> Node | None:
+    async def node(
+        self, session_id: str, node_id: str, *, namespace: str = DEFAULT_NAMESPACE
+    ) -> SessionNode | None:
         async def work(tx: Transaction) -> Row | None:
             return await tx.row("load_node", namespace=namespace, session_id=session_id, node_id=node_id)
 
@@ -158,7 +160,7 @@ async def _load_in(tx: Transaction, session_id: str, scope: Scope, namespace: st
     if not scope.head_only:
         usage = await tx.rows("load_usage", **place)
     if scope.head_only:
-        nodes: tuple[Node, ...] = ()
+        nodes: tuple[SessionNode, ...] = ()
     elif scope.active_path:
         leaf = leaf if scope.leaf_node_id is None else scope.leaf_node_id
         ancestry = await tx.rows("load_path", leaf_node_id=leaf, **place)
@@ -177,9 +179,9 @@ async def _load_in(tx: Transaction, session_id: str, scope: Scope, namespace: st
     )
 
 
-def _node(row: Row) -> Node:
+def _node(row: Row) -> SessionNode:
     node_id, parent, frame_id, caused_by, at, body = row
-    return Node(
+    return SessionNode(
         node_id=node_id,
         parent_node_id=parent,
         body=read_json(body, f"node {node_id}"),

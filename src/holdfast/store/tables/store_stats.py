@@ -1,9 +1,9 @@
-"""Vitals over SQL."""
+"""Store statistics over SQL."""
 
 from __future__ import annotations
 
 from holdfast.model.states import Status, WaitReason
-from holdfast.model.store_stats import Line, Vitals
+from holdfast.model.store_stats import Line, StoreStats
 from holdfast.model.suspicion import UNCLAIMED_US
 from holdfast.store.executor import Executor, Row, Transaction
 from holdfast.store.tables.payloads import word
@@ -13,15 +13,15 @@ class SqlWatch:
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
 
-    async def look(self) -> Vitals:
-        async def work(tx: Transaction) -> Vitals:
+    async def look(self) -> StoreStats:
+        async def work(tx: Transaction) -> StoreStats:
             lines = await tx.rows("lines_of_jobs")
             numbers = await tx.row("vital_numbers", unclaimed_us=UNCLAIMED_US)
             size = await tx.row("store_size")
             assert numbers is not None, "counting always gives a row"
             assert size is not None, "so does a size"
             now, oldest, expired, uncertain, suspects, cached, cached_over = numbers
-            return Vitals(
+            return StoreStats(
                 now=now,
                 lines=tuple(sorted(map(_line, lines), key=_place)),
                 oldest_ready_us=0 if oldest is None else now - oldest,

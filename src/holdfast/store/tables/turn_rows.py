@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.model import canonical
 from holdfast.model.limits import PAYLOAD_INLINE_BYTES
-from holdfast.model.session import Node, TurnCommit, Usage, check_commit
+from holdfast.model.session import SessionNode, TurnCommit, Usage, check_commit
 from holdfast.store.executor import Value
 from holdfast.store.tables.checkpoints import pack_checkpoint
 
@@ -69,7 +69,7 @@ def turn_of(commit: TurnCommit) -> Turn:
     return Turn(commit, nodes, _merged(commit.usage), document, states, blobs)
 
 
-def _node(node: Node, blobs: dict[bytes, bytes]) -> dict[str, Value]:
+def _node(node: SessionNode, blobs: dict[bytes, bytes]) -> dict[str, Value]:
     body = canonical.encode(node.body)
     digest = hashlib.sha256(body).digest()
     if len(body) > PAYLOAD_INLINE_BYTES:

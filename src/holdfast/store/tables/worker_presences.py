@@ -13,9 +13,9 @@ from holdfast.model.page import Page, decode_cursor, encode_cursor
 from holdfast.model.worker_presence import (
     FORGOTTEN_US,
     Heard,
-    Offer,
     Presence,
     SeenWorker,
+    WorkerOffer,
     check_drains,
     check_presence,
     state_of,
@@ -96,7 +96,7 @@ async def _get(tx: Transaction, worker: str) -> SeenWorker:
 def _seen(row: Row) -> SeenWorker:
     worker, identity, host, pid, told, draining, started_at, seen_at, asked_at, holds, now = row
     try:
-        offer = msgspec.convert(read_json(told, f"the presence of {worker}"), Offer)
+        offer = msgspec.convert(read_json(told, f"the presence of {worker}"), WorkerOffer)
     except msgspec.ValidationError as error:
         msg = f"the presence of worker {worker} is damaged: {error}"
         raise StoreCorrupt(msg) from error

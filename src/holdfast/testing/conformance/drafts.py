@@ -8,10 +8,10 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.model.events import Event, ToolCalled, ToolFailed, ToolReconciled, ToolReturned, ToolUncertain
-from holdfast.model.inbox import NEVER, Batch, BatchDraft, Claim, Delivery, ItemDraft, SlotPolicy
+from holdfast.model.inbox import NEVER, BatchDraft, Claim, Delivery, InboxBatch, ItemDraft, SlotPolicy
 from holdfast.model.ledger import CallRow, idempotency_key
 from holdfast.model.limits import PAYLOAD_INLINE_BYTES
-from holdfast.model.session import Node
+from holdfast.model.session import SessionNode
 from holdfast.model.side_effects import CallStatus, Effect
 from holdfast.testing.conformance.driver import Driver
 
@@ -71,13 +71,13 @@ def wake_draft(process_id: str, sequence: int, session_id: str = "root", **paylo
     )
 
 
-def text_of(batch: Batch) -> str | None:
+def text_of(batch: InboxBatch) -> str | None:
     """The line of text in a message; None for any other batch."""
     item = batch.items[0] if batch.items else None
     return item.payload["text"] if item is not None and item.kind == TURN_INPUT else None
 
 
-def ids_of(batches: Iterable[Batch]) -> list[str]:
+def ids_of(batches: Iterable[InboxBatch]) -> list[str]:
     return [batch.batch_id for batch in batches]
 
 
@@ -85,8 +85,8 @@ def batches_in(claim: Claim) -> list[str]:
     return ids_of(claim.batches)
 
 
-def node(node_id: str, parent: str | None = None, body: object = None, at: int = 0) -> Node:
-    return Node(
+def node(node_id: str, parent: str | None = None, body: object = None, at: int = 0) -> SessionNode:
+    return SessionNode(
         node_id=node_id, parent_node_id=parent, body={"node": node_id} if body is None else body, at=at
     )
 

@@ -25,7 +25,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from holdfast.agents.agents import Agent
-from holdfast.agents.app_registry import Catalogue
+from holdfast.agents.app_registry import AppRegistry
 from holdfast.agents.conversation import drafted
 from holdfast.agents.sessions import SessionAgent
 from holdfast.errors import InvalidMove, InvalidSetting
@@ -222,9 +222,9 @@ async def _awaited(said: Awaitable[Any]) -> Any:
     return await said
 
 
-def _app_of(agent: Agent[..., Any] | SessionAgent) -> Catalogue:
+def _app_of(agent: Agent[..., Any] | SessionAgent) -> AppRegistry:
     app = getattr(getattr(agent, "_host", None), "__self__", None)
-    if not isinstance(app, Catalogue):
+    if not isinstance(app, AppRegistry):
         msg = f"{agent!r} is no agent of an application"
         raise InvalidSetting(msg, hint="Give the function that `@app.agent` or `@hf.agent` made.")
     return app

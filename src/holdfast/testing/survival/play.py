@@ -19,11 +19,11 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.engine.audit_hook import make_io_monitor
-from holdfast.engine.durable_call import Asked, Probed
+from holdfast.engine.durable_call import DurableCall, ProbeResult
 from holdfast.engine.evidence import Looker
-from holdfast.engine.execution import Drive
-from holdfast.engine.group_commit import Committer
-from holdfast.engine.runner_config import Desk, Program
+from holdfast.engine.execution import Execution
+from holdfast.engine.group_commit import GroupCommit
+from holdfast.engine.runner_config import Program, RunnerConfig
 from holdfast.model.append import Append
 from holdfast.model.events import Event, JobCompleted
 from holdfast.model.hash_chain import SealedEvent, unseal
@@ -32,7 +32,7 @@ from holdfast.model.lease import LEASE_TTL_US
 from holdfast.model.side_effects import Answer
 from holdfast.model.states import HELD, TERMINAL, Status, WaitReason
 from holdfast.store.contract import Store
-from holdfast.store.intercepted import Call, WrappedStore
+from holdfast.store.intercepted import Call, InterceptedStore
 from holdfast.store.memory.store import MemoryStore
 from holdfast.testing.leaps import LeapingClock, heads, idle_for_us
 from holdfast.testing.process import Process
@@ -88,7 +88,7 @@ class _Life:
             del self.passed[-count:]
 
 
-class _Store(WrappedStore):
+class _Store(InterceptedStore):
     """The store as one worker sees it."""
 
     def __init__(self, store: Store, life: _Life, moved: asyncio.Event) -> None:
@@ -144,9 +144,9 @@ class Play:
         async def inspect(pack: Any) -> Any:
             return looker.look_at_all(pack)
 
-        desk = Desk(
+        desk = RunnerConfig(
             store,
-            Committer(store.journal),
+            GroupCommit(store.journal),
             self.clock,
             {kind: self._led(process, program) for kind, program in self._setting.programs.items()},
             strict=self._setting.strict,
@@ -166,7 +166,7 @@ class Play:
     # ── calls ─────────────────────────────────────────────────────────────────────────────────────
 
     def _led(self, process: Process, program: Program) -> Program:
-        async def led(drive: Drive, given: Any) -> Any:
+        async def led(drive: Execution, given: Any) -> Any:
             ours: Any = drive
             ours.call = functools.partial(self._call, drive.call)
             ours.perform = functools.partial(self._perform, process, drive.perform)
@@ -174,20 +174,20 @@ class Play:
 
         return led
 
-    async def _call(self, call: Callable[..., Awaitable[Any]], asked: Asked, *met: Any) -> Any:
+    async def _call(self, call: Callable[..., Awaitable[Any]], asked: DurableCall, *met: Any) -> Any:
         """The call, made so that it is seen when its receiver is asked about it."""
         probe = asked.terms.probe
         if probe is None:
             return await call(asked, *met)
 
-        async def looked_up(key: str, args: Any) -> Probed:
+        async def looked_up(key: str, args: Any) -> ProbeResult:
             with self._under_way():
                 probed = await probe(key, args)
             self._said.append(f"{asked.name} was looked up: {_FOUND[probed.answer]}")
             return probed
 
-        async def seen(key: str, args: Any) -> Probed:
-            probed: Probed = await self._loop.root.adopt(looked_up(key, args))
+        async def seen(key: str, args: Any) -> ProbeResult:
+            probed: ProbeResult = await self._loop.root.adopt(looked_up(key, args))
             return probed
 
         terms = msgspec.structs.replace(asked.terms, probe=seen)
@@ -197,7 +197,7 @@ class Play:
         self,
         process: Process,
         perform: Callable[..., Awaitable[tuple[Any, Exception | None]]],
-        asked: Asked,
+        asked: DurableCall,
         place: Any,
         step_key: str,
         key: str = "",

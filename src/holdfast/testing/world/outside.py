@@ -22,7 +22,7 @@ import random
 from collections.abc import Callable
 from typing import Any, Final
 
-from holdfast.engine.durable_call import Probed, Terms
+from holdfast.engine.durable_call import CallPolicy, ProbeResult
 from holdfast.engine.loop_sleep import rest
 from holdfast.errors import Refused
 from holdfast.model.side_effects import Answer, Effect
@@ -33,11 +33,11 @@ from holdfast.testing.world.witness import Request, Witness
 
 LONGEST_S: Final = 20.0
 INDEXING_S: Final = 2.0
-KEYED: Final = Terms(
+KEYED: Final = CallPolicy(
     effect=Effect.IDEMPOTENT, key_lifetime_us=24 * HOUR, longest_call_us=int(LONGEST_S) * SECOND
 )
-NATURAL: Final = Terms(effect=Effect.IDEMPOTENT, longest_call_us=int(LONGEST_S) * SECOND)
-PLAIN: Final = Terms(longest_call_us=int(LONGEST_S) * SECOND)
+NATURAL: Final = CallPolicy(effect=Effect.IDEMPOTENT, longest_call_us=int(LONGEST_S) * SECOND)
+PLAIN: Final = CallPolicy(longest_call_us=int(LONGEST_S) * SECOND)
 
 
 class Outside:
@@ -108,11 +108,11 @@ class Outside:
         if answer is not None:
             self._root.call_later(self.chance.uniform(0.001, 0.1), answer, known)
 
-    def probe(self, key: str) -> Probed:
+    def probe(self, key: str) -> ProbeResult:
         indexed_at = self._indexed_at.get(key)
         if indexed_at is None or indexed_at > self._root.loop.clock_time():
-            return Probed(Answer.NOT_HAPPENED)
-        return Probed(Answer.HAPPENED, {"receipt": self.happened(key)})
+            return ProbeResult(Answer.NOT_HAPPENED)
+        return ProbeResult(Answer.HAPPENED, {"receipt": self.happened(key)})
 
 
 class Line:
@@ -154,7 +154,7 @@ class Line:
         await rest(self._outside.chance.uniform(0.001, 0.3) if seconds is None else seconds)
         return number
 
-    async def probe(self, key: str, _args: Any) -> Probed:
+    async def probe(self, key: str, _args: Any) -> ProbeResult:
         if self._process.dead:
             await self._process.must_live()
         outside = self._outside
@@ -162,17 +162,17 @@ class Line:
         outside.witness.counts["probes"] += 1
         if outside.strikes(outside.mix.probe_fails):
             if outside.chance.random() < 0.5:
-                return Probed(Answer.CANNOT_TELL)
+                return ProbeResult(Answer.CANNOT_TELL)
             raise ConnectionError("nobody answers the probe")
         return outside.probe(key)
 
     @property
-    def relaunched(self) -> Terms:
-        return Terms(relaunch=True, probe=self.probe, longest_call_us=int(LONGEST_S) * SECOND)
+    def relaunched(self) -> CallPolicy:
+        return CallPolicy(relaunch=True, probe=self.probe, longest_call_us=int(LONGEST_S) * SECOND)
 
     @property
-    def verifiable(self) -> Terms:
-        return Terms(
+    def verifiable(self) -> CallPolicy:
+        return CallPolicy(
             effect=Effect.VERIFIABLE,
             probe=self.probe,
             longest_call_us=int(LONGEST_S) * SECOND,

@@ -11,8 +11,8 @@ import msgspec
 
 from holdfast.engine.checkpoints import checkpoint, restored
 from holdfast.engine.children import spawn
-from holdfast.engine.durable_call import READS, Asked, Terms
-from holdfast.engine.execution import Drive
+from holdfast.engine.durable_call import READS, CallPolicy, DurableCall
+from holdfast.engine.execution import Execution
 from holdfast.engine.runner_config import Program
 from holdfast.engine.suspension import sleep, wait
 from holdfast.errors import CallFailed, Denied, Refused
@@ -45,7 +45,7 @@ class Room:
 class Errand:
     """One run of one job's code."""
 
-    def __init__(self, drive: Drive, line: Line, witness: Witness, job_id: str, *, is_new: bool) -> None:
+    def __init__(self, drive: Execution, line: Line, witness: Witness, job_id: str, *, is_new: bool) -> None:
         self._drive = drive
         self._line = line
         self._witness = witness
@@ -74,14 +74,14 @@ class Errand:
             self.results[move[1]] = await getattr(self, "_" + move[0])(*move[1:])
 
     async def _effect(
-        self, kind: str, label: str, terms: Terms, name: str | None = None, more: list[Any] | None = None
+        self, kind: str, label: str, terms: CallPolicy, name: str | None = None, more: list[Any] | None = None
     ) -> Any:
         async def run(key: str) -> Any:
             return await self._line.send((self._job_id, label, kind, key), self._fence)
 
         try:
             args = [label, self._seen, *(more or [])]
-            return await self._drive.call(Asked(f"{name or kind}-{label}", args, run, terms))
+            return await self._drive.call(DurableCall(f"{name or kind}-{label}", args, run, terms))
         except Refused:
             return "refused"
         except Denied:
@@ -91,7 +91,7 @@ class Errand:
         async def run(_key: str) -> Any:
             return await self._line.look(self._job_id, label, self._fence, seconds)
 
-        self._seen = await self._drive.call(Asked(f"look-{label}", [label], run, READS))
+        self._seen = await self._drive.call(DurableCall(f"look-{label}", [label], run, READS))
         return self._seen
 
     async def _pay(self, label: str) -> Any:
@@ -164,7 +164,7 @@ class Errand:
                 raise LookupError("not yet")
             return number
 
-        return await self._drive.call(Asked(f"look-{label}", [label], run, READS))
+        return await self._drive.call(DurableCall(f"look-{label}", [label], run, READS))
 
     async def _caught(self, label: str) -> Any:
         async def run(_key: str) -> Any:
@@ -172,7 +172,7 @@ class Errand:
             raise LookupError("never")
 
         try:
-            return await self._drive.call(Asked(f"look-{label}", [label], run, READS))
+            return await self._drive.call(DurableCall(f"look-{label}", [label], run, READS))
         except LookupError:
             return "caught"
 
@@ -183,14 +183,14 @@ class Errand:
         await asyncio.gather(branch(one), branch(other))
 
 
-def _with_leave(terms: Terms, seconds: int) -> Terms:
+def _with_leave(terms: CallPolicy, seconds: int) -> CallPolicy:
     return msgspec.structs.replace(terms, approve=lambda _args: True, approval_lifetime_us=seconds * SECOND)
 
 
 def program(line: Line, witness: Witness, room: Room, is_deployed: Callable[[], bool]) -> Program:
     """The code of every job; its input names the job and its moves."""
 
-    async def errand(drive: Drive, given: Any) -> Any:
+    async def errand(drive: Execution, given: Any) -> Any:
         with room.taken():
             run = Errand(drive, line, witness, drive.owner.job_id, is_new=is_deployed())
             return await run.all_of(given["moves"])

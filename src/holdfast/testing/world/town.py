@@ -9,10 +9,10 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 
 from holdfast.engine.crash_points import Point
-from holdfast.engine.group_commit import Committer
+from holdfast.engine.group_commit import GroupCommit
 from holdfast.engine.loop_sleep import rest
 from holdfast.engine.recovery import Rules, sweep
-from holdfast.engine.runner_config import Desk
+from holdfast.engine.runner_config import RunnerConfig
 from holdfast.errors import Unavailable
 from holdfast.model.ids import SequentialIds
 from holdfast.model.time import HOUR
@@ -102,9 +102,9 @@ class Host:
         store.wakeups = RarePolls(town.store.wakeups, deaf=town.mix.deaf)
         line = Line(town.outside, process)
         room = Room(town.mix.concurrency, town.witness, process.name)
-        desk = Desk(
+        desk = RunnerConfig(
             store,
-            Committer(store.journal),
+            GroupCommit(store.journal),
             self.clock,
             {"errand": program(line, town.witness, room, town.is_deployed)},
             gone=town.is_gone,

@@ -22,7 +22,7 @@ from holdfast.model.mailbox import MailDraft, Sent
 from holdfast.model.states import MailKind
 from holdfast.model.worker_lease import WorkerLease
 from holdfast.store.contract import Store
-from holdfast.store.intercepted import Call, WrappedStore
+from holdfast.store.intercepted import Call, InterceptedStore
 from holdfast.store.ports.journal import Ruling
 from holdfast.store.ports.leases import Beat, ClaimAsk, Held
 from holdfast.testing.simloop import SimLoop
@@ -137,8 +137,8 @@ class Witness:
     def order(self) -> int:
         return next(self._orders)
 
-    def watched(self, store: Store) -> WrappedStore:
-        return WrappedStore(store, self._noted)
+    def watched(self, store: Store) -> InterceptedStore:
+        return InterceptedStore(store, self._noted)
 
     async def _noted(self, name: str, call: Call, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         result = await call(*args, **options)

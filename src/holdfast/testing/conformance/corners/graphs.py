@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.errors import InvalidName, InvalidPayload
-from holdfast.model.session import Checkpoint, Frame, Graph, SessionMeta, TurnCommit, Vacuumed
+from holdfast.model.session import Frame, Graph, SessionCheckpoint, SessionMeta, TurnCommit, Vacuumed
 from holdfast.model.time import HOUR
 from holdfast.store.ports.sessions import ACTIVE_PATH, Scope
 from holdfast.testing.conformance.bench import HANDLE, Bench
@@ -131,13 +131,15 @@ async def frames_are_added_or_replaced_by_id(bench: Bench) -> None:
 
 
 async def a_checkpoint_replaces_the_last_one(bench: Bench) -> None:
-    full = Checkpoint(
+    full = SessionCheckpoint(
         turn_index=1, options={"o": 1}, tool_state=b"t", plugin_snapshot=b"", execution_state=b"e"
     )
     await bench.store.sessions.commit(TurnCommit(session_id="root", checkpoint=full))
     assert (await bench.load()).checkpoint == full, "no bytes and empty bytes are two things"
-    await bench.store.sessions.commit(TurnCommit(session_id="root", checkpoint=Checkpoint(turn_index=2)))
-    assert (await bench.load()).checkpoint == Checkpoint(turn_index=2)
+    await bench.store.sessions.commit(
+        TurnCommit(session_id="root", checkpoint=SessionCheckpoint(turn_index=2))
+    )
+    assert (await bench.load()).checkpoint == SessionCheckpoint(turn_index=2)
 
 
 async def metadata_is_the_last_that_was_saved(bench: Bench) -> None:
@@ -166,7 +168,7 @@ async def another_namespace_sees_no_session(bench: Bench) -> None:
 async def garbage_collection_keeps_what_a_session_still_needs(bench: Bench) -> None:
     large = bytes(100_000)
     frame = Frame(frame_id="f1", snapshot=large + b"frame")
-    checkpoint = Checkpoint(tool_state=large + b"tools", execution_state=large + b"state")
+    checkpoint = SessionCheckpoint(tool_state=large + b"tools", execution_state=large + b"state")
     turn = TurnCommit(
         session_id="root", frames=(frame,), checkpoint=checkpoint, nodes=(node("a", body="x" * 9000),)
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.errors import InvalidName, InvalidPayload
-from holdfast.model.inbox import Batch, BatchDraft, BatchState, Boundary, ItemDraft
+from holdfast.model.inbox import BatchDraft, BatchState, Boundary, InboxBatch, ItemDraft
 from holdfast.model.session import TurnCommit, stamped
 from holdfast.model.time import MINUTE
 from holdfast.testing.conformance.bench import Bench, present
@@ -74,7 +74,7 @@ async def a_queued_batch_has_every_field_it_was_sent_with(bench: Bench) -> None:
     available_at = bench.clock.wall_us() + MINUTE
     draft = message("later", source_key="mail:1", available_at=available_at, batch_id="batch-1")
     stored = await bench.store.inbox.enqueue(draft)
-    expected = Batch(
+    expected = InboxBatch(
         batch_id="batch-1",
         session_id="root",
         enqueue_seq=1,

@@ -7,7 +7,15 @@ import msgspec
 from holdfast.errors import ClaimLost, HeadMoved, InvalidPayload, SessionBound, TurnConflict
 from holdfast.model import canonical
 from holdfast.model.inbox import Completion
-from holdfast.model.session import Checkpoint, Committed, Node, SessionMeta, TurnCommit, Usage, stamped
+from holdfast.model.session import (
+    Committed,
+    SessionCheckpoint,
+    SessionMeta,
+    SessionNode,
+    TurnCommit,
+    Usage,
+    stamped,
+)
 from holdfast.testing.conformance.bench import HANDLE, Bench, present
 from holdfast.testing.conformance.drafts import message, node
 
@@ -20,7 +28,9 @@ async def a_retry_gets_the_first_result_though_the_head_moved_and_its_claim_is_g
     turn = stamped(TurnCommit(session_id="root", nodes=(node("n1"),), expected_revision=0), "turn-1")
     turn = msgspec.structs.replace(turn, completes=(claim.completion(),))
     first = await bench.store.sessions.commit(turn)
-    await bench.store.sessions.commit(TurnCommit(session_id="root", checkpoint=Checkpoint(turn_index=2)))
+    await bench.store.sessions.commit(
+        TurnCommit(session_id="root", checkpoint=SessionCheckpoint(turn_index=2))
+    )
 
     async with bench.unchanged():
         again = await bench.store.sessions.commit(turn)
@@ -62,7 +72,7 @@ async def the_stamp_is_checked_before_the_head(bench: Bench) -> None:
     await bench.store.sessions.commit(turn)
     stale = msgspec.structs.replace(turn, expected_revision=0)
     assert (await bench.store.sessions.commit(stale)).replayed, "a known turn needs no head"
-    changed = TurnCommit(session_id="root", checkpoint=Checkpoint(turn_index=1), expected_revision=0)
+    changed = TurnCommit(session_id="root", checkpoint=SessionCheckpoint(turn_index=1), expected_revision=0)
     async with bench.refuses(TurnConflict):
         await bench.store.sessions.commit(stamped(changed, "turn-1"))
 
@@ -136,7 +146,9 @@ async def a_stamp_must_be_for_its_own_session(bench: Bench) -> None:
 
 
 async def the_checkpoint_ref_is_the_digest_of_its_content(bench: Bench) -> None:
-    checkpoint = Checkpoint(turn_index=3, options={"b": 1, "a": [2]}, tool_state=b"tools", tool_generation=1)
+    checkpoint = SessionCheckpoint(
+        turn_index=3, options={"b": 1, "a": [2]}, tool_state=b"tools", tool_generation=1
+    )
     committed = await bench.store.sessions.commit(TurnCommit(session_id="root", checkpoint=checkpoint))
     document = msgspec.structs.asdict(checkpoint) | {"tool_state": canonical.hex_digest(b"tools")}
     assert committed.checkpoint_ref == canonical.hex_digest(canonical.encode(document))
@@ -164,7 +176,7 @@ async def usage_is_merged_by_source_and_model(bench: Bench) -> None:
     assert (await bench.load()).usage == merged, "one line each, in the order of first use"
 
 
-def _said(node_id: str, at: int) -> Node:
+def _said(node_id: str, at: int) -> SessionNode:
     body = {
         "message": {"id": f"message {node_id}", "role": "user", "parts": [{"id": node_id, "text": "hello"}]}
     }

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from holdfast.errors import Fenced, KeyReused
 from holdfast.model.append import Extras
-from holdfast.model.budget import Account, Budget, Charge, Raise
+from holdfast.model.budget import Budget, BudgetAccount, Charge, Raise
 from holdfast.model.jobs import JobDraft
-from holdfast.model.retention import How, Policy
+from holdfast.model.retention import How, RetentionPolicy
 from holdfast.model.time import DAY
 from holdfast.testing.conformance.bench import Bench
 from holdfast.testing.conformance.driver import Driver, step
@@ -30,7 +30,7 @@ async def an_account_is_opened_with_its_job(bench: Bench) -> None:
         "job_child": (Budget(depth=1), 0),
     }
     record = await bench.store.jobs.get(alone)
-    assert await _account(bench, alone) == Account(
+    assert await _account(bench, alone) == BudgetAccount(
         budget_id=alone, namespace="default", depth=0, created_at=record.created_at, limits=LIMITS
     )
     assert await bench.store.budgets.find([]) == []
@@ -117,7 +117,7 @@ async def an_account_goes_with_its_job(bench: Bench) -> None:
     await driver.complete()
     bench.clock.advance(30 * DAY)
     for how, left in ((How.ERASE, 2), (How.REMOVE, 1)):
-        policy = Policy(older_than_us=7 * DAY, how=how)
+        policy = RetentionPolicy(older_than_us=7 * DAY, how=how)
         (pruned,) = await bench.store.retention.prune([driver.job_id], policy)
         assert pruned.kept is None
         assert len(await bench.store.budgets.find([driver.job_id, other.job_id])) == left
@@ -137,6 +137,6 @@ def _spend(driver: Driver, **amounts: int) -> Extras:
     return Extras(spend=(Charge(driver.job_id, **amounts),))
 
 
-async def _account(bench: Bench, budget_id: str) -> Account:
+async def _account(bench: Bench, budget_id: str) -> BudgetAccount:
     (account,) = await bench.store.budgets.find([budget_id])
     return account

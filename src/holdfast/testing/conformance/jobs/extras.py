@@ -11,7 +11,7 @@ from holdfast.model.events import ChildStarted, LlmRequested, TurnCommitted
 from holdfast.model.inbox import Claim
 from holdfast.model.jobs import JobDraft
 from holdfast.model.mailbox import MailDraft
-from holdfast.model.session import Checkpoint, TurnCommit, stamped
+from holdfast.model.session import SessionCheckpoint, TurnCommit, stamped
 from holdfast.model.side_effects import CallStatus
 from holdfast.model.states import MailKind, Status, WaitReason
 from holdfast.testing.conformance.bench import Bench, present
@@ -154,7 +154,7 @@ async def a_moved_head_refuses_the_events_of_its_turn(bench: Bench) -> None:
 
 async def a_changed_turn_refuses_its_events(bench: Bench) -> None:
     driver, claim = await _with_input(bench)
-    other = TurnCommit(session_id="root", checkpoint=Checkpoint(turn_index=9))
+    other = TurnCommit(session_id="root", checkpoint=SessionCheckpoint(turn_index=9))
     await bench.store.sessions.commit(stamped(other, "turn-1"))
     async with bench.refuses(TurnConflict):
         await bench.store.journal.append(_turn(driver, claim))

@@ -11,7 +11,7 @@ from holdfast.model.inbox import BatchDraft, ItemDraft
 from holdfast.model.jobs import JobDraft
 from holdfast.model.limits import JSON_BYTES_MAX, JSON_DEPTH_MAX
 from holdfast.model.mailbox import MailDraft
-from holdfast.model.session import Checkpoint, Collected, Frame, SessionMeta, TurnCommit
+from holdfast.model.session import Collected, Frame, SessionCheckpoint, SessionMeta, TurnCommit
 from holdfast.model.states import MailKind
 from holdfast.model.time import HOUR
 from holdfast.testing.conformance.bench import Bench, present
@@ -52,7 +52,7 @@ async def garbage_collection_counts_what_is_in_use(bench: Bench) -> None:
     await bench.store.post.send(letter)
     await bench.store.inbox.enqueue(_batch(LARGE + "in the inbox"))
     large = LARGE.encode()
-    checkpoint = Checkpoint(
+    checkpoint = SessionCheckpoint(
         tool_state=large + b"1", plugin_snapshot=large + b"2", execution_state=large + b"3"
     )
     frame = Frame(frame_id="f1", snapshot=large + b"in a frame")
@@ -122,7 +122,7 @@ async def _comes_back_from_sessions(bench: Bench, value: Any) -> None:
     [batch] = await bench.store.inbox.list("root")
     assert batch.items[0].payload == value
     frame = Frame(frame_id="f1", assignment=value, options=value)
-    checkpoint = Checkpoint(options=value, tool_state=bytes(range(256)) * 100)
+    checkpoint = SessionCheckpoint(options=value, tool_state=bytes(range(256)) * 100)
     turn = TurnCommit(
         session_id="root",
         nodes=(node("a", body=value),),
@@ -155,7 +155,9 @@ async def _is_refused(bench: Bench, value: Any, kind: type[InvalidPayload]) -> N
         turn = TurnCommit(session_id="root", nodes=(node("fine"), node("bad", body=value)))
         await bench.store.sessions.commit(turn)
     async with bench.refuses(kind):
-        await bench.store.sessions.commit(TurnCommit(session_id="root", checkpoint=Checkpoint(options=value)))
+        await bench.store.sessions.commit(
+            TurnCommit(session_id="root", checkpoint=SessionCheckpoint(options=value))
+        )
 
 
 def _batch(value: Any) -> BatchDraft:

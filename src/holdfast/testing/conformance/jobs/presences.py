@@ -13,9 +13,9 @@ from holdfast.model.worker_presence import (
     FORGOTTEN_US,
     LOST_US,
     Heard,
-    Offer,
     Presence,
     SessionKind,
+    WorkerOffer,
     WorkerState,
 )
 from holdfast.store.ports.leases import ClaimAsk
@@ -26,7 +26,7 @@ ANT = Presence(
     identity="boot/1/17/4",
     host="hill",
     pid=17,
-    offer=Offer(
+    offer=WorkerOffer(
         kinds=("clerk", "report"),
         sessions=(SessionKind(name="clerk", queue="talk", priority=7),),
         queues=("default", "talk"),
@@ -155,9 +155,9 @@ async def a_presence_that_makes_no_sense_is_refused(bench: Bench) -> None:
     for wrong, error in (
         (Presence(worker="", identity="x"), InvalidName),
         (Presence(worker="ant", identity=""), InvalidName),
-        (Presence(worker="ant", identity="x", offer=Offer(concurrency=0)), InvalidPayload),
-        (Presence(worker="ant", identity="x", offer=Offer(queues=("a", "a"))), InvalidPayload),
-        (Presence(worker="ant", identity="x", offer=Offer(capabilities=("\x1b",))), InvalidName),
+        (Presence(worker="ant", identity="x", offer=WorkerOffer(concurrency=0)), InvalidPayload),
+        (Presence(worker="ant", identity="x", offer=WorkerOffer(queues=("a", "a"))), InvalidPayload),
+        (Presence(worker="ant", identity="x", offer=WorkerOffer(capabilities=("\x1b",))), InvalidName),
     ):
         async with bench.refuses(error):
             await bench.store.presences.beat(wrong)

@@ -16,7 +16,7 @@ from holdfast.model.events import JobWaiting
 from holdfast.model.jobs import JobDraft
 from holdfast.model.limits import APPEND_BYTES_MAX, EVENTS_PER_APPEND_MAX, INTEGER_MAX, JSON_BYTES_MAX
 from holdfast.model.mailbox import MailDraft
-from holdfast.model.session import Frame, Node, SessionMeta, TurnCommit, TurnStamp, Usage
+from holdfast.model.session import Frame, SessionMeta, SessionNode, TurnCommit, TurnStamp, Usage
 from holdfast.model.states import MailKind, Status
 from holdfast.store.ports.attachments import AttachmentIntent
 from holdfast.store.ports.journal import Ruling
@@ -91,7 +91,7 @@ async def odd_text_comes_back_or_is_the_callers_mistake(bench: Bench) -> None:
         if await _accepted(driver.send(timer)):
             assert Timer(bad, 7) in await bench.store.post.timers(driver.job_id)
         for turn in (
-            TurnCommit(session_id="root", nodes=(Node(node_id="n", caused_by=bad),)),
+            TurnCommit(session_id="root", nodes=(SessionNode(node_id="n", caused_by=bad),)),
             TurnCommit(session_id="root", frames=(Frame(frame_id="f", reason=bad, caused_by=bad),)),
             TurnCommit(session_id="root", usage=(Usage(source=bad, model=bad),)),
         ):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.errors import InvalidPayload
-from holdfast.model.retention import How, Policy
+from holdfast.model.retention import How, RetentionPolicy
 from holdfast.model.streams import START, Cursor, Line, Passage, passage_of
 from holdfast.model.time import DAY, MINUTE
 from holdfast.store.ports.leases import Held
@@ -131,7 +131,7 @@ async def what_was_said_leaves_with_its_job(bench: Bench) -> None:
         gone, kept = await _spoken_and_done(bench), await bench.driving()
         await bench.store.streams.append([_said(kept.held, 1, "a")])
         bench.clock.advance(2 * DAY)
-        policy = Policy(older_than_us=DAY, how=how)
+        policy = RetentionPolicy(older_than_us=DAY, how=how)
         assert len(await bench.store.streams.read(gone.job_id)) == 1
         [pruned] = await bench.store.retention.prune([gone.job_id], policy)
         assert pruned.kept is None

@@ -7,7 +7,7 @@ import asyncio
 import msgspec
 
 from holdfast.errors import InvalidPayload, NotFound
-from holdfast.model.agent_registry import Entry, Seen, Visibility
+from holdfast.model.agent_registry import AgentEntry, Seen, Visibility
 from holdfast.model.append import Move
 from holdfast.model.events import JobDeadLettered
 from holdfast.model.jobs import JobDraft
@@ -19,7 +19,7 @@ from holdfast.store.ports.journal import Ruling
 from holdfast.store.ports.leases import ClaimAsk
 from holdfast.testing.conformance.bench import Bench
 
-ANT = Entry(
+ANT = AgentEntry(
     guid="a1", handle="ant", agent_type="claude", capabilities=("dig",), metadata={"since": [1, None]}
 )
 

@@ -8,8 +8,8 @@ import msgspec
 
 from holdfast.errors import SessionBound, TurnConflict
 from holdfast.model.session import (
-    Checkpoint,
     Frame,
+    SessionCheckpoint,
     SessionMeta,
     TurnCommit,
     Usage,
@@ -52,7 +52,7 @@ async def commit_increments_head_and_round_trips_agent_frames(bench: Bench) -> N
         session_id="root",
         frames=(first, second),
         frame_id="frame-2",
-        checkpoint=Checkpoint(execution_state=b"state of the machine"),
+        checkpoint=SessionCheckpoint(execution_state=b"state of the machine"),
     )
     committed = await bench.store.sessions.commit(commit, handle=HANDLE)
     assert committed.revision == 1, "the first commit makes revision 1"
@@ -87,7 +87,7 @@ async def load_hydrates_checkpoint_and_usage(bench: Bench) -> None:
         cached_input_tokens=3,
         reasoning_tokens=5,
     )
-    checkpoint = Checkpoint(
+    checkpoint = SessionCheckpoint(
         tool_state=b"tools", tool_generation=9, plugin_snapshot=b"plugins", plugin_revision=12
     )
     commit = TurnCommit(session_id="hydrated", checkpoint=checkpoint, usage=(usage,))
@@ -188,7 +188,7 @@ async def final_commit_stamp_is_idempotent_and_conflicts_on_changed_hash(bench: 
         "the revision it builds on is no part of a turn's identity"
     )
 
-    changed = TurnCommit(session_id="root", checkpoint=Checkpoint(turn_index=1))
+    changed = TurnCommit(session_id="root", checkpoint=SessionCheckpoint(turn_index=1))
     async with bench.refuses(TurnConflict):
         await sessions.commit(stamped(changed, "turn-7"), handle=HANDLE)
 
@@ -196,7 +196,7 @@ async def final_commit_stamp_is_idempotent_and_conflicts_on_changed_hash(bench: 
 async def runtime_persistence_survives_reopen(bench: Bench) -> None:
     store = bench.store
     await store.sessions.save_meta(META, handle=HANDLE)
-    checkpoint = Checkpoint(tool_state=b"tools", tool_generation=77)
+    checkpoint = SessionCheckpoint(tool_state=b"tools", tool_generation=77)
     await store.sessions.commit(TurnCommit(session_id="root", checkpoint=checkpoint), handle=HANDLE)
     queued = await store.inbox.enqueue(message("still here?", source_key="reopen:queued"))
     await store.attachments.record_intent(_intent("reopen-attachment"))
