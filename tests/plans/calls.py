@@ -77,6 +77,7 @@ _STAYS: Final = {
     "ready_at": None,
     "failed": 0,
     "anew": 0,
+    "taken_over": 0,
     "over": 0,
 }
 _INTEGERS: Final = ("fence", "seen_seq", "mail_seen", "progress", "version", "at")
@@ -101,6 +102,7 @@ _SWEPT: Final = {
     "hashes": _HASH * len(HELD),
     "failed": 0,
     "anew": 0,
+    "taken_over": 0,
     "taken_over": 1,
     "status": "pending",
     "wait_reason": None,
@@ -178,7 +180,15 @@ HOT: Final = {
     "append_head": Call(_APPEND, {"job_heads(job_id)"}),
     "append_move": Call(
         _APPEND
-        | {"failed": 0, "anew": 0, "status": "completed", "wait_reason": None, "wake_at": None, "requeues": 0}
+        | {
+            "failed": 0,
+            "anew": 0,
+            "taken_over": 0,
+            "status": "completed",
+            "wait_reason": None,
+            "wake_at": None,
+            "requeues": 0,
+        }
         | {"ready_at": None, "in_no_line": 0},
         {"job_heads(job_id)"},
     ),
