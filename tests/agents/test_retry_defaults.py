@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 import holdfast as hf
-from holdfast.agents.models.provider_limits import Patience
+from holdfast.agents.models.provider_limits import RequestPolicy
 from holdfast.model.retry import JOB_RETRY, Retry, delay
 from holdfast.model.time import SECOND
 from tests.tidy.source import ROOT
@@ -49,7 +49,7 @@ def test_the_defaults_of_tools(effect: str) -> None:
 
 
 def test_the_defaults_of_models_and_jobs() -> None:
-    usual = Patience()
+    usual = RequestPolicy()
     assert ROWS["a request to a model"][1] == describe(usual.retry)
     assert usual.timeout_us is None
     assert ROWS["the function of a job"][1] == describe(JOB_RETRY)

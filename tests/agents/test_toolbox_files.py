@@ -11,7 +11,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.agents.toolbox import file_tools
-from holdfast.agents.toolbox.files import Entry
+from holdfast.agents.toolbox.files import FileEntry
 from holdfast.errors import InvalidSetting, Refused
 from tests.agents.replies import claude, faults, texts
 
@@ -43,7 +43,7 @@ async def test_what_is_written_is_read_and_listed(root: Path) -> None:
     assert await box.write(path="new/deep/page", text="é\r\n") == 4
     assert (root / "new/deep/page").read_bytes() == "é\r\n".encode()
     assert await box.read(path="./new//deep/page") == "é\r\n"
-    assert await box.list(path="new/deep") == [Entry("page", "file", 4)]
+    assert await box.list(path="new/deep") == [FileEntry("page", "file", 4)]
     listed = {one.name: one.kind for one in await box.list()}
     assert listed == {"inner": "folder", "link": "other", "new": "folder", "page": "file", "up": "other"}
     effects = {tool.name: tool.terms.effect for tool in box.tools}

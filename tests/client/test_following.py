@@ -14,7 +14,7 @@ from holdfast.engine.execution import Execution
 from holdfast.errors import InvalidMove, KeyReused, NotFound, NotOver
 from holdfast.model.events import JobCreated
 from holdfast.model.states import Status
-from holdfast.model.streams import Line, passage_of
+from holdfast.model.streams import StreamLine, passage_of
 from holdfast.store.ports.streams import Said
 from holdfast.testing.conformance.bench import Backend
 from tests.client.lives import CLIENTS, lives
@@ -65,7 +65,7 @@ async def test_what_a_job_says_is_heard_from_a_cursor_on(backend: Backend) -> No
         async with one.running() as (job_id, run):
             grant = run.grant
             for last, stream, words in ((2, "text", ["a", "b"]), (3, "out", ["c"]), (4, "out", [{"d": 4}])):
-                passage = passage_of(grant.fence, last, [Line(stream, "0/slow#1", 1, 0, words)])
+                passage = passage_of(grant.fence, last, [StreamLine(stream, "0/slow#1", 1, 0, words)])
                 await one.store.streams.append([Said(run.held, passage)])
             await one.client.cancel(job_id)
             run.poke()

@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.engine.durable_call import READS, CallPolicy, DurableCall, ProbeResult
 from holdfast.engine.execution import Execution
 from holdfast.engine.runner_config import Program
-from holdfast.model.side_effects import Answer, Effect
+from holdfast.model.side_effects import Effect, ProbeAnswer
 from holdfast.model.time import HOUR, SECOND
 from holdfast.testing.crash import Scenario
 from holdfast.testing.outside import DraftMail, KeyedMail, PlainMail, ProbedMail
@@ -142,8 +142,8 @@ class SubAgent:
 
     async def _look_up(self, key: str, _args: Any) -> ProbeResult:
         if key in self.artefacts:
-            return ProbeResult(Answer.HAPPENED, self.artefacts[key])
-        return ProbeResult(Answer.NOT_HAPPENED)
+            return ProbeResult(ProbeAnswer.HAPPENED, self.artefacts[key])
+        return ProbeResult(ProbeAnswer.NOT_HAPPENED)
 
     async def _program(self, drive: Execution, task: Any) -> Any:
         async def delegate(key: str) -> str:

@@ -12,7 +12,7 @@ from holdfast.engine.failures import raised, recorded, told
 from holdfast.errors import CallFailed, Fenced, KeyReused, Refused
 from holdfast.model.events import JobDeadLettered
 from holdfast.model.limits import JSON_BYTES_MAX, JSON_DEPTH_MAX
-from holdfast.model.side_effects import Answer, CallStatus, Effect
+from holdfast.model.side_effects import CallStatus, Effect, ProbeAnswer
 from holdfast.model.states import MailKind, Status, WaitReason
 from holdfast.model.time import MINUTE
 from holdfast.testing.conformance.bench import Backend
@@ -89,7 +89,11 @@ async def test_a_black_box_starts_again_unless_its_output_is_there(backend: Back
             return "second"
 
         async def probe(_key: str, _args: Any) -> ProbeResult:
-            return ProbeResult(Answer.HAPPENED, "first") if output else ProbeResult(Answer.NOT_HAPPENED)
+            return (
+                ProbeResult(ProbeAnswer.HAPPENED, "first")
+                if output
+                else ProbeResult(ProbeAnswer.NOT_HAPPENED)
+            )
 
         terms = CallPolicy(effect=Effect.UNSAFE, relaunch=True, probe=probe)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.engine.verify.journal_checks import Limits
+from holdfast.engine.verify.journal_checks import JournalLimits
 from holdfast.engine.verify.verify import verify
 from holdfast.model.events import JobClaimed, ToolUncertain
 from holdfast.model.hash_chain import unseal
@@ -52,7 +52,7 @@ async def judge(address: str, world: Path, kills: int) -> None:
                 told["takeovers"] += isinstance(event, JobClaimed) and event.takeover
                 told["uncertain"] += isinstance(event, ToolUncertain)
         assert isinstance(store, SqlStore)
-        report = await verify(store, Limits(attempts=ATTEMPTS, concurrency=CONCURRENCY))
+        report = await verify(store, JournalLimits(attempts=ATTEMPTS, concurrency=CONCURRENCY))
     finally:
         await store.close()
     done = Counter(world.read_text().splitlines())

@@ -102,7 +102,6 @@ _SWEPT: Final = {
     "hashes": _HASH * len(HELD),
     "failed": 0,
     "anew": 0,
-    "taken_over": 0,
     "taken_over": 1,
     "status": "pending",
     "wait_reason": None,

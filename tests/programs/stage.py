@@ -40,7 +40,7 @@ from holdfast.model.states import HELD, TERMINAL, Status, WaitReason
 from holdfast.model.suspicion import DIED_ALONE
 from holdfast.store.contract import Store
 from holdfast.store.intercepted import Call, InterceptedStore
-from holdfast.store.memory.state import State
+from holdfast.store.memory.state import MemoryState
 from holdfast.store.ports.wakeups import Wakeups
 from holdfast.testing.process import Process
 from holdfast.testing.simloop import Deadlock, LoopClock
@@ -638,10 +638,10 @@ class Stage:
         self.loop.root.call_later(0.0, self.moved.set)
 
     @property
-    def memory(self) -> State:
+    def memory(self) -> MemoryState:
         """The tables of the memory store."""
         jobs: Any = self.store.jobs
-        state: State = jobs._state
+        state: MemoryState = jobs._state
         return state
 
     # ── the play ──────────────────────────────────────────────────────────────────────────────────

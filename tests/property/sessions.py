@@ -37,7 +37,7 @@ from holdfast.model.session import (
 )
 from holdfast.model.time import SECOND
 from holdfast.store.ports.attachments import AttachmentIntent
-from holdfast.store.ports.sessions import Scope
+from holdfast.store.ports.sessions import SessionScope
 from tests.property.world import (
     BODIES,
     HANDLES,
@@ -342,7 +342,9 @@ class SessionRules(World):
         namespace, session = data.draw(self.any_place())
         match data.draw(st.sampled_from(["path", "path", "node", "meta", "handle", "pending"])):
             case "path":
-                scope = Scope(active_path=True, leaf_node_id=data.draw(st.sampled_from([None, *NODES, ""])))
+                scope = SessionScope(
+                    active_path=True, leaf_node_id=data.draw(st.sampled_from([None, *NODES, ""]))
+                )
                 self.ask("sessions.load", session, scope, namespace=namespace)
             case "node":
                 self.ask("sessions.node", session, data.draw(st.sampled_from(NODES)), namespace=namespace)

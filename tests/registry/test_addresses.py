@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 
 from holdfast.errors import InvalidSetting
-from holdfast.registry.addresses import Address, nats_settings, parse_servers
+from holdfast.registry.addresses import NatsAddress, nats_settings, parse_servers
 
 SECRET = "hush-hush-17"
 
 
 def test_addresses_are_read() -> None:
-    assert parse_servers("nats://host") == (Address(host="host"),)
-    assert parse_servers("host:1234") == (Address(host="host", port=1234),)
+    assert parse_servers("nats://host") == (NatsAddress(host="host"),)
+    assert parse_servers("host:1234") == (NatsAddress(host="host", port=1234),)
     assert parse_servers("tls://u:p%40ss@h:1, nats://token@[::1]:2") == (
-        Address(host="h", port=1, user="u", password="p@ss", encrypted=True),
-        Address(host="::1", port=2, user="token"),
+        NatsAddress(host="h", port=1, user="u", password="p@ss", encrypted=True),
+        NatsAddress(host="::1", port=2, user="token"),
     )
     assert [str(one) for one in parse_servers("a,b:5,nats://[::1]:2")] == ["a:4222", "b:5", "[::1]:2"]
 

@@ -58,7 +58,7 @@ async def test_an_export_holds_and_says_who_signed_it(backend: Backend, key: sig
         data = await exported(one.store, job_id)
         assert data == await exported(one.store, job_id), "the same journal is the same file"
         verdict = export_file.check(data, key.public)
-        assert verdict == export_file.Verdict(
+        assert verdict == export_file.ExportVerdict(
             job_id=job_id, events=4, blobs=1, signed_by=signing.shown(key.public), trusted=True
         )
         assert not export_file.check(data).trusted, "a signature by anybody is no reason to believe it"

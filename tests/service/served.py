@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from holdfast.model.ids import SequentialIds
 from holdfast.server.app import Service, make_app
 from holdfast.server.origin_checks import Authorise
-from holdfast.server.page import Page
+from holdfast.server.page import StaticPage
 from holdfast.server.serving import Server, bound, url_of
 from holdfast.server.settings import Settings
 from holdfast.store.clock import Clock
@@ -23,7 +23,7 @@ async def served(
     settings: Settings | None = None,
     authorise: Authorise | None = None,
     made: Callable[[Service], None] | None = None,
-    page: Page | None = None,
+    page: StaticPage | None = None,
 ) -> AsyncIterator[str]:
     """The address of a server in front of this store. At the end it is drained like any other.
 

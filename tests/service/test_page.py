@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from holdfast.server.page import POLICY, Page
+from holdfast.server.page import POLICY, StaticPage
 from holdfast.server.settings import Settings
 from holdfast.testing.conformance.bench import Backend
 from tests.client.lives import lives
@@ -41,7 +41,7 @@ async def opened(backend: Backend, folder: Path, settings: Settings | None = Non
     """A server with the page, and somebody at it who has said nothing of themselves."""
     async with (
         lives(backend) as one,
-        served(one.store, backend.clock, settings, page=Page(folder)) as url,
+        served(one.store, backend.clock, settings, page=StaticPage(folder)) as url,
         httpx2.AsyncClient(base_url=url, trust_env=False) as http,
     ):
         yield Api(http, one, url)

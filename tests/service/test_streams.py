@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from holdfast.engine import streams
-from holdfast.model.streams import Line, passage_of
+from holdfast.model.streams import StreamLine, passage_of
 from holdfast.server.settings import Settings
 from holdfast.store.ports.streams import Said
 from holdfast.testing.conformance.bench import Backend
@@ -30,7 +30,7 @@ class Speaker:
         self._said = 0
 
     async def say(self, *words: str, stream: str = "out", attempt: int = 1) -> None:
-        line = Line(stream, "0/talk#1", attempt, self._said, list(words))
+        line = StreamLine(stream, "0/talk#1", attempt, self._said, list(words))
         self._said += line.numbers
         passage = passage_of(self.driver.held.fence, self._said, [line])
         assert await self.web.one.store.streams.append([Said(self.driver.held, passage)]) == [True]

@@ -18,7 +18,7 @@ from holdfast.errors import Unavailable
 from holdfast.model import replay_history
 from holdfast.model.append import NOTHING
 from holdfast.model.events import CallCancelled
-from holdfast.model.side_effects import Answer, CallStatus, CutOff, Effect, Recovery, recover
+from holdfast.model.side_effects import CallStatus, CutOff, Effect, ProbeAnswer, Recovery, recover
 from holdfast.model.time import SECOND
 from holdfast.store.memory import jobs as memory_jobs
 from holdfast.store.memory import journal as memory_journal
@@ -169,7 +169,7 @@ def what_is_uncertain_is_settled_by_waiting(patch: pytest.MonkeyPatch) -> None:
 @bug
 def a_probe_that_cannot_tell_says_no(patch: pytest.MonkeyPatch) -> None:
     def wrong(call: CutOff) -> Recovery | None:
-        return Recovery.RESEND if call.answer is Answer.CANNOT_TELL else None
+        return Recovery.RESEND if call.answer is ProbeAnswer.CANNOT_TELL else None
 
     _recovery(patch, wrong)
 

@@ -90,7 +90,7 @@ def children_of_the_cancelled_go_on(patch: pytest.MonkeyPatch) -> None:
 
 @bug
 def a_withdrawn_child_is_cancelled(patch: pytest.MonkeyPatch) -> None:
-    def holds(self: Any, entry: journal_writer.Entry) -> bool:
+    def holds(self: Any, entry: journal_writer.PendingEvent) -> bool:
         if self._news and isinstance(entry.event, JobWaiting):
             return False
         if not self._letterbox.cancelled or isinstance(entry.event, JobCancelled):

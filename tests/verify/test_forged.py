@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from holdfast.engine.verify.concurrency_checks import Hold, most_at_once
-from holdfast.engine.verify.journal_checks import Limits
+from holdfast.engine.verify.journal_checks import JournalLimits
 from holdfast.engine.verify.verify import verify
 from holdfast.model import events as e
 from holdfast.model.hash_chain import body_of
@@ -382,8 +382,8 @@ async def test_limits_are_checked_when_they_are_known(backend: SqliteBackend | P
         await forge(store, (*HELD, *at(1, read()), *DONE), job_id="job-2")
         await store.executor.write(_fail_twice)
         assert (await verify(store)).clean
-        assert (await verify(store, Limits(attempts=2, concurrency=2))).clean
-        strict = await verify(store, Limits(attempts=1, concurrency={"w1": 1, "w2": 0}))
+        assert (await verify(store, JournalLimits(attempts=2, concurrency=2))).clean
+        strict = await verify(store, JournalLimits(attempts=1, concurrency={"w1": 1, "w2": 0}))
         assert [(one.invariant, one.subject) for one in strict.violations] == [
             ("I26", "job-1"),
             ("I30", "w1"),

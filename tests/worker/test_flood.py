@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.engine.verify.journal_checks import Limits
+from holdfast.engine.verify.journal_checks import JournalLimits
 from holdfast.engine.verify.verify import verify
 from holdfast.model.jobs import JobDraft
 from holdfast.model.states import Status
@@ -53,6 +53,6 @@ async def test_ten_thousand_jobs_at_once(volatile_folder: Path) -> None:
     assert told["most"] == CONCURRENCY, "as many as there is room for, and never more"
     assert told["done"] == WARM_UP + JOBS, "each once"
     assert Counter(job.status for job in await all_jobs(store)) == {Status.COMPLETED: WARM_UP + JOBS}
-    report = await verify(store, Limits(concurrency=CONCURRENCY))
+    report = await verify(store, JournalLimits(concurrency=CONCURRENCY))
     assert report.clean, report
     await store.close()

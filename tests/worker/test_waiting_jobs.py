@@ -29,7 +29,7 @@ from holdfast.model.jobs import JobDraft
 from holdfast.model.replay_history import History
 from holdfast.model.retry import Backoff
 from holdfast.model.states import Status
-from holdfast.model.step_keys import Scope
+from holdfast.model.step_keys import StepScope
 from holdfast.testing.conformance.bench import Backend
 from holdfast.worker.worker import Worker
 from tests.engine.shop import Shop, opened
@@ -43,7 +43,7 @@ OF_RUNS = (
     JobRun,
     Execution,
     TaskScope,
-    Scope,
+    StepScope,
     JournalWriter,
     History,
     ReplayScheduler,

@@ -32,7 +32,7 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from holdfast.agents.mcp_wire import POST, Connection, Post, Target
+from holdfast.agents.mcp_wire import POST, McpConnection, Post, Target
 from holdfast.agents.policy import Policy, Rule
 from holdfast.agents.secrets import Secret
 from holdfast.agents.signatures import Arguments, Declared, Signature, plain
@@ -123,7 +123,7 @@ class McpServer:
         self._longest_us = longest_us
         self._trust_hints = trust_hints
         self._listing: Tool[[], list[Offer]] = Tool(self._offers, name=f"{self.name}.tools", terms=READS)
-        self._connections: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Connection] = (
+        self._connections: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, McpConnection] = (
             weakref.WeakKeyDictionary()
         )
 
@@ -187,7 +187,7 @@ class McpServer:
         loop = asyncio.get_running_loop()
         connection = self._connections.get(loop)
         if connection is None or connection.is_over:
-            connection = self._connections[loop] = Connection(self._target)
+            connection = self._connections[loop] = McpConnection(self._target)
         return await connection.client()
 
     def _tool(self, offer: Offer) -> McpTool:

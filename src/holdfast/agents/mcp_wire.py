@@ -58,7 +58,7 @@ class Target(msgspec.Struct, frozen=True):
     headers: dict[str, str | Secret] = {}
 
 
-class Connection:
+class McpConnection:
     """A client of one server, for one event loop. Its server is sought at once; `client` waits for it."""
 
     def __init__(self, target: Target) -> None:

@@ -28,7 +28,7 @@ from holdfast.agents.context import Context
 from holdfast.agents.conversation import Session, conversation, message_of
 from holdfast.agents.job_handle import Host
 from holdfast.agents.models.messages import Message
-from holdfast.agents.models.wire_format import Usage
+from holdfast.agents.models.wire_format import TokenUsage
 from holdfast.agents.signatures import plain
 from holdfast.engine import session_turns
 from holdfast.engine.execution import Execution
@@ -88,7 +88,7 @@ class Turn:
         *,
         source: str = "",
         model_name: str = "",
-        usage: Usage | None = None,
+        usage: TokenUsage | None = None,
     ) -> None:
         """The message is part of the conversation, if the turn is committed."""
         node_id = f"{self._engine.turn_id}.said.{len(self._nodes)}"
@@ -97,7 +97,7 @@ class Turn:
         if usage is not None:
             self.use(source=source, model_name=model_name, usage=usage)
 
-    def use(self, *, source: str, model_name: str, usage: Usage) -> None:
+    def use(self, *, source: str, model_name: str, usage: TokenUsage) -> None:
         """The session's account has this much more."""
         used = model.Usage(
             source=source,

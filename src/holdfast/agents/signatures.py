@@ -63,7 +63,7 @@ class Signature:
         }
         self._said = {name: f"argument {name!r} of {self.name}" for name in self._types}
         said_result = f"the result of {self.name}"
-        self._reader = Reader(
+        self._reader = TypeReader(
             self._result, lambda value: typed(value, self._result, said_result), _read_model
         )
         self._plain = _plain_parameters(self._signature, self.key_parameter)
@@ -325,7 +325,7 @@ def is_anything(kind: Any) -> bool:
     return kind is Any or kind is None or kind is inspect.Parameter.empty
 
 
-class Reader:
+class TypeReader:
     """Reads values as one type. `plainly` is the way for those that do not fit; `hook` reads what msgspec cannot."""
 
     __slots__ = ("_as_is", "_box", "_copied", "_hint", "_hook", "_plainly", "_scalar")

@@ -27,7 +27,7 @@ from holdfast.engine.durable_call import CallPolicy, DurableCall, ProbeResult, U
 from holdfast.errors import InvalidPayload, InvalidSetting
 from holdfast.model.ids import check_name
 from holdfast.model.retry import CALL_RETRY, PROBED_RETRY, Retry
-from holdfast.model.side_effects import Answer, Effect, parse_effect
+from holdfast.model.side_effects import Effect, ProbeAnswer, parse_effect
 from holdfast.model.time import MINUTE, Duration, parse_duration
 
 P = ParamSpec("P")
@@ -286,11 +286,11 @@ async def _probed(probe: Probe, key: str, args: Any) -> ProbeResult:
             said = await asyncio.ensure_future(_awaited(said))
     match said:
         case Happened(result=result):
-            return ProbeResult(Answer.HAPPENED, plain(result, "the result that a probe found"))
+            return ProbeResult(ProbeAnswer.HAPPENED, plain(result, "the result that a probe found"))
         case NotHappened():
-            return ProbeResult(Answer.NOT_HAPPENED)
+            return ProbeResult(ProbeAnswer.NOT_HAPPENED)
         case _:
-            return ProbeResult(Answer.CANNOT_TELL)
+            return ProbeResult(ProbeAnswer.CANNOT_TELL)
 
 
 async def _awaited(said: Awaitable[Any]) -> Any:

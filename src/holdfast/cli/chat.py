@@ -24,7 +24,7 @@ from holdfast.agents.models.wire_format import TEXT
 from holdfast.cli.open_store import client_at, server, store_for
 from holdfast.cli.options import app_store_option
 from holdfast.cli.output import complain, plain, wait_for
-from holdfast.cli.remote_chat import Asked, FarSession, Posts
+from holdfast.cli.remote_chat import FarSession, Posts, RemoteQuestion
 from holdfast.errors import HoldfastError, JobCancelled, NotFound
 from holdfast.model.ids import RandomIds
 from holdfast.model.streams import AttemptSuperseded
@@ -118,7 +118,7 @@ class _Talk:
         self._session = session
         self._terminal = sys.stdin.isatty() and sys.stdout.isatty()
         self._lines: asyncio.Queue[str | None] = asyncio.Queue()
-        self._job: Asked | None = None
+        self._job: RemoteQuestion | None = None
         self._stopped: str | None = None
 
     async def go_on(self) -> bool:
@@ -173,7 +173,7 @@ class _Talk:
             self._job = None
         return True
 
-    async def _watched(self, job: Asked) -> str:
+    async def _watched(self, job: RemoteQuestion) -> str:
         """What the model said while it was asked, on a terminal written as it came. Elsewhere nobody watches."""
         said = ""
         if not self._terminal:

@@ -16,8 +16,8 @@ from holdfast.store.clock import SystemClock
 if TYPE_CHECKING:
     from nats.aio.client import Client
 
-    from holdfast.registry.bucket import State
-    from holdfast.registry.connection import Connection
+    from holdfast.registry.bucket import BucketState
+    from holdfast.registry.connection import NatsConnection
 
 PATIENCE_S: Final = 5.0
 
@@ -28,20 +28,20 @@ async def nats_findings() -> list[Finding]:
         settings = nats_settings(os.environ)
         if settings is None:
             return []
-        from holdfast.registry.connection import Connection
+        from holdfast.registry.connection import NatsConnection
     except HoldfastError as error:
         return [Finding("failed", "nats", f"{error}  {error.hint}")]
     except ImportError:
         return [Finding("failed", "nats", "its library is not installed: pip install 'holdfast[nats]'")]
-    connection = Connection(settings, SystemClock(), random.random)
+    connection = NatsConnection(settings, SystemClock(), random.random)
     return [await _looked(connection)]
 
 
-async def _looked(connection: Connection) -> Finding:
+async def _looked(connection: NatsConnection) -> Finding:
     from holdfast.registry.bucket import Bucket
 
     loop = asyncio.get_running_loop()
-    found: asyncio.Future[State | None] = loop.create_future()
+    found: asyncio.Future[BucketState | None] = loop.create_future()
 
     async def look(client: Client) -> None:
         state = await Bucket(client).state()

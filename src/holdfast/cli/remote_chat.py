@@ -11,7 +11,7 @@ from holdfast.model.states import Status
 from holdfast.model.streams import AttemptSuperseded, Chunk
 
 
-class Asked(Protocol):
+class RemoteQuestion(Protocol):
     """A message, and its answer to come."""
 
     id: str
@@ -28,7 +28,7 @@ class Asked(Protocol):
 class Posts(Protocol):
     """A conversation that takes messages."""
 
-    async def post(self, content: Any) -> Asked: ...
+    async def post(self, content: Any) -> RemoteQuestion: ...
 
 
 class FarSession:
@@ -37,7 +37,7 @@ class FarSession:
         self._agent = agent
         self._session_id = session_id
 
-    async def post(self, content: Any) -> Asked:
+    async def post(self, content: Any) -> RemoteQuestion:
         posted = await self._client.message(self._agent, content, session_id=self._session_id)
         return FarJob(self._client, posted.job_id)
 

@@ -129,9 +129,9 @@ def serve(
 
 def _made(where: str, settings: Settings, token_fd: int | None) -> Service:
     from holdfast.server.app import make_app
-    from holdfast.server.page import Page
+    from holdfast.server.page import StaticPage
 
-    app = make_app(where, settings=settings, page=Page())
+    app = make_app(where, settings=settings, page=StaticPage())
     if token_fd is not None and app.token is not None:
         app.token = os.pread(token_fd, 1000, 0).decode()  # whoever replaces this process reads it again
     return app

@@ -62,7 +62,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     files: dict[str, Named]
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class ExportVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """What a check found. No problems: the file is what was exported. `signed_by` is the key, if there is a signature;
     `trusted`: it is the one that the checker named."""
 
@@ -118,13 +118,13 @@ def sealed(files: Mapping[str, bytes], told: Mapping[str, Any], key: signing.Key
 # ── checking ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def check(data: bytes, public_key: bytes | None = None) -> Verdict:
+def check(data: bytes, public_key: bytes | None = None) -> ExportVerdict:
     """Whether these bytes are an export that nobody has changed. Nothing is unpacked to the disk."""
     try:
         files = _files_in(data)
         manifest = _manifest_in(files)
     except InvalidPayload as error:
-        return Verdict(problems=(str(error),))
+        return ExportVerdict(problems=(str(error),))
     problems = [*_by_files(files, manifest, data)]
     signed_by, trusted = "", False
     try:
@@ -134,7 +134,7 @@ def check(data: bytes, public_key: bytes | None = None) -> Verdict:
     events, broken = _events_in(files.get(JOURNAL, b""))
     problems += broken or list(_by_chain(events, manifest))
     problems += _by_blobs(files, events)
-    return Verdict(
+    return ExportVerdict(
         job_id=manifest.job_id,
         events=len(events),
         blobs=manifest.blobs,

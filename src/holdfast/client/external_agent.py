@@ -31,9 +31,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from holdfast.client.external_work import ANSWER_S, Holding, Serves
+from holdfast.client.external_work import ANSWER_S, HeldItem, Serves
 from holdfast.client.remote import RemoteClient
-from holdfast.client.server_retry import Patience
+from holdfast.client.server_retry import ServerRetry
 from holdfast.client.work_records import AgentEntryView, ClaimedWork
 from holdfast.engine.loop_sleep import rest
 from holdfast.errors import HoldfastError, InvalidPayload, InvalidSetting, NotFound
@@ -119,9 +119,9 @@ class ExternalAgent:
         self._clock = SystemClock() if clock is None else clock
         self._ids = RandomIds() if ids is None else ids
         self._chance = chance
-        self._patience = Patience(chance)
+        self._patience = ServerRetry(chance)
         self._client: RemoteClient | None = None
-        self._held: dict[asyncio.Task[str], Holding] = {}
+        self._held: dict[asyncio.Task[str], HeldItem] = {}
         self._ask: tuple[str, int, int] | None = None
         self._refused = 0
         self._draining = asyncio.Event()
@@ -307,7 +307,7 @@ class ExternalAgent:
         )
 
     def _start(self, client: RemoteClient, item: ClaimedWork, since_us: int) -> None:
-        holding = Holding(
+        holding = HeldItem(
             item,
             self._functions[item.capability],
             client,

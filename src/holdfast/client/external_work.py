@@ -24,7 +24,7 @@ from typing import Any, Final, Protocol
 
 from holdfast.agents.signatures import plain
 from holdfast.agents.threads import in_thread
-from holdfast.client.server_retry import Patience
+from holdfast.client.server_retry import ServerRetry
 from holdfast.client.work_protocol import Working
 from holdfast.client.work_records import ClaimedWork
 from holdfast.errors import Fenced, HoldfastError, InvalidPayload, NotFound, Unavailable
@@ -105,7 +105,7 @@ class Work:
         return self._tell(percent, note)
 
 
-class Holding:
+class HeldItem:
     """A claimed item, until it is over for this agent. `since_us`: a tick before it was asked for."""
 
     def __init__(
@@ -114,7 +114,7 @@ class Holding:
         function: Serves,
         client: Working,
         *,
-        patience: Patience,
+        patience: ServerRetry,
         clock: Clock,
         lease_s: int,
         since_us: int,

@@ -22,7 +22,7 @@ from holdfast.model.mailbox import Mail
 from holdfast.model.states import TERMINAL, Status, WaitReason
 
 
-class Fact(msgspec.Struct, frozen=True):
+class ViewedEvent(msgspec.Struct, frozen=True):
     """An event and its place in the journal."""
 
     seq: int
@@ -35,7 +35,7 @@ class Loaded(msgspec.Struct, frozen=True):
     """Everything the store knows about a job at about one instant; the journal may be a little ahead of the head."""
 
     head: JobHead
-    facts: tuple[Fact, ...]
+    facts: tuple[ViewedEvent, ...]
     job: job_state.JobState
     letters: tuple[Mail, ...] = ()
     accounts: tuple[BudgetAccount, ...] = ()
@@ -57,7 +57,7 @@ class Loaded(msgspec.Struct, frozen=True):
 
 
 def loaded(head: JobHead, sealed: Sequence[SealedEvent], letters: Sequence[Mail] = ()) -> Loaded:
-    facts = tuple(Fact(one.seq, one.at, one.fence, unseal(one)) for one in sealed)
+    facts = tuple(ViewedEvent(one.seq, one.at, one.fence, unseal(one)) for one in sealed)
     job = job_state.fold((fact.seq, fact.fence, fact.event) for fact in facts)
     return Loaded(head, facts, job, tuple(letters))
 

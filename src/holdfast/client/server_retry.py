@@ -20,7 +20,7 @@ BACK_OFF: Final = Backoff(base_us=200 * MILLISECOND, cap_us=10 * SECOND)
 log = logging.getLogger("holdfast.outside")
 
 
-class Patience:
+class ServerRetry:
     """Asks again while the server is away, does not answer in time or has no room. Any other error is an answer."""
 
     def __init__(self, chance: Callable[[], float]) -> None:

@@ -20,7 +20,7 @@ _PURPOSE: Final = b"holdfast export v1\n"
 """Signed along, so that a signature made for something else is none for an export."""
 
 
-class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ExportSignature(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     algorithm: str
     public_key: str
     signature: str
@@ -39,7 +39,7 @@ class Key:
 
     def signature_of(self, manifest: bytes) -> bytes:
         made = self._private.sign(_PURPOSE + manifest)
-        told = Signature("ed25519", shown(self.public), base64.b64encode(made).decode())
+        told = ExportSignature("ed25519", shown(self.public), base64.b64encode(made).decode())
         return msgspec.json.encode(told, order="sorted")
 
 
@@ -115,7 +115,7 @@ def judged(manifest: bytes, signature: bytes | None, wanted: bytes | None) -> tu
             raise InvalidPayload("the export is not signed", hint="Ask for one that is.")
         return "", False
     try:
-        told = msgspec.json.decode(signature, type=Signature)
+        told = msgspec.json.decode(signature, type=ExportSignature)
         public, made = (base64.b64decode(text, validate=True) for text in (told.public_key, told.signature))
     except (msgspec.MsgspecError, ValueError):
         raise InvalidPayload("the signature cannot be read") from None

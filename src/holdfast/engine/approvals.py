@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from holdfast.errors import Denied
 from holdfast.model.events import ApprovalDecided, ApprovalRequested
-from holdfast.model.replay_history import Approval
+from holdfast.model.replay_history import RecordedApproval
 from holdfast.model.states import WaitReason
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def lasts(drive: Execution, approval_id: str | None) -> bool:
 
 def _ask(
     drive: Execution, asked: DurableCall, approval_id: str, step_key: str, digest: str, generation: int
-) -> Approval:
+) -> RecordedApproval:
     question = ApprovalRequested(
         approval_id,
         step_key,
@@ -78,7 +78,7 @@ def _id(drive: Execution, step_key: str, digest: str, generation: int, nth: int)
     return "apr_" + hashlib.sha256(place.encode("utf-8", "surrogatepass")).hexdigest()[:26]
 
 
-def _said(tool: str, approval: Approval) -> str:
+def _said(tool: str, approval: RecordedApproval) -> str:
     if approval.decision == EXPIRED:
         return f"nobody approved {tool} in time"
     return f"{approval.by or 'somebody'} said no to {tool}: {approval.why or 'no reason given'}"

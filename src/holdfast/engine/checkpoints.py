@@ -25,7 +25,7 @@ from holdfast.model.checkpoint_snapshot import carried_by, packed
 from holdfast.model.events import CheckpointSaved
 from holdfast.model.evidence import EvidencePack, Result, pack_from_json, pack_to_json
 from holdfast.model.replay_history import History
-from holdfast.model.step_keys import Scope
+from holdfast.model.step_keys import StepScope
 
 if TYPE_CHECKING:
     from holdfast.engine.execution import Execution
@@ -67,7 +67,7 @@ async def checkpoint(drive: Execution, state: Any, pack: EvidencePack | None = N
     stamp = drive.note(event, progress=True)
     drive.scheduler.advance(stamp.at)
     # Before the wait: code that gives it up goes on behind the commit, too.
-    place.scope = Scope(str(event.ordinal))
+    place.scope = StepScope(str(event.ordinal))
     await drive.recorder.durable()
     return event.ordinal
 

@@ -15,7 +15,7 @@ from holdfast.errors import HoldfastError, Refused
 from holdfast.model import canonical
 from holdfast.model.limits import INTEGER_MAX, RESULT_BYTES_MAX, RESULT_DEPTH_MAX
 from holdfast.model.retry import NO_RETRY, Retry
-from holdfast.model.side_effects import QUIET_MARGIN_US, START_WITHIN_US, Answer, Effect
+from holdfast.model.side_effects import QUIET_MARGIN_US, START_WITHIN_US, Effect, ProbeAnswer
 from holdfast.model.time import DAY, MINUTE
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class ProbeResult(msgspec.Struct, frozen=True):
     """What a receiver said about a key."""
 
-    answer: Answer
+    answer: ProbeAnswer
     result: Any = None
 
 

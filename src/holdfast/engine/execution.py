@@ -34,7 +34,7 @@ from holdfast.model.replay_history import History, Recorded
 from holdfast.model.retry import delay
 from holdfast.model.side_effects import CallStatus, Effect
 from holdfast.model.states import WaitReason
-from holdfast.model.step_keys import Scope, call_name
+from holdfast.model.step_keys import StepScope, call_name
 from holdfast.model.time import SECOND
 from holdfast.store.clock import Clock
 from holdfast.store.intercepted import Call as StoreCall
@@ -139,10 +139,10 @@ class Execution:
         replay_scheduler.install(loop)
         task_scopes.install(loop)
         self.scheduler = ReplayScheduler(loop, self.clock, self.history, self._at_rest)
-        self.callback_scope = TaskScope(self, Scope(f"{self.history.ordinal}/<callback>"))
+        self.callback_scope = TaskScope(self, StepScope(f"{self.history.ordinal}/<callback>"))
         if self.io_monitor is not None:
             self.io_monitor.watch_loop(loop)
-        root = self._root = task_scopes.start_root(loop, body(), self, Scope(str(self.history.ordinal)))
+        root = self._root = task_scopes.start_root(loop, body(), self, StepScope(str(self.history.ordinal)))
         try:
             await asyncio.sleep(0)  # code that never waits has come to its end: nothing is set up to watch it
             if not root.done():

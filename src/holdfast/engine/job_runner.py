@@ -26,7 +26,7 @@ from holdfast.engine.checkpoints import unproven
 from holdfast.engine.children import farewell
 from holdfast.engine.execution import Execution
 from holdfast.engine.journal_loader import load_journal, replay_events
-from holdfast.engine.journal_writer import Entry, JournalWriter
+from holdfast.engine.journal_writer import JournalWriter, PendingEvent
 from holdfast.engine.loop_sleep import rest
 from holdfast.engine.mailbox import MailboxReader, rings
 from holdfast.engine.replay_scheduler import UNMARKED
@@ -499,7 +499,7 @@ class JobRun:
             except Unavailable:
                 await rest(AGAIN_S)
 
-    def _still_holds(self, entry: Entry) -> bool:
+    def _still_holds(self, entry: PendingEvent) -> bool:
         """After a cancel nothing fires, waits or completes any more, and after news nobody goes to sleep; what was
         learnt is still written."""
         if self._news and isinstance(entry.event, JobWaiting):

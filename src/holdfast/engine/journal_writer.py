@@ -34,7 +34,7 @@ from holdfast.model.side_effects import SETTLED
 from holdfast.store.clock import Clock
 
 
-class Entry(msgspec.Struct, frozen=True, eq=False):
+class PendingEvent(msgspec.Struct, frozen=True, eq=False):
     """A fact on its way, and what is written beside it. `guarded`: it may not be written past unread mail."""
 
     order: int
@@ -83,9 +83,9 @@ class JournalWriter:
         self._on_mail = on_mail
         self._on_loss = on_loss
         self._order = holder.head.seq
-        self._entries: deque[Entry] = deque()
+        self._entries: deque[PendingEvent] = deque()
         self._sent: Append | None = None
-        self._sent_entries: list[Entry] = []
+        self._sent_entries: list[PendingEvent] = []
         self._reading = False
         self._mail_hinted = False
         self._durable = holder.head.seq
@@ -116,7 +116,7 @@ class JournalWriter:
             at = self.last_at
         else:
             self.last_at = at
-        self._entries.append(Entry(order, event, row, extras, move, guarded, progress, body, at))
+        self._entries.append(PendingEvent(order, event, row, extras, move, guarded, progress, body, at))
         if self._sent is None and not self._reading:
             self._courier.wake(self)
         return Stamp(order, at)
@@ -183,16 +183,16 @@ class JournalWriter:
                 if half <= 1:
                     raise
 
-    def _next_entries(self) -> list[Entry]:
+    def _next_entries(self) -> list[PendingEvent]:
         """As many as fit in one append; one that moves the job is the last of it."""
-        taken: list[Entry] = []
+        taken: list[PendingEvent] = []
         while self._entries and len(taken) < EVENTS_PER_APPEND_MAX:
             taken.append(self._entries.popleft())
             if taken[-1].move is not None:
                 break
         return taken
 
-    def _sealed(self, entries: Sequence[Entry]) -> Append:
+    def _sealed(self, entries: Sequence[PendingEvent]) -> Append:
         times = [entry.at for entry in entries]
         if times != sorted(times):  # the last word of a hold may stand behind mail that came after it
             times = list(itertools.accumulate(times, max))
@@ -255,7 +255,9 @@ class JournalWriter:
         self._reading = True
         return True
 
-    def mail_read(self, mail_seq: int, facts: Sequence[Entry], keep: Callable[[Entry], bool]) -> None:
+    def mail_read(
+        self, mail_seq: int, facts: Sequence[PendingEvent], keep: Callable[[PendingEvent], bool]
+    ) -> None:
         """The mail up to here is known. Its facts follow those that still hold, in the order they were learnt; only
         one that ends the hold stays last."""
         dropped = {entry.order for entry in self._entries if not keep(entry)}

@@ -39,7 +39,7 @@ from holdfast.store.clock import Clock
 from holdfast.store.ports.leases import Beat, Held, Leases
 
 
-class Holding(Protocol):
+class HeldJobs(Protocol):
     """A run as the renewal of its lease sees it."""
 
     @property
@@ -78,7 +78,7 @@ class LeaseRenewal:
         self._stop_ahead_us = ttl_us // 6
         self._lease = WorkerLease(worker, "", identity, ttl_us)
         self._beat_at: int | None = None
-        self._runs: dict[str, Holding] = {}
+        self._runs: dict[str, HeldJobs] = {}
         self._abandoned: list[Held] = []
         self._guard = threading.Lock()
         self._observer = LeaseObserver(ttl_us // 2)
@@ -90,17 +90,17 @@ class LeaseRenewal:
         """Of the lease that this worker has; None before the first."""
         return self._lease.incarnation or None
 
-    def keep(self, run: Holding) -> None:
+    def keep(self, run: HeldJobs) -> None:
         """The lease covers this run from now on."""
         with self._guard:
             self._runs[run.held.job_id] = run
 
-    def let_go(self, run: Holding) -> None:
+    def let_go(self, run: HeldJobs) -> None:
         with self._guard:
             if self._runs.get(run.held.job_id) is run:
                 del self._runs[run.held.job_id]
 
-    def abandon(self, run: Holding) -> None:
+    def abandon(self, run: HeldJobs) -> None:
         """The run has ended and has not given its job back, which no run of this process goes on with: after the lease
         time others may claim it."""
         self.let_go(run)
@@ -195,7 +195,7 @@ class LeaseRenewal:
             runs = dict(self._runs)
         self._lose(runs, f"went to another process that is named {self._lease.worker!r}")
 
-    def _lose(self, runs: dict[str, Holding], why: str) -> None:
+    def _lose(self, runs: dict[str, HeldJobs], why: str) -> None:
         def lose() -> None:
             for job_id, run in runs.items():
                 if self._runs.get(job_id) is run:

@@ -15,7 +15,7 @@ import msgspec
 
 from holdfast.engine import budgets
 from holdfast.engine.approvals import APPROVED, DENIED
-from holdfast.engine.journal_writer import Entry, Stamp
+from holdfast.engine.journal_writer import PendingEvent, Stamp
 from holdfast.engine.suspension import topic
 from holdfast.model import budget as money
 from holdfast.model.append import NOTHING, Extras
@@ -38,7 +38,7 @@ from holdfast.model.side_effects import DECIDED, CallStatus
 from holdfast.model.states import MailKind
 
 
-class Word(msgspec.Struct, frozen=True):
+class MailboxCommand(msgspec.Struct, frozen=True):
     """What a person says about an uncertain call."""
 
     step_key: str
@@ -94,7 +94,7 @@ class MailboxReader:
         self._reserve = reserve
         self.cancelled = False
         self.requeued: JobRequeued | None = None
-        self._reading: dict[MailKind, Callable[[Mail], Entry | None]] = {
+        self._reading: dict[MailKind, Callable[[Mail], PendingEvent | None]] = {
             MailKind.CANCEL: self._cancel,
             MailKind.SIGNAL: self._signal,
             MailKind.RECONCILE: self._reconcile,
@@ -104,7 +104,7 @@ class MailboxReader:
             MailKind.RESUME: self._resume,
         }
 
-    def facts(self, letters: Iterable[Mail]) -> list[Entry]:
+    def facts(self, letters: Iterable[Mail]) -> list[PendingEvent]:
         """What these letters amount to, in their order; the history knows it already."""
         found = []
         for letter in letters:
@@ -119,20 +119,20 @@ class MailboxReader:
                 found.append(entry)
         return found
 
-    def _entry(self, event: Event, row: CallRow | None = None, extras: Extras = NOTHING) -> Entry:
+    def _entry(self, event: Event, row: CallRow | None = None, extras: Extras = NOTHING) -> PendingEvent:
         stamp = self._reserve()
-        return Entry(stamp.seq, event, row, extras, at=stamp.at)
+        return PendingEvent(stamp.seq, event, row, extras, at=stamp.at)
 
-    def _cancel(self, letter: Mail) -> Entry:
+    def _cancel(self, letter: Mail) -> PendingEvent:
         self.cancelled = True
         event = CancelRequested(by=letter.sender, why=letter.name, mail_seq=letter.mail_seq)
         return self._entry(event)
 
-    def _signal(self, letter: Mail) -> Entry:
+    def _signal(self, letter: Mail) -> PendingEvent:
         return self._entry(SignalReceived(letter.name, letter.mail_seq, letter.body))
 
-    def _reconcile(self, letter: Mail) -> Entry | None:
-        word = msgspec.convert(letter.body, Word)
+    def _reconcile(self, letter: Mail) -> PendingEvent | None:
+        word = msgspec.convert(letter.body, MailboxCommand)
         call = self._history.uncertain(word.step_key, word.generation)
         if call is None or word.decision not in DECIDED:
             return None
@@ -147,7 +147,7 @@ class MailboxReader:
         )
         return self._entry(event, self._row(call, DECIDED[word.decision]))
 
-    def _approval(self, letter: Mail) -> Entry | None:
+    def _approval(self, letter: Mail) -> PendingEvent | None:
         answer = msgspec.convert(letter.body, ApprovalAnswer)
         asked = self._history.approvals.get(answer.approval_id)
         if asked is None or asked.decision is not None or answer.decision not in {APPROVED, DENIED}:
@@ -159,7 +159,7 @@ class MailboxReader:
         )
         return self._entry(event)
 
-    def _child(self, letter: Mail) -> Entry | None:
+    def _child(self, letter: Mail) -> PendingEvent | None:
         news = msgspec.convert(letter.body, News)
         if self._history.children.get(news.child_job_id) != news.step_key:
             return None
@@ -173,7 +173,7 @@ class MailboxReader:
         )
         return self._entry(event)
 
-    def _budget(self, letter: Mail) -> Entry | None:
+    def _budget(self, letter: Mail) -> PendingEvent | None:
         """The account grows with the fact that says so. A job raises only what counts for it."""
         grown = msgspec.convert(letter.body, Grown)
         if grown.budget_id not in self._history.budgets:
@@ -212,7 +212,7 @@ class MailboxReader:
         )
 
 
-def rings(entry: Entry) -> str | None:
+def rings(entry: PendingEvent) -> str | None:
     """Whom a fact concerns that may be waiting for it."""
     match entry.event:
         case SignalReceived(name=name):

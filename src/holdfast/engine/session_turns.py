@@ -32,7 +32,7 @@ from holdfast.model.session import (
     stamped,
 )
 from holdfast.model.time import DAY
-from holdfast.store.ports.sessions import HEAD, Scope
+from holdfast.store.ports.sessions import HEAD, SessionScope
 
 if TYPE_CHECKING:
     from holdfast.engine.execution import Execution
@@ -102,7 +102,7 @@ class SessionTurn:
     async def view(self, leaf: str | None = None) -> SessionView | None:
         """The session as far as this leaf; None before its first turn."""
         return await self.store.sessions.load(
-            self.session_id, Scope(active_path=True, leaf_node_id=leaf), namespace=self.namespace
+            self.session_id, SessionScope(active_path=True, leaf_node_id=leaf), namespace=self.namespace
         )
 
     async def head(self) -> SessionCheckpoint | None:

@@ -33,7 +33,7 @@ from holdfast.model.events import ToolCalled, ToolFailed, ToolReconciled, ToolRe
 from holdfast.model.ledger import CallRow, call_id, idempotency_key
 from holdfast.model.replay_history import Recorded
 from holdfast.model.retry import NO_RETRY, PROBED_RETRY
-from holdfast.model.side_effects import Answer, CallStatus, CutOff, Effect, Recovery, quiet_at, recover
+from holdfast.model.side_effects import CallStatus, CutOff, Effect, ProbeAnswer, Recovery, quiet_at, recover
 from holdfast.model.states import WaitReason
 
 if TYPE_CHECKING:
@@ -376,7 +376,7 @@ class _Call:
                 failed = error
         attempt = self._recorded.probes_failed + 1
         if attempt >= self._attempts_max:
-            return ProbeResult(Answer.CANNOT_TELL)
+            return ProbeResult(ProbeAnswer.CANNOT_TELL)
         at = self._drive.record_retry(
             self._step_key, self._digest, self.generation, self._terms, failed, attempt, is_probe=True
         )

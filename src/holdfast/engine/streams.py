@@ -38,7 +38,15 @@ from holdfast.model import canonical
 from holdfast.model.limits import CHUNK_BYTES_MAX, UNSAID_BYTES_FULL, UNSAID_BYTES_MAX
 from holdfast.model.redaction import redacted
 from holdfast.model.states import TERMINAL
-from holdfast.model.streams import AttemptSuperseded, Chunk, Cursor, Line, heard, parse_cursor, passage_of
+from holdfast.model.streams import (
+    AttemptSuperseded,
+    Chunk,
+    Cursor,
+    StreamLine,
+    heard,
+    parse_cursor,
+    passage_of,
+)
 from holdfast.store.contract import Store
 from holdfast.store.ports.leases import Held
 from holdfast.store.ports.streams import Said, Streams
@@ -380,9 +388,9 @@ def _taken(outlet: JobStream) -> Said | None:
         return None
 
 
-def _lines(words: list[_Word]) -> list[Line]:
+def _lines(words: list[_Word]) -> list[StreamLine]:
     """Words of the same voice on the same stream, one after the other, are one line."""
-    lines: list[Line] = []
+    lines: list[StreamLine] = []
     for word in words:
         last = lines[-1] if lines else None
         same = (
@@ -394,7 +402,7 @@ def _lines(words: list[_Word]) -> list[Line]:
             last.said.append(word.said)
         else:
             said = [word.said] if word.stream else []
-            lines.append(Line(word.stream, word.step_key, word.attempt, word.offset, said))
+            lines.append(StreamLine(word.stream, word.step_key, word.attempt, word.offset, said))
     return lines
 
 

@@ -4,21 +4,17 @@ Every asyncio task that job code starts gets a scope of its own the moment it is
 digest of its arguments, and a number among those of the same name and arguments that the same task has started. The
 event loop tells us through its task factory, so `gather`, `TaskGroup`, `wait_for` and anyio need no wrappers.
 
-A job's task hashes by its place, which has no names of functions in it (`Scope.place_hash`). So a set of tasks (`done`
-of `asyncio.wait`, the tasks of a `TaskGroup` that is ended) has one order in every run. Two tasks may share a slot of
-the set; then the one that was put in first comes first. So `asyncio.wait` and `as_completed` get the tasks of job code
-in the order of their places, and not in the order in which they were made, which may follow from the hash seed.
-`as_completed` makes its tasks from a set of coroutines, which have no order that could be repeated; in job code it gets
-tasks.
-
-A cancel is the code's own decision only if job code made it. A task that is cancelled from anywhere else (the end of
-`asyncio.run`, Ctrl-C, an application that shuts down) ends the run: nothing is recorded about its calls.
-
-Tasks started *inside* a step, tool or wrapped client are that call's own business: they get no scope, and a durable
-call from one of them is an error, because on the next run no one could say which call it is.
-
-A scope is kept by its task alone. It leads to the run, and the run to its tasks: in a table beside them, even one with
-weak keys, each would keep the other for ever.
+A job's task hashes by its place, which has no names of functions in it (`StepScope.place_hash`). So a set of tasks
+(`done` of `asyncio.wait`, the tasks of a `TaskGroup` that is ended) has one order in every run. Two tasks may share a
+slot of the set; then the one that was put in first comes first. So `asyncio.wait` and `as_completed` get the tasks of
+job code in the order of their places, and not in the order in which they were made, which may follow from the hash
+seed. `as_completed` makes its tasks from a set of coroutines, which have no order that could be repeated; in job code
+it gets tasks. A cancel is the code's own decision only if job code made it. A task that is cancelled from anywhere
+else (the end of `asyncio.run`, Ctrl-C, an application that shuts down) ends the run: nothing is recorded about its
+calls. Tasks started *inside* a step, tool or wrapped client are that call's own business: they get no scope, and a
+durable call from one of them is an error, because on the next run no one could say which call it is. A scope is kept
+by its task alone. It leads to the run, and the run to its tasks: in a table beside them, even one with weak keys,
+each would keep the other for ever.
 """
 
 from __future__ import annotations
@@ -40,7 +36,7 @@ from typing import Any, Final, Protocol
 
 from holdfast.engine.replay_scheduler import JOB, InsideCall, ReplayScheduler
 from holdfast.errors import InvalidMove
-from holdfast.model.step_keys import Scope
+from holdfast.model.step_keys import StepScope
 
 
 class Run(Protocol):
@@ -72,7 +68,7 @@ class TaskScope:
 
     __slots__ = ("drive", "inside", "scope")
 
-    def __init__(self, drive: Run, scope: Scope) -> None:
+    def __init__(self, drive: Run, scope: StepScope) -> None:
         self.drive = drive
         self.scope = scope
         self.inside: str | None = None
@@ -182,7 +178,7 @@ def install(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def start_root(
-    loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any], run: Run, scope: Scope
+    loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any], run: Run, scope: StepScope
 ) -> asyncio.Task[Any]:
     """The task in which the job's function runs."""
     context = contextvars.copy_context()

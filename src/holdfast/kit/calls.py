@@ -14,9 +14,9 @@ from holdfast.model import canonical
 from holdfast.model.ids import check_name
 from holdfast.model.jobs import DEFAULT_NAMESPACE
 from holdfast.model.ledger import CallRow, idempotency_key
-from holdfast.model.side_effects import Answer, Effect
+from holdfast.model.side_effects import Effect, ProbeAnswer
 
-Probe = Callable[[str], Answer | str | bool]
+Probe = Callable[[str], ProbeAnswer | str | bool]
 """Looks for the effect of a call by its key: `happened`, `not_happened`, `cannot_tell`, or simply True and False."""
 
 
@@ -59,15 +59,15 @@ def shared(digit: str) -> str:
     return f"kit-ledger:{digit}"
 
 
-def answer_of(probe: Probe, key: str) -> Answer:
+def answer_of(probe: Probe, key: str) -> ProbeAnswer:
     """What the probe says; one that fails cannot tell."""
     try:
         said = probe(key)
     except Exception:
-        return Answer.CANNOT_TELL
+        return ProbeAnswer.CANNOT_TELL
     if isinstance(said, bool):
-        return Answer.HAPPENED if said else Answer.NOT_HAPPENED
-    return Answer(said)
+        return ProbeAnswer.HAPPENED if said else ProbeAnswer.NOT_HAPPENED
+    return ProbeAnswer(said)
 
 
 def shown(value: Any, *, replayed: bool) -> dict[str, Any]:

@@ -18,7 +18,7 @@ import msgspec
 
 from holdfast.model import canonical
 from holdfast.model.limits import CARRIED_BYTES_MAX
-from holdfast.model.replay_history import Signal
+from holdfast.model.replay_history import RecordedSignal
 
 if TYPE_CHECKING:
     from holdfast.model.replay_history import History
@@ -36,7 +36,7 @@ class Carried(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     mail_seq: int = 0
     born: int = 0
     children: dict[str, str] = {}
-    signals: tuple[Signal, ...] = ()
+    signals: tuple[RecordedSignal, ...] = ()
     allowed: tuple[tuple[str, str, int], ...] = ()
     sleeps: int = 0
     pythons: tuple[str, ...] = ()

@@ -56,7 +56,7 @@ class History:
         self.ordinal = 0
         self.state: Any = None
         self.evidence: Any = None
-        self.approvals: dict[str, Approval] = {}
+        self.approvals: dict[str, RecordedApproval] = {}
         self.plans: dict[str, bool] = {}
         """The plans that were made, and whether this run has come to follow them."""
         self.nodes: dict[tuple[str, str], str] = {}
@@ -83,7 +83,7 @@ class History:
         self.last_at = 0
         """Job time of the last fact."""
         self.gaps: list[Gap] = []
-        self.signals: dict[str, deque[Signal]] = defaultdict(deque)
+        self.signals: dict[str, deque[RecordedSignal]] = defaultdict(deque)
         self._parked: tuple[str, ...] = ()
         self.misfit: str | None = None
         self.born = 0
@@ -238,7 +238,7 @@ class History:
             return None
         return newest
 
-    def next_signal(self, name: str) -> Signal | None:
+    def next_signal(self, name: str) -> RecordedSignal | None:
         """The oldest signal of this name that no wait has taken; it stays until `signal_taken` says so."""
         waiting = self.signals.get(name)
         return waiting[0] if waiting else None
@@ -290,7 +290,7 @@ class History:
                 timer = self._calls[event.step_key]
                 timer.seq, timer.at = seq, at
             case e.SignalReceived():
-                self.signals[event.name].append(Signal(event.name, event.mail_seq, event.body))
+                self.signals[event.name].append(RecordedSignal(event.name, event.mail_seq, event.body))
             case e.SignalTaken():
                 self._take_signal(seq, event)
             case e.ApprovalRequested() | e.ApprovalDecided():
@@ -420,7 +420,7 @@ class History:
 
     def _approve(self, seq: int, event: e.ApprovalRequested | e.ApprovalDecided) -> None:
         if isinstance(event, e.ApprovalRequested):
-            self.approvals[event.approval_id] = Approval(
+            self.approvals[event.approval_id] = RecordedApproval(
                 event.step_key, event.args_digest, event.expires_at or 0
             )
             return
@@ -675,7 +675,7 @@ class Recorded(msgspec.Struct, gc=False):
         return {"step_key": self.step_key, "name": self.name, "args_digest": self.args_digest}
 
 
-class Signal(msgspec.Struct, frozen=True):
+class RecordedSignal(msgspec.Struct, frozen=True):
     """A letter of a name that code may wait for."""
 
     name: str
@@ -690,7 +690,7 @@ class Requested(msgspec.Struct, frozen=True):
     parts: tuple[str, ...]
 
 
-class Approval(msgspec.Struct):
+class RecordedApproval(msgspec.Struct):
     """A question to a person about one call with exactly these arguments, and the answer, if there is one."""
 
     step_key: str

@@ -49,7 +49,7 @@ class Outcome(StrEnum):
     AMBIGUOUS = "ambiguous"
 
 
-class Answer(StrEnum):
+class ProbeAnswer(StrEnum):
     """What a probe said. A probe that fails or times out has said `cannot_tell`."""
 
     HAPPENED = "happened"
@@ -142,7 +142,7 @@ class CutOff(msgspec.Struct, frozen=True, kw_only=True):
     has_probe: bool = False
     relaunch: bool = False
     quiet: bool = False
-    answer: Answer | None = None
+    answer: ProbeAnswer | None = None
     attempts_left: bool = True
     sent_nothing: bool = False
 
@@ -186,7 +186,7 @@ def _by_output(call: CutOff) -> Recovery:
     """A black box that its author lets start again: its output, if it is there and valid, is used instead."""
     if call.has_probe and call.answer is None:
         return Recovery.PROBE
-    return Recovery.ADOPT if call.answer is Answer.HAPPENED else Recovery.RELAUNCH
+    return Recovery.ADOPT if call.answer is ProbeAnswer.HAPPENED else Recovery.RELAUNCH
 
 
 def _by_probe(call: CutOff) -> Recovery:
@@ -197,11 +197,11 @@ def _by_probe(call: CutOff) -> Recovery:
     match call.answer:
         case None:
             return Recovery.PROBE
-        case Answer.HAPPENED:
+        case ProbeAnswer.HAPPENED:
             return Recovery.ADOPT
-        case Answer.NOT_HAPPENED:
+        case ProbeAnswer.NOT_HAPPENED:
             return Recovery.RESEND if call.attempts_left else Recovery.ASK
-        case Answer.CANNOT_TELL:
+        case ProbeAnswer.CANNOT_TELL:
             return Recovery.ASK
 
 

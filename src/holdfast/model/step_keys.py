@@ -31,7 +31,7 @@ _PATH_MAX: Final = NAME_LENGTH_MAX - 80
 """Longer scopes are shortened to a digest, so that every key is a name the store takes."""
 
 
-class Scope:
+class StepScope:
     """A place in the program that counts its own calls and the scopes inside it.
 
     `place_hash` tells places apart without the names of functions: by arguments, and by a number among those. A set of
@@ -54,13 +54,13 @@ class Scope:
         nth = self._calls[name] = self._calls.get(name, 0) + 1
         return f"{self.path}/{name}#{nth}"
 
-    def inner(self, name: str, args_digest: str = "") -> Scope:
+    def inner(self, name: str, args_digest: str = "") -> StepScope:
         """The next scope of this name inside this one; for a task, the next with these arguments."""
         name = f"{plain(name)}~{args_digest}" if args_digest else plain(name)
         nth = self._scopes[name] = self._scopes.get(name, 0) + 1
         place = self._places[args_digest] = self._places.get(args_digest, 0) + 1
         place_hash = zlib.crc32(f"{args_digest}#{place}".encode(), self.place_hash)
-        return Scope(_short(f"{self.path}/{name}#{nth}"), place_hash)
+        return StepScope(_short(f"{self.path}/{name}#{nth}"), place_hash)
 
 
 def call_name(step_key: str) -> str:

@@ -7,7 +7,7 @@ import msgspec
 from holdfast.model.states import Status, WaitReason
 
 
-class Line(msgspec.Struct, frozen=True):
+class QueueStats(msgspec.Struct, frozen=True):
     """Jobs of one queue that stand alike. `takeovers` is the most that any of them has behind it."""
 
     queue: str
@@ -24,7 +24,7 @@ class StoreStats(msgspec.Struct, frozen=True, kw_only=True):
     size."""
 
     now: int
-    lines: tuple[Line, ...] = ()
+    lines: tuple[QueueStats, ...] = ()
     oldest_ready_us: int = 0
     expired: int = 0
     uncertain: int = 0

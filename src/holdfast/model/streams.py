@@ -75,7 +75,7 @@ class AttemptSuperseded(msgspec.Struct, frozen=True):
     cursor: str
 
 
-class Line(msgspec.Struct, frozen=True):
+class StreamLine(msgspec.Struct, frozen=True):
     """Chunks of one attempt on one stream, one after the other. Without a stream: the attempt is announced, and
     supersedes those before it."""
 
@@ -103,7 +103,7 @@ class Passage(msgspec.Struct, frozen=True):
     at: int = 0
 
 
-def passage_of(fence: int, last: int, lines: list[Line]) -> Passage:
+def passage_of(fence: int, last: int, lines: list[StreamLine]) -> Passage:
     """The lines as they are stored."""
     voices = dict.fromkeys((line.step_key, line.attempt) for line in lines)
     body = canonical.encode(
@@ -117,7 +117,7 @@ def heard(passage: Passage, after: Cursor) -> Iterator[Chunk | AttemptSuperseded
     """What the passage says that lies behind the cursor."""
     number = passage.last - passage.chunks
     missing = number - after.number if passage.fence == after.fence else number
-    for line in (Line(*row) for row in canonical.decode_stored(passage.body)):
+    for line in (StreamLine(*row) for row in canonical.decode_stored(passage.body)):
         for nth, said in enumerate(line.said if line.stream else [None]):
             number += 1
             cursor = Cursor(passage.fence, number)

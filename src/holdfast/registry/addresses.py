@@ -21,7 +21,7 @@ _HINT: Final = (
 )
 
 
-class Address(msgspec.Struct, frozen=True, kw_only=True):
+class NatsAddress(msgspec.Struct, frozen=True, kw_only=True):
     """One server, and who we are there: a user with a password, or a token alone. As text it is host and port."""
 
     host: str
@@ -51,7 +51,7 @@ class NatsSettings(msgspec.Struct, frozen=True, kw_only=True):
     """`creds` is a file that says who we are. `ca` is a file with the certificates to trust; without one they are those
     that the machine trusts."""
 
-    servers: tuple[Address, ...]
+    servers: tuple[NatsAddress, ...]
     ca: str | None = None
     creds: str | None = None
 
@@ -74,7 +74,7 @@ def nats_settings(environment: Mapping[str, str]) -> NatsSettings | None:
     )
 
 
-def parse_servers(url: str) -> tuple[Address, ...]:
+def parse_servers(url: str) -> tuple[NatsAddress, ...]:
     """The servers in a list with commas."""
     parts = [part.strip() for part in url.split(",") if part.strip()]
     if not 1 <= len(parts) <= SERVERS_MAX:
@@ -82,7 +82,7 @@ def parse_servers(url: str) -> tuple[Address, ...]:
     return tuple(_parse(part, nth) for nth, part in enumerate(parts, 1))
 
 
-def _parse(text: str, nth: int) -> Address:
+def _parse(text: str, nth: int) -> NatsAddress:
     try:
         parts = urlsplit(text if "://" in text else f"nats://{text}")
         host, port = parts.hostname, parts.port or DEFAULT_PORT
@@ -90,7 +90,7 @@ def _parse(text: str, nth: int) -> Address:
         raise InvalidSetting(f"server {nth} in {URL} is no address", hint=_HINT) from None
     if parts.scheme not in {"nats", "tls"} or not host or parts.path.strip("/") or parts.query:
         raise InvalidSetting(f"server {nth} in {URL} is no address of NATS", hint=_HINT)
-    return Address(
+    return NatsAddress(
         host=host,
         port=port,
         user=None if parts.username is None else unquote(parts.username),

@@ -42,7 +42,7 @@ class Revision(msgspec.Struct, frozen=True, kw_only=True):
     written_at: int | None
 
 
-class State(msgspec.Struct, frozen=True, kw_only=True):
+class BucketState(msgspec.Struct, frozen=True, kw_only=True):
     """How the bucket is: which one (it may be made anew), its last revision, and how many keys it has."""
 
     made: str
@@ -72,7 +72,7 @@ class Bucket:
         self._subject = f"$KV.{name}."
         self._js = client.jetstream(timeout=ASK_S)
 
-    async def ready(self) -> tuple[State, bool]:
+    async def ready(self) -> tuple[BucketState, bool]:
         """The bucket is there: how it is, and whether it had to be made."""
         found = await self.state()
         if found is not None:
@@ -89,7 +89,7 @@ class Bucket:
             raise errors.Error(f"the bucket {self._name} was made and is not there")
         return made, True
 
-    async def state(self) -> State | None:
+    async def state(self) -> BucketState | None:
         """How it is; None: there is none."""
         answer = await self._client.request(f"$JS.API.STREAM.INFO.{self._stream}", b"", timeout=ASK_S)
         told: dict[str, Any] = json.loads(answer.data)
@@ -99,7 +99,7 @@ class Bucket:
             except NotFoundError:
                 return None
         state = told["state"]
-        return State(made=told["created"], last=state["last_seq"], keys=state.get("num_subjects", 0))
+        return BucketState(made=told["created"], last=state["last_seq"], keys=state.get("num_subjects", 0))
 
     async def get(self, key: str) -> Revision | None:
         """The last revision, as the stream's leader has it."""
@@ -122,10 +122,10 @@ class Bucket:
         """The same, with a marker that says: removed."""
         return await self._publish(key, b"", over, {KV_OP: KV_DEL})
 
-    async def watch(self) -> Watch:
+    async def watch(self) -> BucketWatch:
         """Every key as it is now, then each change."""
         bucket = await self._js.key_value(self._name)
-        return Watch(await bucket.watchall(inactive_threshold=WATCH_IDLE_S))
+        return BucketWatch(await bucket.watchall(inactive_threshold=WATCH_IDLE_S))
 
     async def sweep(self, marker: Revision) -> None:
         """The marker is gone; a revision that came after it stays."""
@@ -142,7 +142,7 @@ class Bucket:
         return done.seq
 
 
-class Watch:
+class BucketWatch:
     """What comes from the bucket, in order."""
 
     def __init__(self, watcher: Any) -> None:

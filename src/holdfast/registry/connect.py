@@ -17,14 +17,14 @@ from holdfast.registry.addresses import NatsSettings
 from holdfast.store.clock import Clock
 
 if TYPE_CHECKING:
-    from holdfast.registry.connection import Connection
+    from holdfast.registry.connection import NatsConnection
     from holdfast.registry.hints import Hints
     from holdfast.registry.nats import NatsPlace
 
 
 class NatsLink:
     def __init__(
-        self, settings: NatsSettings, connection: Connection, place: NatsPlace, hints: Hints
+        self, settings: NatsSettings, connection: NatsConnection, place: NatsPlace, hints: Hints
     ) -> None:
         self.settings = settings
         self.connection = connection
@@ -52,11 +52,11 @@ def open_nats(settings: NatsSettings, clock: Clock, chance: Callable[[], float])
         InvalidSetting: The library for NATS is not installed.
     """
     try:
-        from holdfast.registry.connection import Connection
+        from holdfast.registry.connection import NatsConnection
         from holdfast.registry.hints import Hints
         from holdfast.registry.nats import NatsPlace
     except ImportError as error:
         msg = "HOLDFAST_NATS_URL is set, and the library for NATS is not installed"
         raise InvalidSetting(msg, hint="pip install 'holdfast[nats]'") from error
-    connection = Connection(settings, clock, chance)
+    connection = NatsConnection(settings, clock, chance)
     return NatsLink(settings, connection, NatsPlace(connection, clock), Hints(connection))

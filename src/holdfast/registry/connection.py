@@ -25,7 +25,7 @@ from nats.aio.client import Client
 from holdfast.errors import Unavailable
 from holdfast.model.retry import Backoff, delay
 from holdfast.model.time import MILLISECOND, SECOND
-from holdfast.registry.addresses import Address, NatsSettings
+from holdfast.registry.addresses import NatsAddress, NatsSettings
 from holdfast.registry.credentials import read_credentials
 from holdfast.registry.diagnostics import Trouble, told
 from holdfast.store.clock import Clock, pause
@@ -47,7 +47,7 @@ _Gone = asyncio.Future[Exception]
 """Done when a client is of no use any more, with why."""
 
 
-class Connection:
+class NatsConnection:
     """Open one with `start`, after whoever attends it has said so. `chance` gives numbers from 0 up to 1."""
 
     def __init__(self, settings: NatsSettings, clock: Clock, chance: Callable[[], float]) -> None:
@@ -112,7 +112,7 @@ class Connection:
             tried = 0
             await self._live(client, at, gone)
 
-    async def _dial(self, at: Address, gone: _Gone) -> Client:
+    async def _dial(self, at: NatsAddress, gone: _Gone) -> Client:
         dialling = True
 
         async def failed(error: Exception) -> None:
@@ -153,12 +153,12 @@ class Connection:
         dialling = False
         return client
 
-    def _trusted(self, at: Address) -> ssl.SSLContext | None:
+    def _trusted(self, at: NatsAddress) -> ssl.SSLContext | None:
         """Whom we believe; None: whom the machine does, should the server ask for TLS."""
         ca = self._settings.ca
         return ssl.create_default_context(cafile=ca) if ca is not None or at.encrypted else None
 
-    async def _live(self, client: Client, at: Address, gone: _Gone) -> None:
+    async def _live(self, client: Client, at: NatsAddress, gone: _Gone) -> None:
         """The client is served until it is gone."""
         self._troubles.clear()
         self._client = client

@@ -11,7 +11,7 @@ from nats import errors
 from nats.js.errors import APIError, NoStreamResponseError, ServiceUnavailableError
 
 from holdfast.errors import InvalidSetting
-from holdfast.registry.addresses import CA, CREDS, URL, Address
+from holdfast.registry.addresses import CA, CREDS, URL, NatsAddress
 
 _REFUSED: Final = ("authorization", "authentication", "permissions violation")
 _NO_JETSTREAM: Final = (10039, 10076)
@@ -25,7 +25,7 @@ class Trouble(msgspec.Struct, frozen=True):
     ours: bool = False
 
 
-def told(error: BaseException, at: Address) -> Trouble:
+def told(error: BaseException, at: NatsAddress) -> Trouble:
     """The trouble behind this error."""
     for cause in _causes(error):
         if (known := _known(cause, at)) is not None:
@@ -34,7 +34,7 @@ def told(error: BaseException, at: Address) -> Trouble:
     return Trouble(f"NATS at {at} cannot be used: {str(deepest) or type(deepest).__name__}")
 
 
-def _known(error: BaseException, at: Address) -> Trouble | None:
+def _known(error: BaseException, at: NatsAddress) -> Trouble | None:
     if isinstance(error, InvalidSetting):
         return Trouble(f"{error}: {error.hint}", ours=True)
     said = str(error).lower()

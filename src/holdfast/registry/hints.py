@@ -18,7 +18,7 @@ from nats.aio.msg import Msg
 
 from holdfast.errors import Unavailable
 from holdfast.registry.bucket import token_of
-from holdfast.registry.connection import Connection, ended
+from holdfast.registry.connection import NatsConnection, ended
 
 SUBJECT: Final = "holdfast.ready"
 UNSAID_MAX: Final = 1_000
@@ -35,7 +35,7 @@ def subject_of(capability: str) -> str:
 class Hints:
     """Says and hears what may be ready. Make it before the connection is started."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: NatsConnection) -> None:
         self._connection = connection
         self._saying: dict[str, asyncio.Task[None]] = {}
         self._listening: dict[str, list[Wake]] = {}

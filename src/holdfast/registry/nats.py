@@ -19,9 +19,9 @@ from nats.js.errors import NoStreamResponseError
 from holdfast.model.agent_registry import FORGOTTEN_US, AgentEntry, RegistryHealth, Seen, write_entry
 from holdfast.model.retry import Backoff
 from holdfast.model.time import MILLISECOND, SECOND
-from holdfast.registry.bucket import BUCKET, Bucket, Revision, State, Watch, key_of
+from holdfast.registry.bucket import BUCKET, Bucket, BucketState, BucketWatch, Revision, key_of
 from holdfast.registry.bucket_cache import Known
-from holdfast.registry.connection import Connection
+from holdfast.registry.connection import NatsConnection
 from holdfast.store.clock import Clock, pause
 
 SOURCE: Final = "nats"
@@ -40,7 +40,7 @@ log = logging.getLogger("holdfast.nats")
 class NatsPlace:
     """A place for entries (`registry.port.Place`). Make it before the connection is started."""
 
-    def __init__(self, connection: Connection, clock: Clock, *, bucket: str = BUCKET) -> None:
+    def __init__(self, connection: NatsConnection, clock: Clock, *, bucket: str = BUCKET) -> None:
         self._connection = connection
         self._clock = clock
         self._bucket = bucket
@@ -136,7 +136,7 @@ class NatsPlace:
 
     async def _attend(self, client: Client) -> None:
         bucket = Bucket(client, self._bucket)
-        watch: Watch | None = None
+        watch: BucketWatch | None = None
         try:
             while True:
                 state, anew = await self._list(bucket)
@@ -153,7 +153,7 @@ class NatsPlace:
             if watch is not None and not client.is_closed:
                 await watch.stop()
 
-    async def _list(self, bucket: Bucket) -> tuple[State, Watch]:
+    async def _list(self, bucket: Bucket) -> tuple[BucketState, BucketWatch]:
         """What is known is what is there. Says how the bucket was before, and what comes from it now."""
         state, made = await bucket.ready()
         if made:
@@ -168,7 +168,7 @@ class NatsPlace:
         log.debug("the bucket %s has %d keys", self._bucket, self._known.keys)
         return state, watch
 
-    async def _follow(self, bucket: Bucket, watch: Watch, state: State) -> None:
+    async def _follow(self, bucket: Bucket, watch: BucketWatch, state: BucketState) -> None:
         """Each change is known as it comes; returns when it is time to list again."""
         now = self._clock.tick_us()
         relist_at, look_at, doubts = now + RELIST_US, now + LOOK_US, 0

@@ -8,7 +8,7 @@ from typing import Protocol
 from holdfast.model.agent_registry import AgentEntry, RegistryHealth, Seen
 
 
-class Place(Protocol):
+class EntryStore(Protocol):
     """Entries with revisions. What cannot be reached raises Unavailable, except for `list`, which says what it last
     knew; `health` tells the difference."""
 

@@ -27,7 +27,7 @@ from holdfast.model.agent_registry import (
 )
 from holdfast.model.limits import ROWS_PER_PAGE_DEFAULT
 from holdfast.model.page import Page, decode_cursor, encode_cursor
-from holdfast.registry.port import Place
+from holdfast.registry.port import EntryStore
 
 TRIES: Final = 50
 EVERYBODY: Final = Which()
@@ -38,7 +38,7 @@ log = logging.getLogger("holdfast.registry")
 class Registry:
     """`now_us` is the clock that the place dates with: store time, or wall time for NATS."""
 
-    def __init__(self, place: Place, now_us: Callable[[], int]) -> None:
+    def __init__(self, place: EntryStore, now_us: Callable[[], int]) -> None:
         self._place = place
         self.now_us = now_us
 

@@ -9,7 +9,7 @@ from holdfast.store.contract import Store
 
 
 class StorePlace:
-    """See `holdfast.registry.port.Place`. The store stays its owner's to close."""
+    """See `holdfast.registry.port.EntryStore`. The store stays its owner's to close."""
 
     def __init__(self, store: Store, namespace: str) -> None:
         self._entries = store.entries

@@ -33,12 +33,12 @@ from holdfast.server.metrics.loops import LoopWatch
 from holdfast.server.metrics.meter import Metrics
 from holdfast.server.nats_wiring import Wired
 from holdfast.server.origin_checks import SECURITY_HEADERS, Authorise, check_visitor, request_id
-from holdfast.server.page import Page
+from holdfast.server.page import StaticPage
 from holdfast.server.problems import MEDIA_TYPE, Problem, Refusal
 from holdfast.server.rate_limits import Meter
-from holdfast.server.request import Asked, House, read_body, read_query
+from holdfast.server.request import ApiRequest, House, read_body, read_query
 from holdfast.server.request_metrics import CODE, ROUTE, measured
-from holdfast.server.responses import Answer, respond, written
+from holdfast.server.responses import ApiResponse, respond, written
 from holdfast.server.routes import ENDPOINTS
 from holdfast.server.settings import Settings
 from holdfast.store.clock import Clock, SystemClock
@@ -63,7 +63,7 @@ class Service:
         scribe: StreamWriter | None,
         metrics: Metrics,
         endpoints: Sequence[Endpoint],
-        page: Page | None,
+        page: StaticPage | None,
     ) -> None:
         self.token = None if settings.require_key or authorise is not None else new_token()
         self._where = where
@@ -208,7 +208,7 @@ class Service:
                 key_of(
                     headers.get(HEADER)
                 )  # one that cannot be one is told, also where nothing depends on it
-            asked = Asked(
+            asked = ApiRequest(
                 house=house,
                 principal=principal,
                 request=request,
@@ -231,9 +231,9 @@ class Service:
         return await self._given(asked, endpoint, answer, headers)
 
     async def _given(
-        self, asked: Asked, endpoint: Endpoint, answer: Answer | ASGIApp, headers: Headers
+        self, asked: ApiRequest, endpoint: Endpoint, answer: ApiResponse | ASGIApp, headers: Headers
     ) -> ASGIApp:
-        if not isinstance(answer, Answer):
+        if not isinstance(answer, ApiResponse):
             return answer
         if endpoint.audited:
             await audit.done(asked, endpoint, answer)
@@ -259,7 +259,7 @@ def make_app(
     scribe: StreamWriter | None = None,
     metrics: Metrics | None = None,
     endpoints: Sequence[Endpoint] = ENDPOINTS,
-    page: Page | None = None,
+    page: StaticPage | None = None,
 ) -> Service:
     """An application over the store at this address, or over an open one, which stays the caller's to close.
 

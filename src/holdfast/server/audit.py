@@ -18,20 +18,20 @@ from holdfast.model.time import MINUTE
 from holdfast.server.endpoints import Endpoint
 from holdfast.server.origin_checks import Principal
 from holdfast.server.problems import Refusal
-from holdfast.server.request import Asked, House
-from holdfast.server.responses import Answer
+from holdfast.server.request import ApiRequest, House
+from holdfast.server.responses import ApiResponse
 
 _log: Final = logging.getLogger("holdfast.server")
 
 
-async def done(asked: Asked, endpoint: Endpoint, answer: Answer) -> None:
+async def done(asked: ApiRequest, endpoint: Endpoint, answer: ApiResponse) -> None:
     """The act has its line. Without it there is no answer: the caller asks again, and it is written then."""
     value = answer.value
     operation_id = getattr(value, "operation_id", "") or asked.request_id
     await note(asked, endpoint.audited, asked.path, getattr(value, "job_id", ""), operation_id)
 
 
-async def note(asked: Asked, what: str, path: dict[str, str], job_id: str, operation_id: str) -> None:
+async def note(asked: ApiRequest, what: str, path: dict[str, str], job_id: str, operation_id: str) -> None:
     """One act on one thing has its line."""
     body = asked.body
     act = ActDraft(

@@ -16,11 +16,11 @@ from starlette.types import ASGIApp
 from holdfast.errors import InvalidName, NotAllowed, NotFound
 from holdfast.model.access import AccessScope
 from holdfast.server.problems import Refusal
-from holdfast.server.request import Asked
-from holdfast.server.responses import Answer
+from holdfast.server.request import ApiRequest
+from holdfast.server.responses import ApiResponse
 from holdfast.server.schemas import Nothing
 
-Handle: TypeAlias = Callable[[Asked], Awaitable[Answer | ASGIApp]]
+Handle: TypeAlias = Callable[[ApiRequest], Awaitable[ApiResponse | ASGIApp]]
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,12 +12,12 @@ from typing import Any, TypeVar
 
 from starlette.types import Receive
 
-from holdfast.server.request import Asked
+from holdfast.server.request import ApiRequest
 
 T = TypeVar("T")
 
 
-async def while_heard(asked: Asked, answer: Coroutine[Any, Any, T]) -> T | None:
+async def while_heard(asked: ApiRequest, answer: Coroutine[Any, Any, T]) -> T | None:
     """The answer. None, and nobody works on it any more, if the caller has hung up or the server is ending."""
     answering = asyncio.ensure_future(answer)
     leaving = [

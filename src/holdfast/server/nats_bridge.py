@@ -32,7 +32,7 @@ from holdfast.errors import Busy, HoldfastError, InvalidPayload, NotAllowed, Too
 from holdfast.model import canonical
 from holdfast.model.ids import IdSource
 from holdfast.model.limits import KIB
-from holdfast.registry.connection import Connection, ended
+from holdfast.registry.connection import NatsConnection, ended
 from holdfast.server import problems
 from holdfast.server.access import unauthorized
 from holdfast.server.origin_checks import SECURITY_HEADERS
@@ -77,7 +77,7 @@ class Bridge:
     """
 
     def __init__(
-        self, app: ASGIApp, connection: Connection, ids: IdSource, settings: Settings, *, anybody: bool
+        self, app: ASGIApp, connection: NatsConnection, ids: IdSource, settings: Settings, *, anybody: bool
     ) -> None:
         self._app = app
         self._ids = ids

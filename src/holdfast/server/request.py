@@ -81,7 +81,7 @@ class House:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ApiRequest:
     """One request. `query` and `body` are of the shapes that the endpoint names."""
 
     house: House

@@ -14,7 +14,7 @@ from holdfast.server import etags
 _write = msgspec.json.Encoder().encode
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class ApiResponse(msgspec.Struct, frozen=True, kw_only=True):
     """What an endpoint says. With `tagged` a reader that has it already gets 304 and no body."""
 
     value: Any = None
@@ -31,7 +31,7 @@ def written(value: Any) -> bytes:
         return json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode()
 
 
-def respond(answer: Answer, if_none_match: str | None) -> Response:
+def respond(answer: ApiResponse, if_none_match: str | None) -> Response:
     """The response that carries this answer."""
     headers = dict(answer.headers)
     if answer.status == 204:

@@ -25,7 +25,7 @@ from holdfast.model.streams import AttemptSuperseded
 from holdfast.server.long_poll import hung_up
 from holdfast.server.origin_checks import Principal
 from holdfast.server.problems import Refusal
-from holdfast.server.request import Asked, House
+from holdfast.server.request import ApiRequest, House
 from holdfast.server.responses import written
 
 HEARTBEAT: Final = b": still here\n\n"
@@ -36,7 +36,7 @@ _HEADERS: Final = [
 ]
 
 
-class Ended(msgspec.Struct, frozen=True):
+class StreamEnd(msgspec.Struct, frozen=True):
     """The job is over."""
 
     status: Status
@@ -49,7 +49,7 @@ Speak = Callable[[], AsyncGenerator[bytes, None]]
 class Stream:
     """The response that carries events until there are no more, its reader is gone, or the server is to end."""
 
-    def __init__(self, asked: Asked, speak: Speak) -> None:
+    def __init__(self, asked: ApiRequest, speak: Speak) -> None:
         self._house = asked.house
         self._principal = asked.principal
         self._reader = asked.principal.name
@@ -123,7 +123,7 @@ async def words_of_job(
     except NotFound:
         return  # it was removed while we read: there is no more of it
     assert status in TERMINAL, "a watch ends when its job is over"
-    yield b"event: end\ndata: " + written(Ended(status)) + b"\n\n"
+    yield b"event: end\ndata: " + written(StreamEnd(status)) + b"\n\n"
 
 
 def _event(heard: Heard) -> bytes:

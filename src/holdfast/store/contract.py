@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from holdfast.store.ports.audit import Audit
     from holdfast.store.ports.blobs import Blobs
     from holdfast.store.ports.budgets import Budgets
-    from holdfast.store.ports.cache import Cache
+    from holdfast.store.ports.cache import ResponseCache
     from holdfast.store.ports.configured_agents import ConfiguredAgents
     from holdfast.store.ports.inbox import Inbox
     from holdfast.store.ports.jobs import Jobs
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from holdfast.store.ports.retention import Retention
     from holdfast.store.ports.schedules import Schedules
     from holdfast.store.ports.sessions import Sessions
-    from holdfast.store.ports.store_stats import Watch
+    from holdfast.store.ports.store_stats import StoreStatsReader
     from holdfast.store.ports.streams import Streams
     from holdfast.store.ports.wakeups import Wakeups
     from holdfast.store.ports.work_items import WorkList
@@ -105,7 +105,7 @@ class Store(Protocol):
     def blobs(self) -> Blobs: ...
 
     @property
-    def cache(self) -> Cache: ...
+    def cache(self) -> ResponseCache: ...
 
     @property
     def namespaces(self) -> Namespaces: ...
@@ -135,7 +135,7 @@ class Store(Protocol):
     def audit(self) -> Audit: ...
 
     @property
-    def vitals(self) -> Watch: ...
+    def vitals(self) -> StoreStatsReader: ...
 
     @property
     def presences(self) -> WorkerPresences: ...

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from holdfast.store.ports.audit import Audit
     from holdfast.store.ports.blobs import Blobs
     from holdfast.store.ports.budgets import Budgets
-    from holdfast.store.ports.cache import Cache
+    from holdfast.store.ports.cache import ResponseCache
     from holdfast.store.ports.configured_agents import ConfiguredAgents
     from holdfast.store.ports.inbox import Inbox
     from holdfast.store.ports.jobs import Jobs
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from holdfast.store.ports.retention import Retention
     from holdfast.store.ports.schedules import Schedules
     from holdfast.store.ports.sessions import Sessions
-    from holdfast.store.ports.store_stats import Watch
+    from holdfast.store.ports.store_stats import StoreStatsReader
     from holdfast.store.ports.streams import Streams
     from holdfast.store.ports.wakeups import Wakeups
     from holdfast.store.ports.work_items import WorkList
@@ -80,7 +80,7 @@ class InterceptedStore:
         self.blobs = cast("Blobs", _Port(store.blobs, "blobs", around))
         self.namespaces = cast("Namespaces", _Port(store.namespaces, "namespaces", around))
         self.wakeups = cast("Wakeups", _Port(store.wakeups, "wakeups", around))
-        self.cache = cast("Cache", _Port(store.cache, "cache", around))
+        self.cache = cast("ResponseCache", _Port(store.cache, "cache", around))
         self.retention = cast("Retention", _Port(store.retention, "retention", around))
         self.streams = cast("Streams", _Port(store.streams, "streams", around))
         self.budgets = cast("Budgets", _Port(store.budgets, "budgets", around))
@@ -89,7 +89,7 @@ class InterceptedStore:
         self.queues = cast("Queues", _Port(store.queues, "queues", around))
         self.keys = cast("ApiKeys", _Port(store.keys, "keys", around))
         self.audit = cast("Audit", _Port(store.audit, "audit", around))
-        self.vitals = cast("Watch", _Port(store.vitals, "vitals", around))
+        self.vitals = cast("StoreStatsReader", _Port(store.vitals, "vitals", around))
         self.presences = cast("WorkerPresences", _Port(store.presences, "presences", around))
         self.work = cast("WorkList", _Port(store.work, "work", around))
         self.entries = cast("AgentEntries", _Port(store.entries, "entries", around))

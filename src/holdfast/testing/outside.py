@@ -10,7 +10,7 @@ from typing import Any
 
 from holdfast.engine.durable_call import ProbeResult
 from holdfast.errors import Refused
-from holdfast.model.side_effects import Answer
+from holdfast.model.side_effects import ProbeAnswer
 
 
 class PlainMail:
@@ -40,8 +40,8 @@ class ProbedMail(PlainMail):
     async def probe(self, key: str, _args: Any) -> ProbeResult:
         for number, mail in enumerate(self.log, 1):
             if mail["key"] == key:
-                return ProbeResult(Answer.HAPPENED, {"receipt": number})
-        return ProbeResult(Answer.NOT_HAPPENED)
+                return ProbeResult(ProbeAnswer.HAPPENED, {"receipt": number})
+        return ProbeResult(ProbeAnswer.NOT_HAPPENED)
 
 
 class DraftMail(PlainMail):

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 import holdfast as hf
-from holdfast.agents.models.provider_limits import SHUT_AFTER, SHUT_US, Patience, ProviderLimiter
+from holdfast.agents.models.provider_limits import SHUT_AFTER, SHUT_US, ProviderLimiter, RequestPolicy
 from holdfast.errors import InvalidSetting
 from holdfast.model.time import MINUTE, SECOND
 
@@ -75,7 +75,7 @@ async def test_places_are_given_out_in_turn_and_none_is_lost() -> None:
 
 
 def test_patience_ends() -> None:
-    patience = Patience(retry=hf.Retry(attempts=3, initial=0.001, maximum=0.001, jitter=1))
+    patience = RequestPolicy(retry=hf.Retry(attempts=3, initial=0.001, maximum=0.001, jitter=1))
     assert patience.wait_us(1, [OSError()], 0.5, None) == 500
     assert patience.wait_us(2, [OSError()], 0.0, 7 * SECOND) == 7 * SECOND
     assert patience.wait_us(3, [OSError()], 0.5, None) is None

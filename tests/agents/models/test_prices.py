@@ -6,21 +6,21 @@ import pytest
 
 import holdfast as hf
 from holdfast.agents.models.prices import PRICES, find_price
-from holdfast.agents.models.wire_format import Usage
+from holdfast.agents.models.wire_format import TokenUsage
 
 
 @pytest.mark.parametrize(
     "usage, micros",
     [
-        (Usage(input=1_000_000), 3_000_000),
-        (Usage(output=1), 15),
-        (Usage(input=10, cache_read=10), 3),
-        (Usage(input=4, cache_write=4), 15),
-        (Usage(input=1, cache_read=1), 1),
-        (Usage(), 0),
+        (TokenUsage(input=1_000_000), 3_000_000),
+        (TokenUsage(output=1), 15),
+        (TokenUsage(input=10, cache_read=10), 3),
+        (TokenUsage(input=4, cache_write=4), 15),
+        (TokenUsage(input=1, cache_read=1), 1),
+        (TokenUsage(), 0),
     ],
 )
-def test_a_cost_is_exact_and_rounded_up(usage: Usage, micros: int) -> None:
+def test_a_cost_is_exact_and_rounded_up(usage: TokenUsage, micros: int) -> None:
     assert PRICES["claude-sonnet-4-5"].of(usage) == micros
 
 
@@ -35,4 +35,4 @@ def test_prices_are_corrected() -> None:
     mine = {**PRICES, "gpt-5": hf.Price("1.0", 8)}
     found = find_price("gpt-5", mine)
     assert found is not None
-    assert found.of(Usage(input=1000, output=1000)) == 9000
+    assert found.of(TokenUsage(input=1000, output=1000)) == 9000

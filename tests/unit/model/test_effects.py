@@ -15,10 +15,10 @@ from holdfast.model.job_state import fold
 from holdfast.model.side_effects import (
     CALL_MOVES,
     SETTLED,
-    Answer,
     CallStatus,
     CutOff,
     Effect,
+    ProbeAnswer,
     Recovery,
     parse_effect,
     quiet_at,
@@ -31,7 +31,7 @@ FOUR_FIFTHS = DAY_OF_KEYS // 5 * 4
 
 READ_ONLY, IDEMPOTENT, VERIFIABLE, UNSAFE = Effect
 PREPARED, UNCERTAIN, ABANDONED = CallStatus.PREPARED, CallStatus.UNCERTAIN, CallStatus.ABANDONED
-HAPPENED, NOT_HAPPENED, CANNOT_TELL = Answer
+HAPPENED, NOT_HAPPENED, CANNOT_TELL = ProbeAnswer
 
 # ── the table ─────────────────────────────────────────────────────────────────────────────────────
 # A killed worker leaves the same record before the request was sent (P1) and after (P2): an intent. So both rows of the
@@ -165,16 +165,16 @@ def test_time_alone_never_resolves_what_is_uncertain(
     ],
 )
 def test_an_uncertain_call_goes_by_the_answer_and_not_by_its_key(
-    effect: Effect, key: dict[str, Any], answer: Answer | None, expected: Recovery
+    effect: Effect, key: dict[str, Any], answer: ProbeAnswer | None, expected: Recovery
 ) -> None:
     """Probe again after the quiet period: evidence decides, also over a key that only looks young."""
     assert recover(CutOff(effect=effect, status=UNCERTAIN, answer=answer, **key, **QUIET)) is expected
 
 
 @pytest.mark.parametrize("effect", [READ_ONLY, UNSAFE])
-@pytest.mark.parametrize("answer", [None, *Answer])
+@pytest.mark.parametrize("answer", [None, *ProbeAnswer])
 def test_where_no_probe_is_believed_an_uncertain_call_needs_a_person(
-    effect: Effect, answer: Answer | None
+    effect: Effect, answer: ProbeAnswer | None
 ) -> None:
     """Answer for a call that has no probe by its class: a call declared anew after the fact stays uncertain."""
     assert recover(CutOff(effect=effect, status=UNCERTAIN, answer=answer, **QUIET)) is Recovery.ASK
@@ -222,7 +222,7 @@ def test_every_situation_has_one_allowed_answer() -> None:
         [None, 0, 100],
         [False, True],
         [False, True],
-        [None, *Answer],
+        [None, *ProbeAnswer],
     )
     for effect, status, age, lifetime, has_probe, quiet, answer in combinations:
         call = CutOff(
@@ -249,7 +249,7 @@ def test_every_situation_has_one_allowed_answer() -> None:
         key_lifetime_us=st.none() | st.integers(0, 10**15),
         has_probe=st.booleans(),
         quiet=st.booleans(),
-        answer=st.none() | st.sampled_from(Answer),
+        answer=st.none() | st.sampled_from(ProbeAnswer),
     )
 )
 def test_nothing_is_fired_that_the_class_does_not_allow(call: CutOff) -> None:

@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.model.ids import check_name
-from holdfast.model.step_keys import Scope
+from holdfast.model.step_keys import StepScope
 
 NAMES = st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1, max_size=300)
 
 
 def test_calls_and_scopes_are_counted_for_themselves() -> None:
-    scope = Scope("2")
+    scope = StepScope("2")
     assert [scope.key("fetch"), scope.key("save"), scope.key("fetch")] == [
         "2/fetch#1",
         "2/save#1",
@@ -24,8 +24,8 @@ def test_calls_and_scopes_are_counted_for_themselves() -> None:
 
 def test_what_separates_parts_cannot_be_smuggled_in() -> None:
     """Two places that are not the same have two keys, whatever people call things."""
-    assert Scope("0").key("a/b#1") != Scope("0").inner("a").key("b")
-    assert Scope("0").inner("a/b").path != Scope("0").inner("a").inner("b").path
+    assert StepScope("0").key("a/b#1") != StepScope("0").inner("a").key("b")
+    assert StepScope("0").inner("a/b").path != StepScope("0").inner("a").inner("b").path
 
 
 @given(st.lists(NAMES, max_size=12), NAMES)
@@ -33,7 +33,7 @@ def test_every_key_is_a_name(scopes: list[str], name: str) -> None:
     """However deep and however long: the store takes it, and doing the same again gives the same."""
 
     def key() -> str:
-        scope = Scope("17")
+        scope = StepScope("17")
         for one in scopes:
             scope = scope.inner(one)
         return scope.key(name)

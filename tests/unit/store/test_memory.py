@@ -65,12 +65,12 @@ from holdfast.model.states import MailKind, Slot, Status, WaitReason
 from holdfast.store.clock import VirtualClock
 from holdfast.store.contract import Store, Tier
 from holdfast.store.memory.inbox import _take
-from holdfast.store.memory.state import BatchRow, State, Tables
+from holdfast.store.memory.state import BatchRow, MemoryState, Tables
 from holdfast.store.memory.store import MemoryStore
 from holdfast.store.ports.attachments import AttachmentIntent
 from holdfast.store.ports.journal import Ruling
 from holdfast.store.ports.leases import ClaimAsk, Held
-from holdfast.store.ports.sessions import ACTIVE_PATH, Scope
+from holdfast.store.ports.sessions import ACTIVE_PATH, SessionScope
 
 pytestmark = pytest.mark.store("memory")
 
@@ -91,7 +91,7 @@ def store(clock: VirtualClock) -> Store:
 
 def snapshot(store: Store) -> Tables:
     """Everything the store knows; equal before and after a refusal."""
-    state: State = store.jobs._state  # type: ignore[attr-defined]
+    state: MemoryState = store.jobs._state  # type: ignore[attr-defined]
     return copy.deepcopy(state.tables)
 
 
@@ -580,7 +580,7 @@ async def test_a_session_is_loaded_as_it_was_committed(store: Store) -> None:
     path = await store.sessions.load("s", ACTIVE_PATH)
     assert path is not None
     assert path.graph.nodes == (nodes[0], nodes[2])
-    other = await store.sessions.load("s", Scope(active_path=True, leaf_node_id="left"))
+    other = await store.sessions.load("s", SessionScope(active_path=True, leaf_node_id="left"))
     assert other is not None
     assert (other.graph.nodes, other.graph.leaf_node_id) == (nodes[:2], "left")
 

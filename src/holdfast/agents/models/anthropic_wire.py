@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from holdfast.agents.models.wire_format import TEXT, THOUGHTS, Body, Heard, Usage, joined, number, read_event
+from holdfast.agents.models.wire_format import (
+    TEXT,
+    THOUGHTS,
+    Body,
+    Heard,
+    TokenUsage,
+    joined,
+    number,
+    read_event,
+)
 from holdfast.model import canonical
 from holdfast.model.limits import BLOB_BYTES_MAX
 
@@ -27,10 +36,10 @@ class AnthropicWire:
         tools = body.get("tools") or []
         return bool(body.get("mcp_servers")) or any(_runs_there(tool) for tool in tools)
 
-    def usage(self, response: Body) -> Usage:
+    def usage(self, response: Body) -> TokenUsage:
         used = response.get("usage") or {}
         read, write = number(used, "cache_read_input_tokens"), number(used, "cache_creation_input_tokens")
-        return Usage(
+        return TokenUsage(
             input=number(used, "input_tokens") + read + write,
             output=number(used, "output_tokens"),
             cache_read=read,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from holdfast.agents.models.script import Line, Script
+from holdfast.agents.models.script import Script, ScriptLine
 
 _CHOOSE: Final = 'I am a script, not a model. Choose one with model="anthropic:…" or model="openai:…".'
 
 BUILT_IN: Final = Script(
     (
-        Line(turn=0, text=f"You said: {{said}}. {_CHOOSE}"),
-        Line(
+        ScriptLine(turn=0, text=f"You said: {{said}}. {_CHOOSE}"),
+        ScriptLine(
             text="You said: {said}. Before that, {turn} times already, we spoke; the first time you said: {first}."
         ),
     )

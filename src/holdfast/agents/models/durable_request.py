@@ -20,12 +20,12 @@ import msgspec
 
 from holdfast.agents.models import sse
 from holdfast.agents.models.prices import Price, find_price
-from holdfast.agents.models.provider_limits import Patience, ProviderLimiter
+from holdfast.agents.models.provider_limits import ProviderLimiter, RequestPolicy
 from holdfast.agents.models.provider_response import (
     BAD,
     Failure,
     Live,
-    Refusal,
+    ProviderRefusal,
     Send,
     Served,
     Unreachable,
@@ -55,7 +55,7 @@ class _Later(msgspec.Struct, frozen=True):
 class Exchange(msgspec.Struct, frozen=True, kw_only=True):
     """What all requests of one client have in common."""
 
-    patience: Patience = Patience()
+    patience: RequestPolicy = RequestPolicy()
     prices: Mapping[str, Price] = {}
     cache: Cache | None = None
     gates: dict[str, ProviderLimiter] = msgspec.field(default_factory=dict)
@@ -182,7 +182,7 @@ class _One:
 
     async def _whole(self, asking: Asking, live: Live, data: bytes) -> Served | _Later:
         if live.status >= BAD:
-            refusal = Refusal(live.status, live.headers, data)
+            refusal = ProviderRefusal(live.status, live.headers, data)
             later = self._later(asking, refusal, _retry_after_us(live.headers))
             if later is not None:
                 return later
@@ -258,7 +258,7 @@ class _One:
         gathering = self._wire.gathering(self._body)
         for name, data in self._wire.streamed(error["part"], self._body):
             piece = sse.written(name, data)
-            for one in sse.Reader().feed(piece):
+            for one in sse.SseReader().feed(piece):
                 gathering.take(*one)
             if gathering.complete:
                 break

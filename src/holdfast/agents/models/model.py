@@ -32,7 +32,7 @@ from holdfast.agents.models.provider_response import BAD, Live, Unreachable
 from holdfast.agents.models.response_cache import Cache
 from holdfast.agents.models.script import Script, read_script, script_of
 from holdfast.agents.models.scripted_provider import WIRE, Provider
-from holdfast.agents.models.wire_format import Body, Usage
+from holdfast.agents.models.wire_format import Body, TokenUsage
 from holdfast.agents.schemas import schemas
 from holdfast.errors import CallFailed, InvalidSetting
 from holdfast.model.retry import Retry
@@ -55,7 +55,7 @@ class Reply(msgspec.Struct, frozen=True):
 
     message: Said
     stop_reason: str = ""
-    usage: Usage = Usage()
+    usage: TokenUsage = TokenUsage()
 
     @property
     def content(self) -> list[Any]:
@@ -225,7 +225,7 @@ def _reply(status: int, data: bytes) -> Reply:
             f"the scripted model answered {status}: {said['error']['message']}", error_type="ModelError"
         )
     gathering = AnthropicGathering()
-    for name, text in sse.Reader().feed(data):
+    for name, text in sse.SseReader().feed(data):
         gathering.take(name, text)
     return _from_claude(gathering.message())
 

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from holdfast.agents.models.wire_format import TEXT, THOUGHTS, Body, Heard, Usage, joined, number, read_event
+from holdfast.agents.models.wire_format import (
+    TEXT,
+    THOUGHTS,
+    Body,
+    Heard,
+    TokenUsage,
+    joined,
+    number,
+    read_event,
+)
 
 _DONE: Final = "[DONE]"
 
@@ -29,9 +38,9 @@ class ChatWire:
     def acts(self, body: Body) -> bool:
         return bool(body.get("web_search_options"))
 
-    def usage(self, response: Body) -> Usage:
+    def usage(self, response: Body) -> TokenUsage:
         used = response.get("usage") or {}
-        return Usage(
+        return TokenUsage(
             input=number(used, "prompt_tokens"),
             output=number(used, "completion_tokens"),
             cache_read=number(used, "prompt_tokens_details", "cached_tokens"),
@@ -135,9 +144,9 @@ class ResponsesWire:
         kinds = {tool.get("type") for tool in body.get("tools") or [] if isinstance(tool, dict)}
         return bool(body.get("background")) or bool(kinds - {"function", "custom", "file_search", None})
 
-    def usage(self, response: Body) -> Usage:
+    def usage(self, response: Body) -> TokenUsage:
         used = response.get("usage") or {}
-        return Usage(
+        return TokenUsage(
             input=number(used, "input_tokens"),
             output=number(used, "output_tokens"),
             cache_read=number(used, "input_tokens_details", "cached_tokens"),

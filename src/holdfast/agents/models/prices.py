@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.agents.models.wire_format import Usage
+from holdfast.agents.models.wire_format import TokenUsage
 from holdfast.model.budget import Money
 
 _DATE: Final = re.compile(r"-(\d{8}|\d{4}-\d{2}-\d{2}|latest)$")
@@ -28,7 +28,7 @@ class Price(msgspec.Struct, frozen=True):
     cache_read: Money | None = None
     cache_write: Money | None = None
 
-    def of(self, usage: Usage) -> int:
+    def of(self, usage: TokenUsage) -> int:
         """What this much costs, in micro-dollars, rounded up: a budget is never exceeded by rounding."""
         plain = usage.input - usage.cache_read - usage.cache_write
         parts = (

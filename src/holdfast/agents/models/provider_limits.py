@@ -39,7 +39,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
                 raise InvalidSetting(msg, hint="A limit is a whole number from 1, or None.")
 
 
-class Patience(msgspec.Struct, frozen=True, kw_only=True):
+class RequestPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """How requests to models are treated. `fallback` names, for a model that stays away, the one to ask instead."""
 
     retry: Retry = MODEL_RETRY
@@ -66,13 +66,13 @@ def patience_of(
     timeout: Duration | None,
     fallback: Mapping[str, str] | None,
     limits: Limits | None,
-) -> Patience:
+) -> RequestPolicy:
     """What an author says of the requests of a client; what is not said is as usual."""
     given: Any = retry
     if given is not None and not isinstance(given, Retry):
         msg = f"retry= is a {type(given).__name__}"
         raise InvalidSetting(msg, hint="Say retry=hf.Retry(attempts=5).")
-    return Patience(
+    return RequestPolicy(
         retry=MODEL_RETRY if retry is None else retry,
         fallback={} if fallback is None else dict(fallback),
         limits=Limits() if limits is None else limits,

@@ -37,7 +37,7 @@ class Unreachable(Exception):
         self.kind = kind
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class ProviderRefusal(msgspec.Struct, frozen=True):
     """A provider's answer that says no."""
 
     status: int
@@ -45,7 +45,7 @@ class Refusal(msgspec.Struct, frozen=True):
     data: bytes
 
 
-Failure = Unreachable | Refusal
+Failure = Unreachable | ProviderRefusal
 """How an attempt to ask a provider fails."""
 
 

@@ -35,18 +35,18 @@ _HINT: Final = "See docs/models.md for what a scripted model's file holds."
 _PLACEHOLDER: Final = re.compile(r"\{(result|said|turn|first)\}")
 
 
-class Call(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ScriptedCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A tool that the model asks for."""
 
     tool: str
     args: dict[str, Any] = {}
 
 
-class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class ScriptLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One reply and when it fits; without conditions it always does."""
 
     text: str = ""
-    calls: tuple[Call, ...] = ()
+    calls: tuple[ScriptedCall, ...] = ()
     when: str | None = None
     after: str | None = None
     turn: int | None = None
@@ -60,20 +60,20 @@ class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    reply: tuple[Line, ...]
+    reply: tuple[ScriptLine, ...]
 
 
 class Script(msgspec.Struct, frozen=True):
     """What a scripted model says."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[ScriptLine, ...]
 
-    def find(self, messages: list[Any]) -> tuple[int, Line] | None:
+    def find(self, messages: list[Any]) -> tuple[int, ScriptLine] | None:
         """The first reply that fits this conversation, and its number."""
         asked = _Asked(messages)
         return next((found for found in enumerate(self.lines) if asked.fits(found[1])), None)
 
-    def message(self, line: Line, messages: list[Any]) -> dict[str, Any]:
+    def message(self, line: ScriptLine, messages: list[Any]) -> dict[str, Any]:
         """The reply as a message of the model."""
         asked = _Asked(messages)
         content: list[dict[str, Any]] = []
@@ -97,7 +97,7 @@ class _Asked:
         self.first = said[0] if said else ""
         self.after, self.result = _last_result(messages)
 
-    def fits(self, line: Line) -> bool:
+    def fits(self, line: ScriptLine) -> bool:
         return (
             (line.when is None or (line.when.lower() in self.said.lower() and self.after is None))
             and (line.after is None or line.after == self.after)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from holdfast.agents.models import sse
 from holdfast.agents.models.anthropic_wire import AnthropicWire
-from holdfast.agents.models.script import Line, Script
+from holdfast.agents.models.script import Script, ScriptLine
 from holdfast.agents.models.wire_format import Body
 from holdfast.model import canonical
 from holdfast.model.limits import BLOB_BYTES_MAX
@@ -46,7 +46,7 @@ class Provider:
             return _Reply(200, canonical.encode(message, bytes_max=BLOB_BYTES_MAX))
         return _Reply(200, b"", _stream(message, body, parse_duration(line.pace)))
 
-    def _refusal(self, number: int, line: Line, messages: list[Any]) -> int | None:
+    def _refusal(self, number: int, line: ScriptLine, messages: list[Any]) -> int | None:
         if not line.fail:
             return None
         place = f"{number}/{canonical.digest_of(messages).hex()}"
@@ -54,7 +54,7 @@ class Provider:
         nth = self._refused[place] - 1
         return line.fail[nth] if nth < len(line.fail) else None
 
-    def _answer(self, line: Line, body: Body, messages: list[Any]) -> Body:
+    def _answer(self, line: ScriptLine, body: Body, messages: list[Any]) -> Body:
         message = self._script.message(line, messages)
         calls = any(block["type"] == "tool_use" for block in message["content"])
         heard = sum(map(_size, messages))

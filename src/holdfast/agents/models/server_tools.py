@@ -59,7 +59,7 @@ async def _taken(live: Live, wire: Wire, body: Body) -> Any:
     voice = VOICE.get()
     streams = bool(body.get("stream")) and live.status < BAD
     gathering = wire.gathering(body) if streams else None
-    reader, read = sse.Reader(), bytearray()
+    reader, read = sse.SseReader(), bytearray()
     async for piece in live.pieces():
         if gathering is None:
             read += piece

@@ -12,7 +12,7 @@ Sent: TypeAlias = tuple[str, str]
 """An event's name (may be empty) and its data."""
 
 
-class Reader:
+class SseReader:
     """Takes bytes as they come, however they are cut, and gives whole events."""
 
     def __init__(self) -> None:

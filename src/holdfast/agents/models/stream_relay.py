@@ -42,7 +42,7 @@ class Flow:
         self._answer = answer
         self._keep = keep
         self._stack = stack
-        self._reader = sse.Reader()
+        self._reader = sse.SseReader()
         self._settled = False
         self._size = 0
 

@@ -11,7 +11,7 @@ import msgspec
 Body: TypeAlias = dict[str, Any]
 
 
-class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
+class TokenUsage(msgspec.Struct, frozen=True, omit_defaults=True):
     """What an answer used up, in tokens. `input` includes what was read from and written to the provider's cache."""
 
     input: int = 0
@@ -78,7 +78,7 @@ class Wire(Protocol):
         """Whether the provider would do things on its own: run code, call other servers."""
         ...
 
-    def usage(self, response: Body) -> Usage: ...
+    def usage(self, response: Body) -> TokenUsage: ...
 
     def gathering(self, body: Body) -> Gathering: ...
 
@@ -105,9 +105,9 @@ class PlainWire:
     def acts(self, body: Body) -> bool:
         return False
 
-    def usage(self, response: Body) -> Usage:
+    def usage(self, response: Body) -> TokenUsage:
         used = response.get("usage") or {}
-        return Usage(input=number(used, "prompt_tokens"))
+        return TokenUsage(input=number(used, "prompt_tokens"))
 
     def gathering(self, body: Body) -> Gathering:
         raise NotImplementedError

@@ -35,7 +35,7 @@ _NO_KEY: Final = Key("")
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
+class FileEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     """One thing in a folder. `kind` is `file`, `folder`, or `other` for links, devices and the like."""
 
     name: str
@@ -101,7 +101,7 @@ class _Files:
             return text
         return f"{text}\n[… {seen.st_size - end:,} bytes left; read on with start={end} …]"
 
-    def list_files(self, path: str = ".") -> list[Entry]:
+    def list_files(self, path: str = ".") -> list[FileEntry]:
         """List what is in a folder.
 
         Args:
@@ -112,7 +112,7 @@ class _Files:
                 names = sorted(one.name for one in there)
             found = [_entry(name, folder) for name in names[:ENTRIES_MAX]]
         if len(names) > ENTRIES_MAX:
-            found.append(Entry(f"[… {len(names) - ENTRIES_MAX:,} more …]", "other"))
+            found.append(FileEntry(f"[… {len(names) - ENTRIES_MAX:,} more …]", "other"))
         return found
 
     def write_file(self, path: str, text: str, *, key: Key = _NO_KEY) -> int:
@@ -211,15 +211,15 @@ def _mode(name: str, folder: int) -> int:
     return 0o644
 
 
-def _entry(name: str, folder: int) -> Entry:
+def _entry(name: str, folder: int) -> FileEntry:
     shown = name.encode("utf-8", "replace").decode()
     try:
         seen = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
-        return Entry(shown, "other")  # gone since we looked
+        return FileEntry(shown, "other")  # gone since we looked
     if stat.S_ISREG(seen.st_mode):
-        return Entry(shown, "file", seen.st_size)
-    return Entry(shown, "folder" if stat.S_ISDIR(seen.st_mode) else "other")
+        return FileEntry(shown, "file", seen.st_size)
+    return FileEntry(shown, "folder" if stat.S_ISDIR(seen.st_mode) else "other")
 
 
 @contextlib.contextmanager

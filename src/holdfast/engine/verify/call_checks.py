@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.engine.verify.journal_view import Fact, Facts, Finding, Findings
+from holdfast.engine.verify.journal_view import Facts, Findings, InvariantViolation, PlacedEvent
 from holdfast.model import events as e
 from holdfast.model.side_effects import DECIDED, SETTLED, CallStatus, Effect
 
@@ -81,76 +81,80 @@ def _effects(facts: Facts) -> Findings:
             yield from _slept_over(calls.values(), fact)
 
 
-def _slept_over(calls: Iterable[_Call], fact: Fact) -> Findings:
+def _slept_over(calls: Iterable[_Call], fact: PlacedEvent) -> Findings:
     for call in calls:
         under_way = call.status is CallStatus.PREPARED and call.fence == fact.fence
         if under_way and call.effect == Effect.UNSAFE:
             detail = f"the job goes to sleep at event {fact.seq} while unsafe {call.named} is under way"
-            yield Finding("I13", fact.seq, detail)
+            yield InvariantViolation("I13", fact.seq, detail)
 
 
-def _intended(calls: dict[Place, _Call], keys: dict[str, Place], fact: Fact, event: e.ToolCalled) -> Findings:
+def _intended(
+    calls: dict[Place, _Call], keys: dict[str, Place], fact: PlacedEvent, event: e.ToolCalled
+) -> Findings:
     place = (event.step_key, event.generation)
     named = _named(*place)
     if keys.setdefault(event.key, place) != place:
         other = _named(*keys[event.key])
-        yield Finding("I14", fact.seq, f"{named} has at event {fact.seq} the key of {other}")
+        yield InvariantViolation("I14", fact.seq, f"{named} has at event {fact.seq} the key of {other}")
     before = calls.get(place)
     if before is None:
         yield from _opened(calls.get((event.step_key, event.generation - 1)), fact, event)
     else:
         if (before.key, before.args_digest) != (event.key, event.args_digest):
-            yield Finding("I14", fact.seq, f"{named} changed its key or arguments at event {fact.seq}")
+            yield InvariantViolation(
+                "I14", fact.seq, f"{named} changed its key or arguments at event {fact.seq}"
+            )
         yield from _sent_again(before, fact)
     calls[place] = _Call(
         place, event.key, event.args_digest, event.effect, CallStatus.PREPARED, fact.fence, fact.seq
     )
 
 
-def _sent_again(before: _Call, fact: Fact) -> Findings:
+def _sent_again(before: _Call, fact: PlacedEvent) -> Findings:
     """The same generation once more. A worker that knows it came too late to fire may intend again itself."""
     if before.status in SETTLED:
         detail = f"{before.named} is sent again at event {fact.seq}, after its result at event {before.seq}"
-        yield Finding("I10", fact.seq, detail)
+        yield InvariantViolation("I10", fact.seq, detail)
     elif before.status is CallStatus.UNCERTAIN:
         detail = (
             f"{before.named} is uncertain and sent again at event {fact.seq}; nobody has said what happened"
         )
-        yield Finding("I13", fact.seq, detail)
+        yield InvariantViolation("I13", fact.seq, detail)
     elif before.effect == Effect.UNSAFE and before.fence != fact.fence:
         detail = f"{before.named} is unsafe and sent again at event {fact.seq}; it may have happened at {before.seq}"
-        yield Finding("I12", fact.seq, detail)
+        yield InvariantViolation("I12", fact.seq, detail)
 
 
-def _opened(before: _Call | None, fact: Fact, event: e.ToolCalled) -> Findings:
+def _opened(before: _Call | None, fact: PlacedEvent, event: e.ToolCalled) -> Findings:
     """A new generation. The one before it has failed for certain, or somebody has given it up."""
     if before is None or before.args_digest != event.args_digest:
         return
     named = _named(event.step_key, event.generation)
     if before.status in {CallStatus.SUCCEEDED, CallStatus.SKIPPED}:
         detail = f"{named} is sent at event {fact.seq}, after the result at event {before.seq}"
-        yield Finding("I10", fact.seq, detail)
+        yield InvariantViolation("I10", fact.seq, detail)
     elif before.status not in SETTLED:
         detail = f"{named} is sent at event {fact.seq} while {before.named} is {before.status}"
-        yield Finding("I12", fact.seq, detail)
+        yield InvariantViolation("I12", fact.seq, detail)
 
 
 def _told(
-    call: _Call, fact: Fact, event: e.ToolReturned | e.ToolFailed | e.ToolUncertain | e.ToolReconciled
+    call: _Call, fact: PlacedEvent, event: e.ToolReturned | e.ToolFailed | e.ToolUncertain | e.ToolReconciled
 ) -> Findings:
     status = DECIDED.get(event.decision) if isinstance(event, e.ToolReconciled) else _TOLD[type(event)]
     if status is None:
         return  # no decision that there is: the grammar's matter
     if call.status in SETTLED:
         detail = f"{call.named} has an outcome at event {fact.seq}, after its result at event {call.seq}"
-        yield Finding("I10", fact.seq, detail)
+        yield InvariantViolation("I10", fact.seq, detail)
         return
     evidence = isinstance(event, e.ToolReconciled) or (isinstance(event, e.ToolReturned) and event.adopted)
     if call.status is CallStatus.UNCERTAIN and not evidence:
         detail = (
             f"{call.named} is uncertain and becomes {status} at event {fact.seq} without a word or evidence"
         )
-        yield Finding("I13", fact.seq, detail)
+        yield InvariantViolation("I13", fact.seq, detail)
     call.status, call.seq = status, fact.seq
 
 
@@ -171,7 +175,9 @@ def _reads(facts: Facts) -> Findings:
         if first == fact.seq:
             first = succeeded.get(question, fact.seq)
         if first != fact.seq:
-            yield Finding("I10", fact.seq, f"{named} finished at event {first} and again at event {fact.seq}")
+            yield InvariantViolation(
+                "I10", fact.seq, f"{named} finished at event {first} and again at event {fact.seq}"
+            )
         if event.outcome == "succeeded":
             succeeded.setdefault(question, fact.seq)
 
@@ -188,17 +194,17 @@ def _replies(facts: Facts) -> Findings:
         if isinstance(event, e.LlmRequested):
             if place in answered:
                 detail = f"model call {event.step_key} is made again at event {fact.seq} after its reply"
-                yield Finding("I16", fact.seq, detail)
+                yield InvariantViolation("I16", fact.seq, detail)
             asked.setdefault(place, set()).add(event.attempt)
             continue
         if event.attempt not in asked.get(place, ()):
             detail = (
                 f"the reply {event.step_key} at event {fact.seq} is of attempt {event.attempt}, never made"
             )
-            yield Finding("I16", fact.seq, detail)
+            yield InvariantViolation("I16", fact.seq, detail)
         elif place in answered:
             detail = f"model call {event.step_key} has a second reply at event {fact.seq}"
-            yield Finding("I16", fact.seq, detail)
+            yield InvariantViolation("I16", fact.seq, detail)
         answered.setdefault(place, fact.seq)
 
 
@@ -221,7 +227,7 @@ def _approvals(facts: Facts, sent_at: Mapping[int, int]) -> Findings:
             case e.ApprovalRequested() as asked:
                 if asked.approval_id in known:
                     detail = f"approval {asked.approval_id} is asked for twice, again at event {fact.seq}"
-                    yield Finding("I15", fact.seq, detail)
+                    yield InvariantViolation("I15", fact.seq, detail)
                 known[asked.approval_id] = _Approval(asked.step_key, asked.args_digest, asked.expires_at)
             case e.ApprovalDecided() as decided:
                 approval = known.get(decided.approval_id)
@@ -229,7 +235,7 @@ def _approvals(facts: Facts, sent_at: Mapping[int, int]) -> Findings:
                     detail = (
                         f"approval {decided.approval_id} is decided at event {fact.seq} and was not asked for"
                     )
-                    yield Finding("I15", fact.seq, detail)
+                    yield InvariantViolation("I15", fact.seq, detail)
                     continue
                 approval.decisions.append(decided)
                 said_at = sent_at.get(decided.mail_seq, fact.at)
@@ -239,7 +245,7 @@ def _approvals(facts: Facts, sent_at: Mapping[int, int]) -> Findings:
                 if wrong is not None:
                     named = _named(called.step_key, called.generation)
                     detail = f"{named} is sent at event {fact.seq} under approval {approval_id}, {wrong}"
-                    yield Finding("I15", fact.seq, detail)
+                    yield InvariantViolation("I15", fact.seq, detail)
 
 
 def _misused(approval: _Approval | None, called: e.ToolCalled) -> str | None:

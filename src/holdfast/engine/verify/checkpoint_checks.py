@@ -5,7 +5,7 @@ I9    a checkpoint carries what the facts before it amount to
 
 from __future__ import annotations
 
-from holdfast.engine.verify.journal_view import Facts, Finding, Findings
+from holdfast.engine.verify.journal_view import Facts, Findings, InvariantViolation
 from holdfast.model import job_state
 from holdfast.model.checkpoint_snapshot import carried_by, unpacked
 from holdfast.model.events import CheckpointSaved
@@ -24,6 +24,6 @@ def by_commits(facts: Facts, origin: str) -> Findings:
             carried = unpacked(fact.event.carries)
             if carried is not None and carried != carried_by(history):
                 detail = f"the checkpoint at event {fact.seq} carries something else than the journal before it says"
-                yield Finding("I9", fact.seq, detail)
+                yield InvariantViolation("I9", fact.seq, detail)
         job_state.step(job, fact.seq, fact.fence, fact.event)
         history.take(fact.seq, fact.event)

@@ -15,13 +15,13 @@ from holdfast.store.tables.checkpoints import blobs_of
 PAGE = 200
 
 
-class Counted(msgspec.Struct):
+class ContentCounts(msgspec.Struct):
     sessions: int = 0
     blobs: int = 0
     unread: int = 0
 
 
-async def by_content(tx: Transaction, counted: Counted) -> list[Violation]:
+async def by_content(tx: Transaction, counted: ContentCounts) -> list[Violation]:
     return [
         *await _blobs(tx, counted),
         *await _checkpoints(tx, counted),
@@ -29,7 +29,7 @@ async def by_content(tx: Transaction, counted: Counted) -> list[Violation]:
     ]
 
 
-async def _blobs(tx: Transaction, counted: Counted) -> list[Violation]:
+async def _blobs(tx: Transaction, counted: ContentCounts) -> list[Violation]:
     """I33: a blob is what its name says."""
     found: list[Violation] = []
     place: tuple[str, bytes] = ("", b"")
@@ -45,7 +45,7 @@ async def _blobs(tx: Transaction, counted: Counted) -> list[Violation]:
     return found
 
 
-async def _checkpoints(tx: Transaction, counted: Counted) -> list[Violation]:
+async def _checkpoints(tx: Transaction, counted: ContentCounts) -> list[Violation]:
     """I22: the head's checkpoint fits its hash, and its states are there."""
     found: list[Violation] = []
     for namespace, session_id, document, digest, states in await tx.rows("all_checkpoints"):

@@ -15,7 +15,7 @@ from holdfast.engine.verify.budget_checks import Bill, bill_of, by_account
 from holdfast.engine.verify.call_checks import by_calls
 from holdfast.engine.verify.checkpoint_checks import by_commits
 from holdfast.engine.verify.concurrency_checks import Hold, by_worker, holds_of
-from holdfast.engine.verify.journal_view import Facts, Finding, facts_of, is_erased
+from holdfast.engine.verify.journal_view import Facts, InvariantViolation, facts_of, is_erased
 from holdfast.engine.verify.lifecycle_checks import by_life, told
 from holdfast.engine.verify.projection_checks import by_attempts, by_head, by_ledger, by_timers, by_waiting
 from holdfast.engine.verify.report import Violation
@@ -33,13 +33,13 @@ from holdfast.store.tables.journal import read_in
 PAGE = 500
 
 
-class Counted(msgspec.Struct):
+class JournalCounts(msgspec.Struct):
     jobs: int = 0
     events: int = 0
     unread: int = 0
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class JournalLimits(msgspec.Struct, frozen=True, kw_only=True):
     """What the workers of this store declared. The store itself does not know; None is not checked.
 
     `concurrency` is one number for all workers, or one for each by name.
@@ -57,7 +57,7 @@ class Beside(msgspec.Struct, frozen=True):
     mail: Sequence[Row] = ()
 
 
-async def by_journal(tx: Transaction, counted: Counted, limits: Limits) -> list[Violation]:
+async def by_journal(tx: Transaction, counted: JournalCounts, limits: JournalLimits) -> list[Violation]:
     """What is wrong with any journal, job by job."""
     found: list[Violation] = []
     holds: list[Hold] = []
@@ -105,14 +105,14 @@ def judge_alone(
 ) -> Iterator[Violation]:
     """What is wrong with one journal by itself, without the rows beside it; `letters` say when what was said."""
     sent_at = {letter.mail_seq: letter.sent_at for letter in letters}
-    return judge(head, events, None, Limits(), [], sent_at)
+    return judge(head, events, None, JournalLimits(), [], sent_at)
 
 
 def judge(
     head: JobHead,
     events: list[SealedEvent],
     beside: Beside | None,
-    limits: Limits,
+    limits: JournalLimits,
     holds: list[Hold],
     sent_at: Mapping[int, int] = {},
     bills: list[Bill] | None = None,
@@ -150,14 +150,17 @@ def judge(
 
 
 def _against(
-    facts: Facts, job: job_state.JobState | Finding, beside: Beside | None, sent_at: Mapping[int, int]
-) -> list[Finding]:
+    facts: Facts,
+    job: job_state.JobState | InvariantViolation,
+    beside: Beside | None,
+    sent_at: Mapping[int, int],
+) -> list[InvariantViolation]:
     """Every rule that the journal breaks. What the automaton stumbles over has its own name, if a rule knows it."""
     mail = () if beside is None else beside.mail
     letters = None if beside is None else {number: kind for number, kind, _ in mail}
     sent_at = sent_at or {number: at for number, _, at in mail}
     found = [*by_life(facts, letters), *by_calls(facts, sent_at)]
-    if isinstance(job, Finding) and job.seq not in {finding.seq for finding in found}:
+    if isinstance(job, InvariantViolation) and job.seq not in {finding.seq for finding in found}:
         found.append(job)
     return found
 

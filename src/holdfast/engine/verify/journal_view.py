@@ -10,7 +10,7 @@ from holdfast.model.events import Event
 from holdfast.model.hash_chain import SealedEvent, unseal
 
 
-class Fact(msgspec.Struct, frozen=True):
+class PlacedEvent(msgspec.Struct, frozen=True):
     """An event, and where it lies."""
 
     seq: int
@@ -19,7 +19,7 @@ class Fact(msgspec.Struct, frozen=True):
     event: Event
 
 
-class Finding(msgspec.Struct, frozen=True):
+class InvariantViolation(msgspec.Struct, frozen=True):
     """What a rule has against a journal: which promise it is about, and at which event it is broken."""
 
     invariant: str
@@ -27,13 +27,13 @@ class Finding(msgspec.Struct, frozen=True):
     detail: str
 
 
-Facts = Sequence[Fact]
-Findings = Iterator[Finding]
+Facts = Sequence[PlacedEvent]
+Findings = Iterator[InvariantViolation]
 
 
-def facts_of(events: Sequence[SealedEvent]) -> list[Fact]:
+def facts_of(events: Sequence[SealedEvent]) -> list[PlacedEvent]:
     """The journal opened; raises what `unseal` raises."""
-    return [Fact(sealed.seq, sealed.fence, sealed.at, unseal(sealed)) for sealed in events]
+    return [PlacedEvent(sealed.seq, sealed.fence, sealed.at, unseal(sealed)) for sealed in events]
 
 
 def is_erased(events: Sequence[SealedEvent]) -> bool:

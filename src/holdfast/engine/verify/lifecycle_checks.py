@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from holdfast.engine.verify.journal_view import Facts, Finding, Findings
+from holdfast.engine.verify.journal_view import Facts, Findings, InvariantViolation
 from holdfast.model import events as e
 from holdfast.model import job_state
 from holdfast.model.states import MOVES, TERMINAL, MailKind, Status
@@ -48,14 +48,14 @@ def by_life(facts: Facts, letters: Mapping[int, str] | None) -> Findings:
     yield from _mail(facts, letters)
 
 
-def told(facts: Facts) -> job_state.JobState | Finding:
+def told(facts: Facts) -> job_state.JobState | InvariantViolation:
     """The job, or the event at which the journal stops making sense."""
     job = job_state.JobState()
     for fact in facts:
         try:
             job_state.step(job, fact.seq, fact.fence, fact.event)
         except job_state.Ungrammatical as error:
-            return Finding("I7", fact.seq, str(error))
+            return InvariantViolation("I7", fact.seq, str(error))
     return job
 
 
@@ -63,15 +63,17 @@ def _fences(facts: Facts) -> Findings:
     highest, driven, given_back = 0, 0, 0
     for fact in facts:
         if fact.fence < highest:
-            yield Finding("I1", fact.seq, f"fence fell from {highest} to {fact.fence} at event {fact.seq}")
+            yield InvariantViolation(
+                "I1", fact.seq, f"fence fell from {highest} to {fact.fence} at event {fact.seq}"
+            )
         if isinstance(fact.event, e.JobClaimed):
             if fact.fence == highest:
                 detail = f"the claim at event {fact.seq} did not raise the fence {fact.fence}"
-                yield Finding("I2", fact.seq, detail)
+                yield InvariantViolation("I2", fact.seq, detail)
             driven = fact.fence
         elif fact.fence == given_back and fact.fence == driven:
             detail = f"event {fact.seq} ({fact.event.type}) is written under fence {fact.fence}, which was given back"
-            yield Finding("I3", fact.seq, detail)
+            yield InvariantViolation("I3", fact.seq, detail)
         if fact.event.type in _GIVES_BACK:
             given_back = fact.fence
         highest = max(highest, fact.fence)
@@ -84,17 +86,17 @@ def _ends(facts: Facts) -> Findings:
         event = fact.event
         if over is not None:
             detail = f"event {fact.seq} ({event.type}) comes after the end at event {over}"
-            yield Finding("I27" if isinstance(event, _SENDS) else "I7", fact.seq, detail)
+            yield InvariantViolation("I27" if isinstance(event, _SENDS) else "I7", fact.seq, detail)
         elif cancelled is not None and isinstance(event, e.ToolCalled):
             detail = (
                 f"call {event.step_key} is sent at event {fact.seq}, after the cancel at event {cancelled}"
             )
-            yield Finding("I28", fact.seq, detail)
+            yield InvariantViolation("I28", fact.seq, detail)
         elif cancelled is not None and isinstance(event, e.JobCompleted | e.JobFailed):
             detail = (
                 f"the job ends as {event.type} at event {fact.seq}, after the cancel at event {cancelled}"
             )
-            yield Finding("I28", fact.seq, detail)
+            yield InvariantViolation("I28", fact.seq, detail)
         if isinstance(event, e.CancelRequested) and cancelled is None:
             cancelled = fact.seq
         if event.type in _ENDS and over is None:
@@ -104,7 +106,7 @@ def _ends(facts: Facts) -> Findings:
 def _deaths(facts: Facts) -> Findings:
     for fact in facts:
         if isinstance(fact.event, e.JobDeadLettered) and not fact.event.causes:
-            yield Finding("I26", fact.seq, f"the dead letter at event {fact.seq} says no cause")
+            yield InvariantViolation("I26", fact.seq, f"the dead letter at event {fact.seq} says no cause")
 
 
 def _mail(facts: Facts, letters: Mapping[int, str] | None) -> Findings:
@@ -118,8 +120,8 @@ def _mail(facts: Facts, letters: Mapping[int, str] | None) -> Findings:
             continue  # said by the engine itself, not by a letter
         if seen.setdefault(number, fact.seq) != fact.seq:
             detail = f"letter {number} is a fact at event {seen[number]} and again at event {fact.seq}"
-            yield Finding("I29", fact.seq, detail)
+            yield InvariantViolation("I29", fact.seq, detail)
         kind = None if letters is None else letters.get(number)
         if letters is not None and kind != _FROM_MAIL[type(event)]:
             detail = f"event {fact.seq} ({event.type}) is of letter {number}, which is {kind or 'not there'}"
-            yield Finding("I29", fact.seq, detail)
+            yield InvariantViolation("I29", fact.seq, detail)

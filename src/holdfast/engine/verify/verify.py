@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 from holdfast.engine.verify import content_checks, journal_checks
 from holdfast.engine.verify.audit_checks import by_audit
-from holdfast.engine.verify.journal_checks import Limits
+from holdfast.engine.verify.journal_checks import JournalLimits
 from holdfast.engine.verify.report import VerifyReport, Violation
 from holdfast.engine.verify.row_checks import BY_QUERY, by_query
 from holdfast.store.executor import Transaction
@@ -16,7 +16,7 @@ BY_READING = 26
 """The checks that are not one query: journals I1 to I3, I6, I7, I8 (head, ledger, timers, accounts), I10, I12 to I16,
 I26 to I30; content I22, I23, I33 (bytes, states); the audit log I6; the engine's own files I36."""
 
-UNLIMITED: Final = Limits()
+UNLIMITED: Final = JournalLimits()
 
 
 class Inspectable(Protocol):
@@ -24,9 +24,9 @@ class Inspectable(Protocol):
     def inspection(self) -> Inspection: ...
 
 
-async def verify(store: Inspectable, limits: Limits = UNLIMITED) -> VerifyReport:
+async def verify(store: Inspectable, limits: JournalLimits = UNLIMITED) -> VerifyReport:
     """Every invariant checked on one instant of the store; nothing is changed, and writers are not held up."""
-    of_journals, of_content = journal_checks.Counted(), content_checks.Counted()
+    of_journals, of_content = journal_checks.JournalCounts(), content_checks.ContentCounts()
 
     async def work(tx: Transaction) -> list[Violation]:
         return [

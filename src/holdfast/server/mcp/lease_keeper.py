@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.client.server_retry import Patience
+from holdfast.client.server_retry import ServerRetry
 from holdfast.client.work_protocol import Working
 from holdfast.client.work_records import AgentEntryView, ClaimedWork
 from holdfast.engine.loop_sleep import rest
@@ -48,7 +48,7 @@ class Keeping:
         """Who this session is: the agent that registered last."""
         self._client = client
         self._clock = clock
-        self._patience = Patience(chance)
+        self._patience = ServerRetry(chance)
         self._kept: dict[str, Kept] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
 

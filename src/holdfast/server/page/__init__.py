@@ -58,7 +58,7 @@ class File(msgspec.Struct, frozen=True):
     tag: str
 
 
-class Page:
+class StaticPage:
     """The files of one build. A new build is noticed, so that whoever works on the page need not restart anything."""
 
     def __init__(self, folder: Path = STATIC) -> None:

@@ -19,8 +19,8 @@ from holdfast.model.page import Page
 from holdfast.model.time import SECOND
 from holdfast.server.endpoints import Endpoint
 from holdfast.server.idempotency import REPLAYED
-from holdfast.server.request import Asked
-from holdfast.server.responses import Answer
+from holdfast.server.request import ApiRequest
+from holdfast.server.responses import ApiResponse
 from holdfast.server.schemas import Asks, Name, Paged, WhichEvents
 
 
@@ -66,14 +66,14 @@ class Acts(msgspec.Struct, frozen=True, kw_only=True):
     head: str
 
 
-async def list_keys(asked: Asked) -> Answer:
+async def list_keys(asked: ApiRequest) -> ApiResponse:
     """The namespace's keys by id, revoked and expired ones too."""
     which: Paged = asked.query
     page = await asked.store.keys.list(namespace=asked.namespace, limit=which.limit, cursor=which.cursor)
-    return Answer(value=Page(tuple(map(_shape, page)), page.next), tagged=True)
+    return ApiResponse(value=Page(tuple(map(_shape, page)), page.next), tagged=True)
 
 
-async def make_key(asked: Asked) -> Answer:
+async def make_key(asked: ApiRequest) -> ApiResponse:
     """A key exists, and is shown this once."""
     new: NewKey = asked.body
     given = asked.key()
@@ -81,7 +81,7 @@ async def make_key(asked: Asked) -> Answer:
     known = None if key_id is None else await asked.store.keys.find(key_id)
     if known is not None:
         _must_be_same(known, new)
-        return Answer(value=_made(known, None), headers=REPLAYED)
+        return ApiResponse(value=_made(known, None), headers=REPLAYED)
     key, text = await create_key(
         asked.store,
         new.roles,
@@ -97,10 +97,10 @@ async def make_key(asked: Asked) -> Answer:
         request_id=asked.request_id,
     )
     asked.house.gate.forget(key.key_id)
-    return Answer(value=_made(key, text), status=201)
+    return ApiResponse(value=_made(key, text), status=201)
 
 
-async def revoke(asked: Asked) -> Answer:
+async def revoke(asked: ApiRequest) -> ApiResponse:
     """The key opens nothing any more: here at once, in other servers within five seconds."""
     word: Revoking = asked.body
     key = await revoke_key(
@@ -112,16 +112,18 @@ async def revoke(asked: Asked) -> Answer:
         request_id=asked.request_id,
     )
     asked.house.gate.forget(key.key_id)
-    return Answer(value=_shape(key))
+    return ApiResponse(value=_shape(key))
 
 
-async def list_audit(asked: Asked) -> Answer:
+async def list_audit(asked: ApiRequest) -> ApiResponse:
     """Privileged acts in the namespace, in order, each chained to the one before."""
     which: WhichEvents = asked.query
     head = await asked.store.audit.head(namespace=asked.namespace)
     lines = await asked.store.audit.read(namespace=asked.namespace, after=which.after, limit=which.limit)
     more = lines[-1].seq if lines and lines[-1].seq < head.seq else None
-    return Answer(value=Acts(items=tuple(map(read_act, lines)), next=more, head=head.hash.hex()), tagged=True)
+    return ApiResponse(
+        value=Acts(items=tuple(map(read_act, lines)), next=more, head=head.hash.hex()), tagged=True
+    )
 
 
 def _id_for(namespace: str, given: str) -> str:

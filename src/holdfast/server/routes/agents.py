@@ -15,12 +15,12 @@ from holdfast.model.page import Page
 from holdfast.server.endpoints import Endpoint
 from holdfast.server.hosting_schemas import NewAgent, NewMessage
 from holdfast.server.idempotency import REPLAYED
-from holdfast.server.request import Asked
-from holdfast.server.responses import Answer
+from holdfast.server.request import ApiRequest
+from holdfast.server.responses import ApiResponse
 from holdfast.server.schemas import Paged
 
 
-async def create_agent(asked: Asked) -> Answer:
+async def create_agent(asked: ApiRequest) -> ApiResponse:
     """The agent exists. The same again is the same agent; another one under its name is a conflict."""
     new: NewAgent = asked.body
     known = await asked.store.agents.find(new.name, namespace=asked.namespace)
@@ -34,11 +34,11 @@ async def create_agent(asked: Asked) -> Answer:
     )
     where = {"Location": f"/api/agents/{quote(made.agent_id, safe='')}"}
     if known is None:
-        return Answer(value=made, status=201, headers=where)
-    return Answer(value=made, headers=where | REPLAYED)
+        return ApiResponse(value=made, status=201, headers=where)
+    return ApiResponse(value=made, headers=where | REPLAYED)
 
 
-async def message_agent(asked: Asked) -> Answer:
+async def message_agent(asked: ApiRequest) -> ApiResponse:
     """The message is in the session's inbox, and the job that answers it exists."""
     new: NewMessage = asked.body
     if (new.text is msgspec.UNSET) == (new.content is msgspec.UNSET):
@@ -53,14 +53,14 @@ async def message_agent(asked: Asked) -> Answer:
         job_id=new.id,
     )
     where = {"Location": f"/api/jobs/{quote(posted.job_id, safe='')}"}
-    return Answer(value=posted, status=202, headers=where | (REPLAYED if posted.repeated else {}))
+    return ApiResponse(value=posted, status=202, headers=where | (REPLAYED if posted.repeated else {}))
 
 
-async def list_agent_jobs(asked: Asked) -> Answer:
+async def list_agent_jobs(asked: ApiRequest) -> ApiResponse:
     """The jobs that answer messages to this agent, newest first."""
     which: Paged = asked.query
     page = await asked.client.agent_jobs(asked.path["id"], limit=which.limit, cursor=which.cursor)
-    return Answer(value=page, tagged=True)
+    return ApiResponse(value=page, tagged=True)
 
 
 ENDPOINTS: Final = (

@@ -9,13 +9,13 @@ from holdfast.model.access import AccessScope
 from holdfast.model.page import Key, Page
 from holdfast.server.endpoints import Endpoint
 from holdfast.server.pages import cut
-from holdfast.server.request import Asked
-from holdfast.server.responses import Answer
+from holdfast.server.request import ApiRequest
+from holdfast.server.responses import ApiResponse
 from holdfast.server.routes.commands import heard, word_endpoint
 from holdfast.server.schemas import Deciding, Paged
 
 
-async def list_needs(asked: Asked) -> Answer:
+async def list_needs(asked: ApiRequest) -> ApiResponse:
     """Decisions that wait for a person, longest waiting first.
 
     They are of jobs that wait for nothing else, and of running jobs with an uncertain call, an approval or a question
@@ -23,22 +23,24 @@ async def list_needs(asked: Asked) -> Answer:
     return _page(asked, "needs", await asked.client.waiting_for_person())
 
 
-async def list_approvals(asked: Asked) -> Answer:
+async def list_approvals(asked: ApiRequest) -> ApiResponse:
     """Calls that wait for a yes, longest waiting first."""
     needs = await asked.client.waiting_for_person()
     return _page(asked, "approvals", tuple(need for need in needs if need.approval_id is not None))
 
 
-def _page(asked: Asked, kind: str, needs: tuple[Need, ...]) -> Answer:
+def _page(asked: ApiRequest, kind: str, needs: tuple[Need, ...]) -> ApiResponse:
     which: Paged = asked.query
-    return Answer(value=cut(kind, needs, _place, keys=4, limit=which.limit, cursor=which.cursor), tagged=True)
+    return ApiResponse(
+        value=cut(kind, needs, _place, keys=4, limit=which.limit, cursor=which.cursor), tagged=True
+    )
 
 
 def _place(need: Need) -> tuple[Key, ...]:
     return need.since, need.job_id, need.step_key or "", need.generation
 
 
-async def approve_call(asked: Asked) -> Answer:
+async def approve_call(asked: ApiRequest) -> ApiResponse:
     """The call may be made. The id is the approval's, or that of a job with one open approval."""
     word: Deciding = asked.body
     return heard(
@@ -52,7 +54,7 @@ async def approve_call(asked: Asked) -> Answer:
     )
 
 
-async def deny_call(asked: Asked) -> Answer:
+async def deny_call(asked: ApiRequest) -> ApiResponse:
     """The call may not be made. The id is the approval's, or that of a job with one open approval."""
     word: Deciding = asked.body
     return heard(

@@ -9,12 +9,12 @@ from holdfast.model import budget as money
 from holdfast.model.access import AccessScope
 from holdfast.server.endpoints import Endpoint, Handle
 from holdfast.server.idempotency import REPLAYED
-from holdfast.server.request import Asked
-from holdfast.server.responses import Answer
+from holdfast.server.request import ApiRequest
+from holdfast.server.responses import ApiResponse
 from holdfast.server.schemas import Answering, Raising, Reconciling, Resuming, Signal, Word
 
 
-async def stop_job(asked: Asked) -> Answer:
+async def stop_job(asked: ApiRequest) -> ApiResponse:
     """The job will do nothing more to the outside, and ends cancelled."""
     word: Word = asked.body
     return heard(
@@ -24,7 +24,7 @@ async def stop_job(asked: Asked) -> Answer:
     )
 
 
-async def signal_job(asked: Asked) -> Answer:
+async def signal_job(asked: ApiRequest) -> ApiResponse:
     """The signal is in the job's mail."""
     word: Signal = asked.body
     return heard(
@@ -38,7 +38,7 @@ async def signal_job(asked: Asked) -> Answer:
     )
 
 
-async def answer_job(asked: Asked) -> Answer:
+async def answer_job(asked: ApiRequest) -> ApiResponse:
     """The answer to what the job asks is in its mail."""
     word: Answering = asked.body
     return heard(
@@ -52,7 +52,7 @@ async def answer_job(asked: Asked) -> Answer:
     )
 
 
-async def resume_job(asked: Asked) -> Answer:
+async def resume_job(asked: ApiRequest) -> ApiResponse:
     """A job that is held for a person may go on."""
     word: Resuming = asked.body
     return heard(
@@ -66,7 +66,7 @@ async def resume_job(asked: Asked) -> Answer:
     )
 
 
-async def raise_budget(asked: Asked) -> Answer:
+async def raise_budget(asked: ApiRequest) -> ApiResponse:
     """A budget that counts for this job has at least these limits."""
     word: Raising = asked.body
     limits = {name: getattr(word.limits, name) for name in word.limits.__struct_fields__}
@@ -82,7 +82,7 @@ async def raise_budget(asked: Asked) -> Answer:
     )
 
 
-async def reconcile_step(asked: Asked) -> Answer:
+async def reconcile_step(asked: ApiRequest) -> ApiResponse:
     """A person has said what became of an uncertain call; the job goes on from there."""
     word: Reconciling = asked.body
     return heard(
@@ -99,9 +99,9 @@ async def reconcile_step(asked: Asked) -> Answer:
     )
 
 
-def heard(accepted: Accepted) -> Answer:
+def heard(accepted: Accepted) -> ApiResponse:
     """200 if it is a fact already, 202 if whoever drives the job reads it next."""
-    return Answer(
+    return ApiResponse(
         value=accepted,
         status=200 if accepted.at_once else 202,
         headers=REPLAYED if accepted.repeated else {},

@@ -8,20 +8,20 @@ from holdfast.client.records import Need
 from holdfast.model.access import AccessScope
 from holdfast.model.page import Page
 from holdfast.server.endpoints import Endpoint
-from holdfast.server.request import Asked
-from holdfast.server.responses import Answer
+from holdfast.server.request import ApiRequest
+from holdfast.server.responses import ApiResponse
 from holdfast.server.routes.commands import heard, word_endpoint
 from holdfast.server.schemas import Paged, Word
 
 
-async def list_dead_letters(asked: Asked) -> Answer:
+async def list_dead_letters(asked: ApiRequest) -> ApiResponse:
     """Dead letters with their causes, newest first."""
     which: Paged = asked.query
     page = await asked.client.dead_letters(limit=which.limit, cursor=which.cursor)
-    return Answer(value=page, tagged=True)
+    return ApiResponse(value=page, tagged=True)
 
 
-async def requeue_dead_letter(asked: Asked) -> Answer:
+async def requeue_dead_letter(asked: ApiRequest) -> ApiResponse:
     """The dead letter is tried again: same job, same journal, same keys."""
     word: Word = asked.body
     return heard(
@@ -31,7 +31,7 @@ async def requeue_dead_letter(asked: Asked) -> Answer:
     )
 
 
-async def discard_dead_letter(asked: Asked) -> Answer:
+async def discard_dead_letter(asked: ApiRequest) -> ApiResponse:
     """The dead letter is over, cancelled by name and reason."""
     word: Word = asked.body
     return heard(

@@ -8,41 +8,41 @@ from holdfast.client.records import Stats
 from holdfast.model.access import AccessScope
 from holdfast.model.time import to_iso
 from holdfast.server.endpoints import Endpoint
-from holdfast.server.request import Asked
-from holdfast.server.responses import Answer
+from holdfast.server.request import ApiRequest
+from holdfast.server.responses import ApiResponse
 from holdfast.server.schemas import Health
 
 
-async def health(asked: Asked) -> Answer:
+async def health(asked: ApiRequest) -> ApiResponse:
     """How the service is, and what its store survives."""
     state = await _state(asked)
-    return Answer(value=state, status=503 if state.status == "unavailable" else 200)
+    return ApiResponse(value=state, status=503 if state.status == "unavailable" else 200)
 
 
-async def live(asked: Asked) -> Answer:
+async def live(asked: ApiRequest) -> ApiResponse:
     """The process answers."""
-    return Answer(value=Health(status="ok", timestamp=_now(asked)))
+    return ApiResponse(value=Health(status="ok", timestamp=_now(asked)))
 
 
-async def ready(asked: Asked) -> Answer:
+async def ready(asked: ApiRequest) -> ApiResponse:
     """The process takes work: its store was written to just now, and it is not about to end."""
     state = await _state(asked)
-    return Answer(value=state, status=200 if state.status in {"ok", "degraded"} else 503)
+    return ApiResponse(value=state, status=200 if state.status in {"ok", "degraded"} else 503)
 
 
-async def stats(asked: Asked) -> Answer:
+async def stats(asked: ApiRequest) -> ApiResponse:
     """How many jobs have each status."""
-    return Answer(value=await asked.client.stats())
+    return ApiResponse(value=await asked.client.stats())
 
 
-async def openapi(_asked: Asked) -> Answer:
+async def openapi(_asked: ApiRequest) -> ApiResponse:
     """This document."""
     from holdfast.server.openapi import served
 
-    return Answer(value=served(), tagged=True)
+    return ApiResponse(value=served(), tagged=True)
 
 
-async def _state(asked: Asked) -> Health:
+async def _state(asked: ApiRequest) -> Health:
     tier = str(asked.store.tier)
     if asked.house.draining.is_set():
         return Health(status="draining", timestamp=_now(asked), tier=tier, degraded=("draining",))
@@ -55,7 +55,7 @@ async def _state(asked: Asked) -> Health:
     return Health(status="degraded" if warns else "ok", timestamp=_now(asked), tier=tier, degraded=warns)
 
 
-def _now(asked: Asked) -> str:
+def _now(asked: ApiRequest) -> str:
     return to_iso(asked.house.clock.wall_us())
 
 

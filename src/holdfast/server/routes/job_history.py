@@ -26,11 +26,11 @@ from holdfast.server.page_schemas import (
     WhichStep,
     WhichTrace,
 )
-from holdfast.server.request import Asked
-from holdfast.server.responses import Answer
+from holdfast.server.request import ApiRequest
+from holdfast.server.responses import ApiResponse
 
 
-async def get_trace(asked: Asked) -> Answer:
+async def get_trace(asked: ApiRequest) -> ApiResponse:
     """The job's life: its calls, who drove it when, and what recovery did and why; also as it was at an event."""
     which: WhichTrace = asked.query
     head = await asked.head()
@@ -42,7 +42,7 @@ async def get_trace(asked: Asked) -> Answer:
             raise NotFound(msg)
         head, now = msgspec.structs.replace(head, status=_status_then(sealed)), sealed[-1].at
     trace = trace_of(head, sealed, now=now)
-    return Answer(value=trace if which.bodies == "all" else _bare(trace), tagged=True)
+    return ApiResponse(value=trace if which.bodies == "all" else _bare(trace), tagged=True)
 
 
 def _status_then(sealed: list[SealedEvent]) -> Status:
@@ -59,7 +59,7 @@ def _bare(trace: Trace) -> Trace:
     return msgspec.structs.replace(trace, spans=spans)
 
 
-async def get_step(asked: Asked) -> Answer:
+async def get_step(asked: ApiRequest) -> ApiResponse:
     """One call whole: its span, its row in the ledger, what a model was asked, and its events."""
     head = await asked.head()
     key, generation = asked.path["key"], asked.query.generation
@@ -78,7 +78,7 @@ async def get_step(asked: Asked) -> Answer:
         request=await _request(asked, sealed, key, generation),
         events=tuple(shown(one) for one, _ in facts),
     )
-    return Answer(value=step, tagged=True)
+    return ApiResponse(value=step, tagged=True)
 
 
 def _read(one: SealedEvent) -> e.Event | None:
@@ -93,7 +93,9 @@ def _is_of(event: e.Event, key: str, generation: int) -> bool:
     return _named(event) == key and getattr(event, "generation", 0) == generation
 
 
-async def _request(asked: Asked, sealed: list[SealedEvent], key: str, generation: int) -> AskedOfModel | None:
+async def _request(
+    asked: ApiRequest, sealed: list[SealedEvent], key: str, generation: int
+) -> AskedOfModel | None:
     """The request with the parts that earlier ones had, each read from where it is kept."""
     first: dict[str, e.LlmRequested] = {}
     for one in sealed:
@@ -115,14 +117,14 @@ async def _request(asked: Asked, sealed: list[SealedEvent], key: str, generation
     return AskedOfModel(model=request.model, settings=settings, messages=tuple(messages), follows=follows)
 
 
-async def _part(asked: Asked, digest: str) -> Any:
+async def _part(asked: ApiRequest, digest: str) -> Any:
     try:
         return canonical.decode_stored(await asked.store.blobs.get(digest, namespace=asked.namespace))
     except NotFound:
         return None  # erased: its digest is all there is
 
 
-async def preview_fork(asked: Asked) -> Answer:
+async def preview_fork(asked: ApiRequest) -> ApiResponse:
     """Which results a fork would take over, and which calls it would make anew. Nothing is written."""
     where: WhereToFork = asked.query
     if where.step is not None and where.seq is not None:
@@ -160,7 +162,7 @@ async def preview_fork(asked: Asked) -> Answer:
         if (one.step_key, 0) in taken and one.end_seq is not None and one.end_seq < before
     ]
     anew = [one for one in steps if one not in reused]
-    return Answer(
+    return ApiResponse(
         value=ForkPreview(before=before, taken=tuple(reused), anew=tuple(anew), refused=refused, hint=hint)
     )
 

@@ -21,13 +21,13 @@ from holdfast.server.access import LOCAL
 from holdfast.server.endpoints import Endpoint, Handle
 from holdfast.server.origin_checks import is_loopback
 from holdfast.server.page_schemas import AttachmentList, Many, Tally, Told, ToldMany, WhichSessions, Who
-from holdfast.server.request import Asked
-from holdfast.server.responses import Answer
+from holdfast.server.request import ApiRequest
+from holdfast.server.responses import ApiResponse
 from holdfast.server.routes.jobs import filter_of
 from holdfast.server.schemas import Narrowed
 
 
-async def who_am_i(asked: Asked) -> Answer:
+async def who_am_i(asked: ApiRequest) -> ApiResponse:
     """Who asks, and what they may do."""
     one = asked.principal
     by = "key" if one.key_id is not None else "token" if one is LOCAL else "nobody"
@@ -41,10 +41,10 @@ async def who_am_i(asked: Asked) -> Answer:
         version=version("holdfast"),
         now=asked.house.clock.wall_us(),
     )
-    return Answer(value=who)
+    return ApiResponse(value=who)
 
 
-async def tally_jobs(asked: Asked) -> Answer:
+async def tally_jobs(asked: ApiRequest) -> ApiResponse:
     """How many jobs fit, by status and by what they wait for."""
     which = msgspec.structs.replace(filter_of(asked.query), namespace=asked.namespace)
     found = await asked.store.jobs.tally(which)
@@ -55,15 +55,15 @@ async def tally_jobs(asked: Asked) -> Answer:
         if reason is not None:
             by_reason[reason] += count
     tally = Tally(total=by_status.total(), by_status=dict(by_status), by_wait_reason=dict(by_reason))
-    return Answer(value=tally, tagged=True)
+    return ApiResponse(value=tally, tagged=True)
 
 
-async def name_jobs(asked: Asked) -> Answer:
+async def name_jobs(asked: ApiRequest) -> ApiResponse:
     """The kinds and queues that jobs have, for lists to choose from."""
-    return Answer(value=await asked.store.jobs.names(asked.namespace), tagged=True)
+    return ApiResponse(value=await asked.store.jobs.names(asked.namespace), tagged=True)
 
 
-async def list_sessions(asked: Asked) -> Answer:
+async def list_sessions(asked: ApiRequest) -> ApiResponse:
     """Conversations, newest id first."""
     which: WhichSessions = asked.query
     page = await asked.store.sessions.list(
@@ -72,30 +72,30 @@ async def list_sessions(asked: Asked) -> Answer:
         cursor=which.cursor,
         namespace=asked.namespace,
     )
-    return Answer(value=page, tagged=True)
+    return ApiResponse(value=page, tagged=True)
 
 
-async def list_attachments(asked: Asked) -> Answer:
+async def list_attachments(asked: ApiRequest) -> ApiResponse:
     """What was announced for a session, oldest first."""
     session_id = check_name(asked.path["id"], "session id")
     found = await asked.store.attachments.list(session_id, namespace=asked.namespace)
-    return Answer(value=AttachmentList(items=tuple(found)), tagged=True)
+    return ApiResponse(value=AttachmentList(items=tuple(found)), tagged=True)
 
 
 # ── many at once ──────────────────────────────────────────────────────────────────────────────────
 
 
-async def cancel_many(asked: Asked) -> Answer:
+async def cancel_many(asked: ApiRequest) -> ApiResponse:
     """Each of these jobs will do nothing more to the outside; of each one is told whether it was still to be had."""
     return await _each(asked, asked.client.cancel, "job.cancel")
 
 
-async def requeue_many(asked: Asked) -> Answer:
+async def requeue_many(asked: ApiRequest) -> ApiResponse:
     """Each of these dead letters is tried again; of each one is told whether it was one."""
     return await _each(asked, asked.client.requeue, "dead.requeue")
 
 
-async def _each(asked: Asked, say: Callable[..., Awaitable[Accepted]], audited: str) -> Answer:
+async def _each(asked: ApiRequest, say: Callable[..., Awaitable[Accepted]], audited: str) -> ApiResponse:
     """One after the other. What is wrong with the word itself is refused whole; what stands against one of them is told
     beside it; a store that is away ends it all, and the same request under its key goes on from there."""
     word: Many = asked.body
@@ -110,7 +110,7 @@ async def _each(asked: Asked, say: Callable[..., Awaitable[Accepted]], audited: 
             continue
         await audit.note(asked, audited, {"id": job_id}, job_id, accepted.operation_id)
         told.append(Told(job_id=job_id, accepted=True, at_once=accepted.at_once, repeated=accepted.repeated))
-    return Answer(value=ToldMany(items=tuple(told), accepted=sum(one.accepted for one in told)))
+    return ApiResponse(value=ToldMany(items=tuple(told), accepted=sum(one.accepted for one in told)))
 
 
 def _refused(job_id: str, error: HoldfastError) -> Told:

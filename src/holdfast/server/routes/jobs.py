@@ -17,12 +17,12 @@ from holdfast.model.page import Page
 from holdfast.model.states import parse_status
 from holdfast.server.endpoints import Endpoint
 from holdfast.server.idempotency import REPLAYED
-from holdfast.server.request import Asked
-from holdfast.server.responses import Answer
+from holdfast.server.request import ApiRequest
+from holdfast.server.responses import ApiResponse
 from holdfast.server.schemas import Forking, Narrowed, NewJob, OneJob, WhichJobs
 
 
-async def submit_job(asked: Asked) -> Answer:
+async def submit_job(asked: ApiRequest) -> ApiResponse:
     """A durable job exists for this request."""
     new: NewJob = asked.body
     submitted = await asked.client.submit(
@@ -56,14 +56,14 @@ def filter_of(which: Narrowed) -> JobFilter:
     )
 
 
-async def list_jobs(asked: Asked) -> Answer:
+async def list_jobs(asked: ApiRequest) -> ApiResponse:
     """Jobs, newest first."""
     which: WhichJobs = asked.query
     page = await asked.client.list(filter_of(which), limit=which.limit, cursor=which.cursor)
-    return Answer(value=page, tagged=True)
+    return ApiResponse(value=page, tagged=True)
 
 
-async def get_job(asked: Asked) -> Answer:
+async def get_job(asked: ApiRequest) -> ApiResponse:
     """One job: where it stands, what it waits for, and its output once it is over."""
     job_id = asked.path["id"]
     if asked.query.wait_ms:
@@ -73,16 +73,16 @@ async def get_job(asked: Asked) -> Answer:
             job = await asked.client.get(job_id)
     else:
         job = await asked.client.get(job_id)
-    return Answer(value=job, tagged=True)
+    return ApiResponse(value=job, tagged=True)
 
 
-async def reply_of_job(asked: Asked) -> Answer:
+async def reply_of_job(asked: ApiRequest) -> ApiResponse:
     """What was answered to the message that this job is; `wait_ms` waits for it."""
     reply = await asked.client.reply(asked.path["id"], timeout_s=asked.query.wait_ms / 1000)
-    return Answer(value=reply, tagged=True)
+    return ApiResponse(value=reply, tagged=True)
 
 
-async def fork_job(asked: Asked) -> Answer:
+async def fork_job(asked: ApiRequest) -> ApiResponse:
     """A new job exists that shares this one's past up to a step, and does the rest itself."""
     await asked.head()
     how: Forking = asked.body
@@ -103,11 +103,11 @@ async def fork_job(asked: Asked) -> Answer:
     return _made(submitted)
 
 
-def _made(submitted: Submitted) -> Answer:
+def _made(submitted: Submitted) -> ApiResponse:
     where = {"Location": f"/api/jobs/{quote(submitted.job_id, safe='')}"}
     if submitted.created:
-        return Answer(value=submitted, status=201, headers=where)
-    return Answer(value=submitted, headers=where | REPLAYED)
+        return ApiResponse(value=submitted, status=201, headers=where)
+    return ApiResponse(value=submitted, headers=where | REPLAYED)
 
 
 ENDPOINTS: Final = (

@@ -22,15 +22,15 @@ from holdfast.model.limits import EVENTS_PER_PAGE_MAX
 from holdfast.model.streams import parse_cursor
 from holdfast.server import etags
 from holdfast.server.endpoints import Endpoint
-from holdfast.server.request import Asked
-from holdfast.server.responses import Answer, written
+from holdfast.server.request import ApiRequest
+from holdfast.server.responses import ApiResponse, written
 from holdfast.server.schemas import Events, WhichChunks, WhichEvents
 from holdfast.server.streams import Stream, words_of_job
 
 ZIP: Final = "application/zip"
 
 
-async def list_events(asked: Asked) -> Answer | ASGIApp:
+async def list_events(asked: ApiRequest) -> ApiResponse | ASGIApp:
     """The facts of a job, in order."""
     head = await asked.head()
     which: WhichEvents = asked.query
@@ -45,20 +45,22 @@ async def list_events(asked: Asked) -> Answer | ASGIApp:
     most = min(which.limit, max(head.head_seq - which.after, 0))
     items = await asked.client.events(head.job_id, after=which.after, limit=most) if most else ()
     last = items[-1].seq if items else head.head_seq
-    return Answer(value=Events(items=items, next=last if last < head.head_seq else None), headers=headers)
+    return ApiResponse(
+        value=Events(items=items, next=last if last < head.head_seq else None), headers=headers
+    )
 
 
-async def walk_job(asked: Asked) -> Answer:
+async def walk_job(asked: ApiRequest) -> ApiResponse:
     """What a replay of the job would be handed, call by call. It needs no code and calls nothing."""
-    return Answer(value=await asked.client.walk(asked.path["id"]), tagged=True)
+    return ApiResponse(value=await asked.client.walk(asked.path["id"]), tagged=True)
 
 
-async def verify_job(asked: Asked) -> Answer:
+async def verify_job(asked: ApiRequest) -> ApiResponse:
     """The job's chain and grammar, recomputed from its first event."""
-    return Answer(value=await asked.client.verify(asked.path["id"]))
+    return ApiResponse(value=await asked.client.verify(asked.path["id"]))
 
 
-async def stream_job(asked: Asked) -> ASGIApp:
+async def stream_job(asked: ApiRequest) -> ASGIApp:
     """What the job says while it runs, as server-sent events."""
     head = await asked.head()
     which: WhichChunks = asked.query
@@ -71,7 +73,7 @@ async def stream_job(asked: Asked) -> ASGIApp:
 # ── export ────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class JournalLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One line of an export. `what` is `job`, `event`, `blob` or `end`; bytes are base64."""
 
     what: str
@@ -93,7 +95,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     base64: str = ""
 
 
-async def export_job(asked: Asked) -> ASGIApp:
+async def export_job(asked: ApiRequest) -> ASGIApp:
     """The journal and the blobs that it names, as JSON lines; the last line says that nothing is missing.
 
     Whoever accepts `application/zip` gets it as one file, signed if the server has a key.
@@ -113,10 +115,10 @@ async def export_job(asked: Asked) -> ASGIApp:
     )
 
 
-async def _lines(asked: Asked, head: JobHead) -> AsyncIterator[bytes]:
+async def _lines(asked: ApiRequest, head: JobHead) -> AsyncIterator[bytes]:
     at_head = {"head_seq": head.head_seq, "head_hash": head.head_hash.hex()}
     yield _line(
-        Line(
+        JournalLine(
             what="job",
             job_id=head.job_id,
             kind=head.kind,
@@ -139,11 +141,11 @@ async def _lines(asked: Asked, head: JobHead) -> AsyncIterator[bytes]:
                 if digest not in told:
                     told.add(digest)
                     yield _line(await _blob(asked, digest))
-    yield _line(Line(what="end", **at_head))  # type: ignore[arg-type]
+    yield _line(JournalLine(what="end", **at_head))  # type: ignore[arg-type]
 
 
-def _event(sealed: SealedEvent) -> Line:
-    return Line(
+def _event(sealed: SealedEvent) -> JournalLine:
+    return JournalLine(
         what="event",
         seq=sealed.seq,
         type=sealed.type,
@@ -163,15 +165,15 @@ def _named(sealed: SealedEvent) -> list[str]:
     return [str(digest) for digest in canonical.decode_stored(sealed.body).get("messages", ())]
 
 
-async def _blob(asked: Asked, digest: str) -> Line:
+async def _blob(asked: ApiRequest, digest: str) -> JournalLine:
     try:
         body = await asked.store.blobs.get(digest, namespace=asked.namespace)
     except NotFound:
-        return Line(what="blob", digest=digest)  # erased: its digest is all there is
-    return Line(what="blob", digest=digest, base64=base64.b64encode(body).decode())
+        return JournalLine(what="blob", digest=digest)  # erased: its digest is all there is
+    return JournalLine(what="blob", digest=digest, base64=base64.b64encode(body).decode())
 
 
-def _line(line: Line) -> bytes:
+def _line(line: JournalLine) -> bytes:
     return written(line) + b"\n"
 
 
@@ -207,7 +209,7 @@ ENDPOINTS: Final = (
         method="GET",
         path="/api/jobs/{id}/export",
         handle=export_job,
-        answers=Line,
+        answers=JournalLine,
         media="application/x-ndjson",
         also=(ZIP,),
         errors=(404,),

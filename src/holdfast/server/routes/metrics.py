@@ -10,10 +10,10 @@ from starlette.types import ASGIApp
 from holdfast.model.access import AccessScope
 from holdfast.server.endpoints import Endpoint
 from holdfast.server.metrics.meter import CONTENT_TYPE
-from holdfast.server.request import Asked
+from holdfast.server.request import ApiRequest
 
 
-async def metrics(asked: Asked) -> ASGIApp:
+async def metrics(asked: ApiRequest) -> ASGIApp:
     """Counters of this process, and how the store is."""
     house = asked.house
     await house.gauges.look()

@@ -20,15 +20,15 @@ from holdfast.server.hosting_schemas import (
     QueueList,
 )
 from holdfast.server.idempotency import REPLAYED
-from holdfast.server.request import Asked
-from holdfast.server.responses import Answer
+from holdfast.server.request import ApiRequest
+from holdfast.server.responses import ApiResponse
 from holdfast.server.schemas import Paged
 from holdfast.store.ports.namespaces import NamespaceRecord
 
 # ── schedules ─────────────────────────────────────────────────────────────────────────────────────
 
 
-async def create_schedule(asked: Asked) -> Answer:
+async def create_schedule(asked: ApiRequest) -> ApiResponse:
     """Jobs of this kind begin by the clock. The same again is the same schedule; another under its id is a conflict."""
     new: NewSchedule = asked.body
     known = await _is_known(asked, new.id)
@@ -44,11 +44,11 @@ async def create_schedule(asked: Asked) -> Answer:
     )
     where = {"Location": f"/api/schedules/{quote(made.schedule_id, safe='')}"}
     if known:
-        return Answer(value=made, headers=where | REPLAYED)
-    return Answer(value=made, status=201, headers=where)
+        return ApiResponse(value=made, headers=where | REPLAYED)
+    return ApiResponse(value=made, status=201, headers=where)
 
 
-async def _is_known(asked: Asked, schedule_id: str) -> bool:
+async def _is_known(asked: ApiRequest, schedule_id: str) -> bool:
     try:
         await asked.client.get_schedule(schedule_id)
     except NotFound:
@@ -56,72 +56,72 @@ async def _is_known(asked: Asked, schedule_id: str) -> bool:
     return True
 
 
-async def list_schedules(asked: Asked) -> Answer:
+async def list_schedules(asked: ApiRequest) -> ApiResponse:
     """Schedules by id."""
     which: Paged = asked.query
     page = await asked.client.list_schedules(limit=which.limit, cursor=which.cursor)
-    return Answer(value=page, tagged=True)
+    return ApiResponse(value=page, tagged=True)
 
 
-async def get_schedule(asked: Asked) -> Answer:
+async def get_schedule(asked: ApiRequest) -> ApiResponse:
     """One schedule: its times, what it starts, and when it fires next."""
-    return Answer(value=await asked.client.get_schedule(asked.path["id"]), tagged=True)
+    return ApiResponse(value=await asked.client.get_schedule(asked.path["id"]), tagged=True)
 
 
-async def pause_schedule(asked: Asked) -> Answer:
+async def pause_schedule(asked: ApiRequest) -> ApiResponse:
     """It does not fire until it is resumed. Twice is once."""
-    return Answer(value=await asked.client.pause_schedule(asked.path["id"]))
+    return ApiResponse(value=await asked.client.pause_schedule(asked.path["id"]))
 
 
-async def resume_schedule(asked: Asked) -> Answer:
+async def resume_schedule(asked: ApiRequest) -> ApiResponse:
     """It fires again, from its next instant on; what came during the pause is left out."""
-    return Answer(value=await asked.client.resume_schedule(asked.path["id"]))
+    return ApiResponse(value=await asked.client.resume_schedule(asked.path["id"]))
 
 
-async def remove_schedule(asked: Asked) -> Answer:
+async def remove_schedule(asked: ApiRequest) -> ApiResponse:
     """There is no such schedule any more; the answer shows it as it was. Its jobs stay."""
-    return Answer(value=await asked.client.remove_schedule(asked.path["id"]))
+    return ApiResponse(value=await asked.client.remove_schedule(asked.path["id"]))
 
 
 # ── queues ────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def list_queues(asked: Asked) -> Answer:
+async def list_queues(asked: ApiRequest) -> ApiResponse:
     """The queues that have limits, by name."""
-    return Answer(value=QueueList(items=await asked.client.list_queues()), tagged=True)
+    return ApiResponse(value=QueueList(items=await asked.client.list_queues()), tagged=True)
 
 
-async def limit_queue(asked: Asked) -> Answer:
+async def limit_queue(asked: ApiRequest) -> ApiResponse:
     """The queue takes so much from now on, whatever it took before. Without any limit it takes everything."""
     limits: LimitsOfQueue = asked.body
-    return Answer(
+    return ApiResponse(
         value=await asked.client.limit_queue(
             asked.path["queue"], depth_max=limits.depth_max, age_max_us=limits.age_max_us
         )
     )
 
 
-async def unlimit_queue(asked: Asked) -> Answer:
+async def unlimit_queue(asked: ApiRequest) -> ApiResponse:
     """The queue takes everything."""
-    return Answer(value=await asked.client.limit_queue(asked.path["queue"]))
+    return ApiResponse(value=await asked.client.limit_queue(asked.path["queue"]))
 
 
 # ── namespaces ────────────────────────────────────────────────────────────────────────────────────
 
 
-async def list_namespaces(asked: Asked) -> Answer:
+async def list_namespaces(asked: ApiRequest) -> ApiResponse:
     """All namespaces, by name."""
-    return Answer(value=NamespaceList(items=await asked.client.list_namespaces()), tagged=True)
+    return ApiResponse(value=NamespaceList(items=await asked.client.list_namespaces()), tagged=True)
 
 
-async def create_namespace(asked: Asked) -> Answer:
+async def create_namespace(asked: ApiRequest) -> ApiResponse:
     """The namespace exists. Twice is once."""
     new: NewNamespace = asked.body
     known = {one.namespace for one in await asked.client.list_namespaces()}
     made = await asked.client.create_namespace(new.namespace)
     if made.namespace in known:
-        return Answer(value=made, headers=REPLAYED)
-    return Answer(value=made, status=201)
+        return ApiResponse(value=made, headers=REPLAYED)
+    return ApiResponse(value=made, status=201)
 
 
 ENDPOINTS: Final = (

@@ -10,8 +10,8 @@ from starlette.types import ASGIApp
 from holdfast.model.access import AccessScope
 from holdfast.server.endpoints import Endpoint
 from holdfast.server.job_feed import job_feed
-from holdfast.server.request import Asked
-from holdfast.server.responses import Answer
+from holdfast.server.request import ApiRequest
+from holdfast.server.responses import ApiResponse
 from holdfast.server.schemas import Asks, Whole
 from holdfast.server.streams import Stream
 from holdfast.server.time_series import NumbersView
@@ -28,7 +28,7 @@ class WhichNumbers(Asks, frozen=True, kw_only=True):
     today_since: Whole | None = None
 
 
-async def get_numbers(asked: Asked) -> Answer:
+async def get_numbers(asked: ApiRequest) -> ApiResponse:
     """Jobs, calls, tokens and money over time, counted from journals."""
     which: WhichNumbers = asked.query
     numbers = await asked.house.numbers.look(
@@ -37,10 +37,10 @@ async def get_numbers(asked: Asked) -> Answer:
         minutes=which.minutes,
         today_since=which.today_since,
     )
-    return Answer(value=numbers, tagged=True)
+    return ApiResponse(value=numbers, tagged=True)
 
 
-async def follow_jobs(asked: Asked) -> ASGIApp:
+async def follow_jobs(asked: ApiRequest) -> ASGIApp:
     """Jobs whose head has moved, as server-sent events."""
     after = after_of(asked.request.headers.get("last-event-id") or asked.query.after)
     store, namespace = asked.store, asked.namespace

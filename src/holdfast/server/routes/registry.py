@@ -16,22 +16,22 @@ from holdfast.model.agent_registry import AgentStatus
 from holdfast.model.page import decode_cursor, encode_cursor
 from holdfast.model.work import HOSTED
 from holdfast.server.endpoints import Endpoint
-from holdfast.server.request import Asked
-from holdfast.server.responses import Answer
+from holdfast.server.request import ApiRequest
+from holdfast.server.responses import ApiResponse
 from holdfast.server.work_schemas import AgentChanges, AgentPage, Beats, Registers, WhichAgents
 
 PAGE_MOST: Final = 100_000
 _CURSOR: Final = "agents"
 
 
-async def register_agent(asked: Asked) -> Answer:
+async def register_agent(asked: ApiRequest) -> ApiResponse:
     """The agent is found by others, and may claim. The same again is the same agent, as it says now."""
     new: Registers = asked.body
     told = msgspec.structs.asdict(new)
     known = new.guid is not None and await _is_known(asked.client, new.guid)
     entry = await asked.client.register_agent(told.pop("handle"), told.pop("agent_type"), **told)
     where = {"Location": f"/api/agents/{quote(entry.guid, safe='')}"}
-    return Answer(value=entry, status=200 if known else 201, headers=where)
+    return ApiResponse(value=entry, status=200 if known else 201, headers=where)
 
 
 async def _is_known(client: EmbeddedClient, guid: str) -> bool:
@@ -42,27 +42,27 @@ async def _is_known(client: EmbeddedClient, guid: str) -> bool:
     return True
 
 
-async def heartbeat_agent(asked: Asked) -> Answer:
+async def heartbeat_agent(asked: ApiRequest) -> ApiResponse:
     """The agent was there just now."""
     said: Beats = asked.body
     entry = await asked.client.heartbeat_agent(
         asked.path["id"], status=said.status, current_task_count=said.current_task_count
     )
-    return Answer(value=entry)
+    return ApiResponse(value=entry)
 
 
-async def update_agent(asked: Asked) -> Answer:
+async def update_agent(asked: ApiRequest) -> ApiResponse:
     """The agent is as it says; what it leaves out stays."""
     changes: AgentChanges = asked.body
-    return Answer(value=await asked.client.update_agent(asked.path["id"], changes))
+    return ApiResponse(value=await asked.client.update_agent(asked.path["id"], changes))
 
 
-async def deregister_agent(asked: Asked) -> Answer:
+async def deregister_agent(asked: ApiRequest) -> ApiResponse:
     """There is no such entry any more. What the agent holds, it holds until its leases run out."""
-    return Answer(value=await asked.client.deregister_agent(asked.path["id"]))
+    return ApiResponse(value=await asked.client.deregister_agent(asked.path["id"]))
 
 
-async def list_agents(asked: Asked) -> Answer:
+async def list_agents(asked: ApiRequest) -> ApiResponse:
     """Agents by handle: those that live elsewhere, those that are configured, and those that a worker has code for."""
     which: WhichAgents = asked.query
     client = asked.client
@@ -92,7 +92,7 @@ async def list_agents(asked: Asked) -> Answer:
         next=encode_cursor(_CURSOR, *here[-1]) if len(places) > len(here) else None,
         registry=elsewhere.registry,
     )
-    return Answer(value=page, tagged=True)
+    return ApiResponse(value=page, tagged=True)
 
 
 def _may_be_hosted(which: WhichAgents) -> bool:
@@ -111,7 +111,7 @@ def _hosted(view: AgentView) -> AgentEntryView:
     )
 
 
-async def get_agent(asked: Asked) -> Answer:
+async def get_agent(asked: ApiRequest) -> ApiResponse:
     """One agent, by its id or name; one that lives elsewhere by its guid."""
     try:
         found = await asked.client.get_agent(asked.path["id"])
@@ -123,7 +123,7 @@ async def get_agent(asked: Asked) -> Answer:
         found = AgentView(
             agent_id=entry.guid, name=entry.handle, kind=entry.agent_type, session_id="", entry=entry
         )
-    return Answer(value=found, tagged=True)
+    return ApiResponse(value=found, tagged=True)
 
 
 ENDPOINTS: Final = (

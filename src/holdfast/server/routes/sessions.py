@@ -11,15 +11,15 @@ from holdfast.model.inbox import BatchDraft, BatchState, InboxBatch, ItemDraft
 from holdfast.model.session import SessionNode, SessionView
 from holdfast.server.endpoints import Endpoint
 from holdfast.server.idempotency import REPLAYED, must_be_same
-from holdfast.server.request import Asked
-from holdfast.server.responses import Answer
+from holdfast.server.request import ApiRequest
+from holdfast.server.responses import ApiResponse
 from holdfast.server.schemas import Batches, FrameShape, NewBatch, SessionShape, WhichGraph
 from holdfast.store.ports.sessions import ACTIVE_PATH, FULL_GRAPH
 
 _SCOPES: Final = {"full": FULL_GRAPH, "active": ACTIVE_PATH, "none": ACTIVE_PATH}
 
 
-async def get_session(asked: Asked) -> Answer:
+async def get_session(asked: ApiRequest) -> ApiResponse:
     """A session as of its head: its graph, the path that is active, and what it used."""
     session_id = check_name(asked.path["id"], "session id")
     which: WhichGraph = asked.query
@@ -27,7 +27,7 @@ async def get_session(asked: Asked) -> Answer:
     if view is None:
         msg = f"there is no session {session_id!r}"
         raise NotFound(msg, hint="A session begins with its first turn.")
-    return Answer(value=_shape(view, with_nodes=which.graph != "none"), tagged=True)
+    return ApiResponse(value=_shape(view, with_nodes=which.graph != "none"), tagged=True)
 
 
 def _shape(view: SessionView, *, with_nodes: bool) -> SessionShape:
@@ -64,14 +64,14 @@ def _active(nodes: tuple[SessionNode, ...], leaf: str | None) -> tuple[str, ...]
     return tuple(reversed(path))
 
 
-async def list_inbox(asked: Asked) -> Answer:
+async def list_inbox(asked: ApiRequest) -> ApiResponse:
     """Queued batches of a session, in order."""
     session_id = check_name(asked.path["id"], "session id")
     batches = await asked.store.inbox.list(session_id, namespace=asked.namespace)
-    return Answer(value=Batches(items=tuple(batches)), tagged=True)
+    return ApiResponse(value=Batches(items=tuple(batches)), tagged=True)
 
 
-async def enqueue_batch(asked: Asked) -> Answer:
+async def enqueue_batch(asked: ApiRequest) -> ApiResponse:
     """The batch is durable and in the session's queue."""
     new: NewBatch = asked.body
     draft = BatchDraft(
@@ -86,24 +86,24 @@ async def enqueue_batch(asked: Asked) -> Answer:
     )
     batch = await asked.store.inbox.enqueue(draft, namespace=asked.namespace)
     if batch.batch_id == draft.batch_id:
-        return Answer(value=batch, status=201)
+        return ApiResponse(value=batch, status=201)
     must_be_same(batch, draft)
-    return Answer(value=batch, headers=REPLAYED)
+    return ApiResponse(value=batch, headers=REPLAYED)
 
 
-async def cancel_batch(asked: Asked) -> Answer:
+async def cancel_batch(asked: ApiRequest) -> ApiResponse:
     """The batch is out of the queue; the answer shows it as it was."""
     session_id = check_name(asked.path["id"], "session id")
     batch_id = check_name(asked.path["batch"], "batch id")
     batch = await asked.store.inbox.cancel(session_id, batch_id, namespace=asked.namespace)
     if batch is not None:
-        return Answer(value=batch)
+        return ApiResponse(value=batch)
     known = await asked.store.inbox.find(session_id, batch_id, namespace=asked.namespace)
     if known is None:
         msg = f"session {session_id!r} has no batch {batch_id!r}"
         raise NotFound(msg, hint="GET its inbox for what is queued.")
     if known.state is BatchState.CANCELLED:
-        return Answer(value=known, headers=REPLAYED)
+        return ApiResponse(value=known, headers=REPLAYED)
     why = "a turn has it" if known.state is BatchState.QUEUED else f"it is {known.state}"
     msg = f"batch {batch_id!r} cannot be taken back: {why}"
     raise InvalidMove(msg, hint="What was delivered is part of the session; say something else instead.")

@@ -19,8 +19,8 @@ from holdfast.model.work import Work
 from holdfast.server.endpoints import Endpoint, Handle
 from holdfast.server.idempotency import REPLAYED
 from holdfast.server.long_poll import while_heard
-from holdfast.server.request import Asked
-from holdfast.server.responses import Answer
+from holdfast.server.request import ApiRequest
+from holdfast.server.responses import ApiResponse
 from holdfast.server.streams import Stream
 from holdfast.server.work_feed import after_of, feed
 from holdfast.server.work_schemas import (
@@ -37,7 +37,7 @@ from holdfast.server.work_schemas import (
 )
 
 
-async def submit_work(asked: Asked) -> Answer:
+async def submit_work(asked: ApiRequest) -> ApiResponse:
     """The work is durable, and waits for somebody who can do it."""
     new: NewWork = asked.body
     told = {name: value for name, value in msgspec.structs.asdict(new).items() if value is not None}
@@ -46,11 +46,11 @@ async def submit_work(asked: Asked) -> Answer:
     where = {"Location": f"/api/work/{quote(view.id, safe='')}"}
     if created:
         asked.house.ready(work.capability)
-        return Answer(value=view, status=201, headers=where)
-    return Answer(value=view, headers=where | REPLAYED)
+        return ApiResponse(value=view, status=201, headers=where)
+    return ApiResponse(value=view, headers=where | REPLAYED)
 
 
-async def list_work(asked: Asked) -> Answer:
+async def list_work(asked: ApiRequest) -> ApiResponse:
     """Work, newest first."""
     which: WhichWork = asked.query
     page = await asked.client.list_work(
@@ -61,15 +61,15 @@ async def list_work(asked: Asked) -> Answer:
         limit=which.limit,
         cursor=which.cursor,
     )
-    return Answer(value=page, tagged=True)
+    return ApiResponse(value=page, tagged=True)
 
 
-async def get_work(asked: Asked) -> Answer:
+async def get_work(asked: ApiRequest) -> ApiResponse:
     """One work item: who holds it, how far it is, what came of it."""
-    return Answer(value=await asked.client.get_work(asked.path["id"]), tagged=True)
+    return ApiResponse(value=await asked.client.get_work(asked.path["id"]), tagged=True)
 
 
-async def claim_work(asked: Asked) -> Answer:
+async def claim_work(asked: ApiRequest) -> ApiResponse:
     """So much work is the agent's for the time of the lease."""
     ask: Claims = asked.body
     claim = functools.partial(
@@ -81,32 +81,34 @@ async def claim_work(asked: Asked) -> Answer:
         claim_id=asked.key(ask.claim_id, named="claimId") or asked.house.ids.new("claim"),
     )
     if ask.wait_seconds == 0:
-        return Answer(value=ClaimList(items=await claim()))  # it is answered before anybody could hang up
+        return ApiResponse(
+            value=ClaimList(items=await claim())
+        )  # it is answered before anybody could hang up
     granted = await while_heard(asked, claim(wait_seconds=ask.wait_seconds))
     if granted is None and asked.house.draining.is_set():
         granted = await claim()  # what was granted just then is found again
-    return Answer(value=ClaimList(items=granted or ()))
+    return ApiResponse(value=ClaimList(items=granted or ()))
 
 
-async def renew_work(asked: Asked) -> Answer:
+async def renew_work(asked: ApiRequest) -> ApiResponse:
     """The work is its holder's for the whole time of the lease again."""
     said: Renews = asked.body
-    return Answer(value=await asked.client.renew_work(asked.path["id"], **_said(said)))
+    return ApiResponse(value=await asked.client.renew_work(asked.path["id"], **_said(said)))
 
 
-async def progress_work(asked: Asked) -> Answer:
+async def progress_work(asked: ApiRequest) -> ApiResponse:
     """Everybody can read how far it is; the lease is renewed."""
     said: Progresses = asked.body
-    return Answer(value=await asked.client.progress_work(asked.path["id"], **_said(said)))
+    return ApiResponse(value=await asked.client.progress_work(asked.path["id"], **_said(said)))
 
 
-async def complete_work(asked: Asked) -> Answer:
+async def complete_work(asked: ApiRequest) -> ApiResponse:
     """The work is done. The same again from its holder is answered like the first time."""
     said: Completes = asked.body
-    return Answer(value=await asked.client.complete_work(asked.path["id"], **_said(said)))
+    return ApiResponse(value=await asked.client.complete_work(asked.path["id"], **_said(said)))
 
 
-async def fail_work(asked: Asked) -> Answer:
+async def fail_work(asked: ApiRequest) -> ApiResponse:
     """The attempt has failed: another follows, or the work is a dead letter, or it has failed for good."""
     said: Fails = asked.body
     view = await asked.client.fail_work(
@@ -117,24 +119,26 @@ async def fail_work(asked: Asked) -> Answer:
         code=said.error.code,
         recoverable=said.recoverable,
     )
-    return Answer(value=view)
+    return ApiResponse(value=view)
 
 
-async def release_work(asked: Asked) -> Answer:
+async def release_work(asked: ApiRequest) -> ApiResponse:
     """The work is given back, and pending at once."""
     said: Releases = asked.body
     view = await asked.client.release_work(asked.path["id"], **_said(said))
     asked.house.ready(view.capability)
-    return Answer(value=view)
+    return ApiResponse(value=view)
 
 
-async def cancel_work(asked: Asked) -> Answer:
+async def cancel_work(asked: ApiRequest) -> ApiResponse:
     """Nobody works on it any more; whoever held it is refused from now on."""
     said: Cancels = asked.body
-    return Answer(value=await asked.client.cancel_work(asked.path["id"], why=said.why, by=asked.by(said.by)))
+    return ApiResponse(
+        value=await asked.client.cancel_work(asked.path["id"], why=said.why, by=asked.by(said.by))
+    )
 
 
-async def follow_feed(asked: Asked) -> ASGIApp:
+async def follow_feed(asked: ApiRequest) -> ASGIApp:
     """What happens to work and to agents, as server-sent events."""
     after = after_of(asked.request.headers.get("last-event-id") or asked.query.after)
     store, client, namespace = asked.store, asked.client, asked.namespace

@@ -11,18 +11,20 @@ from holdfast.model.access import AccessScope
 from holdfast.model.ids import check_name
 from holdfast.model.page import Page
 from holdfast.server.endpoints import Endpoint
-from holdfast.server.request import Asked
-from holdfast.server.responses import Answer
+from holdfast.server.request import ApiRequest
+from holdfast.server.responses import ApiResponse
 from holdfast.server.schemas import Paged, Word
 
 
-async def list_workers(asked: Asked) -> Answer:
+async def list_workers(asked: ApiRequest) -> ApiResponse:
     """Workers by name: what they can do, what they hold, when they were last heard."""
     which: Paged = asked.query
-    return Answer(value=await asked.client.list_workers(limit=which.limit, cursor=which.cursor), tagged=True)
+    return ApiResponse(
+        value=await asked.client.list_workers(limit=which.limit, cursor=which.cursor), tagged=True
+    )
 
 
-async def drain_worker(asked: Asked) -> Answer:
+async def drain_worker(asked: ApiRequest) -> ApiResponse:
     """The worker is told with its next heartbeat to drain, as SIGTERM would."""
     word: Word = asked.body
     seen = await ask_to_drain(
@@ -34,7 +36,7 @@ async def drain_worker(asked: Asked) -> Answer:
         request_id=asked.request_id,
         detail=f"by {word.by or 'nobody named'}",
     )
-    return Answer(value=worker_view(seen), status=202)
+    return ApiResponse(value=worker_view(seen), status=202)
 
 
 ENDPOINTS: Final = (

@@ -8,11 +8,11 @@ import msgspec
 
 from holdfast.model.agent_registry import AgentEntry, Seen, check_entry, write_entry
 from holdfast.model.jobs import DEFAULT_NAMESPACE
-from holdfast.store.memory.state import State
+from holdfast.store.memory.state import MemoryState
 
 
 class MemoryEntries:
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: MemoryState) -> None:
         self._state = state
 
     async def get(self, guid: str, *, namespace: str = DEFAULT_NAMESPACE) -> Seen | None:

@@ -9,11 +9,11 @@ from holdfast.model.access import ApiKey, check_key
 from holdfast.model.audit import ActDraft, check_act
 from holdfast.model.page import Page, decode_cursor, encode_cursor
 from holdfast.store.memory.audit import add_line
-from holdfast.store.memory.state import State
+from holdfast.store.memory.state import MemoryState
 
 
 class MemoryKeys:
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: MemoryState) -> None:
         self._state = state
 
     async def create(self, key: ApiKey, act: ActDraft) -> ApiKey:

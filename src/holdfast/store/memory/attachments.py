@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import msgspec
 
 from holdfast.model.jobs import DEFAULT_NAMESPACE
-from holdfast.store.memory.state import State, Work
+from holdfast.store.memory.state import MemoryState, MemoryWorkRow
 from holdfast.store.ports.attachments import AttachmentIntent, check_intent
 
 
 class MemoryAttachments:
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: MemoryState) -> None:
         self._state = state
 
     async def record_intent(self, intent: AttachmentIntent, *, namespace: str = DEFAULT_NAMESPACE) -> None:
@@ -53,7 +53,7 @@ class MemoryAttachments:
             work.tables.attachments.pop((namespace, attachment_id), None)
 
 
-def stamp(work: Work, namespace: str, attachment_ids: Sequence[str]) -> None:
+def stamp(work: MemoryWorkRow, namespace: str, attachment_ids: Sequence[str]) -> None:
     """The intents with these ids are committed; those that already were keep their first stamp."""
     for attachment_id in attachment_ids:
         place = (namespace, attachment_id)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from holdfast.model.audit import Act, ActDraft, SealedAct, check_act, read_act, seal_act
 from holdfast.model.hash_chain import EMPTY, Head
 from holdfast.model.jobs import DEFAULT_NAMESPACE
-from holdfast.store.memory.state import State, Work
+from holdfast.store.memory.state import MemoryState, MemoryWorkRow
 
 
 class MemoryAudit:
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: MemoryState) -> None:
         self._state = state
 
     async def write(self, act: ActDraft) -> Act:
@@ -25,7 +25,7 @@ class MemoryAudit:
         return _end(self._state.tables.acts.get(namespace, ()))
 
 
-def add_line(work: Work, act: ActDraft) -> SealedAct:
+def add_line(work: MemoryWorkRow, act: ActDraft) -> SealedAct:
     """The act has its line."""
     work.need_namespace(act.namespace)
     lines = work.tables.acts.get(act.namespace, ())

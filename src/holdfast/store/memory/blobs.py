@@ -12,13 +12,13 @@ from holdfast.model.events import LlmRequested
 from holdfast.model.jobs import DEFAULT_NAMESPACE
 from holdfast.model.limits import BLOB_BYTES_MAX, PAYLOAD_INLINE_BYTES
 from holdfast.model.session import Collected
-from holdfast.store.memory.state import BlobRow, JobRow, SessionRow, State, Tables, Work
+from holdfast.store.memory.state import BlobRow, JobRow, MemoryState, MemoryWorkRow, SessionRow, Tables
 
 _BY_CONTENT: Final = "sha256:"
 
 
 class MemoryBlobs:
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: MemoryState) -> None:
         self._state = state
 
     async def put(self, body: bytes, *, namespace: str = DEFAULT_NAMESPACE) -> str:
@@ -41,13 +41,13 @@ class MemoryBlobs:
         return (namespace, _checked(digest)) in self._state.tables.blobs
 
 
-def keep_large(work: Work, namespace: str, body: bytes | None) -> None:
+def keep_large(work: MemoryWorkRow, namespace: str, body: bytes | None) -> None:
     """A body that the databases would not keep inside a row is a blob here, too."""
     if _is_large(body):
         _put(work, namespace, body)
 
 
-def keep(work: Work, namespace: str, body: bytes) -> None:
+def keep(work: MemoryWorkRow, namespace: str, body: bytes) -> None:
     """The bytes are a blob, whatever their size."""
     _put(work, namespace, body)
 
@@ -60,7 +60,7 @@ def loose(tables: Tables, namespace: str) -> Iterator[tuple[str, BlobRow]]:
             yield digest, row
 
 
-def collect(work: Work, namespace: str, older_than_us: int) -> Collected:
+def collect(work: MemoryWorkRow, namespace: str, older_than_us: int) -> Collected:
     """Blobs that nothing refers to are gone, unless they are younger than the grace period."""
     in_use = set(_references(work.tables, namespace))
     roots = retained = deleted = 0
@@ -77,7 +77,7 @@ def collect(work: Work, namespace: str, older_than_us: int) -> Collected:
     return Collected(roots=roots, retained=retained, deleted=deleted)
 
 
-def _put(work: Work, namespace: str, body: bytes) -> str:
+def _put(work: MemoryWorkRow, namespace: str, body: bytes) -> str:
     digest = _hex(body)
     # Stored again, a blob is young again: whoever stores it is about to refer to it.
     work.tables.blobs[namespace, digest] = BlobRow(body, work.wall)

@@ -8,11 +8,11 @@ import msgspec
 
 from holdfast.model.budget import LIMITS, Budget, BudgetAccount, Charge, Raise
 from holdfast.model.jobs import JobDraft
-from holdfast.store.memory.state import State, Work
+from holdfast.store.memory.state import MemoryState, MemoryWorkRow
 
 
 class MemoryBudgets:
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: MemoryState) -> None:
         self._state = state
 
     async def find(self, budget_ids: Sequence[str]) -> list[BudgetAccount]:
@@ -20,7 +20,7 @@ class MemoryBudgets:
         return [accounts[one] for one in sorted(set(budget_ids)) if one in accounts]
 
 
-def open_account(work: Work, job_id: str, draft: JobDraft) -> None:
+def open_account(work: MemoryWorkRow, job_id: str, draft: JobDraft) -> None:
     """What the job declares has an account; a job that declares nothing has none."""
     if draft.budget is not None:
         work.tables.accounts[job_id] = BudgetAccount(
@@ -32,7 +32,7 @@ def open_account(work: Work, job_id: str, draft: JobDraft) -> None:
         )
 
 
-def charge(work: Work, part: Charge) -> None:
+def charge(work: MemoryWorkRow, part: Charge) -> None:
     account = work.tables.accounts.get(part.budget_id)
     if account is not None:
         work.tables.accounts[part.budget_id] = msgspec.structs.replace(
@@ -43,7 +43,7 @@ def charge(work: Work, part: Charge) -> None:
         )
 
 
-def raise_limits(work: Work, one: Raise) -> None:
+def raise_limits(work: MemoryWorkRow, one: Raise) -> None:
     """Every limit is the larger of what it was and what it is raised to; where there is none, there is none."""
     account = work.tables.accounts.get(one.budget_id)
     if account is None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from holdfast.model.jobs import DEFAULT_NAMESPACE
-from holdfast.store.memory.state import State
+from holdfast.store.memory.state import MemoryState
 from holdfast.store.ports.cache import CacheCounts, Cached, check_entry
 
 
 class MemoryCache:
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: MemoryState) -> None:
         self._state = state
 
     async def get(self, key: bytes, *, namespace: str = DEFAULT_NAMESPACE) -> Cached | None:

@@ -8,13 +8,13 @@ from holdfast.errors import Conflict, NotFound
 from holdfast.model.configured_agents import HostedAgent, check_agent
 from holdfast.model.jobs import DEFAULT_NAMESPACE
 from holdfast.model.page import Page, decode_cursor, encode_cursor
-from holdfast.store.memory.state import State
+from holdfast.store.memory.state import MemoryState
 
 _CURSOR = "agents"
 
 
 class MemoryAgents:
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: MemoryState) -> None:
         self._state = state
 
     async def create(self, agent: HostedAgent) -> HostedAgent:

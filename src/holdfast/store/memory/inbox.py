@@ -31,10 +31,19 @@ from holdfast.model.jobs import DEFAULT_NAMESPACE, JobDraft
 from holdfast.model.states import Status
 from holdfast.store.memory.blobs import keep_large
 from holdfast.store.memory.jobs import submit
-from holdfast.store.memory.state import BatchRow, Hold, SessionRow, State, Tables, Work, packed, unpacked
+from holdfast.store.memory.state import (
+    BatchRow,
+    Hold,
+    MemoryState,
+    MemoryWorkRow,
+    SessionRow,
+    Tables,
+    packed,
+    unpacked,
+)
 
 
-def _enqueue(work: Work, draft: BatchDraft, namespace: str) -> InboxBatch:
+def _enqueue(work: MemoryWorkRow, draft: BatchDraft, namespace: str) -> InboxBatch:
     work.need_namespace(namespace)
     session = work.tables.sessions.get((namespace, draft.session_id), SessionRow())
     row = _sent_before(session, draft)
@@ -48,7 +57,7 @@ def _enqueue(work: Work, draft: BatchDraft, namespace: str) -> InboxBatch:
 
 
 class MemoryInbox:
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: MemoryState) -> None:
         self._state = state
 
     async def enqueue(self, draft: BatchDraft, *, namespace: str = DEFAULT_NAMESPACE) -> InboxBatch:
@@ -148,7 +157,7 @@ class MemoryInbox:
         return [_shown(row) for row in _queued(self._state.tables, namespace, session_id)]
 
 
-def leave(work: Work, namespace: str, session_id: str, job_id: str) -> None:
+def leave(work: MemoryWorkRow, namespace: str, session_id: str, job_id: str) -> None:
     """A turn that ended without a commit: its own message goes with it, unless another turn has heard it, and what it
     held of others is free."""
     rows = _queued(work.tables, namespace, session_id)
@@ -162,7 +171,7 @@ def leave(work: Work, namespace: str, session_id: str, job_id: str) -> None:
 # ── for turn commits ──────────────────────────────────────────────────────────────────────────────
 
 
-def owned(work: Work, namespace: str, session_id: str, completion: Completion) -> list[BatchRow]:
+def owned(work: MemoryWorkRow, namespace: str, session_id: str, completion: Completion) -> list[BatchRow]:
     """The batches, all still queued under this claim and token; else ClaimLost. The clock is not asked."""
     rows = []
     for batch_id in completion.batch_ids:
@@ -173,7 +182,9 @@ def owned(work: Work, namespace: str, session_id: str, completion: Completion) -
     return rows
 
 
-def complete(work: Work, namespace: str, session_id: str, rows: Iterable[BatchRow], turn_id: str) -> None:
+def complete(
+    work: MemoryWorkRow, namespace: str, session_id: str, rows: Iterable[BatchRow], turn_id: str
+) -> None:
     """The batches are settled by this turn: out of the queue, without items, remembered."""
     _put(work, namespace, session_id, (_settled(row, BatchState.COMPLETED, turn_id) for row in rows))
 
@@ -187,7 +198,7 @@ def _queued(tables: Tables, namespace: str, session_id: str) -> list[BatchRow]:
     return sorted(rows, key=lambda row: row.batch.enqueue_seq)
 
 
-def _candidates(work: Work, namespace: str, session_id: str) -> list[BatchRow]:
+def _candidates(work: MemoryWorkRow, namespace: str, session_id: str) -> list[BatchRow]:
     """Available batches that nobody holds, in enqueue order."""
     return [
         row
@@ -214,7 +225,7 @@ def _take(candidates: list[BatchRow], boundary: Boundary, max_batches: int) -> l
     return taken
 
 
-def _must_run_under(work: Work, job_id: str, fence: int) -> None:
+def _must_run_under(work: MemoryWorkRow, job_id: str, fence: int) -> None:
     row = work.tables.jobs.get(job_id)
     if row is None:
         raise NotFound(f"there is no job {job_id!r}")
@@ -222,7 +233,7 @@ def _must_run_under(work: Work, job_id: str, fence: int) -> None:
         raise Fenced(f"job {job_id} is {row.head.status} at fence {row.head.fence}; the claimer has {fence}")
 
 
-def _held_by(work: Work, namespace: str, session_id: str, token: str) -> list[BatchRow]:
+def _held_by(work: MemoryWorkRow, namespace: str, session_id: str, token: str) -> list[BatchRow]:
     """What this token holds now, in enqueue order."""
     return [
         row
@@ -251,7 +262,7 @@ def _sent_before(session: SessionRow, draft: BatchDraft) -> BatchRow | None:
 # ── changes ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def _new_row(work: Work, draft: BatchDraft, enqueue_seq: int) -> BatchRow:
+def _new_row(work: MemoryWorkRow, draft: BatchDraft, enqueue_seq: int) -> BatchRow:
     batch_id = draft.batch_id if draft.batch_id is not None else work.ids.new("batch")
     items = [Item(f"{batch_id}.{index}", item.kind, item.payload) for index, item in enumerate(draft.items)]
     return BatchRow(
@@ -284,7 +295,13 @@ def _with_new(session: SessionRow, row: BatchRow) -> SessionRow:
 
 
 def _grab(
-    work: Work, namespace: str, session_id: str, taken: list[BatchRow], owner: str, token: str, ttl_us: int
+    work: MemoryWorkRow,
+    namespace: str,
+    session_id: str,
+    taken: list[BatchRow],
+    owner: str,
+    token: str,
+    ttl_us: int,
 ) -> Claim:
     """The batches are held under one claim, each at its next fence."""
     hold = Hold(
@@ -325,11 +342,11 @@ def _settled(row: BatchRow, state: BatchState, settled_by: str) -> BatchRow:
     return dataclasses.replace(row, batch=batch, hold=None)
 
 
-def _find(work: Work, namespace: str, session_id: str, batch_id: str) -> BatchRow | None:
+def _find(work: MemoryWorkRow, namespace: str, session_id: str, batch_id: str) -> BatchRow | None:
     return work.tables.sessions.get((namespace, session_id), SessionRow()).batches.get(batch_id)
 
 
-def _put(work: Work, namespace: str, session_id: str, rows: Iterable[BatchRow]) -> None:
+def _put(work: MemoryWorkRow, namespace: str, session_id: str, rows: Iterable[BatchRow]) -> None:
     changed = {row.batch.batch_id: row for row in rows}
     if changed:
         session = work.tables.sessions[namespace, session_id]

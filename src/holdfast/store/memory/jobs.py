@@ -32,13 +32,13 @@ from holdfast.model.suspicion import is_unclaimed
 from holdfast.store.memory.blobs import keep_large
 from holdfast.store.memory.budgets import open_account
 from holdfast.store.memory.queue_limits import make_room
-from holdfast.store.memory.state import JobRow, State, Work
+from holdfast.store.memory.state import JobRow, MemoryState, MemoryWorkRow
 
 _CURSOR: Final = "jobs"
 
 
 class MemoryJobs:
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: MemoryState) -> None:
         self._state = state
 
     async def submit(self, draft: JobDraft) -> Submitted:
@@ -98,7 +98,7 @@ class MemoryJobs:
         return JobNames(tuple(kinds[:limit]), tuple(queues[:limit]))
 
 
-def submit(work: Work, draft: JobDraft, *, admitting: bool = False) -> Submitted:
+def submit(work: MemoryWorkRow, draft: JobDraft, *, admitting: bool = False) -> Submitted:
     """A job exists for this draft: this one, or the one that the same request made before. `admitting`: its queue may
     be too full for it."""
     check_draft(draft)
@@ -119,7 +119,7 @@ def submit(work: Work, draft: JobDraft, *, admitting: bool = False) -> Submitted
     return Submitted(_create(work, draft, digest), created=True)
 
 
-def promote(work: Work, namespace: str, session_id: str) -> None:
+def promote(work: MemoryWorkRow, namespace: str, session_id: str) -> None:
     """The first job that stands behind in this session is live, and pending unless something else holds it."""
     behind = [
         row
@@ -137,7 +137,7 @@ def promote(work: Work, namespace: str, session_id: str) -> None:
     put_head(work, live)
 
 
-def put_head(work: Work, head: JobHead) -> None:
+def put_head(work: MemoryWorkRow, head: JobHead) -> None:
     """The job has this head; workers of its queue hear of it when that may let them claim it."""
     row = work.tables.jobs[head.job_id]
     work.tables.jobs[head.job_id] = dataclasses.replace(row, head=head)
@@ -150,7 +150,7 @@ def _chance(head: JobHead) -> int | None:
     return head.ready_at if head.status is Status.PENDING and head.session_slot is not Slot.BEHIND else None
 
 
-def _made_before(work: Work, draft: JobDraft) -> tuple[str, str, bytes] | None:
+def _made_before(work: MemoryWorkRow, draft: JobDraft) -> tuple[str, str, bytes] | None:
     """The job of the same request key, else the one of the same id: id, namespace, request. Also one that is gone."""
     job_id = None
     if draft.request_key is not None:
@@ -165,7 +165,7 @@ def _made_before(work: Work, draft: JobDraft) -> tuple[str, str, bytes] | None:
     return None if tomb is None else (job_id, tomb.stone.namespace, tomb.request_digest)
 
 
-def _create(work: Work, draft: JobDraft, digest: bytes) -> str:
+def _create(work: MemoryWorkRow, draft: JobDraft, digest: bytes) -> str:
     job_id = draft.job_id if draft.job_id is not None else work.ids.new("job")
     _check_parent(work, draft)
     fence = lease.floor(work.epoch)
@@ -215,7 +215,7 @@ def _create(work: Work, draft: JobDraft, digest: bytes) -> str:
     return job_id
 
 
-def _check_parent(work: Work, draft: JobDraft) -> None:
+def _check_parent(work: MemoryWorkRow, draft: JobDraft) -> None:
     """A child lives in its parent's namespace."""
     parent = None if draft.parent_job_id is None else work.tables.jobs.get(draft.parent_job_id)
     if draft.parent_job_id is not None and (parent is None or parent.head.namespace != draft.namespace):
@@ -224,7 +224,7 @@ def _check_parent(work: Work, draft: JobDraft) -> None:
         )
 
 
-def _slot(work: Work, draft: JobDraft) -> Slot | None:
+def _slot(work: MemoryWorkRow, draft: JobDraft) -> Slot | None:
     """Live if nobody of the session is; behind whoever is."""
     if draft.session_id is None:
         return None

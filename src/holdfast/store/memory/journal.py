@@ -26,12 +26,12 @@ from holdfast.store.memory.leases import is_driven
 from holdfast.store.memory.ledger import write_call
 from holdfast.store.memory.mailbox import clear_timers, send, set_timers
 from holdfast.store.memory.sessions import commit_turn
-from holdfast.store.memory.state import State, Work, find_job
+from holdfast.store.memory.state import MemoryState, MemoryWorkRow, find_job
 from holdfast.store.ports.journal import Decide, Ruling, check_plain
 
 
 class MemoryJournal:
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: MemoryState) -> None:
         self._state = state
 
     async def append(self, append: Append) -> Head:
@@ -107,7 +107,7 @@ class MemoryJournal:
             return append.head
 
 
-def _hold(work: Work, job_id: str, decide: Decide) -> Head | None:
+def _hold(work: MemoryWorkRow, job_id: str, decide: Decide) -> Head | None:
     """What `decide` says of a job that nobody drives is in its journal, under the next fence."""
     head = find_job(work.tables, job_id).head
     if head.status in TERMINAL or is_driven(head, work.tick, work.boot):
@@ -116,7 +116,7 @@ def _hold(work: Work, job_id: str, decide: Decide) -> Head | None:
     return None if ruling is None else _carry_out(work, head, ruling)
 
 
-def _carry_out(work: Work, head: JobHead, ruling: Ruling) -> Head:
+def _carry_out(work: MemoryWorkRow, head: JobHead, ruling: Ruling) -> Head:
     if ruling.move.status is Status.RUNNING:
         raise InvalidMove(f"a short hold cannot leave job {head.job_id} running: nobody would drive it")
     fence = head.fence + 1
@@ -186,7 +186,7 @@ def _check_move(head: JobHead, move: Move) -> None:
         )
 
 
-def _write(work: Work, head: JobHead, events: tuple[SealedEvent, ...], extras: Extras) -> None:
+def _write(work: MemoryWorkRow, head: JobHead, events: tuple[SealedEvent, ...], extras: Extras) -> None:
     row = work.tables.jobs[head.job_id]
     over = head.status in TERMINAL
     if over:

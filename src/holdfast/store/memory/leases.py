@@ -13,7 +13,7 @@ from holdfast.model.jobs import JobHead
 from holdfast.model.lease import LEASE_TTL_US, Grant, is_live
 from holdfast.model.states import HELD, Slot, Status, WaitReason
 from holdfast.model.worker_lease import WorkerLease
-from holdfast.store.memory.state import JobRow, State, Work
+from holdfast.store.memory.state import JobRow, MemoryState, MemoryWorkRow
 from holdfast.store.ports.leases import (
     AHEAD_US,
     WORKERS,
@@ -26,7 +26,7 @@ from holdfast.store.ports.leases import (
 
 
 class MemoryLeases:
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: MemoryState) -> None:
         self._state = state
 
     async def claim(self, ask: ClaimAsk) -> list[Grant]:
@@ -125,14 +125,14 @@ class MemoryLeases:
         return [head.job_id for head in sorted(over, key=lambda h: (h.lease_expires_at, h.job_id))[:limit]]
 
 
-def _beat(work: Work, worker: str) -> Beat:
+def _beat(work: MemoryWorkRow, worker: str) -> Beat:
     leases = work.tables.worker_leases
     return Beat(
         leases.get(worker), tuple(lease for _, lease in sorted(leases.items()) if lease.worker != worker)
     )
 
 
-def _expire(work: Work, worker: str) -> int:
+def _expire(work: MemoryWorkRow, worker: str) -> int:
     rows = [
         row
         for row in work.tables.jobs.values()
@@ -187,7 +187,7 @@ def _reach(rows: Sequence[JobRow], roots: Sequence[str]) -> dict[str, int]:
     return dict.fromkeys(ahead, AHEAD_US) | dict.fromkeys(own, 0)
 
 
-def _is_claimable(head: JobHead, work: Work, ready_for_us: int) -> bool:
+def _is_claimable(head: JobHead, work: MemoryWorkRow, ready_for_us: int) -> bool:
     if head.session_slot is Slot.BEHIND:
         return False
     match head.status:
@@ -211,7 +211,7 @@ def _in_order(rows: list[JobRow], ask: ClaimAsk) -> list[JobRow]:
     return sorted(rows, key=rank)
 
 
-def _take(work: Work, row: JobRow, ask: ClaimAsk) -> Grant:
+def _take(work: MemoryWorkRow, row: JobRow, ask: ClaimAsk) -> Grant:
     old = row.head
     takeover = old.status is Status.RUNNING and ask.handed is None
     fence = old.fence + 1
@@ -236,7 +236,7 @@ def _take(work: Work, row: JobRow, ask: ClaimAsk) -> Grant:
     return _grant(row, head, takeover)
 
 
-def _put(work: Work, row: JobRow, **changes: object) -> JobHead:
+def _put(work: MemoryWorkRow, row: JobRow, **changes: object) -> JobHead:
     head = msgspec.structs.replace(row.head, **changes)
     work.tables.jobs[head.job_id] = dataclasses.replace(row, head=head)
     return head

@@ -10,12 +10,12 @@ import msgspec
 from holdfast.errors import InvalidMove, KeyReused
 from holdfast.model.ledger import CallRow
 from holdfast.model.side_effects import CALL_MOVES, CallStatus
-from holdfast.store.memory.state import State, Work
+from holdfast.store.memory.state import MemoryState, MemoryWorkRow
 from holdfast.store.ports.ledger import Receipt
 
 
 class MemoryLedger:
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: MemoryState) -> None:
         self._state = state
 
     async def find(self, job_id: str, step_key: str, generation: int = 0) -> CallRow | None:
@@ -46,7 +46,7 @@ class MemoryLedger:
         return dict(Counter((r.tool_name, r.side_effect_class.value, r.status.value) for r in rows))
 
 
-def write_call(work: Work, job_id: str, row: CallRow) -> None:
+def write_call(work: MemoryWorkRow, job_id: str, row: CallRow) -> None:
     """The job's ledger has this row, new or moved along. Raises KeyReused or InvalidMove."""
     job = work.tables.jobs[job_id]
     place = (row.step_key, row.generation)
@@ -85,13 +85,13 @@ def _moved_on(stored: CallRow, row: CallRow) -> CallRow:
     )
 
 
-def _check_call_id(work: Work, row: CallRow) -> None:
+def _check_call_id(work: MemoryWorkRow, row: CallRow) -> None:
     calls = (call for job in work.tables.jobs.values() for call in job.calls.values())
     if any(call.tool_call_id == row.tool_call_id for call in calls):
         raise InvalidMove(f"there is another call {row.tool_call_id!r}")
 
 
-def _check_key(work: Work, row: CallRow) -> None:
+def _check_key(work: MemoryWorkRow, row: CallRow) -> None:
     """One key belongs to one job, step and generation for ever."""
     user = work.tables.keys.get(row.idempotency_key)
     if user is not None and user != (row.job_id, row.step_key, row.generation):

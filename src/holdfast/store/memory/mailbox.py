@@ -12,11 +12,11 @@ from holdfast.model.mailbox import Mail, MailDraft, Sent, check_mail
 from holdfast.model.states import TERMINAL, Status, wakes
 from holdfast.store.memory.blobs import keep_large
 from holdfast.store.memory.jobs import put_head
-from holdfast.store.memory.state import State, Work, find_job, packed, unpacked
+from holdfast.store.memory.state import MemoryState, MemoryWorkRow, find_job, packed, unpacked
 
 
 class MemoryPost:
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: MemoryState) -> None:
         self._state = state
 
     async def send(self, draft: MailDraft) -> Sent:
@@ -35,7 +35,7 @@ class MemoryPost:
         return [Timer(step_key, due_at) for due_at, step_key in by_due]
 
 
-def send(work: Work, draft: MailDraft) -> Sent:
+def send(work: MemoryWorkRow, draft: MailDraft) -> Sent:
     """The letter lies in the job's mail, unless the job is over or had this letter before."""
     check_mail(draft)
     job = find_job(work.tables, draft.job_id)
@@ -71,7 +71,7 @@ def send(work: Work, draft: MailDraft) -> Sent:
     return Sent(letter.mail_seq, accepted=True, woke=woke)
 
 
-def set_timers(work: Work, job_id: str, timers: Sequence[Timer]) -> None:
+def set_timers(work: MemoryWorkRow, job_id: str, timers: Sequence[Timer]) -> None:
     """The timers are set to when they are due; those due at None are gone."""
     job = work.tables.jobs[job_id]
     open_timers = dict(job.timers)
@@ -83,5 +83,5 @@ def set_timers(work: Work, job_id: str, timers: Sequence[Timer]) -> None:
     work.tables.jobs[job_id] = dataclasses.replace(job, timers=open_timers)
 
 
-def clear_timers(work: Work, job_id: str) -> None:
+def clear_timers(work: MemoryWorkRow, job_id: str) -> None:
     work.tables.jobs[job_id] = dataclasses.replace(work.tables.jobs[job_id], timers={})

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from holdfast.model.ids import check_name
-from holdfast.store.memory.state import State
+from holdfast.store.memory.state import MemoryState
 from holdfast.store.ports.namespaces import NamespaceRecord
 
 
 class MemoryNamespaces:
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: MemoryState) -> None:
         self._state = state
 
     async def create(self, namespace: str) -> bool:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from holdfast.model.jobs import DEFAULT_NAMESPACE, JobDraft
 from holdfast.model.queue_limits import Load, QueueLimits, admit, check_limits
 from holdfast.model.states import Status
-from holdfast.store.memory.state import State, Work
+from holdfast.store.memory.state import MemoryState, MemoryWorkRow
 
 
 class MemoryQueues:
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: MemoryState) -> None:
         self._state = state
 
     async def limit(self, limits: QueueLimits) -> None:
@@ -25,7 +25,7 @@ class MemoryQueues:
         return [limits[place] for place in sorted(limits) if place[0] == namespace]
 
 
-def make_room(work: Work, draft: JobDraft) -> None:
+def make_room(work: MemoryWorkRow, draft: JobDraft) -> None:
     """One more job fits into its queue, or Busy."""
     place = (draft.namespace, draft.queue)
     if place in work.tables.limits:

@@ -12,12 +12,12 @@ from holdfast.model.retention import ERASABLE, How, Pruned, RetentionPolicy, Sta
 from holdfast.model.side_effects import CallStatus
 from holdfast.model.states import TERMINAL
 from holdfast.store.memory.blobs import loose
-from holdfast.store.memory.state import JobRow, State, Tables, TombRow, Work
+from holdfast.store.memory.state import JobRow, MemoryState, MemoryWorkRow, Tables, TombRow
 from holdfast.store.ports.retention import Freed
 
 
 class MemoryRetention:
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: MemoryState) -> None:
         self._state = state
 
     async def over(self, policy: RetentionPolicy, *, after: str = "", limit: int = 100) -> list[str]:
@@ -65,7 +65,7 @@ def _pruned(tables: Tables, job_id: str) -> How | None:
     return None if tomb is None else tomb.stone.how
 
 
-def _judged(work: Work, row: JobRow, policy: RetentionPolicy) -> Pruned:
+def _judged(work: MemoryWorkRow, row: JobRow, policy: RetentionPolicy) -> Pruned:
     job_id = row.head.job_id
     kept = kept_because(_standing(work.tables, row), policy, now=work.wall)
     if kept is not None:
@@ -101,7 +101,7 @@ def _standing(tables: Tables, row: JobRow) -> Standing:
     )
 
 
-def _carry_out(work: Work, row: JobRow, how: How) -> None:
+def _carry_out(work: MemoryWorkRow, row: JobRow, how: How) -> None:
     tables, head = work.tables, row.head
     if how is How.ERASE:
         events = tuple(

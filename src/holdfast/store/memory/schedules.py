@@ -9,13 +9,13 @@ from holdfast.model.jobs import DEFAULT_NAMESPACE, JobDraft, Submitted, check_dr
 from holdfast.model.page import Page, decode_cursor, encode_cursor
 from holdfast.model.schedule import Schedule, check_schedule, same_times
 from holdfast.store.memory.jobs import submit
-from holdfast.store.memory.state import State, Work, packed, unpacked
+from holdfast.store.memory.state import MemoryState, MemoryWorkRow, packed, unpacked
 
 _CURSOR = "schedules"
 
 
 class MemorySchedules:
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: MemoryState) -> None:
         self._state = state
 
     async def put(self, schedule: Schedule) -> Schedule:
@@ -92,7 +92,7 @@ def _found(schedules: dict[tuple[str, str], Schedule], schedule_id: str, namespa
     return schedules[namespace, schedule_id]
 
 
-def _submitted(work: Work, job: JobDraft) -> Submitted:
+def _submitted(work: MemoryWorkRow, job: JobDraft) -> Submitted:
     """The job of this instant; one that stands under its key for another request is left as it is."""
     try:
         return submit(work, job, admitting=True)

@@ -32,12 +32,12 @@ from holdfast.model.session import (
 from holdfast.store.memory.attachments import stamp
 from holdfast.store.memory.blobs import collect, keep_large
 from holdfast.store.memory.inbox import complete, owned
-from holdfast.store.memory.state import SessionRow, State, TurnRow, Work, packed, unpacked
-from holdfast.store.ports.sessions import FULL_GRAPH, Scope
+from holdfast.store.memory.state import MemoryState, MemoryWorkRow, SessionRow, TurnRow, packed, unpacked
+from holdfast.store.ports.sessions import FULL_GRAPH, SessionScope
 
 
 class MemorySessions:
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: MemoryState) -> None:
         self._state = state
 
     async def commit(
@@ -47,7 +47,7 @@ class MemorySessions:
             return commit_turn(work, namespace, commit, handle)
 
     async def load(
-        self, session_id: str, scope: Scope = FULL_GRAPH, *, namespace: str = DEFAULT_NAMESPACE
+        self, session_id: str, scope: SessionScope = FULL_GRAPH, *, namespace: str = DEFAULT_NAMESPACE
     ) -> SessionView | None:
         session = self._row(namespace, session_id)
         if session.checkpoint is None:  # nothing was committed yet
@@ -155,7 +155,9 @@ class MemorySessions:
 # ── committing ────────────────────────────────────────────────────────────────────────────────────
 
 
-def commit_turn(work: Work, namespace: str, commit: TurnCommit, handle: str | None = None) -> Committed:
+def commit_turn(
+    work: MemoryWorkRow, namespace: str, commit: TurnCommit, handle: str | None = None
+) -> Committed:
     """The turn is part of the session, now or since an earlier try. The order of the checks is the contract."""
     check_commit(commit)
     work.need_namespace(namespace)
@@ -176,7 +178,7 @@ def commit_turn(work: Work, namespace: str, commit: TurnCommit, handle: str | No
     return Committed(session.revision, session.checkpoint_ref)
 
 
-def _check_binding(work: Work, namespace: str, handle: str | None, session_id: str) -> None:
+def _check_binding(work: MemoryWorkRow, namespace: str, handle: str | None, session_id: str) -> None:
     if handle is not None:
         check_name(handle, "handle")
     bound = None if handle is None else work.tables.handles.get((namespace, handle))
@@ -184,7 +186,7 @@ def _check_binding(work: Work, namespace: str, handle: str | None, session_id: s
         raise SessionBound(f"handle {handle!r} serves session {bound!r}, not {session_id!r}")
 
 
-def _bind(work: Work, namespace: str, handle: str | None, session_id: str) -> None:
+def _bind(work: MemoryWorkRow, namespace: str, handle: str | None, session_id: str) -> None:
     if handle is not None:
         work.tables.handles[namespace, handle] = session_id
 
@@ -236,7 +238,7 @@ def _packed_frames(frames: Iterable[Frame]) -> Mapping[str, Frame]:
     return {frame.frame_id: packed(frame, "assignment", "options") for frame in frames}
 
 
-def _keep_bodies(work: Work, namespace: str, commit: TurnCommit) -> None:
+def _keep_bodies(work: MemoryWorkRow, namespace: str, commit: TurnCommit) -> None:
     """Every large body of the turn is a blob."""
     for node in commit.nodes:
         keep_large(work, namespace, canonical.encode(node.body))
@@ -259,7 +261,7 @@ def _checkpoint_ref(checkpoint: SessionCheckpoint) -> str:
 # ── loading ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def _graph(session: SessionRow, scope: Scope) -> Graph:
+def _graph(session: SessionRow, scope: SessionScope) -> Graph:
     visible = [node for node_id, node in session.nodes.items() if node_id not in session.hidden]
     leaf = session.leaf_node_id
     if scope.head_only:

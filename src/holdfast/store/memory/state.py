@@ -172,7 +172,7 @@ class Tables:
 
 
 @dataclass
-class Work:
+class MemoryWorkRow:
     """One transaction: its own copy of the tables, the instant it happens at, and whom to tell once it is done."""
 
     tables: Tables
@@ -191,7 +191,7 @@ class Work:
             raise NotFound(f"there is no namespace {namespace!r}", hint="Create the namespace first.")
 
 
-class State:
+class MemoryState:
     """The tables as of the last commit, and the sources of time, ids and epoch."""
 
     def __init__(self, clock: HostStoreClock, ids: IdSource, epoch: int, tell: Callable[[str], None]) -> None:
@@ -202,10 +202,12 @@ class State:
         self._tell = tell
 
     @contextmanager
-    def transaction(self) -> Iterator[Work]:
+    def transaction(self) -> Iterator[MemoryWorkRow]:
         """Everything done to the work is kept and told, or, when the block raises, nothing is."""
         clock = self.clock
-        work = Work(self.tables.copy(), self.ids, self.epoch, clock.wall_us(), clock.tick_us(), clock.boot())
+        work = MemoryWorkRow(
+            self.tables.copy(), self.ids, self.epoch, clock.wall_us(), clock.tick_us(), clock.boot()
+        )
         yield work
         self.tables = work.tables
         for topic in work.topics:

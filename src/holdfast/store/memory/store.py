@@ -24,7 +24,7 @@ from holdfast.store.memory.queue_limits import MemoryQueues
 from holdfast.store.memory.retention import MemoryRetention
 from holdfast.store.memory.schedules import MemorySchedules
 from holdfast.store.memory.sessions import MemorySessions
-from holdfast.store.memory.state import State
+from holdfast.store.memory.state import MemoryState
 from holdfast.store.memory.store_stats import MemoryWatch
 from holdfast.store.memory.streams import MemoryStreams
 from holdfast.store.memory.wakeups import MemoryWakeups
@@ -36,7 +36,7 @@ from holdfast.store.ports.attachments import Attachments
 from holdfast.store.ports.audit import Audit
 from holdfast.store.ports.blobs import Blobs
 from holdfast.store.ports.budgets import Budgets
-from holdfast.store.ports.cache import Cache
+from holdfast.store.ports.cache import ResponseCache
 from holdfast.store.ports.configured_agents import ConfiguredAgents
 from holdfast.store.ports.inbox import Inbox
 from holdfast.store.ports.jobs import Jobs
@@ -49,7 +49,7 @@ from holdfast.store.ports.queue_limits import Queues
 from holdfast.store.ports.retention import Retention
 from holdfast.store.ports.schedules import Schedules
 from holdfast.store.ports.sessions import Sessions
-from holdfast.store.ports.store_stats import Watch
+from holdfast.store.ports.store_stats import StoreStatsReader
 from holdfast.store.ports.streams import Streams
 from holdfast.store.ports.wakeups import Wakeups
 from holdfast.store.ports.work_items import WorkList
@@ -62,7 +62,7 @@ class MemoryStore:
 
     def __init__(self, clock: Clock, ids: IdSource, epoch: int = 1) -> None:
         wakeups = MemoryWakeups()
-        state = State(HostStoreClock(clock), ids, epoch, wakeups.hint)
+        state = MemoryState(HostStoreClock(clock), ids, epoch, wakeups.hint)
         self.tier = Tier.MEMORY
         self.clock: StoreClock = state.clock
         self.jobs: Jobs = MemoryJobs(state)
@@ -74,7 +74,7 @@ class MemoryStore:
         self.inbox: Inbox = MemoryInbox(state)
         self.attachments: Attachments = MemoryAttachments(state)
         self.blobs: Blobs = MemoryBlobs(state)
-        self.cache: Cache = MemoryCache(state)
+        self.cache: ResponseCache = MemoryCache(state)
         self.namespaces: Namespaces = MemoryNamespaces(state)
         self.retention: Retention = MemoryRetention(state)
         self.streams: Streams = MemoryStreams(state)
@@ -84,7 +84,7 @@ class MemoryStore:
         self.queues: Queues = MemoryQueues(state)
         self.keys: ApiKeys = MemoryKeys(state)
         self.audit: Audit = MemoryAudit(state)
-        self.vitals: Watch = MemoryWatch(state)
+        self.vitals: StoreStatsReader = MemoryWatch(state)
         self.presences: WorkerPresences = MemoryPresences(state)
         self.work: WorkList = MemoryWork(state)
         self.entries: AgentEntries = MemoryEntries(state)

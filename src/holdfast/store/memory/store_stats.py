@@ -6,15 +6,15 @@ from holdfast.model.jobs import JobHead
 from holdfast.model.lease import is_live
 from holdfast.model.side_effects import CallStatus
 from holdfast.model.states import Status
-from holdfast.model.store_stats import Line, StoreStats
+from holdfast.model.store_stats import QueueStats, StoreStats
 from holdfast.model.suspicion import is_unclaimed
-from holdfast.store.memory.state import State
+from holdfast.store.memory.state import MemoryState
 
 _OPEN = (Status.PENDING, Status.RUNNING, Status.WAITING)
 
 
 class MemoryWatch:
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: MemoryState) -> None:
         self._state = state
 
     async def look(self) -> StoreStats:
@@ -29,7 +29,7 @@ class MemoryWatch:
         return StoreStats(
             now=now,
             lines=tuple(
-                Line(
+                QueueStats(
                     alike[0].queue,
                     alike[0].status,
                     alike[0].wait_reason,

@@ -9,12 +9,12 @@ import msgspec
 
 from holdfast.model.states import Status
 from holdfast.model.streams import START, Cursor, Passage
-from holdfast.store.memory.state import State, Work
+from holdfast.store.memory.state import MemoryState, MemoryWorkRow
 from holdfast.store.ports.streams import Said, check_said
 
 
 class MemoryStreams:
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: MemoryState) -> None:
         self._state = state
 
     async def append(self, said: Sequence[Said]) -> list[bool]:
@@ -38,7 +38,7 @@ class MemoryStreams:
         return () if row is None else row.passages
 
 
-def _append(work: Work, said: Said) -> bool:
+def _append(work: MemoryWorkRow, said: Said) -> bool:
     held, passage = said.held, said.passage
     row = work.tables.jobs.get(held.job_id)
     if row is None:

@@ -9,14 +9,14 @@ from holdfast.model.jobs import DEFAULT_NAMESPACE, WorkItem
 from holdfast.model.page import Page, decode_cursor, encode_cursor
 from holdfast.model.states import Status, WaitReason
 from holdfast.model.work import WorkWhich
-from holdfast.store.memory.state import State
+from holdfast.store.memory.state import MemoryState
 from holdfast.store.ports.work_items import WorkRow
 
 _CURSOR = "work"
 
 
 class MemoryWork:
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: MemoryState) -> None:
         self._state = state
 
     def _rows(self) -> list[WorkRow]:

@@ -19,13 +19,13 @@ from holdfast.model.worker_presence import (
     check_presence,
 )
 from holdfast.store.memory.audit import add_line
-from holdfast.store.memory.state import PresenceRow, State
+from holdfast.store.memory.state import MemoryState, PresenceRow
 
 _CURSOR: Final = "workers"
 
 
 class MemoryPresences:
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: MemoryState) -> None:
         self._state = state
 
     async def beat(self, presence: Presence) -> Heard:

@@ -29,7 +29,7 @@ class CacheCounts(msgspec.Struct, frozen=True):
     body_bytes: int
 
 
-class Cache(Protocol):
+class ResponseCache(Protocol):
     """Keys are SHA-256 digests of what was asked."""
 
     async def get(self, key: bytes, *, namespace: str = DEFAULT_NAMESPACE) -> Cached | None:

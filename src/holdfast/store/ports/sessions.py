@@ -21,7 +21,7 @@ from holdfast.model.session import (
 )
 
 
-class Scope(msgspec.Struct, frozen=True):
+class SessionScope(msgspec.Struct, frozen=True):
     """How much to load: the whole graph, the ancestry of one leaf (None: the persisted one), or the head alone: leaf,
     frames and checkpoint, without nodes and usage, which takes the same time however long the session is."""
 
@@ -30,9 +30,9 @@ class Scope(msgspec.Struct, frozen=True):
     head_only: bool = False
 
 
-FULL_GRAPH = Scope()
-ACTIVE_PATH = Scope(active_path=True)
-HEAD = Scope(head_only=True)
+FULL_GRAPH = SessionScope()
+ACTIVE_PATH = SessionScope(active_path=True)
+HEAD = SessionScope(head_only=True)
 
 
 class Sessions(Protocol):
@@ -57,7 +57,7 @@ class Sessions(Protocol):
         ...
 
     async def load(
-        self, session_id: str, scope: Scope = FULL_GRAPH, *, namespace: str = DEFAULT_NAMESPACE
+        self, session_id: str, scope: SessionScope = FULL_GRAPH, *, namespace: str = DEFAULT_NAMESPACE
     ) -> SessionView | None:
         """The session as of its head; None before the first commit. Tombstoned nodes are not in it.
 

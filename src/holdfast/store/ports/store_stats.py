@@ -7,7 +7,7 @@ from typing import Protocol
 from holdfast.model.store_stats import StoreStats
 
 
-class Watch(Protocol):
+class StoreStatsReader(Protocol):
     async def look(self) -> StoreStats:
         """The store at one instant, its lines by queue, status and reason.
 

@@ -26,7 +26,7 @@ from holdfast.model.session import (
     active_path,
 )
 from holdfast.store.executor import Executor, Row, Transaction
-from holdfast.store.ports.sessions import FULL_GRAPH, Scope
+from holdfast.store.ports.sessions import FULL_GRAPH, SessionScope
 from holdfast.store.tables.blobs import collect_in
 from holdfast.store.tables.checkpoints import load_checkpoint
 from holdfast.store.tables.job_listing import ascii_lower
@@ -59,7 +59,7 @@ class SqlSessions:
         return await self._executor.write(work)
 
     async def load(
-        self, session_id: str, scope: Scope = FULL_GRAPH, *, namespace: str = DEFAULT_NAMESPACE
+        self, session_id: str, scope: SessionScope = FULL_GRAPH, *, namespace: str = DEFAULT_NAMESPACE
     ) -> SessionView | None:
         async def work(tx: Transaction) -> SessionView | None:
             return await _load_in(tx, session_id, scope, namespace)
@@ -150,7 +150,9 @@ class SqlSessions:
         return await self._executor.write(work)
 
 
-async def _load_in(tx: Transaction, session_id: str, scope: Scope, namespace: str) -> SessionView | None:
+async def _load_in(
+    tx: Transaction, session_id: str, scope: SessionScope, namespace: str
+) -> SessionView | None:
     place = {"namespace": namespace, "session_id": session_id}
     head = await tx.row("load_session", **place)
     if head is None:

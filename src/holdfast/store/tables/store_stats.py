@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.model.states import Status, WaitReason
-from holdfast.model.store_stats import Line, StoreStats
+from holdfast.model.store_stats import QueueStats, StoreStats
 from holdfast.model.suspicion import UNCLAIMED_US
 from holdfast.store.executor import Executor, Row, Transaction
 from holdfast.store.tables.payloads import word
@@ -36,11 +36,11 @@ class SqlWatch:
         return await self._executor.read(work, snapshot=True)
 
 
-def _line(row: Row) -> Line:
+def _line(row: Row) -> QueueStats:
     queue, status, reason, jobs, takeovers = row
     reason = None if reason is None else word(WaitReason, reason)
-    return Line(queue, word(Status, status), reason, jobs, takeovers)
+    return QueueStats(queue, word(Status, status), reason, jobs, takeovers)
 
 
-def _place(line: Line) -> tuple[str, str, str]:
+def _place(line: QueueStats) -> tuple[str, str, str]:
     return line.queue, line.status, line.wait_reason or ""

@@ -13,7 +13,7 @@ from holdfast.store.executor import Value
 from holdfast.store.tables.checkpoints import pack_checkpoint
 
 
-class Turn(msgspec.Struct, frozen=True):
+class TurnRows(msgspec.Struct, frozen=True):
     """`nodes` have no place in the session yet; `blobs` are the bytes too large for a row, by digest."""
 
     commit: TurnCommit
@@ -60,13 +60,13 @@ _NODE = ("node_id", "parent_node_id", "frame_id", "caused_by", "at", "body", "bo
 _USED = Usage.__struct_fields__
 
 
-def turn_of(commit: TurnCommit) -> Turn:
+def turn_of(commit: TurnCommit) -> TurnRows:
     """The commit, checked and encoded."""
     check_commit(commit)
     blobs: dict[bytes, bytes] = {}
     document, states = pack_checkpoint(commit.checkpoint, blobs)
     nodes = [_node(node, blobs) for node in commit.nodes]
-    return Turn(commit, nodes, _merged(commit.usage), document, states, blobs)
+    return TurnRows(commit, nodes, _merged(commit.usage), document, states, blobs)
 
 
 def _node(node: SessionNode, blobs: dict[bytes, bytes]) -> dict[str, Value]:

@@ -18,7 +18,7 @@ from holdfast.model.inbox import Completion
 from holdfast.model.session import Committed, Frame, TurnCommit
 from holdfast.store.executor import Executor, Row, RunAgain, Transaction, Value
 from holdfast.store.tables.payloads import need_namespace, store_body
-from holdfast.store.tables.turn_rows import Turn, turn_of
+from holdfast.store.tables.turn_rows import TurnRows, turn_of
 
 
 async def commit_in(
@@ -29,7 +29,7 @@ async def commit_in(
 
 
 async def write_in(
-    tx: Transaction, turn: Turn, *, namespace: str, handle: str | None, job_id: str | None = None
+    tx: Transaction, turn: TurnRows, *, namespace: str, handle: str | None, job_id: str | None = None
 ) -> Committed:
     """The same, of a turn that is rows already."""
     commit = turn.commit
@@ -53,7 +53,7 @@ async def write_in(
     return await _write(tx, turn, head, place, job_id)
 
 
-async def commit_at_once(executor: Executor, turn: Turn, *, namespace: str) -> Committed | None:
+async def commit_at_once(executor: Executor, turn: TurnRows, *, namespace: str) -> Committed | None:
     """The session is one turn further, by one statement that is a transaction by itself; or nothing is written, and
     the checks will say why."""
     commit = turn.commit
@@ -122,7 +122,7 @@ async def _must_own(tx: Transaction, completion: Completion, place: dict[str, st
 
 
 async def _write(
-    tx: Transaction, turn: Turn, head: Row, place: dict[str, str], job_id: str | None
+    tx: Transaction, turn: TurnRows, head: Row, place: dict[str, str], job_id: str | None
 ) -> Committed:
     revision, leaf, frame_id, node_seq = head
     commit = turn.commit
@@ -144,7 +144,7 @@ async def _write(
     return Committed(revision + 1, turn.digest.hex())
 
 
-async def _write_each(tx: Transaction, turn: Turn, values: dict[str, Value], node_seq: int) -> None:
+async def _write_each(tx: Transaction, turn: TurnRows, values: dict[str, Value], node_seq: int) -> None:
     """The turn's rows, statement by statement."""
     place = {"namespace": values["namespace"], "session_id": values["session_id"]}
     nodes = [node | place | {"node_seq": node_seq + nth} for nth, node in enumerate(turn.nodes, 1)]

@@ -26,7 +26,7 @@ from holdfast.model.time import MINUTE
 from holdfast.store.clock import VirtualClock
 from holdfast.store.contract import Store, Tier
 from holdfast.store.ports.leases import ClaimAsk, Held
-from holdfast.store.ports.sessions import FULL_GRAPH, Scope
+from holdfast.store.ports.sessions import FULL_GRAPH, SessionScope
 from holdfast.testing.conformance.driver import Driver
 
 T = TypeVar("T")
@@ -136,12 +136,12 @@ class Bench:
 
     # ── sessions ──────────────────────────────────────────────────────────────────────────────────
 
-    async def load_bound(self, scope: Scope = FULL_GRAPH) -> SessionView | None:
+    async def load_bound(self, scope: SessionScope = FULL_GRAPH) -> SessionView | None:
         """The session that the handle is bound to; None before its first commit, and before there is a binding."""
         session_id = await self.store.sessions.bound(HANDLE)
         return None if session_id is None else await self.store.sessions.load(session_id, scope)
 
-    async def load(self, session_id: str = "root", scope: Scope = FULL_GRAPH) -> SessionView:
+    async def load(self, session_id: str = "root", scope: SessionScope = FULL_GRAPH) -> SessionView:
         return present(await self.store.sessions.load(session_id, scope), f"session {session_id}")
 
     # ── jobs ──────────────────────────────────────────────────────────────────────────────────────

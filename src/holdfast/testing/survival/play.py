@@ -29,7 +29,7 @@ from holdfast.model.events import Event, JobCompleted
 from holdfast.model.hash_chain import SealedEvent, unseal
 from holdfast.model.ids import SequentialIds
 from holdfast.model.lease import LEASE_TTL_US
-from holdfast.model.side_effects import Answer
+from holdfast.model.side_effects import ProbeAnswer
 from holdfast.model.states import HELD, TERMINAL, Status, WaitReason
 from holdfast.store.contract import Store
 from holdfast.store.intercepted import Call, InterceptedStore
@@ -55,9 +55,9 @@ RENEWALS: Final = frozenset({"leases.beat", "leases.expire", "leases.start"})
 THREADS_S: Final = 10.0
 
 _FOUND: Final = {
-    Answer.HAPPENED: "it had happened",
-    Answer.NOT_HAPPENED: "it had not happened",
-    Answer.CANNOT_TELL: "nobody could tell",
+    ProbeAnswer.HAPPENED: "it had happened",
+    ProbeAnswer.NOT_HAPPENED: "it had not happened",
+    ProbeAnswer.CANNOT_TELL: "nobody could tell",
 }
 
 

@@ -25,7 +25,7 @@ from typing import Any, Final
 from holdfast.engine.durable_call import CallPolicy, ProbeResult
 from holdfast.engine.loop_sleep import rest
 from holdfast.errors import Refused
-from holdfast.model.side_effects import Answer, Effect
+from holdfast.model.side_effects import Effect, ProbeAnswer
 from holdfast.model.time import HOUR, SECOND
 from holdfast.testing.process import Process
 from holdfast.testing.world.mix import Mix
@@ -111,8 +111,8 @@ class Outside:
     def probe(self, key: str) -> ProbeResult:
         indexed_at = self._indexed_at.get(key)
         if indexed_at is None or indexed_at > self._root.loop.clock_time():
-            return ProbeResult(Answer.NOT_HAPPENED)
-        return ProbeResult(Answer.HAPPENED, {"receipt": self.happened(key)})
+            return ProbeResult(ProbeAnswer.NOT_HAPPENED)
+        return ProbeResult(ProbeAnswer.HAPPENED, {"receipt": self.happened(key)})
 
 
 class Line:
@@ -162,7 +162,7 @@ class Line:
         outside.witness.counts["probes"] += 1
         if outside.strikes(outside.mix.probe_fails):
             if outside.chance.random() < 0.5:
-                return ProbeResult(Answer.CANNOT_TELL)
+                return ProbeResult(ProbeAnswer.CANNOT_TELL)
             raise ConnectionError("nobody answers the probe")
         return outside.probe(key)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.errors import InvalidName, InvalidPayload
 from holdfast.model.session import Frame, Graph, SessionCheckpoint, SessionMeta, TurnCommit, Vacuumed
 from holdfast.model.time import HOUR
-from holdfast.store.ports.sessions import ACTIVE_PATH, Scope
+from holdfast.store.ports.sessions import ACTIVE_PATH, SessionScope
 from holdfast.testing.conformance.bench import HANDLE, Bench
 from holdfast.testing.conformance.drafts import message, node
 
@@ -115,7 +115,7 @@ async def an_active_path_ends_where_a_parent_is_missing(bench: Bench) -> None:
     await bench.store.sessions.commit(TurnCommit(session_id="root", nodes=(a, b, c)))
     await bench.store.sessions.tombstone("root", ["a"])
     assert (await bench.load(scope=ACTIVE_PATH)).graph == Graph((b, c), "c")
-    unknown = Scope(active_path=True, leaf_node_id="never heard of")
+    unknown = SessionScope(active_path=True, leaf_node_id="never heard of")
     assert (await bench.load(scope=unknown)).graph.nodes == ()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.errors import InvalidPayload
 from holdfast.model.retention import How, RetentionPolicy
-from holdfast.model.streams import START, Cursor, Line, Passage, passage_of
+from holdfast.model.streams import START, Cursor, Passage, StreamLine, passage_of
 from holdfast.model.time import DAY, MINUTE
 from holdfast.store.ports.leases import Held
 from holdfast.store.ports.streams import Said
@@ -15,7 +15,7 @@ HINT_TIMEOUT_S = 20.0
 
 
 def _said(held: Held, last: int, *words: str, step_key: str = "0/a#1", attempt: int = 1) -> Said:
-    line = Line("out", step_key, attempt, last - len(words), list(words))
+    line = StreamLine("out", step_key, attempt, last - len(words), list(words))
     return Said(held, passage_of(held.fence, last, [line]))
 
 

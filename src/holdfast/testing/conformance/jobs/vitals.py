@@ -7,7 +7,7 @@ import hashlib
 from holdfast.model.append import Extras
 from holdfast.model.side_effects import CallStatus
 from holdfast.model.states import Status, WaitReason
-from holdfast.model.store_stats import Line
+from holdfast.model.store_stats import QueueStats
 from holdfast.model.time import HOUR, MINUTE, SECOND
 from holdfast.testing.conformance.bench import Bench
 from holdfast.testing.conformance.drafts import call_row, intent_of, outcome_of, settled_row
@@ -30,10 +30,10 @@ async def jobs_are_counted_where_they_stand(bench: Bench) -> None:
     await bench.submit(queue="b")
     await bench.submit(queue="b")
     assert (await bench.store.vitals.look()).lines == (
-        Line("a", Status.WAITING, WaitReason.SIGNAL, 1, 0),
-        Line("a", Status.WAITING, WaitReason.TIMER, 1, 0),
-        Line("b", Status.PENDING, None, 2, 0),
-        Line("b", Status.RUNNING, None, 1, 0),
+        QueueStats("a", Status.WAITING, WaitReason.SIGNAL, 1, 0),
+        QueueStats("a", Status.WAITING, WaitReason.TIMER, 1, 0),
+        QueueStats("b", Status.PENDING, None, 2, 0),
+        QueueStats("b", Status.RUNNING, None, 1, 0),
     )
 
 

@@ -18,7 +18,7 @@ from holdfast.model.session import (
     turn_hash,
 )
 from holdfast.store.ports.attachments import AttachmentIntent
-from holdfast.store.ports.sessions import ACTIVE_PATH, FULL_GRAPH, Scope
+from holdfast.store.ports.sessions import ACTIVE_PATH, FULL_GRAPH, SessionScope
 from holdfast.testing.conformance.bench import HANDLE, Bench, present
 from holdfast.testing.conformance.drafts import message, node, text_of
 
@@ -113,7 +113,7 @@ async def active_path_read_scope_selects_only_requested_ancestry(bench: Bench) -
     commit = TurnCommit(session_id="branchy", nodes=branches, leaf_node_id="left-leaf", replace=True)
     await bench.store.sessions.commit(commit, handle=HANDLE)
 
-    async def loaded(scope: Scope) -> tuple[list[str], str | None]:
+    async def loaded(scope: SessionScope) -> tuple[list[str], str | None]:
         graph = present(await bench.load_bound(scope), "the session").graph
         return [node.node_id for node in graph.nodes], graph.leaf_node_id
 
@@ -122,7 +122,7 @@ async def active_path_read_scope_selects_only_requested_ancestry(bench: Bench) -
     path, leaf = await loaded(ACTIVE_PATH)
     assert path == ["root-node", "left-node", "left-leaf"], "without a leaf it is the stored leaf's ancestry"
     assert leaf == "left-leaf"
-    path, leaf = await loaded(Scope(active_path=True, leaf_node_id="right-leaf"))
+    path, leaf = await loaded(SessionScope(active_path=True, leaf_node_id="right-leaf"))
     assert path == ["root-node", "right-leaf"], "with a leaf it is that leaf's ancestry, whatever is stored"
     assert leaf == "right-leaf"
 
