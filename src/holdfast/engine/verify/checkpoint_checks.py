@@ -26,4 +26,4 @@ def by_commits(facts: Facts, origin: str) -> Findings:
                 detail = f"the checkpoint at event {fact.seq} carries something else than the journal before it says"
                 yield InvariantViolation("I9", fact.seq, detail)
         job_state.step(job, fact.seq, fact.fence, fact.event)
-        history.take(fact.seq, fact.event)
+        history.take(fact.seq, fact.event, fact.at)
