@@ -574,12 +574,7 @@ class Execution:
         if timer_us is not None:
             if timer_us - self.clock.wall_us() < LONG_TIMER_US:
                 return None
-            if asleep is None:
-                asleep = Asleep(WaitReason.TIMER, timer_us)
-            else:
-                asleep = Asleep(
-                    asleep.reason, timer_us if asleep.wake_at is None else min(timer_us, asleep.wake_at)
-                )
+            asleep = Asleep(WaitReason.TIMER, timer_us) if asleep is None else asleep.wake_by(timer_us)
         if any(map(stall_detector.waits_for_foreign, self.tasks)):
             return None if timer_us is not None else self._after_grace(asleep)
         return asleep

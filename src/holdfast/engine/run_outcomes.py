@@ -35,6 +35,10 @@ class Asleep(Exception):
         self.reason = reason
         self.wake_at = wake_at
 
+    def wake_by(self, at: int) -> Asleep:
+        """The same, until this time at the latest."""
+        return Asleep(self.reason, at if self.wake_at is None else min(at, self.wake_at))
+
 
 class Stalled(Exception):
     """The code waits for something that is not durable and has not come for long. `.report` says where it stands."""
