@@ -8,6 +8,8 @@ from tests.programs.generator import FIRST_DEADLY, FIRST_LATE
 from tests.programs.museum import FOUND_BY, MUSEUM
 from tests.programs.runner import find_failure, find_program
 
+pytestmark = pytest.mark.timeout(600)  # a busy machine decides nothing
+
 ENOUGH = 2_000
 """A bug that so many programs do not notice is not found."""
 
