@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import re
@@ -36,29 +37,27 @@ PATIENCE_S = 30.0
 
 
 class Child:
-    """A process of the stage. What it writes to stderr is read all the time: a full pipe would stop it."""
+    """A process of the stage. Its stderr is a file: what it wrote before something that the test has seen is there to
+    read, whereas a pipe would still have to be read by a task that may come later."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, stderr: Path) -> None:
         self.process = process
-        self.said = ""
-        self._more = asyncio.Condition()
-        self._reading = asyncio.create_task(self._read())
+        self._stderr = stderr
 
-    async def _read(self) -> None:
-        assert self.process.stderr is not None
-        while line := await self.process.stderr.readline():
-            async with self._more:
-                self.said += line.decode(errors="replace")
-                self._more.notify_all()
-        async with self._more:
-            self._more.notify_all()
+    @property
+    def log(self) -> str:
+        """Everything that it has written to stderr until now."""
+        return self._stderr.read_text(encoding="utf-8", errors="replace")
 
-    async def until_said(self, pattern: str) -> None:
+    async def wait_for_log(self, pattern: str) -> None:
         """Wait for a line on stderr."""
-        async with asyncio.timeout(PATIENCE_S), self._more:
-            while re.search(pattern, self.said) is None:
-                assert not self._reading.done(), self.said
-                await self._more.wait()
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                has_ended = self.process.returncode is not None
+                if re.search(pattern, self.log) is not None:
+                    return
+                assert not has_ended, self.log
+                await asyncio.sleep(0.01)
 
     async def end(self, how: int) -> int:
         """Send the signal, and wait for the process to end."""
@@ -69,7 +68,6 @@ class Child:
         """The exit status, once the process has ended by itself."""
         async with asyncio.timeout(PATIENCE_S):
             await self.process.wait()
-            await self._reading
         assert self.process.returncode is not None
         return self.process.returncode
 
@@ -95,13 +93,14 @@ class Stage:
         self._store = store
         self._client = EmbeddedClient(store, SystemClock(), RandomIds())
         self._children: list[Child] = []
+        self._numbers = itertools.count(1)
 
     # ── processes ─────────────────────────────────────────────────────────────────────────────────
 
     async def worker(self, app: Path = APP, *options: str) -> Child:
         """`holdfast worker app.py`, at work."""
         worker = await self.command("worker", str(app), *options)
-        await worker.until_said("working on")
+        await worker.wait_for_log("working on")
         return worker
 
     async def stop(self, child: Child) -> None:
@@ -130,14 +129,14 @@ class Stage:
         child = await self._start("-m", "holdfast", *arguments, stdout=asyncio.subprocess.PIPE)
         assert child.process.stdout is not None
         printed = (await child.process.stdout.read()).decode()
-        assert await child.over() == 0, (arguments, child.said)
+        assert await child.over() == 0, (arguments, child.log)
         return printed
 
     async def refused(self, *arguments: str) -> str:
         """What a command says that does not do what it was asked for."""
         child = await self._start("-m", "holdfast", *arguments)
         assert await child.over() != 0, arguments
-        return child.said
+        return child.log
 
     async def _start(
         self,
@@ -145,22 +144,24 @@ class Stage:
         stdin: int = asyncio.subprocess.DEVNULL,
         stdout: int = asyncio.subprocess.DEVNULL,
     ) -> Child:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *arguments,
-            cwd=self.folder,
-            env={
-                **os.environ,
-                "PYTHONPATH": str(ROOT / "src"),
-                "HOLDFAST_STORE": self._address,
-                "RECEIVER": self.receiver.address,
-                **self.environment,
-            },
-            stdin=stdin,
-            stdout=stdout,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        child = Child(process)
+        stderr = self.folder / f".stderr-{next(self._numbers)}"
+        with stderr.open("wb") as file:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                *arguments,
+                cwd=self.folder,
+                env={
+                    **os.environ,
+                    "PYTHONPATH": str(ROOT / "src"),
+                    "HOLDFAST_STORE": self._address,
+                    "RECEIVER": self.receiver.address,
+                    **self.environment,
+                },
+                stdin=stdin,
+                stdout=stdout,
+                stderr=file,
+            )
+        child = Child(process, stderr)
         self._children.append(child)
         return child
 
@@ -264,7 +265,7 @@ class Stage:
         ]
         lines.append(f"  receiver: {[(one.call, one.item) for one in self.receiver.log]}")
         for child in self._children:
-            lines.append(f"  process {child.process.pid}: {child.said[-1500:]}")
+            lines.append(f"  process {child.process.pid}: {child.log[-1500:]}")
         return "\n".join(lines)
 
 

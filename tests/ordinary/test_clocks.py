@@ -61,7 +61,7 @@ async def test_an_hour_back_is_reported(stage: Stage, clock: SetClock) -> None:
     """Goal: `doctor` says that times are off, and a worker logs the step once."""
     worker = await stage.worker(APP)
     await clock.set(-HOUR)
-    await worker.until_said("clock was set by -3600")
+    await worker.wait_for_log("clock was set by -3600")
     (found,) = [one for one in await _doctor(stage) if one["check"] == "clock"]
     if isinstance(clock.environment.get("HOLDFAST_TEST_CLOCK_FILE"), str):
         assert found["verdict"] == "warning"
@@ -69,7 +69,7 @@ async def test_an_hour_back_is_reported(stage: Stage, clock: SetClock) -> None:
         assert "durations are right" in found["finding"]
     else:
         assert found["verdict"] == "ok", "the server's clock is wrong now, and store time is still right"
-    assert worker.said.count("clock was set by") == 1
+    assert worker.log.count("clock was set by") == 1
 
 
 async def test_an_hour_forward_wakes_nothing(stage: Stage, clock: SetClock, receiver: Receiver) -> None:
@@ -85,7 +85,7 @@ async def test_an_hour_forward_wakes_nothing(stage: Stage, clock: SetClock, rece
     long = await stage.job("long")
     assert (long.status, long.wake_at) == (Status.WAITING, wake_at), await stage.report("long")
     assert receiver.count("long") == 0
-    await worker.until_said("clock was set by [+]3600")
+    await worker.wait_for_log("clock was set by [+]3600")
 
 
 async def test_an_hour_forward_takes_no_call_away(stage: Stage, clock: SetClock, receiver: Receiver) -> None:

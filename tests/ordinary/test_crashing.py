@@ -63,7 +63,7 @@ async def check_healthy(stage: Stage, items: list[str]) -> None:
 
 
 def pids_alone(worker: Child) -> list[int]:
-    return [int(pid) for pid in re.findall(ALONE, worker.said)]
+    return [int(pid) for pid in re.findall(ALONE, worker.log)]
 
 
 async def until_gone(pid: int) -> None:
@@ -75,7 +75,7 @@ async def until_gone(pid: int) -> None:
 
 async def test_a_job_that_exits_under_up_is_convicted_alone(stage: Stage) -> None:
     up = await stage.command("up", str(APP), "--port", "0")
-    await up.until_said("is up at")
+    await up.wait_for_log("is up at")
     items = await submit_healthy(stage, 10)
     await stage.receiver.until_arrived(*(f"look {item}" for item in items))
     await stage.submit("crashes", "poison", item="poison", how="exit")
@@ -91,7 +91,7 @@ async def test_a_job_that_exits_under_up_is_convicted_alone(stage: Stage) -> Non
     assert "it ended with status 9" in shown
     trace = await stage.holdfast("trace", "poison")
     assert "runs alone" in trace
-    await up.until_said(r"job poison \(crashes\) is a dead letter: its process ended with status 9")
+    await up.wait_for_log(r"job poison \(crashes\) is a dead letter: its process ended with status 9")
 
 
 async def test_a_segfault_among_seven_is_convicted_alone(stage: Stage) -> None:
@@ -106,8 +106,8 @@ async def test_a_segfault_among_seven_is_convicted_alone(stage: Stage) -> None:
     job = await until_convicted(stage, "poison")
     assert job.error[-1]["why"] == "its process died while it ran alone: it was killed by SIGSEGV"
     await check_healthy(stage, items)
-    await worker.until_said(r"job poison \(crashes\) is a dead letter")
-    await worker.until_said(r"it is no suspect any more")
+    await worker.wait_for_log(r"job poison \(crashes\) is a dead letter")
+    await worker.wait_for_log(r"it is no suspect any more")
     assert worker.process.returncode is None, "the worker lives on"
 
 
@@ -152,10 +152,10 @@ async def test_a_drain_of_the_worker_drains_the_child(stage: Stage) -> None:
         await stage.receiver.until_arrived(f"look {item}", times=kills)
         await worker.end(KILL)
     worker = await stage.worker(APP)
-    await worker.until_said(ALONE)
+    await worker.wait_for_log(ALONE)
     await stage.receiver.until_arrived(f"look {item}", times=3)
     worker.process.terminate()
-    await worker.until_said("stopping")
+    await worker.wait_for_log("stopping")
     worker.process.terminate()  # once more: given back at once
     assert await worker.over() == 0
     (pid,) = pids_alone(worker)
@@ -191,7 +191,7 @@ async def test_a_suspect_without_a_worker_that_runs_it_alone_is_listed(stage: St
         child = await stage.script(app=APP)
         assert await child.over() == 9
     serving = await stage.script(app=APP)
-    await serving.until_said("serving")
+    await serving.wait_for_log("serving")
     (stage.folder / "mended").touch()
     job = await until(stage, "poison", lambda job: bool(job.needs), patience_s=6 * PATIENCE_S)
     assert (job.status, job.takeovers, stage.receiver.count("poison")) == (Status.PENDING, 2, 2)
@@ -238,7 +238,7 @@ async def test_a_suspect_that_is_cancelled_while_it_runs_alone_is_cancelled(stag
         assert await worker.over() == 9
     stage.receiver.hold("poison")
     worker = await stage.worker(APP)
-    await worker.until_said(ALONE)
+    await worker.wait_for_log(ALONE)
     await stage.receiver.until_arrived("poison", times=3)
     (pid,) = pids_alone(worker)
     os.kill(pid, signal.SIGSTOP)

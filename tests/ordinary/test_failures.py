@@ -38,7 +38,7 @@ async def until_held(stage: Stage, job_id: str, reason: WaitReason) -> None:
 
 
 def log_lines(worker: Child, job_id: str) -> list[str]:
-    return [line for line in worker.said.splitlines() if f"holdfast job {job_id}" in line]
+    return [line for line in worker.log.splitlines() if f"holdfast job {job_id}" in line]
 
 
 async def test_a_dead_letter_tells_each_failed_attempt_with_its_traceback(stage: Stage) -> None:
@@ -75,7 +75,7 @@ async def test_a_dead_letter_tells_each_failed_attempt_with_its_traceback(stage:
     assert [seam["error"]["traceback"][-1]["line"] for seam in trace["seams"] if seam["error"]] == [
         line_of("KEY ERROR")
     ] * 3
-    await worker.until_said("dead letter")
+    await worker.wait_for_log("dead letter")
     first, second, last = log_lines(worker, "buys")
     place = f"KeyError: 'nope' at {APP}:{line_of('KEY ERROR')} in find_price"
     assert f"failed, attempt 1: {place}; next attempt in " in first
@@ -91,7 +91,7 @@ async def test_secrets_are_in_no_traceback_and_groups_say_what_is_in_them(stage:
         await until_held(stage, job_id, WaitReason.DEAD_LETTER)
     told = str([event.body for event in await stage.events("leaks")]) + await stage.holdfast("job", "leaks")
     assert "[redacted:api-key] is no password" in told
-    assert "sk-ant" not in told + worker.said
+    assert "sk-ant" not in told + worker.log
     shown = await stage.holdfast("job", "grouped")
     assert "(1 sub-exception): KeyError: 'nope'" in shown
     assert f'File "{APP}", line {line_of("KEY ERROR")}, in find_price' in shown
@@ -114,7 +114,7 @@ async def test_an_effect_that_raised_is_not_called_cut_off(
         assert f"raised {error}" in re.sub(r"\s+", " ", shown)
         assert f"{line_of(mark)}" in shown
         assert "cut off" not in shown
-    await worker.until_said(f"raised {error} at {re.escape(str(APP))}:{line_of(mark)}")
+    await worker.wait_for_log(f"raised {error} at {re.escape(str(APP))}:{line_of(mark)}")
     assert len(log_lines(worker, "job")) == 1
 
 
@@ -130,7 +130,7 @@ async def test_an_effect_whose_worker_died_is_called_cut_off(stage: Stage) -> No
     (need,) = (await stage.job()).needs
     assert need.evidence.startswith("cut off after its intent")
     assert need.error is None
-    await second.until_said("hang was cut off, nobody knows whether it happened")
+    await second.wait_for_log("hang was cut off, nobody knows whether it happened")
 
 
 async def test_a_call_that_returned_cannot_be_said_not_to_have_happened(stage: Stage) -> None:
@@ -149,9 +149,9 @@ async def test_a_call_that_returned_cannot_be_said_not_to_have_happened(stage: S
 async def test_blocking_code_is_reported_with_its_line_and_the_remedy(stage: Stage) -> None:
     worker = await stage.worker(APP)
     await stage.submit("blocks")
-    await worker.until_said("has not answered for")
-    await worker.until_said("plain `def` tool")
-    said = worker.said[worker.said.index("has not answered for") :]
+    await worker.wait_for_log("has not answered for")
+    await worker.wait_for_log("plain `def` tool")
+    said = worker.log[worker.log.index("has not answered for") :]
     frames = re.findall(r'File "(.*)", line (\d+)', said)
     assert {file for file, _ in frames} == {str(APP)}, "the author's frames, and no others"
     assert frames[-1][1] == str(line_of("BLOCKS"))

@@ -49,7 +49,7 @@ async def test_a_job_that_waits_for_ever_fails_at_its_time(stage: Stage) -> None
     claims = [event.at for event in await find(stage, "job_claimed")]
     assert len(claims) == 2
     assert claims[1] >= waiting.body["wake_at"], "nobody held it meanwhile"
-    await second.until_said(r"job job \(waits\) has failed: JobTimedOut: job job was not over .* 3 s")
+    await second.wait_for_log(r"job job \(waits\) has failed: JobTimedOut: job job was not over .* 3 s")
     for command in ("job", "trace"):
         shown = re.sub(r"\s+", " ", await stage.holdfast(command, "job"))
         assert "JobTimedOut: job job was not over within its timeout of 3 s" in shown
@@ -121,7 +121,7 @@ async def test_a_parent_catches_it(stage: Stage) -> None:
 
 async def test_whoever_waits_for_the_job_gets_it(stage: Stage) -> None:
     script = await stage.script(app=APP)
-    assert await script.over() == 0, script.said
+    assert await script.over() == 0, script.log
     raised = (stage.folder / "raised").read_text(encoding="utf-8")
     assert raised == "job: job job was not over within its timeout of 3 s"
 

@@ -68,8 +68,8 @@ async def test_code_that_blocks_the_loop_keeps_its_lease(
     await receiver.until_arrived("letter")
     await stage.worker(APP)
     await until_beaten(where, blocked.process.pid, 2 * BEATS_PER_LEASE)
-    await blocked.until_said("lease_app.py")
-    assert "plain `def` tool" in blocked.said
+    await blocked.wait_for_log("lease_app.py")
+    assert "plain `def` tool" in blocked.log
     await receiver.release()
     assert await stage.completed() == f"{call} letter"
     assert receiver.counts(call) == {"letter": 1}
@@ -149,8 +149,8 @@ async def test_a_worker_that_is_blocked_for_too_long_ends_and_names_the_line(
     await stage.submit("reads", item="page")
     await receiver.until_arrived("page")
     assert await blocked.over() == 70
-    assert "lease_app.py" in blocked.said
-    assert "HOLDFAST_BLOCKING_LIMIT" in blocked.said
+    assert "lease_app.py" in blocked.log
+    assert "HOLDFAST_BLOCKING_LIMIT" in blocked.log
     await receiver.release()
     await stage.worker(APP)
     assert await stage.completed() == "read page"
@@ -166,7 +166,7 @@ async def test_a_loop_that_is_closed_gives_up_its_jobs(stage: Stage, receiver: R
     await stage.worker(APP)
     assert script.process.stdin is not None
     script.process.stdin.write(b"close it\n")
-    await script.until_said("closed")
+    await script.wait_for_log("closed")
     await receiver.until_arrived("left", times=2)
     await receiver.release()
     assert await stage.completed() == "read left"

@@ -37,7 +37,7 @@ def application(stage: Stage, provider: Provider) -> None:
 
 
 def notices(child: Child) -> list[str]:
-    return [line for line in child.said.splitlines() if NOTICE in line]
+    return [line for line in child.log.splitlines() if NOTICE in line]
 
 
 async def until_dead_letter(stage: Stage, job_id: str = "job") -> None:
@@ -141,8 +141,8 @@ async def test_a_request_that_differs_in_every_run_is_named_with_its_field(
     second = await stage.worker(APP)
     await stage.completed()
     assert len(provider.log) == 2
-    await second.until_said(r"buys a recorded answer again: .* differs in messages\[0\]\.content")
-    assert "hf.now, hf.uuid" in second.said
+    await second.wait_for_log(r"buys a recorded answer again: .* differs in messages\[0\]\.content")
+    assert "hf.now, hf.uuid" in second.log
     trace = re.sub(r"\s+", " ", await stage.holdfast("trace", "job"))
     assert "differs in messages[0].content" in trace
 
@@ -196,7 +196,7 @@ async def test_the_store_that_an_app_declares_is_worked_on(stage: Stage, declari
         await stage.worker(declaring)
     else:
         supervisor = await stage.command("up", str(declaring), "--port", "0")
-        await supervisor.until_said("Holdfast is up")
+        await supervisor.wait_for_log("Holdfast is up")
     await stage.submit("greets", name="Ada")
     assert await stage.completed() == "hello Ada"
     assert not (stage.folder / "holdfast.db").exists()
@@ -222,5 +222,5 @@ async def test_a_store_that_is_named_counts_before_the_declared_one(
     await stage.submit("greets", name="Ada")
     assert await stage.completed() == "hello Ada"
     assert not (stage.folder / "other.db").exists()
-    assert worker.said.count("the App declares another store, which is not used") == 1
-    assert f"{way} names " in worker.said
+    assert worker.log.count("the App declares another store, which is not used") == 1
+    assert f"{way} names " in worker.log

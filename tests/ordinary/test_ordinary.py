@@ -161,7 +161,7 @@ async def test_a_script_that_ends_leaves_jobs_that_go_on(stage: Stage, receiver:
     script = await stage.script("unfinished")
     await receiver.until_arrived("the end", *items[8:])
     await receiver.release("the end")
-    assert await script.over() == 0, script.said
+    assert await script.over() == 0, script.log
     await receiver.release()
     await stage.worker()
     assert len(await stage.jobs()) == 2

@@ -52,7 +52,7 @@ async def test_a_script_that_submits_claims_nothing(stage: Stage, receiver: Rece
     await asyncio.sleep(A_WHILE_S)
     assert [request.item for request in receiver.log] == ["has submitted"]
     await receiver.release()
-    assert await script.over() == 0, script.said
+    assert await script.over() == 0, script.log
     assert await stage.types("mine") == ["job_created"], "its own job is for a worker, too"
     await check_theirs(stage, receiver)
     assert await stage.completed("mine") == "pay mine-1, pay mine-2"
@@ -66,7 +66,7 @@ async def test_a_call_drives_its_own_job_and_its_children(stage: Stage, receiver
     await receiver.until_arrived("mine-0")
     await asyncio.sleep(A_WHILE_S)
     await receiver.release()
-    assert await script.over() == 0, script.said
+    assert await script.over() == 0, script.log
     assert receiver.count("returned ['look mine-0']") == 1
     assert receiver.count("other") == 0, "of the same kind as its child, and not its child"
     await check_theirs(stage, receiver)
@@ -80,7 +80,7 @@ async def test_run_under_an_id_goes_on_with_the_job_after_a_kill(stage: Stage, r
     await first.end(KILL)
     await receiver.release()
     second = await stage.script("run", app=SUBMITTING)
-    assert await second.over() == 0, second.said
+    assert await second.over() == 0, second.log
     assert receiver.count("returned pay mine-1, pay mine-2") == 1
     assert receiver.counts("pay") == {"mine-1": 1, "mine-2": 2}
     assert receiver.keys("pay") == {"mine-1": 1, "mine-2": 1}, "each payment happened once"
@@ -99,7 +99,7 @@ async def test_run_under_an_id_attaches_to_a_job_that_runs(stage: Stage, receive
     assert receiver.count("mine-1") == 1, "the first process has it"
     await first.end(KILL)
     await receiver.release()
-    assert await second.over() == 0, second.said
+    assert await second.over() == 0, second.log
     assert receiver.count("returned pay mine-1, pay mine-2") == 2
     assert receiver.keys("pay") == {"mine-1": 1, "mine-2": 1}
     assert await stage.jobs() == ["mine"]
@@ -115,7 +115,7 @@ async def test_a_message_drives_an_expired_turn_that_stands_before_it(
     await first.end(KILL)
     await receiver.release()
     second = await stage.script("send", "two", app=SUBMITTING)
-    assert await second.over() == 0, second.said
+    assert await second.over() == 0, second.log
     assert receiver.count("returned pay two") == 1
     assert receiver.counts("pay") == {"one": 2, "two": 1}
     assert receiver.keys("pay") == {"one": 1, "two": 1}
@@ -136,18 +136,18 @@ async def test_a_caller_that_gives_up_gives_the_job_back(stage: Stage, receiver:
     assert await stage.completed("mine") == "pay mine-1, pay mine-2"
     assert receiver.counts("pay") == {"mine-1": 1, "mine-2": 1}
     await receiver.release()
-    assert await script.over() == 0, script.said
+    assert await script.over() == 0, script.log
 
 
 async def test_a_result_that_nobody_works_on_names_the_command(stage: Stage, receiver: Receiver) -> None:
     script = await stage.script("wait", app=SUBMITTING)
-    await script.until_said("no running worker serves 'paying' in queue 'default'")
-    found = re.search(r"Start one: holdfast (worker \S+)", script.said)
-    assert found is not None, script.said
+    await script.wait_for_log("no running worker serves 'paying' in queue 'default'")
+    found = re.search(r"Start one: holdfast (worker \S+)", script.log)
+    assert found is not None, script.log
     worker = await stage.command(*found.group(1).split())
-    assert await script.over() == 0, script.said
+    assert await script.over() == 0, script.log
     assert receiver.count("returned pay mine-1, pay mine-2") == 1
-    assert script.said.count("no running worker") == 1, "two wait, and it is said once"
+    assert script.log.count("no running worker") == 1, "two wait, and it is said once"
     await worker.end(signal.SIGTERM)
 
 
@@ -159,7 +159,7 @@ async def test_a_result_that_a_worker_serves_warns_of_nothing(stage: Stage, rece
     await asyncio.sleep(A_WHILE_S)
     await receiver.release()
     assert await script.over() == 0
-    assert script.said == ""
+    assert script.log == ""
 
 
 async def test_run_in_the_foreground_drives_one_job(stage: Stage, receiver: Receiver) -> None:
@@ -170,7 +170,7 @@ async def test_run_in_the_foreground_drives_one_job(stage: Stage, receiver: Rece
     await receiver.until_arrived("mine-0")
     await asyncio.sleep(A_WHILE_S)
     await receiver.release()
-    assert await run.over() == 0, run.said
+    assert await run.over() == 0, run.log
     await check_theirs(stage, receiver)
 
 
@@ -193,7 +193,7 @@ async def begin(stage: Stage, way: str, agent: str, *options: str, **given: Any)
     if way == "worker":
         return await stage.worker(SUBMITTING, *options)
     up = await stage.command("up", str(SUBMITTING), "--port", "0", *options)
-    await up.until_said(r"worker \d+ is up")
+    await up.wait_for_log(r"worker \d+ is up")
     return up
 
 
@@ -202,7 +202,7 @@ async def kill(way: str, child: Child) -> None:
     if way != "up":
         await child.end(KILL)
         return
-    found = re.search(r"worker (\d+) is up", child.said)
+    found = re.search(r"worker (\d+) is up", child.log)
     assert found is not None
     os.kill(int(found.group(1)), signal.SIGKILL)
 

@@ -39,7 +39,7 @@ class Slot:
 
     @property
     def is_ready(self) -> bool:
-        return self.lives and self.stopped_at is None and WORKS.search(self.child.said) is not None
+        return self.lives and self.stopped_at is None and WORKS.search(self.child.log) is not None
 
 
 class Crew:
@@ -64,9 +64,7 @@ class Crew:
         size = sum(self._sizes)
         deadline = time.monotonic() + 60
         while len(list(self.ready())) < size:
-            assert time.monotonic() < deadline, (
-                f"not all workers got up: {[s.child.said for s in self.slots]}"
-            )
+            assert time.monotonic() < deadline, f"not all workers got up: {[s.child.log for s in self.slots]}"
             await asyncio.sleep(0.05)
 
     async def _start(self, *, spared: bool) -> Child:
@@ -89,8 +87,8 @@ class Crew:
         """The pids of workers that `holdfast up` has reported as up and not as ended."""
         if self._up is None:
             return []
-        up = {name: int(pid) for name, pid in UP.findall(self._up.said)}
-        down = {int(pid) for _, pid in DOWN.findall(self._up.said)}
+        up = {name: int(pid) for name, pid in UP.findall(self._up.log)}
+        down = {int(pid) for _, pid in DOWN.findall(self._up.log)}
         return [pid for pid in up.values() if pid not in down and pid not in self._killed]
 
     def slot_of(self, pid: int) -> Slot | None:
@@ -121,9 +119,9 @@ class Crew:
     def said(self) -> Iterator[str]:
         """What the workers that are there now have written, for a report."""
         for slot in self.slots:
-            yield slot.child.said
+            yield slot.child.log
         if self._up is not None:
-            yield self._up.said
+            yield self._up.log
 
 
 def _send(pid: int, number: signal.Signals) -> None:
