@@ -11,7 +11,7 @@ import holdfast as hf
 from bench.contest import Contestant
 from bench.material import GROUP, RESULT, STEPS_PER_JOB
 from bench.places import Place
-from holdfast.client.embedded import EmbeddedClient
+from holdfast.client.in_process import EmbeddedClient
 from holdfast.model.ids import RandomIds
 from holdfast.model.states import Status
 from holdfast.store.clock import SystemClock

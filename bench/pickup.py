@@ -13,7 +13,7 @@ from typing import Any
 import holdfast as hf
 from bench.contest import Contestant
 from bench.material import RESULT
-from holdfast.client.embedded import EmbeddedClient
+from holdfast.client.in_process import EmbeddedClient
 from holdfast.model.ids import RandomIds
 from holdfast.store.clock import SystemClock
 

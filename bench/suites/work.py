@@ -27,8 +27,8 @@ from bench.arena import Arena
 from bench.contest import Figure, figure
 from bench.report import Findings, Row, goal
 from bench.served import serving
+from holdfast.api.work_records import ClaimedWork
 from holdfast.client import RemoteClient
-from holdfast.client.work_records import ClaimedWork
 from holdfast.model.ids import RandomIds
 from holdfast.model.jobs import JobDraft
 from holdfast.registry.hints import subject_of

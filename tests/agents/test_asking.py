@@ -11,7 +11,7 @@ import pydantic
 import pytest
 
 import holdfast as hf
-from holdfast.client.embedded import EmbeddedClient
+from holdfast.client.in_process import EmbeddedClient
 from holdfast.engine.replay_check import replay
 from holdfast.errors import Conflict, InvalidMove, InvalidPayload, InvalidSetting, NotFound
 from holdfast.model.events import JobClaimed, JobWaiting, QuestionAsked

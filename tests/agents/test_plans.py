@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import holdfast as hf
-from holdfast.client.embedded import EmbeddedClient
-from holdfast.client.records import SpanKind
+from holdfast.api.job_records import SpanKind
+from holdfast.client.in_process import EmbeddedClient
 from holdfast.engine.fork import fork
 from holdfast.engine.replay_check import replay
 from holdfast.errors import Fenced, InvalidPlan, InvalidSetting

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.client.registering import COUNTED
+from holdfast.api.namespaces import COUNTED
 from tests.cli.conftest import CommandDesk
 from tests.cli.test_hosting import Terminal
 

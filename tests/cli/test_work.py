@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from holdfast.client.embedded import EmbeddedClient
+from holdfast.client.in_process import EmbeddedClient
 from holdfast.model.ids import RandomIds
 from tests.cli.conftest import CommandDesk
 from tests.client.lives import Lives

@@ -10,9 +10,9 @@ from unittest import mock
 
 import msgspec
 
-from holdfast.client.embedded import EmbeddedClient
-from holdfast.client.protocol import Client
-from holdfast.client.remote import RemoteClient
+from holdfast.client.client import Client
+from holdfast.client.http import RemoteClient
+from holdfast.client.in_process import EmbeddedClient
 from holdfast.engine import stall_detector
 from holdfast.engine.children import spawn
 from holdfast.engine.crash_points import Point

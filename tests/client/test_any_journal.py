@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from holdfast.api.trace import split, trace_of
 from holdfast.cli.trace import draw
-from holdfast.client.trace import split, trace_of
 from holdfast.model.events import (
     EVENTS,
     Event,

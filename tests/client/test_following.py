@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.client.records import Walked
+from holdfast.api.job_records import Walked
 from holdfast.engine.checkpoints import checkpoint
 from holdfast.engine.crash_points import Point
 from holdfast.engine.execution import Execution
@@ -49,7 +49,7 @@ async def test_no_answer_is_said_at_once(backend: Backend) -> None:
         await one.store.presences.beat(CLERK)
         posted = await one.client.message("clerk", "one")
         await one.client.cancel(posted.job_id)
-        with pytest.raises(InvalidMove, match="is cancelled: there is no answer"):
+        with pytest.raises(InvalidMove, match="is cancelled: there is no reply"):
             await one.client.reply(posted.job_id)
         with pytest.raises(InvalidMove, match="answers no message"):
             await one.client.reply(await one.sleeping())

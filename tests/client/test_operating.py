@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.client.registering import COUNTED
+from holdfast.api.namespaces import COUNTED
 from holdfast.errors import Busy, Conflict, InvalidName, InvalidPayload, NotFound
 from holdfast.model.budget import Budget
 from holdfast.model.jobs import JobDraft

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.client.records import BudgetView
+from holdfast.api.job_records import BudgetView
 from holdfast.errors import HoldfastError, InvalidMove, InvalidPayload, KeyReused, NotFound
 from holdfast.model.budget import Budget
 from holdfast.model.jobs import JobFilter

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.client.records import SeamKind, Span, SpanKind, Trace
+from holdfast.api.job_records import SeamKind, Span, SpanKind, Trace
 from holdfast.engine.crash_points import Point
 from holdfast.engine.durable_call import CallPolicy, DurableCall
 from holdfast.engine.execution import Execution

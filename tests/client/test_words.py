@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.client.records import Accepted
+from holdfast.api.job_records import Accepted
 from holdfast.engine.crash_points import Point
 from holdfast.errors import (
     Conflict,

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 import apsw
 import pytest
 
-from holdfast.client.embedded import EmbeddedClient
+from holdfast.client.in_process import EmbeddedClient
 from holdfast.engine.recovery import sweep
 from holdfast.model.append import Holder, append_of
 from holdfast.model.events import CheckpointSaved, StepFinished
@@ -158,7 +158,7 @@ async def _held(store: Store) -> tuple[str, Holder]:
 async def test_a_claim_of_an_agent_that_lives_elsewhere(backend: Backend) -> None:
     async with opened(backend) as shop:
         client = EmbeddedClient(shop.store, shop.clock, RandomIds())
-        client.chance = lambda: 0.5
+        client.api.chance = lambda: 0.5
         agent = await client.register_agent("ant", "bench", capabilities=["dig"])
         await client.submit_work("a hole", "dig")
         async with counted(shop.store) as said:

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
+from holdfast.api.work_views import work_view
 from holdfast.client import RemoteClient
-from holdfast.client.work_views import work_view
 from holdfast.engine.external_work import ExternalWork, WorkItemState
 from holdfast.engine.verify.verify import verify
 from holdfast.errors import Unauthorized, Unavailable

@@ -17,8 +17,8 @@ from typing import Any
 import apsw
 import asyncpg
 
-from holdfast.client.embedded import EmbeddedClient
-from holdfast.client.records import EventView, JobView
+from holdfast.api.job_records import EventView, JobView
+from holdfast.client.in_process import EmbeddedClient
 from holdfast.errors import NotOver
 from holdfast.model.ids import RandomIds
 from holdfast.model.mailbox import MailDraft

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast.client.records import JobView
+from holdfast.api.job_records import JobView
 from holdfast.engine.host_processes import HostProcesses
 from holdfast.model.states import Status, WaitReason
 from holdfast.model.worker_identity import Sight

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast.client.records import JobView
+from holdfast.api.job_records import JobView
 from holdfast.model.states import WaitReason
 from tests.ordinary.stage import KILL, PATIENCE_S, Child, Stage
 from tests.tidy.source import ROOT

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from holdfast.client.records import EventView
+from holdfast.api.job_records import EventView
 from holdfast.model.states import Status
 from holdfast.model.time import SECOND
 from tests.ordinary.stage import KILL, Stage

@@ -14,9 +14,9 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
+from holdfast.api.work_records import WorkView
 from holdfast.client import ExternalAgent, RemoteClient
 from holdfast.client.local_token import find_token
-from holdfast.client.work_records import WorkView
 from holdfast.errors import NotOver
 from holdfast.runtime import open_store
 from holdfast.server.settings import Settings
@@ -41,7 +41,7 @@ async def place(folder: Path, settings: Settings | None = None) -> AsyncIterator
 
 def agent(client: RemoteClient, handle: str = "summer", **more: object) -> ExternalAgent:
     given = {"lease_seconds": LEASE_S, "wait_seconds": 2, "grace_s": 5.0, **more}
-    return ExternalAgent(client._url, handle=handle, **given)  # type: ignore[arg-type]
+    return ExternalAgent(client.url, handle=handle, **given)  # type: ignore[arg-type]
 
 
 @asynccontextmanager

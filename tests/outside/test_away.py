@@ -19,11 +19,11 @@ pytestmark = pytest.mark.store("sqlite")
 
 def through(wire: Losing, client: RemoteClient, wait_seconds: int) -> ExternalAgent:
     """An agent at the far end of the wire."""
-    wire.to = int(client._url.rpartition(":")[2])
+    wire.to = int(client.url.rpartition(":")[2])
     return ExternalAgent(
         f"http://127.0.0.1:{wire.port}",
         handle="summer",
-        key=find_token(client._url),
+        key=find_token(client.url),
         lease_seconds=LEASE_S,
         wait_seconds=wait_seconds,
     )

@@ -15,9 +15,9 @@ from typing import cast
 
 import pytest
 
-from holdfast.client.embedded import EmbeddedClient
+from holdfast.api.work_records import WorkView
+from holdfast.client.in_process import EmbeddedClient
 from holdfast.client.keys import create_key
-from holdfast.client.work_records import WorkView
 from holdfast.engine.verify.verify import Inspectable, verify
 from holdfast.model.access import Role
 from holdfast.model.ids import RandomIds

@@ -72,7 +72,7 @@ async def model(folder: Path, **environment: str) -> AsyncIterator[Model]:
 
 
 def at(client: RemoteClient) -> dict[str, str]:
-    return {"HOLDFAST_API_URL": client._url, "HOLDFAST_API_KEY": find_token(client._url) or ""}
+    return {"HOLDFAST_API_URL": client.url, "HOLDFAST_API_KEY": find_token(client.url) or ""}
 
 
 async def test_every_tool_does_what_it_says(volatile_folder: Path) -> None:
@@ -107,9 +107,9 @@ async def test_every_tool_does_what_it_says(volatile_folder: Path) -> None:
         await _dead_letters(one)
         cancelled = await one.ask("submit_work", description="Not this.", capability="review")
         assert (await one.ask("cancel_work", work_id=cancelled["id"], why="no"))["status"] == "cancelled"
-        assert (await one.ask("stats"))["totals"]["completedWork"] == 1
-        assert await one.ask("list_waiting") == {"items": [], "more": 0}
-        assert one.called | {"approve", "deny"} == set(tools), "and those below"
+        assert (await one.ask("get_stats"))["totals"]["completedWork"] == 1
+        assert await one.ask("list_needs") == {"items": [], "next": None}
+        assert one.called | {"approve_call", "deny_call"} == set(tools), "and those below"
         assert (await ended(client, sent["id"])).result == {"summary": "fine"}
         assert (await facts(client, sent["id"]))["job_completed"] == 1
 
@@ -134,20 +134,20 @@ async def _dead_letters(one: Model) -> None:
     assert final["status"] == "failed"
 
 
-@pytest.mark.parametrize("word", ["approve", "deny"])
+@pytest.mark.parametrize("word", ["approve_call", "deny_call"])
 async def test_a_person_decides_through_the_model(volatile_folder: Path, word: str) -> None:
     backend = SqliteBackend(volatile_folder)
     async with lives(backend) as one, served(one.store, backend.clock) as url, RemoteClient(url) as client:
         job_id = await one.asking()
         async with model(volatile_folder, **at(client)) as speaker:
-            (need,) = (await speaker.ask("list_waiting"))["items"]
+            (need,) = (await speaker.ask("list_needs"))["items"]
             assert (need["job_id"], need["approval_id"]) == (job_id, "apr_1")
-            said = await speaker.ask(word, approval_id="apr_1", by="ada", why="I have read it")
+            said = await speaker.ask(word, approval="apr_1", by="ada", why="I have read it")
             assert said["job_id"] == job_id
-            await speaker.refused("not_found", word, approval_id="apr_none", by="ada")
+            await speaker.refused("not_found", word, approval="apr_none", by="ada")
         (letter,) = await one.store.post.read(job_id)
         assert (letter.sender, letter.body["why"]) == ("ada", "I have read it")
-        assert {"approve": "approved", "deny": "denied"}[word] in letter.body.values()
+        assert {"approve_call": "approved", "deny_call": "denied"}[word] in letter.body.values()
 
 
 async def test_errors_say_what_to_do(volatile_folder: Path) -> None:

@@ -25,11 +25,11 @@ pytestmark = pytest.mark.store("sqlite")
 
 def far_agent(link: Link, client: RemoteClient, *, wait_seconds: int = 2) -> ExternalAgent:
     """At the other end of the link."""
-    link.to = int(client._url.rpartition(":")[2])
+    link.to = int(client.url.rpartition(":")[2])
     return ExternalAgent(
         f"http://127.0.0.1:{link.port}",
         handle="far",
-        key=find_token(client._url),
+        key=find_token(client.url),
         lease_seconds=LEASE_S,
         wait_seconds=wait_seconds,
         heartbeat_s=0.5,

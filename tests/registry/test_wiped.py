@@ -15,8 +15,8 @@ import nats
 import pytest
 from nats.js.errors import NotFoundError
 
+from holdfast.api.work_records import ClaimedWork, WorkView
 from holdfast.client import RemoteClient, Work
-from holdfast.client.work_records import ClaimedWork, WorkView
 from holdfast.errors import NotFound
 from holdfast.model.work import WorkStatus
 from holdfast.registry.bucket import BUCKET

@@ -18,7 +18,7 @@ import holdfast as hf
 from holdfast.agents.configured_agents import session_with
 from holdfast.agents.toolbox import http_tools, shell_tool
 from holdfast.cli.root import holdfast
-from holdfast.client.embedded import EmbeddedClient
+from holdfast.client.in_process import EmbeddedClient
 from holdfast.engine.verify.verify import verify
 from holdfast.errors import HoldfastError, InvalidName, JobHeld
 from holdfast.model import redaction

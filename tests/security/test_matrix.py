@@ -78,7 +78,7 @@ async def session(web: Town) -> Sample:
 async def batch(web: Town) -> Sample:
     draft = BatchDraft(session_id=SESSION, items=(ItemDraft("turn_input", SECRET),), batch_id="b9")
     await web.one.store.inbox.enqueue(draft)
-    return Sample({"id": SESSION, "batch": "b9"}, {"items": [{"kind": "turn_input"}]})
+    return Sample({"id": SESSION, "batch_id": "b9"}, {"items": [{"kind": "turn_input"}]})
 
 
 async def key(web: Town) -> Sample:
@@ -190,12 +190,12 @@ SAMPLES: dict[str, Callable[[Town], Awaitable[Sample]]] = {
     "verify_job": job(Lives.sleeping),
     "export_job": job(Lives.sleeping),
     "stream_job": over,
-    "stop_job": job(Lives.sleeping, WORD),
+    "cancel_job": job(Lives.sleeping, WORD),
     "signal_job": job(Lives.sleeping, {"name": "paid", "by": "ada"}),
     "answer_job": asking,
     "resume_job": job(Lives.parked, WORD | {"choice": "accept"}),
     "raise_budget": job(Lives.stopped, WORD | {"limits": {"tool_calls": 9}}),
-    "reconcile_step": job(Lives.uncertain, WORD | {"decision": "skip"}, key="0/pay#1"),
+    "reconcile_step": job(Lives.uncertain, WORD | {"decision": "skip"}, key="0/pay#1", step_key="0/pay#1"),
     "list_needs": asking,
     "list_approvals": job(Lives.asking),
     "approve_call": job(Lives.asking, WORD),
@@ -218,8 +218,8 @@ SAMPLES: dict[str, Callable[[Town], Awaitable[Sample]]] = {
     "get_agent": hosted,
     "message_agent": hosted,
     "list_agent_jobs": hosted,
-    "reply_of_job": replied,
-    "walk_job": job(Lives.sleeping),
+    "get_reply": replied,
+    "preview_replay": job(Lives.sleeping),
     "create_schedule": new({"id": "new", "kind": "k", "cron": "0 8 * * *"}),
     "list_schedules": scheduled,
     "get_schedule": scheduled,
@@ -231,7 +231,7 @@ SAMPLES: dict[str, Callable[[Town], Awaitable[Sample]]] = {
     "unlimit_queue": limited,
     "list_namespaces": new(None, HERE),
     "create_namespace": new({"namespace": "new"}),
-    "stats": job(Lives.sleeping),
+    "get_stats": job(Lives.sleeping),
     "register_agent": new({"handle": "new", "agentType": "t"}),
     "heartbeat_agent": entered,
     "update_agent": changing,
@@ -258,7 +258,7 @@ SAMPLES: dict[str, Callable[[Town], Awaitable[Sample]]] = {
     "cancel_many": many(Lives.sleeping),
     "requeue_many": many(Lives.dead),
     "preview_fork": job(Lives.finished),
-    "get_step": job(Lives.uncertain, None, key="0/pay#1"),
+    "get_step": job(Lives.uncertain, None, key="0/pay#1", step_key="0/pay#1"),
 }
 OWN_NAMES = {
     "list_attachments",
@@ -364,12 +364,15 @@ async def test_s05_s06_whom_it_answers(backend: Backend, endpoint: Endpoint, rol
         sample = await SAMPLES[endpoint.name](web)
         here = await asked(web, endpoint, sample, await web.key(role))
         assert here.status_code in expected(endpoint, role, foreign=False), here.text
-        if "{" not in endpoint.path and endpoint.method == "GET" and endpoint.name != "stats":
+        if "{" not in endpoint.path and endpoint.method == "GET" and endpoint.name != "get_stats":
             assert any(part in here.text for part in sample.parts.values()), "who may see it does"
 
 
 async def asked(web: Town, endpoint: Endpoint, sample: Sample, said: dict[str, str]) -> Any:
-    path = _PART.sub(lambda found: quote(sample.parts[found[1]], safe=""), endpoint.path)
+    parts = {
+        one: sample.parts.get(one, sample.parts.get("id", "")) for one, _ in _PART.findall(endpoint.path)
+    }
+    path = _PART.sub(lambda found: quote(parts[found[1]], safe=""), endpoint.path)
     body = {} if endpoint.body is None else {"body": sample.body}
     if endpoint.name in {"follow_feed", "follow_jobs"}:
         return await _first_of_feed(web, path, said)

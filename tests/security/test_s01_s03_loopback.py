@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from holdfast.client import local_token
-from holdfast.client.remote import RemoteClient
+from holdfast.client.http import RemoteClient
 from holdfast.errors import Unauthorized
 from holdfast.testing.conformance.bench import Backend
 from tests.cli.conftest import CommandDesk

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from holdfast.client.http import RemoteClient
 from holdfast.client.keys import create_key, new_key_id, revoke_key
-from holdfast.client.remote import RemoteClient
 from holdfast.errors import Forbidden, Unauthorized
 from holdfast.model.access import ApiKey, Role, is_valid, key_digest, key_text, parse_key
 from holdfast.model.time import MINUTE, SECOND

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from holdfast.model.ids import SequentialIds
 from holdfast.server.app import Service, make_app
+from holdfast.server.endpoints import Endpoint
 from holdfast.server.origin_checks import Authorise
 from holdfast.server.page import StaticPage
+from holdfast.server.routes import ENDPOINTS
 from holdfast.server.serving import Server, bound, url_of
 from holdfast.server.settings import Settings
 from holdfast.store.clock import Clock
@@ -24,6 +26,7 @@ async def served(
     authorise: Authorise | None = None,
     made: Callable[[Service], None] | None = None,
     page: StaticPage | None = None,
+    endpoints: Sequence[Endpoint] = ENDPOINTS,
 ) -> AsyncIterator[str]:
     """The address of a server in front of this store. At the end it is drained like any other.
 
@@ -32,7 +35,13 @@ async def served(
     settings = Settings() if settings is None else settings
     up = asyncio.Event()
     app = make_app(
-        store, clock=clock, ids=SequentialIds(7), settings=settings, authorise=authorise, page=page
+        store,
+        clock=clock,
+        ids=SequentialIds(7),
+        settings=settings,
+        authorise=authorise,
+        page=page,
+        endpoints=endpoints,
     )
     if made is not None:
         made(app)

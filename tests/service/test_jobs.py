@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
-from holdfast.client.registering import COUNTED
+from holdfast.api.namespaces import COUNTED
 from holdfast.model import canonical
 from holdfast.model.append import Extras
 from holdfast.model.events import LlmRequested

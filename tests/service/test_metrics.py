@@ -252,7 +252,7 @@ async def test_requests_are_counted_by_route_and_not_by_id(backend: Backend) -> 
         busy = await web.ask("POST", "/api/jobs", {"kind": "k", "queue": "full"})
         read = await scraped(web)
         text = (await web.ask("GET", "/metrics")).text
-    route = {"method": "GET", "route": "/api/jobs/{id}"}
+    route = {"method": "GET", "route": "/api/jobs/{job_id}"}
     assert read("holdfast_http_requests_total", **route, status="200") == 1
     assert read("holdfast_http_requests_total", **route, status="404") == 1
     assert read("holdfast_http_requests_total", route="none", status="404") == 1
@@ -260,7 +260,7 @@ async def test_requests_are_counted_by_route_and_not_by_id(backend: Backend) -> 
     assert (busy.status_code, read("holdfast_http_refused_total", code="busy")) == (429, 1)
     assert int(busy.headers["retry-after"]) > 0
     assert read("holdfast_admission_refused_total", code="busy") == 1
-    assert read("holdfast_http_seconds_count", route="/api/jobs/{id}") == 2
+    assert read("holdfast_http_seconds_count", route="/api/jobs/{job_id}") == 2
     assert job_id not in text
 
 

@@ -11,9 +11,9 @@ import httpx2
 import pytest
 
 from holdfast import errors
-from holdfast.client.embedded import EmbeddedClient
-from holdfast.client.protocol import Client
-from holdfast.client.remote import RemoteClient, error_of
+from holdfast.client.client import Client
+from holdfast.client.http import RemoteClient, error_of
+from holdfast.client.in_process import EmbeddedClient
 from holdfast.errors import (
     HeadMoved,
     HoldfastError,
@@ -110,9 +110,9 @@ async def test_a_lost_answer_is_asked_for_again_and_nothing_is_done_twice(backen
 
         job_id = await one.sleeping()
         async with RemoteClient(url) as client:
-            await client._http.aclose()
-            headers = client._http.headers
-            client._http = httpx2.AsyncClient(base_url=url, transport=Losing(), headers=headers)
+            await client._server._http.aclose()
+            headers = client._server._http.headers
+            client._server._http = httpx2.AsyncClient(base_url=url, transport=Losing(), headers=headers)
             submitted = await client.submit("refund", {"order": 1})
             assert (submitted.created, len(lost)) == (False, 1)
             lost.clear()
@@ -159,7 +159,7 @@ async def test_every_filter_of_a_listing_goes_along(backend: Backend) -> None:
 
 
 async def test_many_events_are_read_in_pages(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.client.remote.EVENTS_PER_PAGE_MAX", 2)
+    monkeypatch.setattr("holdfast.client.client.EVENTS_PER_PAGE_MAX", 2)
     async with lives(backend) as one, served(one.store, backend.clock) as url, RemoteClient(url) as client:
         job_id = await one.finished()
         events = await one.client.events(job_id)
@@ -169,7 +169,7 @@ async def test_many_events_are_read_in_pages(backend: Backend, monkeypatch: pyte
 
 
 async def test_a_result_is_waited_for_in_pieces(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.client.remote.WAIT_MS", 5)
+    monkeypatch.setattr("holdfast.client.client.WAIT_MS", 5)
     async with (
         lives(backend) as one,
         served(one.store, backend.clock) as url,

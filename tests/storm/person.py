@@ -11,8 +11,8 @@ import random
 from collections import Counter
 from pathlib import Path
 
-from holdfast.client.embedded import EmbeddedClient
-from holdfast.client.records import Need
+from holdfast.api.job_records import Need
+from holdfast.client.in_process import EmbeddedClient
 from holdfast.errors import Conflict, InvalidMove, NotFound, Unavailable
 from holdfast.model.side_effects import Effect
 from holdfast.model.states import WaitReason

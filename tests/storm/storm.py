@@ -25,8 +25,8 @@ from typing import Final
 
 import msgspec
 
-from holdfast.client.embedded import EmbeddedClient
-from holdfast.client.records import JobView
+from holdfast.api.job_records import JobView
+from holdfast.client.in_process import EmbeddedClient
 from holdfast.errors import Unavailable
 from holdfast.model.ids import RandomIds
 from holdfast.model.jobs import JobFilter

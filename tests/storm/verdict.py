@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from holdfast.client.records import JobView
+from holdfast.api.job_records import JobView
 from holdfast.model.states import HELD, Status, WaitReason
 from tests.storm.receiver import CHANGED, EFFECTS, Act
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import holdfast as hf
-from holdfast.client.embedded import EmbeddedClient
+from holdfast.client.in_process import EmbeddedClient
 from holdfast.errors import CallFailed, InvalidSetting
 from holdfast.model.ids import RandomIds
 from holdfast.model.work import WorkStatus

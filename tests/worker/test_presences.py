@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.client.worker_drain import ask_to_drain
+from holdfast.api.worker_drain import ask_to_drain
 from holdfast.engine.recovery import Rules
 from holdfast.errors import InvalidMove, StoreUnavailable
 from holdfast.model.audit import ActDraft

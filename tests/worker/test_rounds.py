@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.client.embedded import EmbeddedClient
+from holdfast.client.in_process import EmbeddedClient
 from holdfast.engine.execution import Execution
 from holdfast.engine.recovery import Rules, find_last_sweep
 from holdfast.errors import StoreUnavailable

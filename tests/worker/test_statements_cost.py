@@ -18,7 +18,7 @@ import asyncpg
 import pytest
 
 import holdfast as hf
-from holdfast.client.embedded import EmbeddedClient
+from holdfast.client.in_process import EmbeddedClient
 from holdfast.model.ids import RandomIds
 from holdfast.runtime.process import Process
 from holdfast.store.clock import SystemClock

@@ -5,11 +5,11 @@ from __future__ import annotations
 import click
 import msgspec
 
+from holdfast.api.job_records import AgentView
 from holdfast.cli import render
 from holdfast.cli.open_store import client_at, server
 from holdfast.cli.options import json_option, store_option
 from holdfast.cli.output import plain, show, table, wait_for
-from holdfast.client.records import AgentView
 from holdfast.model.configured_agents import Configuration, HostedAgent
 from holdfast.model.page import Page
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
+from holdfast.api.work_records import AgentEntryList
 from holdfast.cli import render
 from holdfast.cli.open_store import client_at
 from holdfast.cli.options import json_option, store_option
 from holdfast.cli.output import plain, show, table, wait_for
-from holdfast.client.work_records import AgentEntryList
 from holdfast.model.agent_registry import AgentStatus
 from holdfast.model.time import from_iso
 from holdfast.store.clock import SystemClock

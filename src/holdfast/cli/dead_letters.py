@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
+from holdfast.api.job_records import Need
 from holdfast.cli import render
 from holdfast.cli.decisions import said
 from holdfast.cli.open_store import client_at
 from holdfast.cli.options import by_option, json_option, operation_option, store_option
 from holdfast.cli.output import to_json, wait_for
-from holdfast.client.records import Need
 from holdfast.model.page import Page
 
 

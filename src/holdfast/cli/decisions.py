@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 
+from holdfast.api.job_records import Accepted, SpanKind
 from holdfast.cli.open_store import client_at
 from holdfast.cli.options import by_option, json_option, operation_option, store_option
 from holdfast.cli.output import plain, to_json, wait_for
-from holdfast.client.protocol import Client
-from holdfast.client.records import Accepted, SpanKind
+from holdfast.client.client import Client
 from holdfast.errors import InvalidPayload, InvalidSetting, NotFound
 from holdfast.model import canonical
 from holdfast.model.budget import Budget

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import click
 
+from holdfast.api.job_records import Checked
 from holdfast.cli import render
 from holdfast.cli.open_store import client_at, existing, server
 from holdfast.cli.options import json_option, store_option
 from holdfast.cli.output import plain, to_json, wait_for
 from holdfast.client import export_file, job_export, signing
-from holdfast.client.records import Checked
-from holdfast.client.remote import RemoteClient
+from holdfast.client.http import RemoteClient
 from holdfast.errors import InvalidSetting
 from holdfast.model import canonical
 

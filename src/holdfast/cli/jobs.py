@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from holdfast.api.job_records import BudgetView, JobView, Need, PlanView
 from holdfast.cli import live_view, render
 from holdfast.cli.open_store import client_at
 from holdfast.cli.options import json_option, store_option
 from holdfast.cli.output import to_json, wait_for
-from holdfast.client.protocol import Client
-from holdfast.client.records import BudgetView, JobView, Need, PlanView
+from holdfast.client.client import Client
 from holdfast.engine.tracebacks import format_error, format_traceback
 from holdfast.errors import InvalidPayload
 from holdfast.model.budget import WORDS, show

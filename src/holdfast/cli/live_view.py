@@ -13,7 +13,7 @@ import click
 from holdfast.cli import render
 from holdfast.cli.open_store import client_at
 from holdfast.cli.output import to_json, wait_for
-from holdfast.client.protocol import Client
+from holdfast.client.client import Client
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

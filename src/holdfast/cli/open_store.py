@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 import click
 from click.core import ParameterSource
 
-from holdfast.client.embedded import EmbeddedClient
-from holdfast.client.protocol import Client
-from holdfast.client.remote import RemoteClient
+from holdfast.client.client import Client
+from holdfast.client.http import RemoteClient
+from holdfast.client.in_process import EmbeddedClient
 from holdfast.errors import NotFound
 from holdfast.model.ids import RandomIds
 from holdfast.model.redaction import redacted

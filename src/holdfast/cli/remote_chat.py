@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import Any, Protocol
 
-from holdfast.client.protocol import Client
+from holdfast.client.client import Client
 from holdfast.errors import InvalidMove, JobCancelled
 from holdfast.model.states import Status
 from holdfast.model.streams import AttemptSuperseded, Chunk

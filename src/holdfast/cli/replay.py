@@ -8,14 +8,14 @@ from typing import Any
 
 import click
 
+from holdfast.api.job_records import EventView, Walk, Walked
 from holdfast.cli.decisions import given
 from holdfast.cli.open_store import client_at, existing, server
 from holdfast.cli.options import by_option, json_option, store_option
 from holdfast.cli.output import plain, table, to_json, wait_for
 from holdfast.cli.render import short
 from holdfast.cli.run import code_of
-from holdfast.client.following_protocol import SAME
-from holdfast.client.records import EventView, Walk, Walked
+from holdfast.client.client import SAME
 from holdfast.engine.replay_check import Difference, Replayed, replay_journal
 from holdfast.engine.replay_check import replay as replay_job
 from holdfast.engine.runner_config import Program

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
+from holdfast.api.job_records import Stats
 from holdfast.cli import live_view, render
 from holdfast.cli.open_store import client_at
 from holdfast.cli.options import json_option, store_option
 from holdfast.cli.output import to_json, wait_for
-from holdfast.client.records import Stats
 from holdfast.model.states import Status
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
-from holdfast.client.embedded import EmbeddedClient
+from holdfast.client.in_process import EmbeddedClient
 from holdfast.engine.backups import find_last_backup
 from holdfast.model.ids import RandomIds
 from holdfast.model.jobs import JobFilter

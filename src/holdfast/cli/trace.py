@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from holdfast.api.job_records import EventView, Note, PlanView, Seam, SeamKind, Span, SpanKind, Trace
 from holdfast.cli import render
 from holdfast.cli.open_store import client_at
 from holdfast.cli.options import json_option, store_option
 from holdfast.cli.output import one_line, table, to_json, wait_for
-from holdfast.client.records import EventView, Note, PlanView, Seam, SeamKind, Span, SpanKind, Trace
 from holdfast.engine.tracebacks import format_error, format_traceback, locate_error
 
 if TYPE_CHECKING:

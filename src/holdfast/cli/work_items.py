@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from holdfast.api.work_records import WorkView
 from holdfast.cli import render
 from holdfast.cli.open_store import client_at
 from holdfast.cli.options import json_option, store_option
 from holdfast.cli.output import plain, show, to_json, wait_for
-from holdfast.client.protocol import Client
-from holdfast.client.work_records import WorkView
+from holdfast.client.client import Client
 from holdfast.errors import InvalidPayload, NotOver
 from holdfast.model.time import from_iso
 from holdfast.model.work import WorkStatus
@@ -23,7 +23,7 @@ from holdfast.model.worker_identity import short
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from holdfast.client.work_records import WorkList
+    from holdfast.api.work_records import WorkList
 
 T = TypeVar("T")
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import click
 from click.core import ParameterSource
 
+from holdfast.api.job_records import WorkerView
 from holdfast.cli import render
 from holdfast.cli.open_store import client_at
 from holdfast.cli.options import by_option, json_option, operation_option, store_option
 from holdfast.cli.output import plain, show, table, to_json, wait_for
-from holdfast.client.protocol import Client
-from holdfast.client.records import WorkerView
+from holdfast.client.client import Client
 from holdfast.errors import NotFound
 from holdfast.model.limits import ROWS_PER_PAGE_MAX
 from holdfast.model.page import Page

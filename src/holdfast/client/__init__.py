@@ -1,5 +1,5 @@
-"""One way to speak to Holdfast from outside a job: `protocol` says what, `embedded` does it over an open store, and
-`remote` through a server in front of one. `ExternalAgent` takes work from such a server, from anywhere."""
+"""Clients: `Client` has a method for each operation, over a transport: `EmbeddedClient` works over an open store,
+`RemoteClient` through a server. `BlockingClient` is the same without await; `ExternalAgent` takes work from a server."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from holdfast.client.blocking import BlockingClient
     from holdfast.client.external_agent import ExternalAgent
     from holdfast.client.external_work import Unrecoverable, Work
-    from holdfast.client.remote import RemoteClient
+    from holdfast.client.http import RemoteClient
 
 _WHERE: Final = {
+    "BlockingClient": "holdfast.client.blocking",
     "ExternalAgent": "holdfast.client.external_agent",
-    "RemoteClient": "holdfast.client.remote",
+    "RemoteClient": "holdfast.client.http",
     "Unrecoverable": "holdfast.client.external_work",
     "Work": "holdfast.client.external_work",
 }
 
-__all__ = ["ExternalAgent", "RemoteClient", "Unrecoverable", "Work"]
+__all__ = ["BlockingClient", "ExternalAgent", "RemoteClient", "Unrecoverable", "Work"]
 
 
 def __getattr__(name: str) -> Any:

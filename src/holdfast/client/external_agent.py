@@ -31,10 +31,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
+from holdfast.api.work_records import AgentEntryView, ClaimedWork
 from holdfast.client.external_work import ANSWER_S, HeldItem, Serves
-from holdfast.client.remote import RemoteClient
+from holdfast.client.http import RemoteClient
 from holdfast.client.server_retry import ServerRetry
-from holdfast.client.work_records import AgentEntryView, ClaimedWork
 from holdfast.engine.loop_sleep import rest
 from holdfast.errors import HoldfastError, InvalidPayload, InvalidSetting, NotFound
 from holdfast.model.agent_registry import AgentStatus, Visibility, root_guid, sub_guid

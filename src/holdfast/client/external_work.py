@@ -24,9 +24,9 @@ from typing import Any, Final, Protocol
 
 from holdfast.agents.signatures import plain
 from holdfast.agents.threads import in_thread
+from holdfast.api.work_records import ClaimedWork
+from holdfast.client.client import Client
 from holdfast.client.server_retry import ServerRetry
-from holdfast.client.work_protocol import Working
-from holdfast.client.work_records import ClaimedWork
 from holdfast.errors import Fenced, HoldfastError, InvalidPayload, NotFound, Unavailable
 from holdfast.model.ids import check_integer
 from holdfast.model.time import SECOND
@@ -112,7 +112,7 @@ class HeldItem:
         self,
         item: ClaimedWork,
         function: Serves,
-        client: Working,
+        client: Client,
         *,
         patience: ServerRetry,
         clock: Clock,

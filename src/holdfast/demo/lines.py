@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.client.records import EventView
+from holdfast.api.job_records import EventView
 from holdfast.model.time import SECOND
 from holdfast.model.worker_identity import identity_in
 

@@ -19,8 +19,8 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from holdfast.client.records import EventView, JobView
-from holdfast.client.remote import RemoteClient
+from holdfast.api.job_records import EventView, JobView
+from holdfast.client.http import RemoteClient
 from holdfast.demo import agent
 from holdfast.demo.lines import Timeline
 from holdfast.demo.outside import SOURCES, Outside

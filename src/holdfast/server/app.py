@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
-from typing import Final
+from typing import Any, Final
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
@@ -36,7 +36,7 @@ from holdfast.server.origin_checks import SECURITY_HEADERS, Authorise, check_vis
 from holdfast.server.page import StaticPage
 from holdfast.server.problems import MEDIA_TYPE, Problem, Refusal
 from holdfast.server.rate_limits import Meter
-from holdfast.server.request import ApiRequest, House, read_body, read_query
+from holdfast.server.request import ApiRequest, House, read_body, read_operation, read_query
 from holdfast.server.request_metrics import CODE, ROUTE, measured
 from holdfast.server.responses import ApiResponse, respond, written
 from holdfast.server.routes import ENDPOINTS
@@ -208,17 +208,28 @@ class Service:
                 key_of(
                     headers.get(HEADER)
                 )  # one that cannot be one is told, also where nothing depends on it
+            operation = endpoint.operation
+
+            def count(size: int) -> None:
+                self._meter.read(principal, size)
+
+            if operation is not None:
+                query: Any = None
+                body = await read_operation(request, operation, path, self._settings, count)
+            else:
+                query = read_query(request, endpoint.query)
+                body = (
+                    None
+                    if endpoint.body is None
+                    else await read_body(request, endpoint.body, self._settings, count)
+                )
             asked = ApiRequest(
                 house=house,
                 principal=principal,
                 request=request,
                 path=path,
-                query=read_query(request, endpoint.query),
-                body=None
-                if endpoint.body is None
-                else await read_body(
-                    request, endpoint.body, self._settings, lambda size: self._meter.read(principal, size)
-                ),
+                query=query,
+                body=body,
                 request_id=named,
             )
             answer = await endpoint.handle(asked)

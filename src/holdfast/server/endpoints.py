@@ -13,12 +13,13 @@ from urllib.parse import unquote
 import msgspec
 from starlette.types import ASGIApp
 
+from holdfast.api.operation import Operation
+from holdfast.api.requests import EmptyRequest
 from holdfast.errors import InvalidName, NotAllowed, NotFound
 from holdfast.model.access import AccessScope
 from holdfast.server.problems import Refusal
 from holdfast.server.request import ApiRequest
 from holdfast.server.responses import ApiResponse
-from holdfast.server.schemas import Nothing
 
 Handle: TypeAlias = Callable[[ApiRequest], Awaitable[ApiResponse | ASGIApp]]
 
@@ -40,7 +41,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     handle: Handle
     answers: Any
     body: Any = None
-    query: Any = Nothing
+    query: Any = EmptyRequest
     statuses: tuple[int, ...] = (200,)
     media: str = "application/json"
     also: tuple[str, ...] = ()
@@ -52,6 +53,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     audited: str = ""
     submits: bool = False
     shared: bool = False
+    operation: Operation[Any, Any] | None = None
+    """The declaration that this line was derived from (`server.operation_routes`)."""
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -61,10 +64,12 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        return self.handle.__name__
+        return self.handle.__name__ if self.operation is None else self.operation.name
 
     @property
     def summary(self) -> str:
+        if self.operation is not None:
+            return self.operation.summary
         return (self.handle.__doc__ or "").partition("\n")[0]
 
 
@@ -84,22 +89,26 @@ class Router:
             template = path.strip("/").split("/")
             assert not any(part.startswith("{") for part in template[:_BEGINS]), path
             self._paths.setdefault(tuple(template[:_BEGINS]), []).append((template, path))
+        for templates in self._paths.values():  # a word in the path is meant before a name that it could be
+            templates.sort(key=lambda one: [part.startswith("{") for part in one[0]])
 
     def find(self, method: str, raw_path: bytes) -> tuple[Endpoint, dict[str, str]]:
         """The endpoint, and the parts of the path that it named."""
         parts = raw_path.decode("latin-1").removeprefix("/").split("/")
+        allowed: set[str] = set()
         for template, path in self._paths.get(tuple(parts[:_BEGINS]), ()):
             found = _matched(template, parts)
             if found is None:
                 continue
-            lines = self._lines[path]
-            for endpoint in lines:
+            for endpoint in self._lines[path]:
                 if method in endpoint.methods:
                     return endpoint, {name: _decoded(text) for name, text in found.items()}
-            allowed = ", ".join(sorted({method for line in lines for method in line.methods}))
-            error = NotAllowed(f"{method} is nothing one does to {path}", hint=f"It takes {allowed}.")
-            raise Refusal(405, error, headers={"Allow": allowed})
-        raise NotFound("there is nothing at this path", hint="GET /api/openapi.json lists what there is.")
+                allowed.update(endpoint.methods)
+        if not allowed:
+            raise NotFound("there is nothing at this path", hint="GET /api/openapi.json lists all paths.")
+        methods = ", ".join(sorted(allowed))
+        error = NotAllowed(f"this path does not take {method}", hint=f"It takes {methods}.")
+        raise Refusal(405, error, headers={"Allow": methods})
 
 
 def _matched(template: list[str], parts: list[str]) -> dict[str, str] | None:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from holdfast.api.operation import Operation, path_names
 from holdfast.model.access import AccessScope
 from holdfast.server.endpoints import Endpoint
 from holdfast.server.idempotency import HEADER
@@ -51,11 +52,15 @@ def document(endpoints: Sequence[Endpoint], version: str) -> dict[str, Any]:
     schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
     schema_of = dict(zip(types, schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
+    bodies = {endpoint.body.__name__ for endpoint in endpoints if endpoint.body is not None}
     for endpoint in endpoints:
         path = _PART.sub(r"{\1}", endpoint.path)
         paths.setdefault(path, {})[endpoint.method.lower()] = _operation(endpoint, schema_of, components)
-    for shape in {endpoint.query for endpoint in endpoints}:
-        components.pop(shape.__name__, None)  # told as parameters
+    for endpoint in endpoints:
+        if endpoint.query.__name__ not in bodies:
+            components.pop(endpoint.query.__name__, None)  # its fields are parameters
+        if endpoint.operation is not None and endpoint.body is not None:
+            _remove_path_fields(components[endpoint.body.__name__], endpoint.operation)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -81,7 +86,8 @@ def _operation(endpoint: Endpoint, schema_of: dict[Any, Any], components: dict[s
     }
     if endpoint.body is not None:
         content = {"application/json": {"schema": schema_of[endpoint.body]}}
-        required = bool(components[endpoint.body.__name__].get("required"))
+        in_path = _names_in_path(endpoint.operation)
+        required = bool(set(components[endpoint.body.__name__].get("required", ())) - in_path)
         operation["requestBody"] = {"required": required, "content": content}
     return operation
 
@@ -91,15 +97,28 @@ def _parameters(endpoint: Endpoint, components: dict[str, Any]) -> list[dict[str
         {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
         for name, _ in _PART.findall(endpoint.path)
     ]
-    asks = components[endpoint.query.__name__]
+    query, in_path = components[endpoint.query.__name__], _names_in_path(endpoint.operation)
     found += [
-        {"name": name, "in": "query", "required": name in asks.get("required", ()), "schema": schema}
-        for name, schema in asks["properties"].items()
+        {"name": name, "in": "query", "required": name in query.get("required", ()), "schema": schema}
+        for name, schema in query["properties"].items()
+        if name not in in_path
     ]
     if endpoint.keyed:
         schema = {"type": "string", "minLength": 1, "maxLength": 200}
         found.append({"name": HEADER, "in": "header", "required": False, "schema": schema})
     return found
+
+
+def _names_in_path(operation: Operation[Any, Any] | None) -> set[str]:
+    """The wire names of the request's fields that travel in the path."""
+    return set() if operation is None else path_names(operation)
+
+
+def _remove_path_fields(schema: dict[str, Any], operation: Operation[Any, Any]) -> None:
+    """The schema of a request, as a body has it."""
+    in_path = path_names(operation)
+    schema["properties"] = {name: one for name, one in schema["properties"].items() if name not in in_path}
+    schema["required"] = [name for name in schema.get("required", ()) if name not in in_path]
 
 
 def _responses(endpoint: Endpoint, schema_of: dict[Any, Any]) -> dict[str, Any]:

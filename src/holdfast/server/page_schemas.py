@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from holdfast.client.records import EventView, Span, SpanKind
+from holdfast.api.job_records import EventView, Span, SpanKind
+from holdfast.api.requests import CommandRequest, Name, OperationRequest, PageRequest, Whole
 from holdfast.model.ledger import CallRow
-from holdfast.server.schemas import Asks, Name, Paged, Whole, Word
 from holdfast.store.ports.attachments import AttachmentIntent
 
 BULK_MAX = 500
@@ -39,7 +39,7 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
 # ── many at once ──────────────────────────────────────────────────────────────────────────────────
 
 
-class Many(Word, frozen=True, kw_only=True):
+class Many(CommandRequest, frozen=True, kw_only=True):
     """The same word to many jobs, one after the other."""
 
     ids: Annotated[tuple[Name, ...], Meta(min_length=1, max_length=BULK_MAX)]
@@ -66,14 +66,14 @@ class ToldMany(msgspec.Struct, frozen=True, kw_only=True):
 # ── a job as it was ───────────────────────────────────────────────────────────────────────────────
 
 
-class WhichTrace(Asks, frozen=True, kw_only=True):
+class WhichTrace(OperationRequest, frozen=True, kw_only=True):
     """`seq`: the job as it was when this was its newest event. `bodies=none` leaves out what calls said."""
 
     seq: Annotated[int, Meta(ge=1)] | None = None
     bodies: Literal["all", "none"] = "all"
 
 
-class WhichStep(Asks, frozen=True, kw_only=True):
+class WhichStep(OperationRequest, frozen=True, kw_only=True):
     generation: Whole = 0
 
 
@@ -97,7 +97,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     events: tuple[EventView, ...]
 
 
-class WhereToFork(Asks, frozen=True, kw_only=True):
+class WhereToFork(OperationRequest, frozen=True, kw_only=True):
     """A step that would be done anew, or the number of the first event that would not be taken over; neither is the end
     of the journal."""
 
@@ -129,7 +129,7 @@ class ForkPreview(msgspec.Struct, frozen=True, kw_only=True):
 # ── sessions ──────────────────────────────────────────────────────────────────────────────────────
 
 
-class WhichSessions(Paged, frozen=True, kw_only=True):
+class WhichSessions(PageRequest, frozen=True, kw_only=True):
     text: Name | None = None
 
 

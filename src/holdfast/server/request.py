@@ -12,7 +12,11 @@ from urllib.parse import parse_qsl
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 
-from holdfast.client.embedded import EmbeddedClient
+from holdfast.api.context import ApiContext, Caller
+from holdfast.api.operation import Operation, from_wire
+from holdfast.api.requests import EmptyRequest
+from holdfast.client.client import Client
+from holdfast.client.in_process import InProcessTransport
 from holdfast.engine.streams import StreamWriter
 from holdfast.errors import InvalidPayload, NotAllowed, NotFound, TooLarge, Unavailable
 from holdfast.model import canonical
@@ -93,12 +97,23 @@ class ApiRequest:
     request_id: str = ""
 
     @property
-    def client(self) -> EmbeddedClient:
+    def api(self) -> ApiContext:
+        """The context of operations: this namespace, this caller."""
         house = self.house
-        client = EmbeddedClient(house.store, house.clock, house.ids, namespace=self.principal.namespace)
-        if house.registry is not None and self.principal.namespace == DEFAULT_NAMESPACE:
-            client.registry = house.registry
-        return client
+        is_default = self.principal.namespace == DEFAULT_NAMESPACE
+        return ApiContext(
+            store=house.store,
+            clock=house.clock,
+            ids=house.ids,
+            namespace=self.principal.namespace,
+            caller=Caller(self.principal.name, self.request_id),
+            notify_ready=house.ready,
+            external_registry=house.registry if is_default else None,
+        )
+
+    @property
+    def client(self) -> Client:
+        return Client(InProcessTransport(self.api))
 
     @property
     def store(self) -> Store:
@@ -124,7 +139,7 @@ class ApiRequest:
 
     async def head(self) -> JobHead:
         """The head of the job in the path. One of another namespace does not exist."""
-        job_id = check_name(self.path["id"], "job id")
+        job_id = check_name(self.path["job_id"], "job id")
         head = await self.store.jobs.head(job_id)
         if head.namespace != self.namespace:
             msg = f"there is no job {job_id!r}"
@@ -139,6 +154,26 @@ async def read_body(
 
     `read` hears how many bytes it was.
     """
+    return _fitted(await _read_json(request, settings, read), shape, strict=True)
+
+
+async def read_operation(
+    request: Request,
+    operation: Operation[Any, Any],
+    path: dict[str, str],
+    settings: Settings,
+    read: Callable[[int], None] = lambda _: None,
+) -> Any:
+    """The request of an operation, from path and query, or from path and body."""
+    if not operation.has_body:
+        return _fitted(from_wire(operation, path, _read_pairs(request)), operation.request, strict=False)
+    read_query(request, EmptyRequest)
+    value = await _read_json(request, settings, read)
+    fields = from_wire(operation, path, value) if isinstance(value, dict) else value
+    return _fitted(fields, operation.request, strict=True)
+
+
+async def _read_json(request: Request, settings: Settings, read: Callable[[int], None]) -> Any:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         msg = f"the content type is {kind or 'not said'!r}, and must be application/json"
@@ -148,12 +183,11 @@ async def read_body(
     data = await _bytes_of(request, settings)
     read(len(data))
     try:
-        value = canonical.decode(data, bytes_max=settings.body_bytes_max) if data.strip() else {}
+        return canonical.decode(data, bytes_max=settings.body_bytes_max) if data.strip() else {}
     except TooLarge:
         raise
     except InvalidPayload as error:
         raise Refusal(400, error) from None
-    return _fitted(value, shape, strict=True)
 
 
 async def _bytes_of(request: Request, settings: Settings) -> bytes:
@@ -181,7 +215,12 @@ def _too_large(most: int) -> Refusal:
 
 
 def read_query(request: Request, shape: type[T]) -> T:
-    """The query as this shape; a parameter that is said twice says nothing."""
+    """The query as this shape."""
+    return _fitted(_read_pairs(request), shape, strict=False)
+
+
+def _read_pairs(request: Request) -> dict[str, str]:
+    """The query; a parameter that stands there twice is rejected."""
     text = request.scope["query_string"]
     try:
         pairs = parse_qsl(text.decode("ascii"), keep_blank_values=True, errors="strict")
@@ -192,7 +231,7 @@ def read_query(request: Request, shape: type[T]) -> T:
         if name in values:
             raise InvalidPayload(f"the query says {name!r} twice", hint="Say it once.")
         values[name] = value
-    return _fitted(values, shape, strict=False)
+    return values
 
 
 def _fitted(value: Any, shape: type[T], *, strict: bool) -> T:

@@ -12,8 +12,6 @@ from holdfast.registry.addresses import NatsSettings
 
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 8080
-WAIT_MS_MAX: Final = 30_000
-"""The longest that a read waits for a job to end; a client that wants more asks again."""
 
 
 class Rates(msgspec.Struct, frozen=True, kw_only=True):

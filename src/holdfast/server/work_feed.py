@@ -19,10 +19,11 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.client.embedded import EmbeddedClient
-from holdfast.client.work_records import AgentEntryView, WorkView
-from holdfast.client.work_views import work_view
-from holdfast.engine.external_work import ExternalWork, WorkItemState
+from holdfast.api.context import ApiContext
+from holdfast.api.external_agents import ListEntries, list_entries
+from holdfast.api.work_records import AgentEntryView, WorkView
+from holdfast.api.work_views import work_view
+from holdfast.engine.external_work import WorkItemState
 from holdfast.errors import InvalidPayload
 from holdfast.model.agent_registry import AgentStatus
 from holdfast.model.events import (
@@ -40,7 +41,6 @@ from holdfast.model.events import (
 from holdfast.model.hash_chain import SealedEvent
 from holdfast.model.work import QUEUE, WorkWhich
 from holdfast.server.responses import written
-from holdfast.store.contract import Store
 
 LOOK_S: Final = 1.0
 NEWEST: Final = 1000
@@ -73,15 +73,14 @@ def after_of(last_id: str | None) -> int | None:
     return int(at)
 
 
-async def feed(
-    store: Store, client: EmbeddedClient, outwork: ExternalWork, namespace: str, after: int | None
-) -> AsyncGenerator[bytes, None]:
+async def feed(api: ApiContext, after: int | None) -> AsyncGenerator[bytes, None]:
     """Events from now on, or behind an instant, for as long as somebody listens."""
+    store, outwork = api.store, api.external_work
     told: dict[str, int] = {}
     agents: dict[str, AgentEntryView] | None = None
     news = after is not None
     while True:
-        rows = (await store.work.list(WorkWhich(namespace=namespace), limit=NEWEST)).items
+        rows = (await store.work.list(WorkWhich(namespace=api.namespace), limit=NEWEST)).items
         changed = [row.head for row in reversed(rows) if told.get(row.head.job_id) != row.head.head_seq]
         for head in changed:
             if news:
@@ -89,7 +88,7 @@ async def feed(
                 for event in _work_events(item, told.get(head.job_id, 0), after or 0):
                     yield event
         told = {row.head.job_id: row.head.head_seq for row in rows}
-        seen = {one.guid: one for one in (await client.list_registry(limit=NEWEST)).agents}
+        seen = {one.guid: one for one in await list_entries(api, ListEntries())}
         if agents is not None:
             for event in _agent_events(agents, seen):
                 yield event

@@ -16,7 +16,7 @@ from llmock.testing import LLMockServer
 import holdfast as hf
 from holdfast.agents.models.client_transport import _WIRES
 from holdfast.agents.models.openai_wire import ChatWire, ResponsesWire
-from holdfast.client.embedded import EmbeddedClient
+from holdfast.client.in_process import EmbeddedClient
 from holdfast.engine.replay_check import replay
 from holdfast.errors import InvalidSetting
 from holdfast.model.events import JobParked, LlmRepurchased, LlmRequested, ToolCalled

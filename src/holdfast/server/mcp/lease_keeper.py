@@ -16,9 +16,9 @@ from typing import Any, Final
 
 import msgspec
 
+from holdfast.api.work_records import AgentEntryView, ClaimedWork
+from holdfast.client.client import Client
 from holdfast.client.server_retry import ServerRetry
-from holdfast.client.work_protocol import Working
-from holdfast.client.work_records import AgentEntryView, ClaimedWork
 from holdfast.engine.loop_sleep import rest
 from holdfast.errors import Fenced, HoldfastError, InvalidMove, NotFound, Unavailable
 from holdfast.model.agent_registry import AgentStatus
@@ -43,7 +43,7 @@ class Kept(msgspec.Struct):
 
 
 class Keeping:
-    def __init__(self, client: Working, clock: Clock, chance: Callable[[], float]) -> None:
+    def __init__(self, client: Client, clock: Clock, chance: Callable[[], float]) -> None:
         self.agent: AgentEntryView | None = None
         """Who this session is: the agent that registered last."""
         self._client = client

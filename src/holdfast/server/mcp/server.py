@@ -18,15 +18,19 @@ from mcp.types import (
     TextContent,
     ToolAnnotations,
 )
-from mcp.types import Tool as McpTool
+from mcp.types import Tool as ListedTool
 
 from holdfast.errors import HoldfastError, InvalidPayload, NotFound
 from holdfast.model.redaction import redacted
-from holdfast.server.mcp import jobs, work
+from holdfast.server.mcp import work
+from holdfast.server.mcp.operation_tools import operation_tools
 from holdfast.server.mcp.summaries import brief, shortened
 from holdfast.server.mcp.tools import TABLE, McpContext
 
-__all__ = ["TABLE", "jobs", "serve_stdio", "work"]
+__all__ = ["TABLE", "serve_stdio", "work"]
+
+for _tool in operation_tools():
+    TABLE.add(_tool)
 
 ERROR_CHARACTERS_MAX: Final = 4_000
 INSTRUCTIONS: Final = (
@@ -52,7 +56,7 @@ async def serve_stdio(desk: McpContext) -> None:
 def _made(desk: McpContext) -> Server[Any]:
     listed = ListToolsResult(
         tools=[
-            McpTool(
+            ListedTool(
                 name=tool.name,
                 description=tool.description,
                 input_schema=tool.schema(),

@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from holdfast.client.protocol import Client
+from holdfast.client.client import Client
 from holdfast.server.mcp.lease_keeper import Keeping
 
 
@@ -28,19 +28,21 @@ class McpContext(msgspec.Struct, frozen=True):
     client: Client
     keeping: Keeping
 
+    @property
+    def caller(self) -> str:
+        """Who gives a command, in the journal."""
+        return "mcp" if self.keeping.agent is None else f"mcp:{self.keeping.agent.handle}"
+
 
 Act = Callable[[McpContext, A], Awaitable[Any]]
 
 
-class Tool(msgspec.Struct, Generic[A], frozen=True, kw_only=True):
+class McpTool(msgspec.Struct, Generic[A], frozen=True, kw_only=True):
     name: str
+    description: str
     args: type[A]
     act: Act[A]
     reads: bool
-
-    @property
-    def description(self) -> str:
-        return " ".join((self.args.__doc__ or "").split())
 
     def schema(self) -> dict[str, Any]:
         """The arguments as JSON schema, an object at its root."""
@@ -51,22 +53,25 @@ class Tool(msgspec.Struct, Generic[A], frozen=True, kw_only=True):
         return {**root, "$defs": whole["$defs"]} if whole["$defs"] else root
 
 
-class Table:
+class ToolTable:
     """Tools in the order in which they are listed."""
 
     def __init__(self) -> None:
-        self.tools: dict[str, Tool[Any]] = {}
+        self.tools: dict[str, McpTool[Any]] = {}
+
+    def add(self, tool: McpTool[Any]) -> None:
+        assert tool.name not in self.tools, f"two tools are called {tool.name}"
+        self.tools[tool.name] = tool
 
     def tool(self, args: type[A], *, reads: bool = False) -> Callable[[Act[A]], Act[A]]:
         """The decorated function is a tool of its own name. `reads`: it changes nothing."""
 
         def add(act: Act[A]) -> Act[A]:
-            name = act.__name__
-            assert name not in self.tools, f"two tools are called {name}"
-            self.tools[name] = Tool(name=name, args=args, act=act, reads=reads)
+            description = " ".join((args.__doc__ or "").split())
+            self.add(McpTool(name=act.__name__, description=description, args=args, act=act, reads=reads))
             return act
 
         return add
 
 
-TABLE: Final = Table()
+TABLE: Final = ToolTable()

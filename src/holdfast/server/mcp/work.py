@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from holdfast.client.work_records import AgentEntryView
+from holdfast.api.work_records import AgentEntryView
 from holdfast.model.agent_registry import AgentStatus, Visibility
 from holdfast.server.mcp.tools import TABLE, Args, McpContext
 

@@ -1,49 +1,33 @@
-"""Every endpoint there is, a file for each noun."""
+"""Every endpoint: those of operations, and those that only a server has (health, files, streams, search, keys)."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from holdfast.server.endpoints import Endpoint
+from holdfast.server.operation_routes import operations, to_endpoint
 from holdfast.server.routes import (
     access,
-    agents,
-    attention,
-    commands,
-    dead_letters,
+    feed,
     health,
     job_history,
     job_search,
-    jobs,
     journals,
     metrics,
-    operating,
     recent_activity,
-    registry,
-    sessions,
-    work,
-    workers,
 )
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *health.ENDPOINTS,
     *metrics.ENDPOINTS,
-    *jobs.ENDPOINTS,
+    *map(to_endpoint, operations()),
     *journals.ENDPOINTS,
     *job_history.ENDPOINTS,
     *job_search.ENDPOINTS,
     *recent_activity.ENDPOINTS,
-    *commands.ENDPOINTS,
-    *attention.ENDPOINTS,
-    *dead_letters.ENDPOINTS,
-    *sessions.ENDPOINTS,
-    *agents.ENDPOINTS,
-    *registry.ENDPOINTS,
-    *work.ENDPOINTS,
-    *workers.ENDPOINTS,
+    *feed.ENDPOINTS,
     *access.ENDPOINTS,
-    *operating.ENDPOINTS,
 )
 
 WORKER_ENDPOINTS: Final[tuple[Endpoint, ...]] = (*health.HEALTH, *metrics.ENDPOINTS)
-"""What a worker answers on its own port: how it is, and nothing about jobs."""
+"""Endpoints of a worker's own port: health and metrics, and nothing about jobs."""

@@ -7,7 +7,8 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from holdfast.client import command_checks
+from holdfast.api import command_checks
+from holdfast.api.requests import Name, OperationRequest, PageRequest
 from holdfast.client.keys import create_key, revoke_key
 from holdfast.errors import KeyReused
 from holdfast.model import canonical
@@ -21,10 +22,10 @@ from holdfast.server.endpoints import Endpoint
 from holdfast.server.idempotency import REPLAYED
 from holdfast.server.request import ApiRequest
 from holdfast.server.responses import ApiResponse
-from holdfast.server.schemas import Asks, Name, Paged, WhichEvents
+from holdfast.server.schemas import WhichLines
 
 
-class NewKey(Asks, frozen=True, kw_only=True):
+class NewKey(OperationRequest, frozen=True, kw_only=True):
     """A key to be made. `session_id` is the one that an agent's key is for."""
 
     name: Name
@@ -34,7 +35,7 @@ class NewKey(Asks, frozen=True, kw_only=True):
     expires_in_s: Annotated[int, Meta(ge=1, le=DURATION_US_MAX // SECOND)] | None = None
 
 
-class Revoking(Asks, frozen=True, kw_only=True):
+class Revoking(OperationRequest, frozen=True, kw_only=True):
     why: str
 
 
@@ -68,7 +69,7 @@ class Acts(msgspec.Struct, frozen=True, kw_only=True):
 
 async def list_keys(asked: ApiRequest) -> ApiResponse:
     """The namespace's keys by id, revoked and expired ones too."""
-    which: Paged = asked.query
+    which: PageRequest = asked.query
     page = await asked.store.keys.list(namespace=asked.namespace, limit=which.limit, cursor=which.cursor)
     return ApiResponse(value=Page(tuple(map(_shape, page)), page.next), tagged=True)
 
@@ -117,7 +118,7 @@ async def revoke(asked: ApiRequest) -> ApiResponse:
 
 async def list_audit(asked: ApiRequest) -> ApiResponse:
     """Privileged acts in the namespace, in order, each chained to the one before."""
-    which: WhichEvents = asked.query
+    which: WhichLines = asked.query
     head = await asked.store.audit.head(namespace=asked.namespace)
     lines = await asked.store.audit.read(namespace=asked.namespace, after=which.after, limit=which.limit)
     more = lines[-1].seq if lines and lines[-1].seq < head.seq else None
@@ -152,7 +153,7 @@ ENDPOINTS: Final = (
         method="GET",
         path="/api/keys",
         handle=list_keys,
-        query=Paged,
+        query=PageRequest,
         answers=Page[KeyShape],
         statuses=(200, 304),
         errors=(422,),
@@ -183,7 +184,7 @@ ENDPOINTS: Final = (
         method="GET",
         path="/api/audit",
         handle=list_audit,
-        query=WhichEvents,
+        query=WhichLines,
         answers=Acts,
         statuses=(200, 304),
         errors=(422,),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from holdfast.client.records import Stats
 from holdfast.model.access import AccessScope
 from holdfast.model.time import to_iso
 from holdfast.server.endpoints import Endpoint
@@ -28,11 +27,6 @@ async def ready(asked: ApiRequest) -> ApiResponse:
     """The process takes work: its store was written to just now, and it is not about to end."""
     state = await _state(asked)
     return ApiResponse(value=state, status=200 if state.status in {"ok", "degraded"} else 503)
-
-
-async def stats(asked: ApiRequest) -> ApiResponse:
-    """How many jobs have each status."""
-    return ApiResponse(value=await asked.client.stats())
 
 
 async def openapi(_asked: ApiRequest) -> ApiResponse:
@@ -81,7 +75,6 @@ HEALTH: Final = (
 
 ENDPOINTS: Final = (
     *HEALTH,
-    Endpoint(method="GET", path="/api/stats", handle=stats, answers=Stats, scope=AccessScope.READ),
     Endpoint(
         method="GET",
         path="/api/openapi.json",

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import msgspec
-
-from holdfast.client.job_view import shown
-from holdfast.client.records import Trace
-from holdfast.client.trace import trace_of
+from holdfast.api.job_view import shown
+from holdfast.api.trace import trace_of
 from holdfast.errors import HoldfastError, InvalidMove, InvalidPayload, NotFound
 from holdfast.model import canonical
 from holdfast.model import events as e
 from holdfast.model.access import AccessScope
 from holdfast.model.fork import ForkedEvent, fork_point, taken_over
 from holdfast.model.hash_chain import SealedEvent, unseal
-from holdfast.model.states import MOVES, NOWHERE, Status
 from holdfast.server.endpoints import Endpoint
 from holdfast.server.page_schemas import (
     AskedOfModel,
@@ -24,39 +20,9 @@ from holdfast.server.page_schemas import (
     Step,
     WhereToFork,
     WhichStep,
-    WhichTrace,
 )
 from holdfast.server.request import ApiRequest
 from holdfast.server.responses import ApiResponse
-
-
-async def get_trace(asked: ApiRequest) -> ApiResponse:
-    """The job's life: its calls, who drove it when, and what recovery did and why; also as it was at an event."""
-    which: WhichTrace = asked.query
-    head = await asked.head()
-    sealed = await asked.store.journal.read(head.job_id, limit=which.seq)
-    now = asked.house.clock.wall_us()
-    if which.seq is not None:
-        if which.seq > head.head_seq:
-            msg = f"there is no event {which.seq}; the journal has events 1 to {head.head_seq}"
-            raise NotFound(msg)
-        head, now = msgspec.structs.replace(head, status=_status_then(sealed)), sealed[-1].at
-    trace = trace_of(head, sealed, now=now)
-    return ApiResponse(value=trace if which.bodies == "all" else _bare(trace), tagged=True)
-
-
-def _status_then(sealed: list[SealedEvent]) -> Status:
-    """The types of events tell it alone, so also of a journal whose bodies were erased."""
-    status: Status | None = NOWHERE
-    for one in sealed:
-        status = MOVES.get(one.type, {}).get(status, status)
-    assert status is not None, "a journal begins with job_created"
-    return status
-
-
-def _bare(trace: Trace) -> Trace:
-    spans = tuple(msgspec.structs.replace(one, args=None, result=None, error=None) for one in trace.spans)
-    return msgspec.structs.replace(trace, spans=spans)
 
 
 async def get_step(asked: ApiRequest) -> ApiResponse:
@@ -176,17 +142,7 @@ def _named(event: e.Event) -> str:
 ENDPOINTS: Final = (
     Endpoint(
         method="GET",
-        path="/api/jobs/{id}/trace",
-        handle=get_trace,
-        query=WhichTrace,
-        answers=Trace,
-        statuses=(200, 304),
-        errors=(404, 422),
-        scope=AccessScope.READ,
-    ),
-    Endpoint(
-        method="GET",
-        path="/api/jobs/{id}/fork",
+        path="/api/jobs/{job_id}/fork",
         handle=preview_fork,
         query=WhereToFork,
         answers=ForkPreview,
@@ -195,7 +151,7 @@ ENDPOINTS: Final = (
     ),
     Endpoint(
         method="GET",
-        path="/api/jobs/{id}/steps/{key}",
+        path="/api/jobs/{job_id}/steps/{key}",
         handle=get_step,
         query=WhichStep,
         answers=Step,

@@ -9,7 +9,8 @@ from typing import Final
 
 import msgspec
 
-from holdfast.client.records import Accepted
+from holdfast.api.job_records import Accepted
+from holdfast.api.jobs import JobSelection, to_filter
 from holdfast.errors import Conflict, HoldfastError, Misuse
 from holdfast.model.access import AccessScope, scopes_of
 from holdfast.model.ids import check_name
@@ -23,8 +24,6 @@ from holdfast.server.origin_checks import is_loopback
 from holdfast.server.page_schemas import AttachmentList, Many, Tally, Told, ToldMany, WhichSessions, Who
 from holdfast.server.request import ApiRequest
 from holdfast.server.responses import ApiResponse
-from holdfast.server.routes.jobs import filter_of
-from holdfast.server.schemas import Narrowed
 
 
 async def who_am_i(asked: ApiRequest) -> ApiResponse:
@@ -46,7 +45,7 @@ async def who_am_i(asked: ApiRequest) -> ApiResponse:
 
 async def tally_jobs(asked: ApiRequest) -> ApiResponse:
     """How many jobs fit, by status and by what they wait for."""
-    which = msgspec.structs.replace(filter_of(asked.query), namespace=asked.namespace)
+    which = msgspec.structs.replace(to_filter(asked.query), namespace=asked.namespace)
     found = await asked.store.jobs.tally(which)
     by_status: Counter[str] = Counter()
     by_reason: Counter[str] = Counter()
@@ -77,7 +76,7 @@ async def list_sessions(asked: ApiRequest) -> ApiResponse:
 
 async def list_attachments(asked: ApiRequest) -> ApiResponse:
     """What was announced for a session, oldest first."""
-    session_id = check_name(asked.path["id"], "session id")
+    session_id = check_name(asked.path["session_id"], "session id")
     found = await asked.store.attachments.list(session_id, namespace=asked.namespace)
     return ApiResponse(value=AttachmentList(items=tuple(found)), tagged=True)
 
@@ -136,7 +135,7 @@ ENDPOINTS: Final = (
         method="GET",
         path="/api/tally",
         handle=tally_jobs,
-        query=Narrowed,
+        query=JobSelection,
         answers=Tally,
         statuses=(200, 304),
         errors=(422,),
@@ -162,12 +161,12 @@ ENDPOINTS: Final = (
     ),
     Endpoint(
         method="GET",
-        path="/api/sessions/{id}/attachments",
+        path="/api/sessions/{session_id}/attachments",
         handle=list_attachments,
         answers=AttachmentList,
         statuses=(200, 304),
         scope=AccessScope.READ,
-        session="id",
+        session="session_id",
     ),
     _many("/api/bulk/cancel", cancel_many),
     _many("/api/bulk/requeue", requeue_many),

@@ -1,4 +1,4 @@
-"""What a job has done: its events, its life, whether its chain holds, all of it to take away, and what it says."""
+"""Journals as files, and streams of a job."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import ASGIApp
 
 from holdfast.client.job_export import archive
-from holdfast.client.records import Checked, Walk
 from holdfast.errors import NotFound
 from holdfast.model import canonical
 from holdfast.model.access import AccessScope
@@ -20,44 +19,13 @@ from holdfast.model.hash_chain import SealedEvent
 from holdfast.model.jobs import JobHead
 from holdfast.model.limits import EVENTS_PER_PAGE_MAX
 from holdfast.model.streams import parse_cursor
-from holdfast.server import etags
 from holdfast.server.endpoints import Endpoint
 from holdfast.server.request import ApiRequest
-from holdfast.server.responses import ApiResponse, written
-from holdfast.server.schemas import Events, WhichChunks, WhichEvents
+from holdfast.server.responses import written
+from holdfast.server.schemas import WhichChunks
 from holdfast.server.streams import Stream, words_of_job
 
 ZIP: Final = "application/zip"
-
-
-async def list_events(asked: ApiRequest) -> ApiResponse | ASGIApp:
-    """The facts of a job, in order."""
-    head = await asked.head()
-    which: WhichEvents = asked.query
-    # The head stands for the whole journal: a reader that has it is answered without a look at the events.
-    headers = {
-        "ETag": etags.of_head(head.head_seq, head.head_hash, which.after, which.limit),
-        "Cache-Control": "private, no-cache",
-    }
-    if etags.is_known(headers["ETag"], asked.request.headers.get("if-none-match")):
-        return Response(status_code=304, headers=headers)
-    # No further than the head that the tag names.
-    most = min(which.limit, max(head.head_seq - which.after, 0))
-    items = await asked.client.events(head.job_id, after=which.after, limit=most) if most else ()
-    last = items[-1].seq if items else head.head_seq
-    return ApiResponse(
-        value=Events(items=items, next=last if last < head.head_seq else None), headers=headers
-    )
-
-
-async def walk_job(asked: ApiRequest) -> ApiResponse:
-    """What a replay of the job would be handed, call by call. It needs no code and calls nothing."""
-    return ApiResponse(value=await asked.client.walk(asked.path["id"]), tagged=True)
-
-
-async def verify_job(asked: ApiRequest) -> ApiResponse:
-    """The job's chain and grammar, recomputed from its first event."""
-    return ApiResponse(value=await asked.client.verify(asked.path["id"]))
 
 
 async def stream_job(asked: ApiRequest) -> ASGIApp:
@@ -180,34 +148,7 @@ def _line(line: JournalLine) -> bytes:
 ENDPOINTS: Final = (
     Endpoint(
         method="GET",
-        path="/api/jobs/{id}/events",
-        handle=list_events,
-        query=WhichEvents,
-        answers=Events,
-        statuses=(200, 304),
-        errors=(404, 422),
-        scope=AccessScope.READ,
-    ),
-    Endpoint(
-        method="GET",
-        path="/api/jobs/{id}/verify",
-        handle=verify_job,
-        answers=Checked,
-        errors=(404,),
-        scope=AccessScope.READ,
-    ),
-    Endpoint(
-        method="GET",
-        path="/api/jobs/{id}/replay",
-        handle=walk_job,
-        answers=Walk,
-        statuses=(200, 304),
-        errors=(404,),
-        scope=AccessScope.READ,
-    ),
-    Endpoint(
-        method="GET",
-        path="/api/jobs/{id}/export",
+        path="/api/jobs/{job_id}/export",
         handle=export_job,
         answers=JournalLine,
         media="application/x-ndjson",
@@ -217,7 +158,7 @@ ENDPOINTS: Final = (
     ),
     Endpoint(
         method="GET",
-        path="/api/jobs/{id}/stream",
+        path="/api/jobs/{job_id}/stream",
         handle=stream_job,
         query=WhichChunks,
         answers=str,

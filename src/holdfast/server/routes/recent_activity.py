@@ -7,21 +7,21 @@ from typing import Annotated, Final
 from msgspec import Meta
 from starlette.types import ASGIApp
 
+from holdfast.api.requests import OperationRequest, Whole
 from holdfast.model.access import AccessScope
 from holdfast.server.endpoints import Endpoint
 from holdfast.server.job_feed import job_feed
 from holdfast.server.request import ApiRequest
 from holdfast.server.responses import ApiResponse
-from holdfast.server.schemas import Asks, Whole
+from holdfast.server.schemas import WhichNews
 from holdfast.server.streams import Stream
 from holdfast.server.time_series import NumbersView
 from holdfast.server.work_feed import after_of
-from holdfast.server.work_schemas import WhichNews
 
 MINUTES_MAX: Final = 1_440
 
 
-class WhichNumbers(Asks, frozen=True, kw_only=True):
+class WhichNumbers(OperationRequest, frozen=True, kw_only=True):
     """`minutes` up to now; `today_since` is the instant that the reader's day began at."""
 
     minutes: Annotated[int, Meta(ge=1, le=MINUTES_MAX)] = 60

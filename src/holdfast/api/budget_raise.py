@@ -1,0 +1,77 @@
+"""What a person says about a budget: which one is meant, and whether saying it changes anything."""
+
+from __future__ import annotations
+
+import shlex
+
+from holdfast.api.command_checks import over
+from holdfast.api.job_view import Loaded
+from holdfast.api.needs import stopped_by
+from holdfast.errors import InvalidMove, InvalidPayload, NotFound
+from holdfast.model import budget as money
+from holdfast.model.budget import OPTIONS, Budget
+from holdfast.model.ids import check_name
+from holdfast.model.mailbox import MailDraft
+from holdfast.model.states import TERMINAL, MailKind
+
+
+def letter(
+    job: Loaded, budget_id: str | None, limits: Budget, *, why: str, by: str, operation_id: str
+) -> MailDraft:
+    """The letter that says it. A repeat means the budget that was meant the first time."""
+    for earlier in job.letters:
+        if earlier.operation_id == operation_id and isinstance(earlier.body, dict) and budget_id is None:
+            budget_id = earlier.body.get("budget_id")
+    return MailDraft(
+        job_id=job.head.job_id,
+        kind=MailKind.BUDGET,
+        operation_id=operation_id,
+        body={"budget_id": budget_id or _meant(job), "limits": money.told(limits), "why": why},
+        sender=check_name(by, "by"),
+    )
+
+
+def _meant(job: Loaded) -> str:
+    """The budget that stopped the job; else its own, or the nearest above it."""
+    stopped = stopped_by(job)
+    if stopped is not None:
+        return stopped.budget_id
+    if not job.budgets:
+        msg = f"no budget counts for job {job.head.job_id}"
+        raise InvalidMove(msg, hint="An agent has one if it declares it: @hf.agent(budget=hf.Budget(usd=2)).")
+    return job.budgets[-1]
+
+
+def check(job: Loaded, said: MailDraft) -> None:
+    """The job can hear it, and something would be more than it is."""
+    budget_id, limits = said.body["budget_id"], said.body["limits"]
+    if job.head.status in TERMINAL:
+        raise over(job.head, "raise a budget of")
+    account = next((one for one in job.accounts if one.budget_id == budget_id), None)
+    if account is None:
+        msg = f"budget {budget_id!r} does not count for job {job.head.job_id}"
+        known = ", ".join(map(shlex.quote, job.budgets))
+        raise NotFound(msg, hint=f"These do: {known}." if known else "No budget does.")
+    allowed = money.told(account.limits)
+    known = ", ".join(f"{OPTIONS[name]} ({money.show(name, most)})" for name, most in allowed.items())
+    if not limits:
+        msg = "nothing to raise"
+        raise InvalidPayload(msg, hint=f"Say how much is allowed in total: {known}.")
+    for name, most in limits.items():
+        if name not in allowed:
+            msg = f"budget {budget_id} has no limit on {name}"
+            raise InvalidPayload(msg, hint=f"It has: {known}.")
+        if most <= allowed[name]:
+            msg = f"budget {budget_id} allows {money.show(name, allowed[name])} {money.WORDS[name]} already"
+            raise InvalidPayload(msg, hint="A limit is a total, and is only raised: say more.")
+
+
+def waits_for(job: Loaded, said: MailDraft) -> bool:
+    """Whether another job sleeps over the same budget."""
+    stopped = stopped_by(job)
+    return (
+        stopped is not None
+        and stopped.budget_id == said.body["budget_id"]
+        and job.head.job_id != said.job_id
+        and job.head.status not in TERMINAL
+    )

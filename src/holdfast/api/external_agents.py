@@ -1,0 +1,169 @@
+"""External agents: they register, send heartbeats, change their entries and leave."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta
+
+from holdfast.api.context import ApiContext
+from holdfast.api.operation import Created, operation
+from holdfast.api.requests import Name
+from holdfast.api.work_records import AgentEntryView, Deregistered, RegistryView
+from holdfast.api.work_views import entry_view
+from holdfast.errors import NotFound
+from holdfast.model.access import AccessScope
+from holdfast.model.agent_registry import (
+    DEFAULT_PROJECT,
+    NAMES_MAX,
+    TASKS_MAX,
+    AgentEntry,
+    AgentStatus,
+    Changes,
+    Seen,
+    Visibility,
+    Which,
+    root_guid,
+)
+from holdfast.model.ids import check_name
+from holdfast.model.time import to_iso
+
+ENTRIES_MAX: Final = 100_000
+ENTRY_ERRORS: Final = (404, 415, 422, 503)
+Names = Annotated[tuple[Name, ...], Meta(max_length=NAMES_MAX)]
+Tasks = Annotated[int, Meta(ge=0, le=TASKS_MAX)]
+
+
+class ExternalRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    """A request by or about an external agent, in the spelling of such agents."""
+
+
+class RegisterAgent(ExternalRequest, frozen=True, kw_only=True, rename="camel"):
+    """An external agent says who it is. Without a `guid`, its host, project and handle do."""
+
+    handle: Name
+    agent_type: Name
+    guid: Name | None = None
+    capabilities: Names = ()
+    boundaries: Names = ()
+    max_concurrent_tasks: Annotated[int, Meta(ge=1, le=TASKS_MAX)] = 1
+    hostname: Name | None = None
+    project_id: Name | None = None
+    username: Name | None = None
+    visibility: Visibility | None = None
+    heartbeat_interval_ms: Annotated[int, Meta(ge=100, le=3_600_000)] | None = None
+    metadata: dict[str, Any] | None = None
+
+
+@operation(
+    "POST",
+    "/api/agents/register",
+    scope=AccessScope.WORK,
+    errors=(415, 422, 503),
+    location="/api/agents/{guid}",
+)
+async def register_agent(api: ApiContext, request: RegisterAgent) -> Created[AgentEntryView]:
+    """The agent is found by others, and may claim. The same again is the same agent, as it says now."""
+    check_names(hostname=request.hostname, projectId=request.project_id, username=request.username)
+    place = f"{request.project_id or DEFAULT_PROJECT}/{request.handle}"
+    fields = msgspec.structs.asdict(request)
+    if request.guid is None:
+        fields["guid"] = root_guid(request.hostname or "", place)
+    entry = AgentEntry(**{name: value for name, value in fields.items() if value is not None})
+    is_known = request.guid is not None and await _is_known(api, request.guid)
+    return Created(_view(api, await api.registry.register(entry)), is_new=not is_known)
+
+
+async def _is_known(api: ApiContext, guid: str) -> bool:
+    try:
+        await get_entry(api, guid)
+    except NotFound:
+        return False
+    return True
+
+
+class HeartbeatAgent(ExternalRequest, frozen=True, kw_only=True, rename="camel"):
+    agent: Name
+    status: AgentStatus | None = None
+    current_task_count: Tasks | None = None
+
+
+@operation("POST", "/api/agents/{agent}/heartbeat", scope=AccessScope.WORK, errors=ENTRY_ERRORS)
+async def heartbeat_agent(api: ApiContext, request: HeartbeatAgent) -> AgentEntryView:
+    """The agent is alive; or not found, and it should register again."""
+    check_name(request.agent, "guid")
+    return _view(
+        api,
+        await api.registry.beat(request.agent, status=request.status, tasks=request.current_task_count),
+    )
+
+
+class UpdateAgent(Changes, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """New values of an entry; what is left out stays."""
+
+    agent: Name
+
+
+@operation("PATCH", "/api/agents/{agent}", scope=AccessScope.WORK, errors=ENTRY_ERRORS)
+async def update_agent(api: ApiContext, request: UpdateAgent) -> AgentEntryView:
+    """The entry has these values; what is left out stays."""
+    changes = Changes(**{name: getattr(request, name) for name in Changes.__struct_fields__})
+    return _view(api, await api.registry.update(check_name(request.agent, "guid"), changes))
+
+
+class DeregisterAgent(ExternalRequest, frozen=True, kw_only=True, rename="camel"):
+    agent: Name
+
+
+@operation("DELETE", "/api/agents/{agent}", scope=AccessScope.WORK, errors=(422, 503))
+async def deregister_agent(api: ApiContext, request: DeregisterAgent) -> Deregistered:
+    """The entry is removed. The agent keeps its work until the leases expire."""
+    guid = check_name(request.agent, "guid")
+    return Deregistered(guid=guid, deregistered=await api.registry.deregister(guid))
+
+
+# ── entries, for the list of all agents ───────────────────────────────────────────────────────────
+
+
+class ListEntries(msgspec.Struct, frozen=True, kw_only=True):
+    agent_type: str | None = None
+    status: AgentStatus | None = None
+    capability: str | None = None
+    project_id: str | None = None
+    viewer: str | None = None
+
+
+async def get_entry(api: ApiContext, guid: str) -> AgentEntryView:
+    """The entry of an external agent, or NotFound."""
+    return _view(api, await api.registry.get(check_name(guid, "guid")))
+
+
+async def list_entries(api: ApiContext, which: ListEntries) -> list[AgentEntryView]:
+    check_names(
+        type=which.agent_type, capability=which.capability, project=which.project_id, viewer=which.viewer
+    )
+    page = await api.registry.list(Which(**msgspec.structs.asdict(which)), limit=ENTRIES_MAX, cursor=None)
+    return [_view(api, seen) for seen in page]
+
+
+def registry_view(api: ApiContext) -> RegistryView:
+    health = api.registry.health()
+    stale = health.stale_since
+    return RegistryView(
+        source=health.source,
+        connected=health.connected,
+        stale_since=None if stale is None else to_iso(stale),
+        ignored=health.ignored,
+    )
+
+
+def _view(api: ApiContext, seen: Seen) -> AgentEntryView:
+    return entry_view(seen, api.registry.now_us(), api.registry.health().source)
+
+
+def check_names(**names: str | None) -> None:
+    """Those that are not None are valid names."""
+    for what, name in names.items():
+        if name is not None:
+            check_name(name, what)

@@ -1,0 +1,146 @@
+"""One job, read: its head and its journal as a view. Nothing here waits or writes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.api.job_records import BudgetView, Checked, EventView, JobView
+from holdfast.api.needs import find_causes, needs_of
+from holdfast.api.plan_view import plans_of
+from holdfast.engine.verify.journal_checks import judge_alone
+from holdfast.model import budget as money
+from holdfast.model import canonical, job_state
+from holdfast.model import events as e
+from holdfast.model.budget import SHARED, BudgetAccount
+from holdfast.model.hash_chain import SealedEvent, unseal
+from holdfast.model.jobs import JobHead
+from holdfast.model.mailbox import Mail
+from holdfast.model.states import TERMINAL, Status, WaitReason
+
+
+class ViewedEvent(msgspec.Struct, frozen=True):
+    """An event and its place in the journal."""
+
+    seq: int
+    at: int
+    fence: int
+    event: e.Event
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """Everything the store knows about a job at about one instant; the journal may be a little ahead of the head."""
+
+    head: JobHead
+    facts: tuple[ViewedEvent, ...]
+    job: job_state.JobState
+    letters: tuple[Mail, ...] = ()
+    accounts: tuple[BudgetAccount, ...] = ()
+    now: int = 0
+    """Store time when it was read."""
+
+    @property
+    def created(self) -> e.JobCreated:
+        """What was asked for: the first fact of every journal."""
+        first = self.facts[0].event
+        assert isinstance(first, e.JobCreated), "the fold has refused any other"
+        return first
+
+    @property
+    def budgets(self) -> tuple[str, ...]:
+        """The budgets that count for it, the outermost first."""
+        created = self.created
+        return created.budgets if created.budget is None else (*created.budgets, self.head.job_id)
+
+
+def loaded(head: JobHead, sealed: Sequence[SealedEvent], letters: Sequence[Mail] = ()) -> Loaded:
+    facts = tuple(ViewedEvent(one.seq, one.at, one.fence, unseal(one)) for one in sealed)
+    job = job_state.fold((fact.seq, fact.fence, fact.event) for fact in facts)
+    return Loaded(head, facts, job, tuple(letters))
+
+
+def shown(sealed: SealedEvent) -> EventView:
+    """The event as it lies there, whether or not this version knows its type."""
+    return EventView(
+        seq=sealed.seq,
+        type=sealed.type,
+        version=sealed.version,
+        at=sealed.at,
+        fence=sealed.fence,
+        body=None if sealed.body is None else canonical.decode_stored(sealed.body),
+        hash=sealed.hash.hex(),
+    )
+
+
+def judged(head: JobHead, sealed: Sequence[SealedEvent]) -> Checked:
+    """The journal recomputed from its first event, and the head against it."""
+    found = tuple(f"{one.invariant}: {one.detail}" for one in judge_alone(head, list(sealed)))
+    if not found and (len(sealed), sealed[-1].hash) != (head.head_seq, head.head_hash):
+        found = (f"I5: the head is at event {head.head_seq}, the journal at {len(sealed)}",)
+    return Checked(head.job_id, len(sealed), found)
+
+
+def view_of(job: Loaded) -> JobView:
+    """The job as a client sees it."""
+    head, created, told = job.head, job.created, job.job
+    claims = [fact for fact in job.facts if isinstance(fact.event, e.JobClaimed)]
+    cancels = [fact.event for fact in job.facts if isinstance(fact.event, e.CancelRequested)]
+    cancel = cancels[0] if cancels else e.CancelRequested()
+    last = claims[-1].event if claims else None
+    return JobView(
+        job_id=head.job_id,
+        namespace=head.namespace,
+        kind=head.kind,
+        queue=head.queue,
+        priority=head.priority,
+        status=head.status,
+        wait_reason=head.wait_reason,
+        wake_at=head.wake_at,
+        request_key=created.request_key,
+        parent_job_id=created.parent_job_id,
+        session_id=head.session_id,
+        created_at=job.facts[0].at,
+        started_at=claims[0].at if claims else None,
+        changed_at=job.facts[-1].at,
+        ended_at=job.facts[-1].at if head.status in TERMINAL else None,
+        input=created.input,
+        output=told.output,
+        error=_error(job),
+        attempts=head.attempts,
+        takeovers=head.takeovers,
+        claims=told.claims,
+        worker=head.lease_owner or None if head.status is Status.RUNNING else None,
+        last_worker=last.worker if isinstance(last, e.JobClaimed) else None,
+        cancel_requested=told.cancel_requested,
+        cancelled_by=cancel.by,
+        cancelled_why=cancel.why,
+        unread=0 if head.status in TERMINAL else max(head.mail_seq - told.mail_seq, 0),
+        events=len(job.facts),
+        steps=len(told.steps),
+        calls=dict(Counter(str(call.status) for call in told.calls.values())),
+        needs=tuple(needs_of(job)),
+        plans=plans_of(((fact.at, fact.event) for fact in job.facts), over=head.status in TERMINAL),
+        budgets=tuple(map(_budget, job.accounts)),
+    )
+
+
+def _budget(account: BudgetAccount) -> BudgetView:
+    return BudgetView(
+        budget_id=account.budget_id,
+        since=account.created_at,
+        limits=money.told(account.limits),
+        spent={limit: getattr(account, limit) for limit in SHARED},
+    )
+
+
+def _error(job: Loaded) -> Any:
+    if job.head.status in TERMINAL:
+        return job.job.error
+    causes = find_causes(job)
+    if job.head.wait_reason is WaitReason.DEAD_LETTER:
+        return causes
+    errors = [cause["error"] for cause in causes if cause.get("error") is not None]
+    return errors[-1] if errors else None

@@ -1,0 +1,77 @@
+"""Whether the process that sent a call may still be sending it.
+
+An uncertain call was cut off: its worker was taken over before it wrote down how the call ended. A worker whose event
+loop runs has cancelled the call by the end of its timeout, which the quiet time covers. A process that stands still
+(SIGSTOP, a machine that is suspended) has not: it goes on in the middle of the call when it is woken.
+"""
+
+from __future__ import annotations
+
+from holdfast.api.job_view import Loaded
+from holdfast.engine.host_processes import HostProcesses
+from holdfast.errors import InvalidMove
+from holdfast.model.events import JobClaimed, ToolCalled, ToolFailed
+from holdfast.model.worker_identity import identity_in, is_neighbour, short
+from holdfast.model.worker_presence import SeenWorker, WorkerState
+from holdfast.store.contract import Store
+
+
+def find_sender(job: Loaded, step_key: str, generation: int) -> str | None:
+    """The worker that wrote the intent of a call and not how it ended; None, if it wrote both."""
+    fence = None
+    for fact in job.facts:
+        match fact.event:
+            case ToolCalled() if (fact.event.step_key, fact.event.generation) == (step_key, generation):
+                fence = fact.fence
+            case ToolFailed() if fact.fence == fence and fact.event.step_key == step_key:
+                return None
+    for fact in reversed(job.facts):
+        if isinstance(fact.event, JobClaimed) and fact.fence == fence:
+            return fact.event.worker
+    return None
+
+
+async def check_not_standing_still(store: Store, job: Loaded, step_key: str, generation: int) -> None:
+    """InvalidMove, if the process that sent the call stands still and lives."""
+    sender = find_sender(job, step_key, generation)
+    if sender is None or not (_is_stopped_here(store, sender) or await _is_silent(store, sender)):
+        return
+    who = identity_in(sender)
+    end_it = "End its process" if who is None else f"End its process (kill -9 {who.pid} on its host)"
+    msg = (
+        f"worker {short(sender)}, which sent the call, stands still and lives: when it goes on it may still send it, "
+        "so it is too early to say that it did not happen"
+    )
+    raise InvalidMove(
+        msg, hint=f"{end_it}, then say it again; --happened, --skip and --fail are allowed now."
+    )
+
+
+def _is_stopped_here(store: Store, worker: str) -> bool:
+    """Whether it is a process of this host that is stopped."""
+    processes = HostProcesses(store.clock.boot())
+    here, who = processes.here(), identity_in(worker)
+    if here is None or who is None or not is_neighbour(who, here):
+        return False
+    return processes.seen(who.pid) == who.began and processes.is_stopped(who.pid)
+
+
+async def _is_silent(store: Store, worker: str) -> bool:
+    """Whether its lease is renewed while its event loop says nothing: code blocks the loop."""
+    rows = await store.leases.workers()
+    if not any(lease.worker == worker for lease in rows):
+        return False
+    seen = await _find_presence(store, worker)
+    return seen is not None and seen.state is WorkerState.LOST
+
+
+async def _find_presence(store: Store, worker: str) -> SeenWorker | None:
+    cursor: str | None = None
+    while True:
+        page = await store.presences.list(cursor=cursor)
+        for seen in page.items:
+            if seen.presence.worker == worker:
+                return seen
+        if page.next is None:
+            return None
+        cursor = page.next

@@ -1,0 +1,504 @@
+"""A journal as a picture: calls as spans, changes of hand and state as seams, and what recovery did as sentences.
+
+The journal says what happened and never "because". But recovery has few ways to go, each leaves its own pattern (a
+second intent under one key, an adopted result, a word from a person), and the class that the author declared says which
+rule it followed. So the reason can be told from the facts alone, years later, without the code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.api import command_checks
+from holdfast.api.job_records import Note, Seam, SeamKind, Span, SpanKind, Trace
+from holdfast.api.plan_view import plans_of
+from holdfast.engine.recovery import causes_of, summarize_causes
+from holdfast.engine.tracebacks import format_error
+from holdfast.errors import HoldfastError
+from holdfast.model import budget as money
+from holdfast.model import events as e
+from holdfast.model.hash_chain import SealedEvent, unseal
+from holdfast.model.jobs import JobHead
+from holdfast.model.side_effects import Effect
+from holdfast.model.stall_report import arrange_report
+from holdfast.model.states import TERMINAL
+from holdfast.model.suspicion import DIED_ALONE, find_parent
+from holdfast.model.time import to_iso
+from holdfast.model.worker_identity import short
+
+OPEN: Final = "open"
+
+
+def trace_of(head: JobHead, sealed: Sequence[SealedEvent], *, now: int) -> Trace:
+    """The life of a job so far. A fact that this version cannot read becomes a seam that says so."""
+    reader = _Reader()
+    facts: list[tuple[int, e.Event]] = []
+    for one in sealed:
+        try:
+            event = unseal(one)
+        except HoldfastError as error:
+            reader.seam(one, SeamKind.OTHER, f"{one.type} cannot be read: {error}")
+            continue
+        reader.take(one, event)
+        facts.append((one.at, event))
+    over = head.status in TERMINAL
+    spans = sorted(reader.spans.values(), key=lambda span: (span.start_at, span.seq))
+    return Trace(
+        job_id=head.job_id,
+        kind=head.kind,
+        status=str(head.status),
+        start_at=sealed[0].at,
+        end_at=sealed[-1].at if over else max(now, sealed[-1].at),
+        over=over,
+        spans=tuple(spans),
+        seams=tuple(reader.seams),
+        notes=tuple(reader.notes),
+        plans=plans_of(facts, over=over),
+    )
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.spans: dict[tuple[str, ...], Span] = {}
+        self.seams: list[Seam] = []
+        self.notes: list[Note] = []
+        self._workers: dict[int, str] = {}
+        self._claimed_at = 0
+        self._ended_at: dict[tuple[str, ...], int] = {}
+        self._intents: dict[tuple[str, ...], int] = {}
+        self._said: dict[str, str] = {}
+        self._edited: dict[str, Any] = {}
+        self._results = 0
+        self._lost = False
+        self._causes: list[tuple[int, e.Event]] = []
+
+    def take(self, at: SealedEvent, event: e.Event) -> None:
+        if isinstance(event, e.JobClaimed | e.JobRequeued | e.JobDeadLettered):
+            self._causes.append((at.at, event))
+        match event:
+            case e.StepFinished():
+                self._read(at, event)
+            case e.ToolCalled():
+                self._intend(at, event)
+            case e.ToolReturned() | e.ToolFailed() | e.ToolUncertain() | e.ToolReconciled():
+                self._outcome(at, event)
+            case e.CallCancelled():
+                self._give_up(at, event)
+            case (
+                e.JobClaimed()
+                | e.JobReleased()
+                | e.JobWaiting()
+                | e.JobParked()
+                | e.JobStalled()
+                | e.JobDeadLettered()
+            ):
+                self._hands(at, event)
+            case e.CallMoved():
+                self._move(at, event)
+            case e.CallRetried():
+                self._retry(at, event)
+            case e.LlmRepurchased():
+                differing = ", ".join(event.fields) or "its contents"
+                text = f"Bought a recorded answer again: the request {event.step_key} differs in {differing}."
+                self._note(at, text, (SpanKind.MODEL, event.step_key, str(event.generation)))
+            case (
+                e.JobCreated()
+                | e.JobRequeued()
+                | e.CancelRequested()
+                | e.JobCompleted()
+                | e.JobFailed()
+                | e.JobCancelled()
+            ):
+                self._state(at, event)
+            case _:
+                self._other(at, event)
+
+    def seam(
+        self, at: SealedEvent, kind: SeamKind, text: str, worker: str = "", *, error: Any = None
+    ) -> None:
+        # Whatever comes next ends the wait that the last seam began.
+        if self.seams and self.seams[-1].until is None and self.seams[-1].kind in _WAITS:
+            self.seams[-1] = msgspec.structs.replace(self.seams[-1], until=at.at)
+        self.seams.append(
+            Seam(kind=kind, seq=at.seq, at=at.at, text=text, worker=worker, fence=at.fence, error=error)
+        )
+
+    def _note(self, at: SealedEvent, text: str, place: tuple[str, ...] | None = None) -> None:
+        self.notes.append(Note(at.seq, at.at, text, place[1] if place else None))
+        if place in self.spans:
+            span = self.spans[place]
+            self.spans[place] = msgspec.structs.replace(span, notes=(*span.notes, text))
+
+    def _say_edited(self, at: SealedEvent, place: tuple[str, ...]) -> None:
+        """What a person wrote instead of it, when this fork was made, is named as theirs."""
+        if place[1] in self._edited.get("steps", {}):
+            by, why = self._edited.get("by") or "somebody", str(self._edited.get("why", ""))
+            self._note(at, f"its result was written by {by} for this fork{format_reason(why)}.", place)
+
+    # ── calls ─────────────────────────────────────────────────────────────────────────────────────
+
+    def _open(self, at: SealedEvent, kind: SpanKind, step_key: str, generation: int = 0, **more: Any) -> None:
+        """A span begins here, unless the facts say otherwise."""
+        scope, name = split(step_key)
+        fields: dict[str, Any] = {
+            "name": name,
+            "scope": scope,
+            "start_at": at.at,
+            "end_at": None,
+            "outcome": OPEN,
+        } | more
+        self.spans[kind, step_key, str(generation)] = Span(
+            kind=kind,
+            step_key=step_key,
+            generation=generation,
+            seq=at.seq,
+            worker=self._workers.get(at.fence, ""),
+            **fields,
+        )
+
+    def _close(self, at: SealedEvent, place: tuple[str, ...], outcome: str, **more: Any) -> None:
+        span = self.spans.get(place)
+        if span is None:
+            return
+        worker = self._workers.get(at.fence, span.worker)
+        self.spans[place] = msgspec.structs.replace(
+            span, end_at=at.at, end_seq=at.seq, outcome=outcome, worker=worker, **more
+        )
+        self._ended_at[span.scope] = at.at
+        self._results += 1
+
+    def _read(self, at: SealedEvent, event: e.StepFinished) -> None:
+        """Nothing was written when it began: not before its worker came, nor before the last result of its scope."""
+        scope, _ = split(event.step_key)
+        begun = max(self._claimed_at, self._ended_at.get(scope, 0))
+        self._open(
+            at,
+            SpanKind.READ,
+            event.step_key,
+            event.generation,
+            start_at=begun,
+            start_known=False,
+            effect="read_only",
+        )
+        place = (SpanKind.READ, event.step_key, str(event.generation))
+        self._close(at, place, event.outcome, result=event.result, error=event.error)
+        self._say_edited(at, place)
+        if event.generation:
+            self._note(
+                at,
+                f"{event.step_key} was run again: it is read-only, and its first record no longer counts.",
+                place,
+            )
+
+    def _intend(self, at: SealedEvent, event: e.ToolCalled) -> None:
+        place = (SpanKind.EFFECT, event.step_key, str(event.generation))
+        before = self.spans.get(place)
+        if before is None:
+            self._open(
+                at,
+                SpanKind.EFFECT,
+                event.step_key,
+                event.generation,
+                name=event.tool,
+                effect=event.effect,
+                key=event.key,
+                attempt=event.attempt,
+                sent_at=(at.at,),
+                args=event.args,
+            )
+            if event.generation:
+                said = self._said.get(event.step_key, "its last record no longer counts")
+                self._note(at, f"{event.tool} was made again under a new key, because {said}.", place)
+        else:
+            again = {"attempt": event.attempt, "outcome": OPEN, "end_at": None, "end_seq": None}
+            self.spans[place] = msgspec.structs.replace(before, sent_at=(*before.sent_at, at.at), **again)
+            same_run = self._intents[place] == at.fence
+            self._note(at, f"{event.tool} {describe_resend(event.effect, same_run=same_run)}.", place)
+        self._intents[place] = at.fence
+
+    def _outcome(
+        self, at: SealedEvent, event: e.ToolReturned | e.ToolFailed | e.ToolUncertain | e.ToolReconciled
+    ) -> None:
+        place = (SpanKind.EFFECT, event.step_key, str(event.generation))
+        tool = self.spans[place].name if place in self.spans else event.step_key
+        match event:
+            case e.ToolReturned():
+                self._close(at, place, "succeeded", result=event.result, error=event.error)
+                if event.adopted:
+                    text = "was not sent again: its receiver was asked after the quiet period, and had it already"
+                    self._note(at, f"{tool} {text}.", place)
+            case e.ToolFailed():
+                self._close(at, place, event.outcome, error=event.error)
+            case e.ToolUncertain():
+                self._close(at, place, "uncertain", error=event.error)
+                self._note(at, f"{tool} was held for a person: {event.why}.", place)
+            case e.ToolReconciled():
+                by, said = event.by or "somebody", DECISIONS.get(event.decision, event.decision)
+                self._said[event.step_key] = f"{by} said that {said}"
+                self._close(at, place, event.decision, result=event.result)
+                self._note(at, f"{by} said about {tool} that {said}: {event.why}.", place)
+
+    def _give_up(self, at: SealedEvent, event: e.CallCancelled) -> None:
+        for kind in (SpanKind.EFFECT, SpanKind.MODEL, SpanKind.READ, SpanKind.SLEEP):
+            place = (kind, event.step_key, str(event.generation))
+            if place in self.spans and self.spans[place].end_at is None:
+                self._close(at, place, "given up")
+                return
+        scope, _ = split(event.step_key)
+        begun = max(self._claimed_at, self._ended_at.get(scope, 0))
+        self._open(
+            at,
+            SpanKind.READ,
+            event.step_key,
+            event.generation,
+            start_at=begun,
+            start_known=False,
+            effect="read_only",
+        )
+        self._close(at, (SpanKind.READ, event.step_key, str(event.generation)), "given up")
+
+    def _move(self, at: SealedEvent, event: e.CallMoved) -> None:
+        text = f"Adopted the record of {event.recorded_key} for {event.step_key} (renamed or reordered code)."
+        keys = [(kind, event.recorded_key, str(event.generation)) for kind in SpanKind]
+        place = next(filter(self.spans.__contains__, keys), None)
+        self._note(at, text, place)
+        if place is None:
+            self.seam(at, SeamKind.OTHER, text)
+
+    def _request(self, at: SealedEvent, event: e.LlmRequested) -> None:
+        """A request to a model; a later attempt of it belongs to the same span."""
+        place = (SpanKind.MODEL, event.step_key, str(event.generation))
+        before = self.spans.get(place)
+        if before is None:
+            self._open(
+                at,
+                SpanKind.MODEL,
+                event.step_key,
+                event.generation,
+                name=event.model,
+                attempt=event.attempt,
+                sent_at=(at.at,),
+            )
+            return
+        self.spans[place] = msgspec.structs.replace(
+            before, attempt=event.attempt, sent_at=(*before.sent_at, at.at), end_at=None, outcome=OPEN
+        )
+
+    def _retry(self, at: SealedEvent, event: e.CallRetried) -> None:
+        error = event.error or {}
+        what = "Probe" if event.probe else "Attempt"
+        text = (
+            f"{what} {event.attempt} of {event.attempts} failed: {error.get('type', 'Error')}: "
+            f"{error.get('message', '')}; next at {to_iso(event.next_at)}."
+        )
+        keys = [(kind, event.step_key, str(event.generation)) for kind in SpanKind]
+        place = next(filter(self.spans.__contains__, keys), None)
+        self._note(at, text, place)
+        if place is None:
+            self.seam(at, SeamKind.OTHER, f"{event.step_key}: {text}")
+
+    # ── hands and states ──────────────────────────────────────────────────────────────────────────
+
+    def _hands(self, at: SealedEvent, event: e.Event) -> None:
+        match event:
+            case e.JobClaimed():
+                before = self._workers[max(self._workers)] if self._workers else "nobody"
+                self._workers[at.fence] = event.worker
+                self._claimed_at = at.at
+                taken_over, self._lost = event.takeover or self._lost, False
+                if find_parent(event.worker) is not None:
+                    said = f"{short(event.worker)} took the job: it runs alone"
+                    self.seam(at, SeamKind.CLAIMED, said, event.worker)
+                    why = "it runs alone in a process of its own, because its workers died"
+                    self._note(at, f"{why}; if that process dies, this job is the cause.")
+                    return
+                if not taken_over:
+                    self.seam(at, SeamKind.CLAIMED, f"{short(event.worker)} took the job", event.worker)
+                    return
+                said = f"{short(event.worker)} took over from {short(before)}"
+                self.seam(at, SeamKind.TAKEOVER, said, event.worker)
+                used = f"{count_outcomes(self._results)} used instead of calling again"
+                why = f"{short(event.worker)} took over because the lease of {short(before)} was over"
+                self._note(at, f"{why}; {used}." if self._results else f"{why}; nothing had been recorded.")
+            case e.JobReleased():
+                self.seam(at, SeamKind.RELEASED, f"given back ({event.why})")
+            case e.JobWaiting():
+                self.seam(at, SeamKind.WAITING, f"waits: {event.reason.replace('_', ' ')}")
+            case e.JobParked():
+                why = event.report.get("why", "") if isinstance(event.report, dict) else ""
+                self.seam(at, SeamKind.PARKED, "parked: the code does not fit the journal")
+                self._note(at, f"the job was parked before anything was sent: {why}.")
+            case e.JobStalled():
+                self.seam(at, SeamKind.STALLED, f"Stalled: {arrange_report(event.report)['why']}")
+                for line in describe_stall(event):
+                    self._note(at, line)
+            case e.JobDeadLettered():
+                causes = causes_of(self._causes)
+                why, error = summarize_causes(causes), causes[-1].get("error") if causes else None
+                self.seam(at, SeamKind.DEAD_LETTER, f"dead letter: {why}", error=error)
+                self._note(at, "the job was given up and kept whole for a person.")
+
+    def _state(self, at: SealedEvent, event: e.Event) -> None:
+        match event:
+            case e.JobCreated():
+                self._edited = event.edited if isinstance(event.edited, dict) else {}
+                forked = f"forked from {event.forked_from} before its event {event.forked_at_seq}"
+                how = "submitted" if event.forked_from is None else forked
+                self.seam(at, SeamKind.CREATED, f"{event.kind} was {how}")
+            case e.JobRequeued() if event.takeover:  # a sweep found it; whoever claims it next takes over
+                self._lost = True
+                ran_out = f"the lease of {short(event.holder or 'its worker')} ran out"
+                self.seam(at, SeamKind.REQUEUED, event.why if event.why.startswith(DIED_ALONE) else ran_out)
+            case e.JobRequeued() if event.by:
+                self.seam(at, SeamKind.REQUEUED, f"{event.by} had it tried again: {event.why}")
+                self._note(at, f"attempts count from nothing, because {event.by} asked for it: {event.why}.")
+            case e.JobRequeued():
+                failed = format_error(event.error)
+                said = f"attempt failed: {failed}" if failed else "to be tried again"
+                self.seam(at, SeamKind.REQUEUED, said, error=event.error)
+                if failed:
+                    again = f"; made again: {', '.join(event.rerun)}" if event.rerun else ""
+                    self._note(at, f"the attempt failed with {failed}, and the job was tried again{again}.")
+            case e.CancelRequested():
+                why = f": {event.why}" if event.why else ""
+                self.seam(at, SeamKind.CANCEL_REQUESTED, f"{event.by or 'somebody'} asked for its end{why}")
+            case e.JobCompleted():
+                self.seam(at, SeamKind.ENDED, "completed")
+            case e.JobFailed():
+                self.seam(at, SeamKind.ENDED, f"failed: {format_error(event.error)}", error=event.error)
+            case e.JobCancelled():
+                self.seam(at, SeamKind.ENDED, "cancelled")
+
+    # ── everything else ───────────────────────────────────────────────────────────────────────────
+
+    def _other(self, at: SealedEvent, event: e.Event) -> None:
+        match event:
+            case e.TimerSet():
+                self._open(at, SpanKind.SLEEP, event.step_key)
+            case e.TimerFired():
+                self._close(at, (SpanKind.SLEEP, event.step_key, "0"), "over")
+            case e.LlmRequested():
+                self._request(at, event)
+            case e.LlmResponded():
+                answer = {"result": event.response, "error": event.error, "usage": event.usage}
+                place = (SpanKind.MODEL, event.step_key, str(event.generation))
+                self._close(at, place, "failed" if event.error else "succeeded", **answer)
+                self._say_edited(at, place)
+            case e.ApprovalRequested():
+                self._open(at, SpanKind.APPROVAL, event.step_key)
+                self._said[event.approval_id] = event.step_key
+            case e.ApprovalDecided():
+                place = (SpanKind.APPROVAL, self._said.get(event.approval_id, ""), "0")
+                self._close(at, place, event.decision)
+                self._note(
+                    at, f"{event.by or 'somebody'} {event.decision} it{format_reason(event.why)}.", place
+                )
+            case e.ChildStarted():
+                self._open(at, SpanKind.CHILD, event.step_key, args=event.child_job_id)
+            case e.ChildFinished():
+                self._close(at, (SpanKind.CHILD, event.step_key, "0"), event.status)
+            case e.NodeStarted():
+                self._open(at, SpanKind.NODE, f"{event.plan_id}/{event.node}", name=event.node)
+                self._ended_at[split(f"{event.scope}/")[0]] = at.at  # no call of its begins before it
+            case e.NodeFinished():
+                self._close(at, (SpanKind.NODE, f"{event.plan_id}/{event.node}", "0"), event.outcome)
+            case e.SignalReceived():
+                said = "an answer" if event.name in self._said else f"signal {event.name}"
+                self.seam(at, SeamKind.SIGNAL, said)
+            case e.QuestionAsked():
+                self._open(at, SpanKind.APPROVAL, event.step_key, name=event.question)
+                self._said[event.question_id] = event.step_key
+            case e.SignalTaken() if event.name in self._said:
+                outcome = "nobody answered" if event.mail_seq is None else "answered"
+                self._close(at, (SpanKind.APPROVAL, self._said[event.name], "0"), outcome)
+            case e.CheckpointSaved() | e.TurnCommitted():
+                self.seam(at, SeamKind.COMMIT, f"state committed ({event.ordinal})")
+            case e.StoreRestored():
+                self.seam(at, SeamKind.RESTORED, "the store was restored from a backup")
+                self._note(at, "the job was held, because what it did after the backup is forgotten.")
+            case e.PlanGenerated():
+                self.seam(at, SeamKind.OTHER, "a plan was made, once and for all")
+            case e.BudgetReached():
+                used = (
+                    f"{format_amount(event.limit, event.spent)} of {format_limit(event.limit, event.allowed)}"
+                )
+                self.seam(at, SeamKind.OTHER, f"budget reached: {used}")
+            case e.BudgetRaised():
+                self.seam(
+                    at,
+                    SeamKind.OTHER,
+                    f"{event.by} raised the budget{format_reason(format_raise(event))}",
+                )
+            case _:
+                self.seam(at, SeamKind.OTHER, command_checks.plainly(event))
+
+
+_WAITS: Final = frozenset(
+    {
+        SeamKind.WAITING,
+        SeamKind.PARKED,
+        SeamKind.STALLED,
+        SeamKind.DEAD_LETTER,
+        SeamKind.RELEASED,
+        SeamKind.REQUEUED,
+    }
+)
+
+
+def split(step_key: str) -> tuple[tuple[str, ...], str]:
+    """A step key as scope and name: `2/research#1/fetch#3` is fetch#3 in (research#1)."""
+    parts = step_key.split("/")
+    return tuple(parts[1:-1]), parts[-1]
+
+
+DECISIONS: Final = {
+    "happened": "it had happened",
+    "not_happened": "it had not happened",
+    "skip": "it is to be skipped",
+    "fail": "it is to count as failed",
+    "relaunch": "it is to be launched again",
+}
+
+
+def format_reason(why: str) -> str:
+    return f": {why}" if why else ""
+
+
+def format_raise(event: e.BudgetRaised) -> str:
+    limits = event.limits if isinstance(event.limits, dict) else {}
+    return ", ".join(format_limit(name, most) for name, most in limits.items()) + format_reason(event.why)
+
+
+def format_limit(limit: str, most: Any) -> str:
+    return f"{format_amount(limit, most)} {money.WORDS.get(limit, limit)}"
+
+
+def format_amount(limit: str, much: Any) -> str:
+    return money.show(limit, much) if type(much) is int and much >= 0 else str(much)
+
+
+def describe_stall(event: e.JobStalled) -> list[str]:
+    """Where each task of a stalled job stood, one line for each."""
+    return [
+        f"{task['task'] or 'A task'} stood at {task['at']}."
+        for task in arrange_report(event.report)["tasks"]
+        if task["at"]
+    ]
+
+
+def describe_resend(effect: str, *, same_run: bool) -> str:
+    """Why a call has a second intent under one key."""
+    if effect == Effect.VERIFIABLE:
+        return "was sent again under the same key: its receiver was asked, and had not got it"
+    if same_run:
+        return "got a new intent: the first had become too old, and nothing had left yet"
+    if effect == Effect.IDEMPOTENT:
+        return "was sent again under the same key: it is idempotent, and its outcome was not recorded"
+    return "was sent again under the same key"
+
+
+def count_outcomes(number: int) -> str:
+    return "1 recorded outcome was" if number == 1 else f"{number} recorded outcomes were"

@@ -1,0 +1,91 @@
+"""Work and agents, read: from a journal and from an entry to what a client is shown."""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.api.work_records import AgentEntryView, ClaimedWork, WorkView
+from holdfast.engine.external_work import WorkItemState
+from holdfast.engine.recovery import causes_of
+from holdfast.model.agent_registry import Seen, status_of
+from holdfast.model.events import (
+    JobClaimed,
+    JobCompleted,
+    JobDeadLettered,
+    JobFailed,
+    JobRequeued,
+    ProgressReported,
+)
+from holdfast.model.lease import Grant
+from holdfast.model.states import Status
+from holdfast.model.time import to_iso
+from holdfast.model.work import Work, agent_in
+from holdfast.model.work import status_of as work_status
+
+
+def work_view(item: WorkItemState) -> WorkView:
+    """The work item as its journal tells it."""
+    asked = msgspec.convert(item.created.input, Work)
+    head = item.head
+    holder = assigned_at = progress = note = result = error = None
+    for sealed, event in item.facts:
+        match event:
+            case JobClaimed(worker=worker):
+                holder, assigned_at, progress, note = worker, sealed.at, None, None
+            case ProgressReported(progress=percent, note=said):
+                progress, note = percent, said or None
+            case JobCompleted(output=output):
+                result, error = output, None
+            case JobRequeued(error=failed):
+                error = failed
+            case JobFailed(error=failed):
+                error = failed
+            case JobDeadLettered():
+                error = {"causes": causes_of((sealed.at, event) for sealed, event in item.facts)}
+            case _:
+                pass
+    if head.status is Status.PENDING:
+        holder = assigned_at = progress = note = None
+    external = holder is not None and agent_in(holder) is not None
+    return WorkView(
+        id=head.job_id,
+        work_item_id=head.job_id,
+        task_id=asked.task_id,
+        description=asked.description,
+        capability=asked.capability,
+        boundary=asked.boundary or None,
+        priority=asked.priority,
+        deadline=asked.deadline,
+        preferred_agent_type=asked.preferred_agent_type or None,
+        required_agent_type=asked.required_agent_type or None,
+        project_id=asked.project_id,
+        context_data=asked.context_data,
+        status=work_status(head.status, head.wait_reason, progressed=progress is not None, external=external),
+        assigned_to=None if holder is None else agent_in(holder) or holder,
+        assigned_at=None if assigned_at is None else to_iso(assigned_at),
+        attempts=head.attempts + head.takeovers,
+        progress=100 if head.status is Status.COMPLETED else progress,
+        progress_note=note,
+        result=result,
+        error=error,
+        created_at=to_iso(item.facts[0][0].at),
+    )
+
+
+def claimed_view(grant: Grant, item: WorkItemState, ttl_us: int, now: int) -> ClaimedWork:
+    """The item as its new holder needs it."""
+    view = work_view(item)
+    told = {name: getattr(view, name) for name in view.__struct_fields__}
+    return ClaimedWork(
+        **told,
+        fence=grant.fence,
+        lease_token=grant.lease_token,
+        lease_expires_at=to_iso(now + ttl_us),
+        attempt=grant.attempts + grant.takeovers + 1,
+    )
+
+
+def entry_view(seen: Seen, now: int, source: str) -> AgentEntryView:
+    """The entry, its status as judged now, and who keeps it."""
+    told = {name: getattr(seen.entry, name) for name in seen.entry.__struct_fields__}
+    return AgentEntryView(**{**told, "status": status_of(seen, now)}, source=source)
