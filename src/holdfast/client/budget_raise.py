@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 from holdfast.client.command_checks import over
-from holdfast.client.job_view import Loaded
+from holdfast.client.job_snapshot import Loaded
 from holdfast.client.needs import stopped_by
 from holdfast.errors import InvalidMove, InvalidPayload, NotFound
 from holdfast.model import budget as money

@@ -6,7 +6,7 @@ import re
 import shlex
 from typing import Any, Final
 
-from holdfast.client.job_view import Loaded
+from holdfast.client.job_snapshot import Loaded
 from holdfast.client.needs import answer_to, approvals_of, uncertain_need, word_on
 from holdfast.client.records import Accepted
 from holdfast.errors import Conflict, InvalidMove, InvalidPayload, KeyReused, NotFound

@@ -14,7 +14,8 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.client import budget_raise, command_checks, job_view, needs
-from holdfast.client.job_view import Loaded, loaded, view_of
+from holdfast.client.job_snapshot import Loaded, loaded
+from holdfast.client.job_view import view_of
 from holdfast.client.questions import answered, check_answer
 from holdfast.client.records import Accepted, EventView, JobView, Need
 from holdfast.client.sender_liveness import check_not_standing_still

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Awaitable, Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
+from holdfast.client.job_snapshot import Loaded
 from holdfast.client.questions import question_needs
 from holdfast.client.records import Need
 from holdfast.engine.recovery import causes_of, summarize_causes
@@ -23,10 +24,7 @@ from holdfast.model.side_effects import DECIDED, CallStatus, quiet_at
 from holdfast.model.stall_report import arrange_report
 from holdfast.model.states import TERMINAL, MailKind, WaitReason
 from holdfast.model.suspicion import is_unclaimed
-
-if TYPE_CHECKING:
-    from holdfast.client.job_view import Loaded
-    from holdfast.store.ports.jobs import Jobs
+from holdfast.store.ports.jobs import Jobs
 
 
 class Approval(msgspec.Struct, frozen=True):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
+from holdfast.client.job_snapshot import Loaded
 from holdfast.client.records import Need
 from holdfast.errors import Conflict, InvalidMove, InvalidPayload, NotFound
 from holdfast.model import canonical
@@ -15,9 +16,6 @@ from holdfast.model import events as e
 from holdfast.model.json_schema import misfit
 from holdfast.model.states import MailKind, WaitReason
 from holdfast.model.step_keys import scope_of, within
-
-if TYPE_CHECKING:
-    from holdfast.client.job_view import Loaded
 
 CHOICES_MAX: Final = 6
 _WORDS: Final = {"yes": True, "y": True, "true": True, "no": False, "n": False, "false": False}

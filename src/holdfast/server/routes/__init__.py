@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
+import functools
+from typing import Any, Final
 
+from holdfast.model.access import AccessScope
 from holdfast.server.endpoints import Endpoint
+from holdfast.server.openapi import document
+from holdfast.server.request import ApiRequest
+from holdfast.server.responses import ApiResponse
 from holdfast.server.routes import (
     access,
     agents,
@@ -25,8 +30,30 @@ from holdfast.server.routes import (
     workers,
 )
 
+
+@functools.cache
+def served() -> dict[str, Any]:
+    """The OpenAPI document of this version."""
+    from importlib.metadata import version
+
+    return document(ENDPOINTS, version("holdfast"))
+
+
+async def openapi(_asked: ApiRequest) -> ApiResponse:
+    """This document."""
+    return ApiResponse(value=served(), tagged=True)
+
+
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *health.ENDPOINTS,
+    Endpoint(
+        method="GET",
+        path="/api/openapi.json",
+        handle=openapi,
+        answers=dict[str, Any],
+        statuses=(200, 304),
+        scope=AccessScope.PUBLIC,
+    ),
     *metrics.ENDPOINTS,
     *jobs.ENDPOINTS,
     *journals.ENDPOINTS,

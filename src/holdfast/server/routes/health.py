@@ -1,8 +1,8 @@
-"""How the service is: health, statistics, and its own description."""
+"""How the service is: health and statistics."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from holdfast.client.records import Stats
 from holdfast.model.access import AccessScope
@@ -33,13 +33,6 @@ async def ready(asked: ApiRequest) -> ApiResponse:
 async def stats(asked: ApiRequest) -> ApiResponse:
     """How many jobs have each status."""
     return ApiResponse(value=await asked.client.stats())
-
-
-async def openapi(_asked: ApiRequest) -> ApiResponse:
-    """This document."""
-    from holdfast.server.openapi import served
-
-    return ApiResponse(value=served(), tagged=True)
 
 
 async def _state(asked: ApiRequest) -> Health:
@@ -82,12 +75,4 @@ HEALTH: Final = (
 ENDPOINTS: Final = (
     *HEALTH,
     Endpoint(method="GET", path="/api/stats", handle=stats, answers=Stats, scope=AccessScope.READ),
-    Endpoint(
-        method="GET",
-        path="/api/openapi.json",
-        handle=openapi,
-        answers=dict[str, Any],
-        statuses=(200, 304),
-        scope=AccessScope.PUBLIC,
-    ),
 )
