@@ -30,7 +30,7 @@ from holdfast.engine.journal_writer import JournalWriter, PendingEvent
 from holdfast.engine.loop_sleep import rest
 from holdfast.engine.mailbox import MailboxReader, rings
 from holdfast.engine.replay_scheduler import UNMARKED
-from holdfast.engine.run_outcomes import Asleep, Failed, Interrupted, Parked, Stalled, Uncovered
+from holdfast.engine.run_outcomes import Asleep, Failed, Interrupted, Parked, Stalled, TurnOutput, Uncovered
 from holdfast.engine.runner_config import RunnerConfig
 from holdfast.engine.streams import JobStream, StreamWriter
 from holdfast.errors import Broken, Fenced, HoldfastError, InvalidSetting, Misuse, Unavailable
@@ -266,7 +266,7 @@ class JobRun:
         given = None if self._created is None else self._created.input
         self._outlet = await self._open_outlet()
         owner = budgets.owner_of(self.grant, self._created)
-        drive = self._drive = Execution(
+        drive = self._drive = self.desk.execution(
             self._history,
             self._pen,
             self._clock,
@@ -282,9 +282,9 @@ class JobRun:
             outlet=self._outlet,
             chance=self.desk.chance,
             io_monitor=self.desk.io_monitor,
+            store=self.desk.store,
+            meter=self.desk.meter,
         )
-        drive.store, drive.meter = self.desk.store, self.desk.meter
-        budgets.enter(drive, self.desk.store.budgets)
         if self._pen.lost is not None:
             raise self._pen.lost
         try:
@@ -313,7 +313,9 @@ class JobRun:
             return await self._time_out(drive.acts.cut_off)
         except Cancelled:
             return await self._end(JobCancelled(), Move(status=Status.CANCELLED))
-        return await self._end(JobCompleted(output), Move(status=Status.COMPLETED))
+        turn = output if isinstance(output, TurnOutput) else None
+        completed = JobCompleted(output if turn is None else turn.output)
+        return await self._end(completed, Move(status=Status.COMPLETED), turn)
 
     @contextlib.contextmanager
     def _stop_at_deadline(self, drive: Execution) -> Iterator[None]:
@@ -394,7 +396,7 @@ class JobRun:
 
     # ── ends ──────────────────────────────────────────────────────────────────────────────────────
 
-    async def _end(self, fact: Event, move: Move) -> str:
+    async def _end(self, fact: Event, move: Move, turn: TurnOutput | None = None) -> str:
         """The run's last fact is durable. Mail that came meanwhile is read first, and may change the end."""
         self._ending = True
         if self._letterbox.cancelled and not isinstance(fact, JobCancelled):
@@ -405,17 +407,16 @@ class JobRun:
         if self._outlet is not None:
             await self._outlet.flush()
         try:
-            if isinstance(fact, JobCompleted) and self._drive is not None and self._drive.ends_with:
+            if isinstance(fact, JobCompleted) and turn is not None:
                 # Nothing is awaited in between: the two are one append.
-                turn, extras = self._drive.ends_with
-                self._pen.record(turn, extras=extras, guarded=True)
+                self._pen.record(turn.event, extras=turn.extras, guarded=True)
             self._pen.record(fact, move=move, extras=self._farewell(fact, move), guarded=True)
             await self._pen.durable()
         except HoldfastError:
             if self._pen.lost is not None or isinstance(fact, JobCancelled):
                 raise
             if self._letterbox.cancelled or (self._news and isinstance(fact, JobWaiting)):
-                return await self._end(fact, move)  # it was withdrawn, and says something else now
+                return await self._end(fact, move, turn)  # it was withdrawn, and says something else now
             raise
         self.ended_with = fact
         self.wakes_at = move.wake_at if move.status is Status.WAITING else move.ready_at or None

@@ -17,8 +17,8 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from holdfast.engine.durable_call import Owner
 from holdfast.engine.recovery import SweepStats
-from holdfast.engine.side_effects import Owner
 from holdfast.engine.telemetry import SILENT, Telemetry, Timed
 from holdfast.errors import HoldfastError, InvalidSetting
 from holdfast.model.append import Append
