@@ -26,7 +26,7 @@ from holdfast.engine.checkpoints import unproven
 from holdfast.engine.children import farewell
 from holdfast.engine.execution import Execution
 from holdfast.engine.journal_loader import load_journal, replay_events
-from holdfast.engine.journal_writer import JournalWriter, PendingEvent
+from holdfast.engine.journal_writer import JournalWriter, PendingEvent, Stamp
 from holdfast.engine.loop_sleep import rest
 from holdfast.engine.mailbox import MailboxReader, rings
 from holdfast.engine.replay_scheduler import UNMARKED
@@ -105,8 +105,7 @@ class JobRun:
         covers: Callable[[str], bool] = lambda _job_id: True,
         asked_at: int | None = None,
     ) -> None:
-        self.journal: Sequence[SealedEvent] | None = grant.journal or None
-        """What came with the claim, or somebody has read for this run since."""
+        self._journal: Sequence[SealedEvent] | None = grant.journal or None
         self.desk = desk
         self.grant = grant
         self.held = Held(grant.job_id, grant.fence, grant.lease_token)
@@ -122,7 +121,7 @@ class JobRun:
         self._history = History()
         self._outlet: JobStream | None = None
         self._letterbox = MailboxReader(
-            grant.namespace, grant.job_id, grant.fence, self._history, self._pen.reserve
+            grant.namespace, grant.job_id, grant.fence, self._history, self._reserve
         )
         self._ending = False
         self._leaving = False
@@ -133,6 +132,15 @@ class JobRun:
         """The last fact of this run, once it is durable."""
         self.wakes_at: int | None = None
         """When a job that went to sleep wants to be driven again, in the store's time."""
+
+    @property
+    def has_journal(self) -> bool:
+        """Whether the journal came with the claim, or the worker has read it for this run since."""
+        return self._journal is not None
+
+    def give_journal(self, journal: Sequence[SealedEvent]) -> None:
+        """The worker has read the journal together with those of other runs."""
+        self._journal = journal
 
     async def go(self) -> str:
         """How it ended: a status, or `lost`. Nothing of the run is left behind."""
@@ -167,17 +175,16 @@ class JobRun:
 
     async def _unwritable(self, error: Misuse) -> str:
         """What the code said is no JSON that a journal takes: the job is still ours, and the attempt has failed."""
-        last_at = self._pen.last_at
-        self._pen = self._open(self._pen.holder, self._pen.mail_seen)
-        self._pen.last_at = last_at
+        self._pen = self._open(self._pen.holder, self._pen.mail_seen, self._pen.last_at)
         return await self._failed(Failed(error, ()))
 
-    def _open(self, holder: Holder | None = None, mail_seen: int = 0) -> JournalWriter:
+    def _open(self, holder: Holder | None = None, mail_seen: int = 0, last_at: int = 0) -> JournalWriter:
         grant = self.grant
         head = Head(grant.head_seq, grant.head_hash)
         return JournalWriter(
             holder or Holder(grant.job_id, grant.namespace, grant.fence, grant.lease_token, head),
             mail_seen=mail_seen,
+            last_at=last_at,
             clock=self._clock,
             courier=self.desk.committer,
             on_mail=self._mail_waits,
@@ -193,11 +200,11 @@ class JobRun:
             if isinstance(error, Unavailable) or not is_suspect(self.grant.takeovers):
                 raise
             # Every worker that took it found it like this: it is held for a person, and not taken again.
-            self._pen.mail_seen = self.grant.mail_seq
+            self._pen.mark_read(self.grant.mail_seq)
             return await self._dead("its journal cannot be read", failures.told(error))
         if self._is_suspect:
             return SUSPECT
-        self._pen.mail_seen = job.mail_seq
+        self._pen.mark_read(job.mail_seq)
         if self.grant.mail_seq > job.mail_seq:
             await self._read_mail()
         if self._letterbox.cancelled or job.cancel_requested:
@@ -218,14 +225,14 @@ class JobRun:
 
     async def hand_back(self, why: str, wait_us: int = 0) -> str:
         """The job, which this run has not driven, is given back; it is ready again after so long."""
-        self._pen.mail_seen = self.grant.mail_seq
+        self._pen.mark_read(self.grant.mail_seq)
         ready_at = self._clock.wall_us() + wait_us if wait_us else 0
         return await self._end(JobReleased(why=why), Move(status=Status.PENDING, ready_at=ready_at))
 
     async def _load(self) -> job_state.JobState:
         """What the journal says; it must hang together, and end where the claim left it."""
         grant = self.grant
-        sealed = self.journal
+        sealed = self._journal
         if sealed is None:
             sealed = await load_journal(self.desk.store.journal, grant, self.desk.short)
         if sealed and sealed[-1].seq > grant.head_seq and sealed[-1].fence > grant.fence:
@@ -236,12 +243,13 @@ class JobRun:
         if head != Head(grant.head_seq, grant.head_hash):
             msg = f"the journal of job {grant.job_id} does not lead to its head"
             raise Broken(msg)
-        self._clock = self._pen.clock = StoreTime(self.desk.clock, sealed[-1].at, self._granted_tick)
+        self._clock = StoreTime(self.desk.clock, sealed[-1].at, self._granted_tick)
+        self._pen.resume(self._clock)  # a journal that cannot be replayed ends in the store's time, too
         if self.desk.isolates and grant.takeovers:  # a worker has just died: how many were it today?
             hands = ((one.at, unseal(one)) for one in sealed if one.type in _HANDS)
             self._is_suspect = dies_daily(hands, self._clock.wall_us())
         job, created = replay_events(grant.job_id, sealed, self._history)
-        self._pen.last_at = self._history.last_at
+        self._pen.resume(self._clock, self._history.last_at)
         if isinstance(created, JobCreated):
             self._created = created
             self._deadline = find_deadline(
@@ -468,6 +476,10 @@ class JobRun:
         return await self._end(JobDeadLettered(causes), move)
 
     # ── mail ──────────────────────────────────────────────────────────────────────────────────────
+
+    def _reserve(self) -> Stamp:
+        """Of the writer that the run has now: `_unwritable` takes another."""
+        return self._pen.reserve()
 
     def _mail_waits(self) -> None:
         self._reading = asyncio.get_running_loop().create_task(self._read_mail(), name="holdfast-mail")
