@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from functools import cached_property
 from typing import Any, Final, TypeAlias
 
@@ -492,15 +492,9 @@ class Execution:
         if len(self.tasks) != 1 or not self.scheduler.deliver_at_once(seq, at):
             await self.scheduler.turn(seq, at)
 
-    @contextmanager
-    def scope(self, name: str) -> Iterator[None]:
+    def scope(self, name: str) -> AbstractContextManager[None]:
         """Calls and tasks in the block are counted by themselves: what is added before it shifts none of their keys."""
-        place = task_scopes.get_task_scope()
-        outer, place.scope = place.scope, place.scope.inner(name)
-        try:
-            yield
-        finally:
-            place.scope = outer
+        return task_scopes.get_task_scope().enter_inner(name)
 
     def job_time(self, due_at: int) -> int:
         """Job time of a fact that was due then: not before what the code has got already."""
