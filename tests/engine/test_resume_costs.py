@@ -13,8 +13,8 @@ import pytest
 import holdfast as hf
 from holdfast.agents import context
 from holdfast.engine import journal_loader
+from holdfast.engine.durable_call import Owner
 from holdfast.engine.execution import Execution
-from holdfast.engine.side_effects import Owner
 from holdfast.model import canonical
 from holdfast.model.events import JobClaimed, JobCreated, StepFinished
 from holdfast.model.hash_chain import EMPTY, SealedEvent, seal

@@ -13,7 +13,15 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from holdfast.engine import execution, job_runner, replay_scheduler, side_effects, stall_detector, task_scopes
+from holdfast.engine import (
+    execution,
+    job_runner,
+    replay_scheduler,
+    side_effects,
+    stall_detector,
+    task_scopes,
+    wait_set,
+)
 from holdfast.model import replay_history, retry, suspicion
 from holdfast.runtime import isolation
 from holdfast.store.memory import inbox, leases
@@ -45,7 +53,7 @@ def recorded_sleeps_are_slept_again(patch: pytest.MonkeyPatch) -> None:
 @bug
 def a_timeout_around_a_durable_wait_never_fires(patch: pytest.MonkeyPatch) -> None:
     """The job is suspended without regard to the timers of its code."""
-    patch.setattr(execution.Execution, "_suspension", lambda self: self.waits.asleep())
+    patch.setattr(wait_set.WaitSet, "find_suspension", lambda self, *_: self.asleep())
 
 
 @bug

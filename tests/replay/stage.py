@@ -16,10 +16,9 @@ from typing import Any
 import pytest
 
 from holdfast.engine import ready_queue
-from holdfast.engine.durable_call import CallPolicy, DurableCall
+from holdfast.engine.durable_call import CallPolicy, DurableCall, Owner
 from holdfast.engine.execution import Execution
 from holdfast.engine.journal_writer import Stamp
-from holdfast.engine.side_effects import Owner
 from holdfast.model.events import Event, JobClaimed
 from holdfast.model.replay_history import history_of
 from holdfast.model.side_effects import Effect

@@ -11,9 +11,8 @@ import openai
 import pytest
 from llmock.testing import LLMockServer
 
-from holdfast.engine.durable_call import READS, DurableCall
+from holdfast.engine.durable_call import READS, DurableCall, Owner
 from holdfast.engine.execution import Execution
-from holdfast.engine.side_effects import Owner
 from holdfast.model.replay_history import history_of
 from holdfast.store.clock import SystemClock
 from tests.replay.stage import Journal, Tape

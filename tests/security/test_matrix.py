@@ -22,8 +22,8 @@ from holdfast.model.jobs import JobFilter
 from holdfast.model.worker_presence import Presence, WorkerOffer
 from holdfast.server.endpoints import Endpoint
 from holdfast.server.openapi import _PART
-from holdfast.server.openapi import served as document
 from holdfast.server.routes import ENDPOINTS
+from holdfast.server.routes import served as document
 from holdfast.testing.conformance.bench import Backend
 from tests.client.lives import Lives
 from tests.client.test_agents import CLERK, answered

@@ -16,9 +16,9 @@ from holdfast.errors import InvalidName, NotFound
 from holdfast.model.jobs import JobFilter
 from holdfast.server.endpoints import Router
 from holdfast.server.openapi import _PART
-from holdfast.server.openapi import served as document
 from holdfast.server.problems import Refusal
 from holdfast.server.routes import ENDPOINTS
+from holdfast.server.routes import served as document
 from holdfast.server.settings import Settings
 from holdfast.testing.conformance.bench import Backend
 from tests.client.lives import Lives, lives

@@ -10,8 +10,8 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from holdfast.server.openapi import _PART, served
-from holdfast.server.routes import ENDPOINTS
+from holdfast.server.openapi import _PART
+from holdfast.server.routes import ENDPOINTS, served
 from holdfast.testing.conformance.bench import Backend
 from tests.service.api import api
 from tests.tidy.source import ROOT

@@ -27,9 +27,9 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from holdfast.agents.signatures import SCALARS
 from holdfast.errors import InvalidPayload
 from holdfast.model import canonical_fallback
+from holdfast.model.canonical import SCALARS
 from holdfast.model.limits import JSON_BYTES_MAX, JSON_DEPTH_MAX
 
 Order: TypeAlias = Literal["deterministic"] | None

@@ -32,6 +32,7 @@ from holdfast.agents.models.wire_format import TokenUsage
 from holdfast.agents.signatures import plain
 from holdfast.engine import session_turns
 from holdfast.engine.execution import Execution
+from holdfast.engine.run_outcomes import TurnOutput
 from holdfast.engine.session_turns import Input
 from holdfast.errors import InvalidMove, InvalidSetting
 from holdfast.model import canonical
@@ -145,18 +146,17 @@ class Turn:
         self.history = [{"role": "user", "content": summary}]
         self._nodes = [msgspec.structs.replace(node, frame_id=frame.frame_id) for node in self._nodes]
 
-    def commit(self) -> str:
-        """With the end of the job all of this is durable; the last node."""
+    def commit(self) -> TurnOutput:
+        """What the job returns: with its end all of this is durable, and the last node is its output."""
         state = None if self.state is None else canonical.encode(plain(self.state, "the state of a session"))
-        self._engine.commit(
+        return self._engine.commit(
             self._nodes,
             usage=self._usage,
             frames=self._frames,
             attachments=attached(self.said),
             checkpoint=model.SessionCheckpoint(execution_state=state),
+            output={"node": self._leaf},
         )
-        assert self._leaf is not None
-        return self._leaf
 
 
 Handler = Callable[[Turn], Coroutine[Any, Any, Any]]
@@ -204,9 +204,10 @@ class SessionAgent:
         said = await self._handler(turn)
         if isinstance(said, str):
             turn.say({"role": "assistant", "content": said})
-        leaf = turn.commit()
-        self._remember(session_id, leaf, [*turn.history, *turn.said])
-        return {"node": leaf}
+        committed = turn.commit()
+        assert turn.leaf is not None, "a turn has an input"
+        self._remember(session_id, turn.leaf, [*turn.history, *turn.said])
+        return committed
 
     async def _loaded(
         self, engine: session_turns.SessionTurn, begun: session_turns.Begun

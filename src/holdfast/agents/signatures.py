@@ -27,6 +27,7 @@ import msgspec
 
 from holdfast.agents import secrets
 from holdfast.errors import InvalidPayload, InvalidSetting
+from holdfast.model.canonical import SCALARS
 
 Key = NewType("Key", str)
 """A tool's parameter of this type gets the call's idempotency key: the same over attempts, workers and restores."""
@@ -312,9 +313,6 @@ def _read_model(kind: type, value: Any) -> Any:
     msg = f"{kind.__qualname__} cannot be read back from JSON"
     raise ValueError(msg)
 
-
-SCALARS: Final = frozenset({str, int, float, bool, type(None)})
-"""What is JSON as it is."""
 
 PLAIN: Final = {dict: (dict, dict[str, Any]), list: (list, list[Any])}
 """Hints that ask no more of a value than JSON promises: their value is copied, as msgspec would."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 from holdfast.api.command_checks import over
-from holdfast.api.job_view import Loaded
+from holdfast.api.job_snapshot import Loaded
 from holdfast.api.needs import stopped_by
 from holdfast.errors import InvalidMove, InvalidPayload, NotFound
 from holdfast.model import budget as money

@@ -11,7 +11,7 @@ from msgspec import Meta
 from holdfast.api import budget_raise, command_checks, needs
 from holdfast.api.context import ApiContext
 from holdfast.api.job_records import Accepted
-from holdfast.api.job_view import Loaded
+from holdfast.api.job_snapshot import Loaded
 from holdfast.api.operation import operation
 from holdfast.api.questions import answered, check_answer
 from holdfast.api.requests import CommandRequest, JobId, Name, OperationRequest, Whole

@@ -16,7 +16,7 @@ import msgspec
 
 from holdfast.api import command_checks
 from holdfast.api.job_records import Accepted
-from holdfast.api.job_view import Loaded, loaded
+from holdfast.api.job_snapshot import Loaded, loaded
 from holdfast.engine.external_work import ExternalWork
 from holdfast.engine.short_journals import SHORT, journal_of
 from holdfast.errors import NotFound

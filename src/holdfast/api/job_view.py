@@ -6,60 +6,18 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
 from holdfast.api.job_records import BudgetView, Checked, EventView, JobView
+from holdfast.api.job_snapshot import Loaded
 from holdfast.api.needs import find_causes, needs_of
 from holdfast.api.plan_view import plans_of
 from holdfast.engine.verify.journal_checks import judge_alone
 from holdfast.model import budget as money
-from holdfast.model import canonical, job_state
+from holdfast.model import canonical
 from holdfast.model import events as e
 from holdfast.model.budget import SHARED, BudgetAccount
-from holdfast.model.hash_chain import SealedEvent, unseal
+from holdfast.model.hash_chain import SealedEvent
 from holdfast.model.jobs import JobHead
-from holdfast.model.mailbox import Mail
 from holdfast.model.states import TERMINAL, Status, WaitReason
-
-
-class ViewedEvent(msgspec.Struct, frozen=True):
-    """An event and its place in the journal."""
-
-    seq: int
-    at: int
-    fence: int
-    event: e.Event
-
-
-class Loaded(msgspec.Struct, frozen=True):
-    """Everything the store knows about a job at about one instant; the journal may be a little ahead of the head."""
-
-    head: JobHead
-    facts: tuple[ViewedEvent, ...]
-    job: job_state.JobState
-    letters: tuple[Mail, ...] = ()
-    accounts: tuple[BudgetAccount, ...] = ()
-    now: int = 0
-    """Store time when it was read."""
-
-    @property
-    def created(self) -> e.JobCreated:
-        """What was asked for: the first fact of every journal."""
-        first = self.facts[0].event
-        assert isinstance(first, e.JobCreated), "the fold has refused any other"
-        return first
-
-    @property
-    def budgets(self) -> tuple[str, ...]:
-        """The budgets that count for it, the outermost first."""
-        created = self.created
-        return created.budgets if created.budget is None else (*created.budgets, self.head.job_id)
-
-
-def loaded(head: JobHead, sealed: Sequence[SealedEvent], letters: Sequence[Mail] = ()) -> Loaded:
-    facts = tuple(ViewedEvent(one.seq, one.at, one.fence, unseal(one)) for one in sealed)
-    job = job_state.fold((fact.seq, fact.fence, fact.event) for fact in facts)
-    return Loaded(head, facts, job, tuple(letters))
 
 
 def shown(sealed: SealedEvent) -> EventView:

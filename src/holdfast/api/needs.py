@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Awaitable, Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
 from holdfast.api.job_records import Need
+from holdfast.api.job_snapshot import Loaded
 from holdfast.api.questions import question_needs
 from holdfast.engine.recovery import causes_of, summarize_causes
 from holdfast.model import budget as money
@@ -23,10 +24,7 @@ from holdfast.model.side_effects import DECIDED, CallStatus, quiet_at
 from holdfast.model.stall_report import arrange_report
 from holdfast.model.states import TERMINAL, MailKind, WaitReason
 from holdfast.model.suspicion import is_unclaimed
-
-if TYPE_CHECKING:
-    from holdfast.api.job_view import Loaded
-    from holdfast.store.ports.jobs import Jobs
+from holdfast.store.ports.jobs import Jobs
 
 
 class Approval(msgspec.Struct, frozen=True):

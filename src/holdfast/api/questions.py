@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
 from holdfast.api.job_records import Need
+from holdfast.api.job_snapshot import Loaded
 from holdfast.errors import Conflict, InvalidMove, InvalidPayload, NotFound
 from holdfast.model import canonical
 from holdfast.model import events as e
 from holdfast.model.json_schema import misfit
 from holdfast.model.states import MailKind, WaitReason
 from holdfast.model.step_keys import scope_of, within
-
-if TYPE_CHECKING:
-    from holdfast.api.job_view import Loaded
 
 CHOICES_MAX: Final = 6
 _WORDS: Final = {"yes": True, "y": True, "true": True, "no": False, "n": False, "false": False}

@@ -7,7 +7,7 @@ loop runs has cancelled the call by the end of its timeout, which the quiet time
 
 from __future__ import annotations
 
-from holdfast.api.job_view import Loaded
+from holdfast.api.job_snapshot import Loaded
 from holdfast.engine.host_processes import HostProcesses
 from holdfast.errors import InvalidMove
 from holdfast.model.events import JobClaimed, ToolCalled, ToolFailed

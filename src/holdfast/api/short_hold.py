@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.api.job_view import Loaded
+from holdfast.api.job_snapshot import Loaded
 from holdfast.api.needs import open_children
 from holdfast.store.ports.journal import Decide, Ruling
 

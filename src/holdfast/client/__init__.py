@@ -1,5 +1,5 @@
 """Clients: `Client` has a method for each operation, over a transport: `EmbeddedClient` works over an open store,
-`RemoteClient` through a server. `BlockingClient` is the same without await; `ExternalAgent` takes work from a server."""
+`RemoteClient` through a server. `BlockingClient` is the same without await; `ExternalAgent` takes work of a server."""
 
 from __future__ import annotations
 

@@ -27,7 +27,8 @@ from holdfast.agents.threads import in_thread
 from holdfast.api.work_records import ClaimedWork
 from holdfast.client.client import Client
 from holdfast.client.server_retry import ServerRetry
-from holdfast.errors import Fenced, HoldfastError, InvalidPayload, NotFound, Unavailable
+from holdfast.client.work_lease import renew_lease
+from holdfast.errors import Fenced, HoldfastError, InvalidPayload, NotFound
 from holdfast.model.ids import check_integer
 from holdfast.model.time import SECOND
 from holdfast.store.clock import Clock
@@ -240,30 +241,23 @@ class HeldItem:
             self._lost = error
 
     async def _keep(self) -> None:
-        """The lease is renewed, and progress told, until the work is over or somebody else's."""
-        tries = 0
-        while self._lost is None:
-            if not tries:
-                await self._due()
-            try:
-                async with asyncio.timeout(max(self._lease_s / 3, 2.0)):
-                    await self._renew()
-                tries = 0
-            except (Fenced, NotFound) as error:
-                self._lost = error
-                self._hush(error)
-                if self._doing is not None:
-                    self._doing.cancel()
-            except (Unavailable, TimeoutError) as error:
-                tries += 1
-                self._hush(None)
-                await self._patience.wait(f"work {self._item.id} renewal", tries, error)
-            except HoldfastError as error:
-                # What was said is refused, or who says it. The work may still be finished: its end is told anyway.
-                self._said = None
-                self._hush(error)
-                tries += 1
-                await self._patience.wait(f"work {self._item.id} renewal", tries, error)
+        """The lease is renewed, and progress told, until the work is over or another agent's."""
+        self._lost = await renew_lease(
+            self._item.id,
+            self._renew,
+            self._due,
+            retry=self._patience,
+            within_s=max(self._lease_s / 3, 2.0),
+            report=self._not_renewed,
+        )
+        self._hush(self._lost)
+        if self._doing is not None:
+            self._doing.cancel()
+
+    def _not_renewed(self, refusal: HoldfastError | None) -> None:
+        if refusal is not None:
+            self._said = None  # what was said is refused, or who says it
+        self._hush(refusal)
 
     async def _due(self) -> None:
         """A third of the lease has passed, or there is progress to tell."""

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from holdfast.engine.durable_call import DurableCall
+from holdfast.engine.execution_context import ExecutionContext
 from holdfast.errors import Denied
 from holdfast.model.events import ApprovalDecided, ApprovalRequested
 from holdfast.model.replay_history import RecordedApproval
 from holdfast.model.states import WaitReason
-
-if TYPE_CHECKING:
-    from holdfast.engine.durable_call import DurableCall
-    from holdfast.engine.execution import Execution
 
 APPROVED: Final = "approved"
 DENIED: Final = "denied"
@@ -26,7 +24,7 @@ EXPIRED: Final = "expired"
 
 
 async def agreed(
-    drive: Execution, asked: DurableCall, step_key: str, digest: str, generation: int
+    drive: ExecutionContext, asked: DurableCall, step_key: str, digest: str, generation: int
 ) -> str | None:
     """The id of the approval that this call may use; None, if it needs none. Denied, if there is none to be had."""
     if asked.terms.approve is None or not asked.terms.approve(asked.args):
@@ -50,13 +48,13 @@ async def agreed(
     raise AssertionError("unreachable")
 
 
-def lasts(drive: Execution, approval_id: str | None) -> bool:
+def lasts(drive: ExecutionContext, approval_id: str | None) -> bool:
     """Whether a call may still be made under this approval, or needs none."""
     return approval_id is None or drive.latest_us() < drive.history.approvals[approval_id].expires_at
 
 
 def _ask(
-    drive: Execution, asked: DurableCall, approval_id: str, step_key: str, digest: str, generation: int
+    drive: ExecutionContext, asked: DurableCall, approval_id: str, step_key: str, digest: str, generation: int
 ) -> RecordedApproval:
     question = ApprovalRequested(
         approval_id,
@@ -71,7 +69,7 @@ def _ask(
     return drive.history.approvals[approval_id]
 
 
-def _id(drive: Execution, step_key: str, digest: str, generation: int, nth: int) -> str:
+def _id(drive: ExecutionContext, step_key: str, digest: str, generation: int, nth: int) -> str:
     """The arguments are part of it: code that changed while nobody had answered yet asks another question."""
     owner = drive.owner
     place = "\0".join((owner.namespace, owner.job_id, step_key, digest, str(generation), str(nth)))

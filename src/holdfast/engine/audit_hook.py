@@ -28,16 +28,18 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import thread as thread_pool
 from types import CodeType, FrameType
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from holdfast.engine import ready_queue
 from holdfast.engine.replay_scheduler import JOB, ReplayScheduler
-from holdfast.engine.runner_config import OnUndurable
 from holdfast.engine.stall_detector import walk_await_chain
 from holdfast.engine.tracebacks import is_our_file
 from holdfast.errors import InvalidMove
 from holdfast.model.redaction import redacted
 from holdfast.model.stall_report import is_installed, is_library
+
+OnUndurable: TypeAlias = Literal["ignore", "warn", "error"]
+"""What happens when job code does something to the outside world without a tool."""
 
 _CONNECT: Final = "socket.connect"
 _PROCESS: Final = "subprocess.Popen"

@@ -17,12 +17,15 @@ also looks again by itself, after a minute, two, four, up to an hour.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
+from holdfast.engine.durable_call import DurableCall, Owner
+from holdfast.engine.execution_context import ExecutionContext
+from holdfast.engine.journal_writer import Recorder, Stamp
 from holdfast.engine.loop_sleep import rest
-from holdfast.engine.side_effects import Owner
+from holdfast.engine.task_scopes import TaskScope
 from holdfast.errors import Unavailable
 from holdfast.model.append import NOTHING as NO_EXTRAS
 from holdfast.model.append import Extras
@@ -43,13 +46,7 @@ from holdfast.model.lease import Grant
 from holdfast.model.ledger import CallRow
 from holdfast.model.states import WaitReason
 from holdfast.model.time import HOUR, MINUTE
-
-if TYPE_CHECKING:
-    from holdfast.engine.durable_call import DurableCall
-    from holdfast.engine.execution import Execution
-    from holdfast.engine.journal_writer import Recorder, Stamp
-    from holdfast.engine.task_scopes import TaskScope
-    from holdfast.store.ports.budgets import Budgets
+from holdfast.store.ports.budgets import Budgets
 
 AGAIN_S: Final = 0.2
 ONE_ANSWER: Final = Spent(usd_micros=1, tokens=1)
@@ -68,7 +65,7 @@ class Reached(msgspec.Struct, frozen=True):
 class BudgetGuard:
     """What one run of a job with budgets pays from. It is the run's recorder, too: facts that cost pass here."""
 
-    def __init__(self, drive: Execution, recorder: Recorder, accounts: Budgets) -> None:
+    def __init__(self, drive: ExecutionContext, recorder: Recorder, accounts: Budgets) -> None:
         self._drive = drive
         self._recorder = recorder
         self._accounts = accounts
@@ -197,13 +194,6 @@ class BudgetGuard:
 
 
 ONE_CHILD: Final = Spent(depth=1, fan_out=1)
-
-
-def enter(drive: Execution, accounts: Budgets) -> None:
-    """The run pays for what it does, if any budget counts for its job."""
-    if drive.owner.budgets:
-        purse = BudgetGuard(drive, drive.recorder, accounts)
-        drive.purse = drive.recorder = purse
 
 
 def owner_of(grant: Grant, created: JobCreated | None) -> Owner:

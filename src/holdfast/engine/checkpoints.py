@@ -12,26 +12,21 @@ state that is not there any more would be a guess.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
 from holdfast.engine.durable_call import READS, DurableCall, encode_result
+from holdfast.engine.execution import Execution
 from holdfast.engine.telemetry import SILENT, Telemetry
 from holdfast.errors import InvalidMove, InvalidSetting, Unproven
 from holdfast.model import canonical
 from holdfast.model.checkpoint_snapshot import carried_by, packed
 from holdfast.model.events import CheckpointSaved
-from holdfast.model.evidence import EvidencePack, Result, pack_from_json, pack_to_json
+from holdfast.model.evidence import EvidencePack, Inspector, Result, pack_from_json, pack_to_json
 from holdfast.model.replay_history import History
 from holdfast.model.step_keys import StepScope
-
-if TYPE_CHECKING:
-    from holdfast.engine.execution import Execution
-
-Inspector = Callable[[EvidencePack], Awaitable[Sequence[Result]]]
-"""Looks at the world: one finding for each piece of evidence, in its order."""
 
 
 async def checkpoint(drive: Execution, state: Any, pack: EvidencePack | None = None) -> int:

@@ -41,8 +41,7 @@ async def spawn(drive: Execution, draft: JobDraft) -> Any:
     if recorded is None:
         async with drive.noting_cancel(key, digest, drive.history.next_generation(key)):
             await drive.clear(asked, key)
-            if drive.purse is not None:
-                await drive.purse.afford(place, key, ONE_CHILD)
+            await drive.afford(place, key, ONE_CHILD)
         recorded = _started(drive, draft, key, digest)
     key = recorded.step_key
     if recorded.settled and await drive.past(recorded):

@@ -1,26 +1,19 @@
-"""Durable call: what the job's code asks for, what its author declared about repeating it, and one attempt of it."""
+"""Durable call: what the job's code asks for, what its author declared about repeating it, and whose call it is."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
-from holdfast.engine.replay_scheduler import JOB
-from holdfast.engine.streams import VOICE, Voice
-from holdfast.errors import HoldfastError, Refused
+from holdfast.errors import HoldfastError
 from holdfast.model import canonical
 from holdfast.model.limits import INTEGER_MAX, RESULT_BYTES_MAX, RESULT_DEPTH_MAX
 from holdfast.model.retry import NO_RETRY, Retry
 from holdfast.model.side_effects import QUIET_MARGIN_US, START_WITHIN_US, Effect, ProbeAnswer
 from holdfast.model.time import DAY, MINUTE
-
-if TYPE_CHECKING:
-    from holdfast.engine.execution import Execution
-    from holdfast.engine.task_scopes import TaskScope
 
 
 class ProbeResult(msgspec.Struct, frozen=True):
@@ -56,6 +49,17 @@ class CallPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 READS: Final = CallPolicy(effect=Effect.READ_ONLY)
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """Whose calls these are: what keys are made of, the fence they are written under, and who pays for them."""
+
+    namespace: str
+    job_id: str
+    fence: int
+    session_id: str | None = None
+    budgets: tuple[str, ...] = ()
+    depth: int = 0
 
 
 class DurableCall(msgspec.Struct, frozen=True):
@@ -114,34 +118,3 @@ def written(value: Any) -> tuple[Any, bytes | None, Exception | None]:
         return canonical.decode_stored(data), data, None
     except HoldfastError as error:
         return None, None, error
-
-
-async def performed(
-    drive: Execution, asked: DurableCall, place: TaskScope, step_key: str, key: str, longest_us: int | None
-) -> tuple[Any, Exception | None]:
-    """What it returned, or what it raised. Every step passes here: what could be a block of its own is written out."""
-    timed = drive.meter.call(drive.owner, asked.name, asked.terms.effect, step_key)
-    how, error = "cancelled", None
-    drive.running += 1
-    place.inside, left = step_key, JOB.set(drive.scheduler.inside)
-    voice = drive.outlet.voice(step_key) if drive.outlet is not None else Voice(None, step_key, 1)
-    spoken = VOICE.set(voice)
-    try:
-        limit_us = asked.terms.reads_within_us if longest_us is None else longest_us
-        if limit_us is None:
-            value = await asked.run(key)
-        else:
-            async with asyncio.timeout(limit_us / 1_000_000):
-                value = await asked.run(key)
-        how = "succeeded"
-        return value, None
-    except Exception as raised:
-        how, error = "refused" if isinstance(raised, Refused) else "failed", raised
-        return None, raised
-    finally:
-        voice.is_over = True
-        VOICE.reset(spoken)
-        timed.over(how, error)
-        JOB.reset(left)
-        place.inside = None
-        drive.running -= 1

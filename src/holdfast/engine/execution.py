@@ -13,53 +13,52 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from functools import cached_property
+from typing import Any, Final, TypeAlias
 
 from holdfast.engine import failures, replay_scheduler, stall_detector, task_scopes
+from holdfast.engine.audit_hook import IoMonitor
+from holdfast.engine.budgets import BudgetGuard
 from holdfast.engine.crash_points import Points, nothing
-from holdfast.engine.durable_call import CallPolicy, DurableCall, digest_of, performed, written
+from holdfast.engine.durable_call import CallPolicy, DurableCall, Owner, digest_of, written
 from holdfast.engine.journal_writer import Recorder, Stamp
 from holdfast.engine.orphan_tasks import warn_about_orphans
-from holdfast.engine.replay_scheduler import LONG_TIMER_US, InsideCall, ReplayScheduler
-from holdfast.engine.run_outcomes import Asleep, Failed, Interrupted, Stopped, Uncovered, output_of, parked
-from holdfast.engine.side_effects import Owner, SideEffectCall
-from holdfast.engine.suspension import Waits
+from holdfast.engine.replay_scheduler import JOB, InsideCall, ReplayScheduler
+from holdfast.engine.run_outcomes import Failed, Interrupted, Stopped, Uncovered, output_of, parked
+from holdfast.engine.side_effects import SideEffectCall
+from holdfast.engine.streams import VOICE, JobStream, Voice
 from holdfast.engine.task_scopes import TaskScope
 from holdfast.engine.telemetry import SILENT, Telemetry
+from holdfast.engine.wait_set import WaitSet
+from holdfast.errors import Refused
 from holdfast.model.append import NOTHING, Extras
+from holdfast.model.budget import Spent
 from holdfast.model.events import CallCancelled, CallMoved, CallRetried, Event, StepFinished
+from holdfast.model.evidence import Inspector
 from holdfast.model.hash_chain import body_of_step
 from holdfast.model.replay_history import History, Recorded
 from holdfast.model.retry import delay
 from holdfast.model.side_effects import CallStatus, Effect
-from holdfast.model.states import WaitReason
 from holdfast.model.step_keys import StepScope, call_name
 from holdfast.model.time import SECOND
 from holdfast.store.clock import Clock
+from holdfast.store.contract import Store
 from holdfast.store.intercepted import Call as StoreCall
-from holdfast.store.intercepted import InterceptedStore as InterceptedStore
-
-if TYPE_CHECKING:
-    from holdfast.engine.audit_hook import IoMonitor
-    from holdfast.engine.budgets import BudgetGuard
-    from holdfast.engine.checkpoints import Inspector
-    from holdfast.engine.streams import JobStream
-    from holdfast.store.contract import Store
+from holdfast.store.intercepted import InterceptedStore
 
 CANCEL_AGAIN_S: Final = 1.0
 _RUNS: Final = itertools.count()
 SUSPENDED_RETRY_US: Final = 10 * SECOND
 """A job whose call is made again so much later gives its slot back meanwhile."""
 
-FOREIGN_WORK_GRACE_S: Final = 60.0
-"""So long a job is not suspended because its code waits for something that is not durable, beside a durable wait."""
-
 Met: TypeAlias = tuple[TaskScope, str, str, Recorded | None]
 
 
 class Execution:
-    """The run. `task_scopes` finds its tasks again; the order of results is the scheduler's."""
+    """The run. `task_scopes` finds its tasks again; the order of results is the scheduler's.
+
+    Everything that it works with is given to it when it is made, and nothing is exchanged afterwards."""
 
     def __init__(
         self,
@@ -79,24 +78,29 @@ class Execution:
         outlet: JobStream | None = None,
         chance: Callable[[], float] = lambda: 0.5,
         io_monitor: IoMonitor | None = None,
+        store: Store | None = None,
+        meter: Telemetry = SILENT,
     ) -> None:
-        self.history = history
-        self.recorder = recorder
-        self.clock = clock
-        self.host_clock = clock if host_clock is None else host_clock
+        self.owner: Final = owner
+        self.history: Final = history
+        self._budget = (
+            BudgetGuard(self, recorder, store.budgets) if store is not None and owner.budgets else None
+        )
+        self.recorder: Final[Recorder] = recorder if self._budget is None else self._budget
+        self.clock: Final = clock
+        self.host_clock: Final = clock if host_clock is None else host_clock
         self._unsure_us = unsure_us
-        self.owner = owner
-        self.inspect = inspect
-        self.io_monitor = io_monitor
-        self.outlet = outlet
+        self.inspect: Final = inspect
+        self.io_monitor: Final = io_monitor
+        self.outlet: Final = outlet
         self._gone = gone
         self._dead = {} if dead is None else dead
         self.acts = SideEffectCall(self, points)
         self._strict = strict
         self._covered = covered
         self._chance = chance
-        self.tasks: set[asyncio.Task[Any]] = set()
-        self.run_number = next(_RUNS) & 0x1FFFFFFF
+        self.tasks: Final[set[asyncio.Task[Any]]] = set()
+        self.run_number: Final = next(_RUNS) & 0x1FFFFFFF
         self.running = 0
         self._held: dict[asyncio.Future[None], tuple[DurableCall, str]] = {}
         self._ending: Exception | None = None
@@ -104,25 +108,15 @@ class Execution:
         self.stopping = False
         self._recovering: set[str] = set()
         self._stalls = stall_detector.StallDetector(owner.job_id)
-        self._foreign_since: tuple[int, float] | None = None
-        self.waits = Waits(clock, self.look)
+        self.waits = WaitSet(clock, self.look)
         self._raised: list[tuple[Exception, str]] = []
-        self._store: Store | None = None
-        self._asked_store: Store | None = None
-        self.meter: Telemetry = SILENT
-        self.ends_with: tuple[Event, Extras] | None = None  # what goes with `job_completed`: a turn
-        self.purse: BudgetGuard | None = None
+        self._store = store
+        self.meter: Final = meter
 
-    @property
+    @cached_property
     def store(self) -> Store | None:
         """The store as job code may ask it: to the code that takes no time."""
-        if self._store is not None and self._asked_store is None:
-            self._asked_store = InterceptedStore(self._store, self._ask_store)
-        return self._asked_store
-
-    @store.setter
-    def store(self, store: Store | None) -> None:
-        self._store, self._asked_store = store, None
+        return None if self._store is None else InterceptedStore(self._store, self._ask_store)
 
     async def _ask_store(
         self, name: str, call: StoreCall, args: tuple[Any, ...], options: dict[str, Any]
@@ -310,7 +304,7 @@ class Execution:
         self, asked: DurableCall, place: TaskScope, key: str, digest: str, generation: int
     ) -> Any:
         try:
-            value, error = await (self.purse or self).perform(asked, place, key)
+            value, error = await (self._budget or self).perform(asked, place, key)
             if error is not None and asked.terms.retry.attempts > 1:
                 value, error = await self._read_again(asked, place, key, digest, generation, error)
             body = data = None
@@ -343,12 +337,13 @@ class Execution:
         """The outcome of a read that failed, after as many attempts as its policy allows."""
         before = self.history.find_retry(key, digest)
         attempt, value = 1 if before is None else before.attempt + 1, None
-        while error is not None and self.is_retried(asked.terms, error, attempt):
+        retry = asked.terms.retry
+        while error is not None and attempt < retry.attempts and retry.covers(error):
             at = self.record_retry(key, digest, generation, asked.terms, error, attempt)
             await self.wait_for_attempt(at)
             if self._winding_down is not None:
                 await self.unless_winding_down()
-            value, error = await (self.purse or self).perform(asked, place, key)
+            value, error = await (self._budget or self).perform(asked, place, key)
             attempt += 1
         return value, error
 
@@ -357,10 +352,6 @@ class Execution:
         if retried is not None:
             async with self.noting_cancel(key, digest, retried.generation):
                 await self.wait_for_attempt(retried.next_at)
-
-    def is_retried(self, terms: CallPolicy, error: Exception, attempt: int) -> bool:
-        """Whether a call is made again after so many attempts, the last of which raised this."""
-        return attempt < terms.retry.attempts and terms.retry.covers(error)
 
     def record_retry(
         self,
@@ -400,16 +391,46 @@ class Execution:
         with self.busy():
             await self.waits.until(at)
 
-    def perform(
+    async def afford(self, place: TaskScope, step_key: str, ahead: Spent) -> None:
+        """No budget stands against it. Until then the code waits."""
+        if self._budget is not None:
+            await self._budget.afford(place, step_key, ahead)
+
+    async def perform(
         self,
         asked: DurableCall,
         place: TaskScope,
         step_key: str,
         key: str = "",
         longest_us: int | None = None,
-    ) -> Coroutine[Any, Any, tuple[Any, Exception | None]]:
-        """The call's own code has run, or was ended because it took too long."""
-        return performed(self, asked, place, step_key, key, longest_us)
+    ) -> tuple[Any, Exception | None]:
+        """The call's own code has run, or was ended because it took too long: what it returned, or what it raised.
+        Every step passes here: what could be a block of its own is written out."""
+        timed = self.meter.call(self.owner, asked.name, asked.terms.effect, step_key)
+        how, error = "cancelled", None
+        self.running += 1
+        place.inside, left = step_key, JOB.set(self.scheduler.inside)
+        voice = self.outlet.voice(step_key) if self.outlet is not None else Voice(None, step_key, 1)
+        spoken = VOICE.set(voice)
+        try:
+            limit_us = asked.terms.reads_within_us if longest_us is None else longest_us
+            if limit_us is None:
+                value = await asked.run(key)
+            else:
+                async with asyncio.timeout(limit_us / 1_000_000):
+                    value = await asked.run(key)
+            how = "succeeded"
+            return value, None
+        except Exception as raised:
+            how, error = "refused" if isinstance(raised, Refused) else "failed", raised
+            return None, raised
+        finally:
+            voice.is_over = True
+            VOICE.reset(spoken)
+            timed.over(how, error)
+            JOB.reset(left)
+            place.inside = None
+            self.running -= 1
 
     @contextmanager
     def busy(self) -> Iterator[None]:
@@ -471,15 +492,9 @@ class Execution:
         if len(self.tasks) != 1 or not self.scheduler.deliver_at_once(seq, at):
             await self.scheduler.turn(seq, at)
 
-    @contextmanager
-    def scope(self, name: str) -> Iterator[None]:
+    def scope(self, name: str) -> AbstractContextManager[None]:
         """Calls and tasks in the block are counted by themselves: what is added before it shifts none of their keys."""
-        place = task_scopes.get_task_scope()
-        outer, place.scope = place.scope, place.scope.inner(name)
-        try:
-            yield
-        finally:
-            place.scope = outer
+        return task_scopes.get_task_scope().enter_inner(name)
 
     def job_time(self, due_at: int) -> int:
         """Job time of a fact that was due then: not before what the code has got already."""
@@ -543,7 +558,9 @@ class Execution:
         elif self._held and not self._recovering:
             self._park_held()
         else:
-            ending: Exception | None = self._suspension() if not is_polling else None
+            ending: Exception | None = None
+            if not is_polling:
+                ending = self.waits.find_suspension(self.scheduler, self.tasks, self.clock.wall_us())
             if ending is None and not self.waits.is_open and self.scheduler.next_timer_us is None:
                 ending = self._stalls.look(self.scheduler, self.tasks, is_polling=is_polling)
             if ending is not None:
@@ -564,29 +581,6 @@ class Execution:
         if self.history.drifted(key, digest_of(asked.identity)) is not None:
             why = "a recorded call was made with other arguments"
         self._park(why, self.history.unclaimed_effects(), asked, key)
-
-    def _suspension(self) -> Asleep | None:
-        """How the run ends if nothing is left but to wait for long; None, if it goes on."""
-        timer_us = self.scheduler.next_timer_us
-        asleep = self.waits.asleep()
-        if self.waits.is_open and asleep is None:
-            return None  # one of them is over
-        if timer_us is not None:
-            if timer_us - self.clock.wall_us() < LONG_TIMER_US:
-                return None
-            asleep = Asleep(WaitReason.TIMER, timer_us) if asleep is None else asleep.wake_by(timer_us)
-        if any(map(stall_detector.waits_for_foreign, self.tasks)):
-            return None if timer_us is not None else self._after_grace(asleep)
-        return asleep
-
-    def _after_grace(self, asleep: Asleep | None) -> Asleep | None:
-        """The suspension, if the code has been waiting beside it for something that is not durable for too long."""
-        now, seen = self.scheduler.loop.time(), self.scheduler.deliveries
-        if self._foreign_since is None or self._foreign_since[0] != seen:
-            self._foreign_since = (seen, now)
-            self.scheduler.look_later(FOREIGN_WORK_GRACE_S)
-            return None
-        return asleep if now - self._foreign_since[1] >= FOREIGN_WORK_GRACE_S else None
 
     def park_repurchase(
         self, name: str, key: str, digest: str, recorded: Recorded, fields: tuple[str, ...]

@@ -26,11 +26,11 @@ from holdfast.engine.checkpoints import unproven
 from holdfast.engine.children import farewell
 from holdfast.engine.execution import Execution
 from holdfast.engine.journal_loader import load_journal, replay_events
-from holdfast.engine.journal_writer import JournalWriter, PendingEvent
+from holdfast.engine.journal_writer import JournalWriter, PendingEvent, Stamp
 from holdfast.engine.loop_sleep import rest
 from holdfast.engine.mailbox import MailboxReader, rings
 from holdfast.engine.replay_scheduler import UNMARKED
-from holdfast.engine.run_outcomes import Asleep, Failed, Interrupted, Parked, Stalled, Uncovered
+from holdfast.engine.run_outcomes import Asleep, Failed, Interrupted, Parked, Stalled, TurnOutput, Uncovered
 from holdfast.engine.runner_config import RunnerConfig
 from holdfast.engine.streams import JobStream, StreamWriter
 from holdfast.errors import Broken, Fenced, HoldfastError, InvalidSetting, Misuse, Unavailable
@@ -105,8 +105,7 @@ class JobRun:
         covers: Callable[[str], bool] = lambda _job_id: True,
         asked_at: int | None = None,
     ) -> None:
-        self.journal: Sequence[SealedEvent] | None = grant.journal or None
-        """What came with the claim, or somebody has read for this run since."""
+        self._journal: Sequence[SealedEvent] | None = grant.journal or None
         self.desk = desk
         self.grant = grant
         self.held = Held(grant.job_id, grant.fence, grant.lease_token)
@@ -122,7 +121,7 @@ class JobRun:
         self._history = History()
         self._outlet: JobStream | None = None
         self._letterbox = MailboxReader(
-            grant.namespace, grant.job_id, grant.fence, self._history, self._pen.reserve
+            grant.namespace, grant.job_id, grant.fence, self._history, self._reserve
         )
         self._ending = False
         self._leaving = False
@@ -133,6 +132,15 @@ class JobRun:
         """The last fact of this run, once it is durable."""
         self.wakes_at: int | None = None
         """When a job that went to sleep wants to be driven again, in the store's time."""
+
+    @property
+    def has_journal(self) -> bool:
+        """Whether the journal came with the claim, or the worker has read it for this run since."""
+        return self._journal is not None
+
+    def give_journal(self, journal: Sequence[SealedEvent]) -> None:
+        """The worker has read the journal together with those of other runs."""
+        self._journal = journal
 
     async def go(self) -> str:
         """How it ended: a status, or `lost`. Nothing of the run is left behind."""
@@ -167,17 +175,16 @@ class JobRun:
 
     async def _unwritable(self, error: Misuse) -> str:
         """What the code said is no JSON that a journal takes: the job is still ours, and the attempt has failed."""
-        last_at = self._pen.last_at
-        self._pen = self._open(self._pen.holder, self._pen.mail_seen)
-        self._pen.last_at = last_at
+        self._pen = self._open(self._pen.holder, self._pen.mail_seen, self._pen.last_at)
         return await self._failed(Failed(error, ()))
 
-    def _open(self, holder: Holder | None = None, mail_seen: int = 0) -> JournalWriter:
+    def _open(self, holder: Holder | None = None, mail_seen: int = 0, last_at: int = 0) -> JournalWriter:
         grant = self.grant
         head = Head(grant.head_seq, grant.head_hash)
         return JournalWriter(
             holder or Holder(grant.job_id, grant.namespace, grant.fence, grant.lease_token, head),
             mail_seen=mail_seen,
+            last_at=last_at,
             clock=self._clock,
             courier=self.desk.committer,
             on_mail=self._mail_waits,
@@ -193,11 +200,11 @@ class JobRun:
             if isinstance(error, Unavailable) or not is_suspect(self.grant.takeovers):
                 raise
             # Every worker that took it found it like this: it is held for a person, and not taken again.
-            self._pen.mail_seen = self.grant.mail_seq
+            self._pen.mark_read(self.grant.mail_seq)
             return await self._dead("its journal cannot be read", failures.told(error))
         if self._is_suspect:
             return SUSPECT
-        self._pen.mail_seen = job.mail_seq
+        self._pen.mark_read(job.mail_seq)
         if self.grant.mail_seq > job.mail_seq:
             await self._read_mail()
         if self._letterbox.cancelled or job.cancel_requested:
@@ -218,14 +225,14 @@ class JobRun:
 
     async def hand_back(self, why: str, wait_us: int = 0) -> str:
         """The job, which this run has not driven, is given back; it is ready again after so long."""
-        self._pen.mail_seen = self.grant.mail_seq
+        self._pen.mark_read(self.grant.mail_seq)
         ready_at = self._clock.wall_us() + wait_us if wait_us else 0
         return await self._end(JobReleased(why=why), Move(status=Status.PENDING, ready_at=ready_at))
 
     async def _load(self) -> job_state.JobState:
         """What the journal says; it must hang together, and end where the claim left it."""
         grant = self.grant
-        sealed = self.journal
+        sealed = self._journal
         if sealed is None:
             sealed = await load_journal(self.desk.store.journal, grant, self.desk.short)
         if sealed and sealed[-1].seq > grant.head_seq and sealed[-1].fence > grant.fence:
@@ -236,12 +243,13 @@ class JobRun:
         if head != Head(grant.head_seq, grant.head_hash):
             msg = f"the journal of job {grant.job_id} does not lead to its head"
             raise Broken(msg)
-        self._clock = self._pen.clock = StoreTime(self.desk.clock, sealed[-1].at, self._granted_tick)
+        self._clock = StoreTime(self.desk.clock, sealed[-1].at, self._granted_tick)
+        self._pen.resume(self._clock)  # a journal that cannot be replayed ends in the store's time, too
         if self.desk.isolates and grant.takeovers:  # a worker has just died: how many were it today?
             hands = ((one.at, unseal(one)) for one in sealed if one.type in _HANDS)
             self._is_suspect = dies_daily(hands, self._clock.wall_us())
         job, created = replay_events(grant.job_id, sealed, self._history)
-        self._pen.last_at = self._history.last_at
+        self._pen.resume(self._clock, self._history.last_at)
         if isinstance(created, JobCreated):
             self._created = created
             self._deadline = find_deadline(
@@ -266,7 +274,7 @@ class JobRun:
         given = None if self._created is None else self._created.input
         self._outlet = await self._open_outlet()
         owner = budgets.owner_of(self.grant, self._created)
-        drive = self._drive = Execution(
+        drive = self._drive = self.desk.execution(
             self._history,
             self._pen,
             self._clock,
@@ -282,9 +290,9 @@ class JobRun:
             outlet=self._outlet,
             chance=self.desk.chance,
             io_monitor=self.desk.io_monitor,
+            store=self.desk.store,
+            meter=self.desk.meter,
         )
-        drive.store, drive.meter = self.desk.store, self.desk.meter
-        budgets.enter(drive, self.desk.store.budgets)
         if self._pen.lost is not None:
             raise self._pen.lost
         try:
@@ -313,7 +321,9 @@ class JobRun:
             return await self._time_out(drive.acts.cut_off)
         except Cancelled:
             return await self._end(JobCancelled(), Move(status=Status.CANCELLED))
-        return await self._end(JobCompleted(output), Move(status=Status.COMPLETED))
+        turn = output if isinstance(output, TurnOutput) else None
+        completed = JobCompleted(output if turn is None else turn.output)
+        return await self._end(completed, Move(status=Status.COMPLETED), turn)
 
     @contextlib.contextmanager
     def _stop_at_deadline(self, drive: Execution) -> Iterator[None]:
@@ -394,7 +404,7 @@ class JobRun:
 
     # ── ends ──────────────────────────────────────────────────────────────────────────────────────
 
-    async def _end(self, fact: Event, move: Move) -> str:
+    async def _end(self, fact: Event, move: Move, turn: TurnOutput | None = None) -> str:
         """The run's last fact is durable. Mail that came meanwhile is read first, and may change the end."""
         self._ending = True
         if self._letterbox.cancelled and not isinstance(fact, JobCancelled):
@@ -405,17 +415,16 @@ class JobRun:
         if self._outlet is not None:
             await self._outlet.flush()
         try:
-            if isinstance(fact, JobCompleted) and self._drive is not None and self._drive.ends_with:
+            if isinstance(fact, JobCompleted) and turn is not None:
                 # Nothing is awaited in between: the two are one append.
-                turn, extras = self._drive.ends_with
-                self._pen.record(turn, extras=extras, guarded=True)
+                self._pen.record(turn.event, extras=turn.extras, guarded=True)
             self._pen.record(fact, move=move, extras=self._farewell(fact, move), guarded=True)
             await self._pen.durable()
         except HoldfastError:
             if self._pen.lost is not None or isinstance(fact, JobCancelled):
                 raise
             if self._letterbox.cancelled or (self._news and isinstance(fact, JobWaiting)):
-                return await self._end(fact, move)  # it was withdrawn, and says something else now
+                return await self._end(fact, move, turn)  # it was withdrawn, and says something else now
             raise
         self.ended_with = fact
         self.wakes_at = move.wake_at if move.status is Status.WAITING else move.ready_at or None
@@ -467,6 +476,10 @@ class JobRun:
         return await self._end(JobDeadLettered(causes), move)
 
     # ── mail ──────────────────────────────────────────────────────────────────────────────────────
+
+    def _reserve(self) -> Stamp:
+        """Of the writer that the run has now: `_unwritable` takes another."""
+        return self._pen.reserve()
 
     def _mail_waits(self) -> None:
         self._reading = asyncio.get_running_loop().create_task(self._read_mail(), name="holdfast-mail")

@@ -72,12 +72,13 @@ class JournalWriter:
         courier: Courier,
         on_mail: Callable[[], None],
         on_loss: Callable[[HoldfastError], None],
+        last_at: int = 0,
     ) -> None:
         self.holder = holder
         self.mail_seen = mail_seen
         self.lost: HoldfastError | None = None
         self.clock = clock
-        self.last_at = 0
+        self.last_at = last_at
         """Job time of the last fact: no later one is before it."""
         self._courier = courier
         self._on_mail = on_mail
@@ -90,6 +91,14 @@ class JournalWriter:
         self._mail_hinted = False
         self._durable = holder.head.seq
         self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    def resume(self, clock: Clock, last_at: int = 0) -> None:
+        """Facts go on in this time, and none is before the last one."""
+        self.clock, self.last_at = clock, last_at
+
+    def mark_read(self, mail_seq: int) -> None:
+        """The mail up to here is known, and has left its facts in the journal or needs none."""
+        self.mail_seen = mail_seq
 
     # ── in ────────────────────────────────────────────────────────────────────────────────────────
 

@@ -50,6 +50,15 @@ class HeldJobs(Protocol):
         ...
 
 
+Deliver = Callable[[Callable[[], None]], None]
+"""Calls a function on the loop that drives the jobs."""
+
+
+def _call(function: Callable[[], None]) -> None:
+    """On that loop itself nothing has to be delivered."""
+    function()
+
+
 class LeaseRenewal:
     """Keeps the lease of one worker. All methods but `beat` are called on the loop that drives the jobs; `beat` may run
     on another thread, with a store of its own."""
@@ -70,8 +79,6 @@ class LeaseRenewal:
         """Whether the worker has had a lease. The first is taken on the loop that drives the jobs, others by beats."""
         self.is_replaced = False
         """Whether another process has taken this worker's name."""
-        self.deliver: Callable[[Callable[[], None]], None] = lambda call: call()
-        """Calls a function on the loop that drives the jobs."""
         self._clock = clock
         self._new_incarnation = new_incarnation
         self._meter = meter
@@ -134,13 +141,14 @@ class LeaseRenewal:
         await self._observe(leases, beat, asked_at)
         return beat.others
 
-    async def beat(self, leases: Leases) -> tuple[WorkerLease, ...] | None:
+    async def beat(self, leases: Leases, deliver: Deliver = _call) -> tuple[WorkerLease, ...] | None:
         """The lease is renewed, or taken anew; leases of others that have expired are declared so. Says which others
-        there are; None, if the store is away and is asked again next time."""
+        there are; None, if the store is away and is asked again next time. Another thread says by `deliver` how runs
+        learn on their loop that they are lost."""
         async with self._beating:
-            return await self._beat(leases)
+            return await self._beat(leases, deliver)
 
-    async def _beat(self, leases: Leases) -> tuple[WorkerLease, ...] | None:
+    async def _beat(self, leases: Leases, deliver: Deliver) -> tuple[WorkerLease, ...] | None:
         if self.is_replaced or self._closed:
             return ()
         asked_at = self._clock.tick_us()
@@ -150,10 +158,10 @@ class LeaseRenewal:
             beat = await leases.beat(lease)
             if beat.mine is None:
                 others = await self.start(leases)
-                await self.renew_runs(leases)
+                await self.renew_runs(leases, deliver)
                 return others
             if beat.mine.incarnation != lease.incarnation:
-                self._give_up()
+                self._give_up(deliver)
                 return beat.others
             self._beat_at = asked_at
             await self._observe(leases, beat, asked_at)
@@ -179,7 +187,7 @@ class LeaseRenewal:
             with self._guard:
                 del self._abandoned[: len(abandoned)]
 
-    async def renew_runs(self, leases: Leases) -> None:
+    async def renew_runs(self, leases: Leases, deliver: Deliver = _call) -> None:
         """After its lease was declared expired the worker keeps the jobs that no other has claimed, and loses the rest.
         Jobs that were granted while it took a new lease are renewed as well."""
         with self._guard:
@@ -187,22 +195,22 @@ class LeaseRenewal:
         if not runs:
             return
         kept = await leases.renew([run.held for run in runs.values()], UNTIL_EXPIRED_US)
-        self._lose({job_id: run for job_id, run in runs.items() if job_id not in kept}, "was lost")
+        self._lose({job_id: run for job_id, run in runs.items() if job_id not in kept}, "was lost", deliver)
 
-    def _give_up(self) -> None:
+    def _give_up(self, deliver: Deliver) -> None:
         self.is_replaced = True
         with self._guard:
             runs = dict(self._runs)
-        self._lose(runs, f"went to another process that is named {self._lease.worker!r}")
+        self._lose(runs, f"went to another process that is named {self._lease.worker!r}", deliver)
 
-    def _lose(self, runs: dict[str, HeldJobs], why: str) -> None:
+    def _lose(self, runs: dict[str, HeldJobs], why: str, deliver: Deliver) -> None:
         def lose() -> None:
             for job_id, run in runs.items():
                 if self._runs.get(job_id) is run:
                     run.lose(Fenced(f"the lease of job {job_id} {why}"))
 
         if runs:
-            self.deliver(lose)
+            deliver(lose)
 
     def next_beat_us(self) -> int:
         """How long until the next beat: its interval, or less if a lease of another worker may expire before."""
@@ -213,7 +221,8 @@ class LeaseRenewal:
         return min(self.every_us, max(self.every_us // 20, expiry - self._clock.tick_us()))
 
     async def keep_on(self, leases: Leases, stop: asyncio.Event) -> None:
-        """Beats at their times on this loop, until `stop` is set."""
+        """Beats at their times on this loop, until `stop` is set: for a store in memory, which no other process shares,
+        and where time is virtual, which no other thread can wait for. All other workers beat from `RenewalThread`."""
         while not stop.is_set():
             try:
                 async with asyncio.timeout(self.next_beat_us() / 1_000_000):

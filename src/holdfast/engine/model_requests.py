@@ -9,36 +9,46 @@ the time that a model takes, and an answer that was heard is never bought again.
 
 What the provider says against a request (it is malformed, the key is wrong) is an answer too: the code that catches it
 catches it again in replay. If it ends the attempt, the next one asks anew.
+
+Repurchase: the identity of a request is its digest. If the code makes a request under a step key that has an answer to
+another request, something in it is not the same in every run: the time, a random id, the order of a set. The answer
+would be bought again at every resume, so it is said: which fields differ, as an event and in the log.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
-from holdfast.engine import failures, repurchase
+from holdfast.engine import failures
 from holdfast.engine.budgets import ONE_ANSWER
+from holdfast.engine.execution import Execution
 from holdfast.engine.run_outcomes import Stopped
 from holdfast.engine.streams import Voice
+from holdfast.engine.task_scopes import TaskScope
 from holdfast.engine.telemetry import Timed
+from holdfast.errors import HoldfastError
 from holdfast.model import canonical
 from holdfast.model.append import Extras
 from holdfast.model.events import CallRetried, LlmRepurchased, LlmRequested, LlmResponded
+from holdfast.model.limits import BLOB_BYTES_MAX
 from holdfast.model.replay_history import Recorded
 from holdfast.model.side_effects import CallStatus
 from holdfast.model.time import SECOND
-
-if TYPE_CHECKING:
-    from holdfast.engine.execution import Execution
-    from holdfast.engine.task_scopes import TaskScope
 
 AWAKE_US: Final = 5 * SECOND
 """A rest up to this long is not worth giving a job back for."""
 
 PIECE: Final = 16 * 1024
+
+FIELDS_MAX: Final = 8
+FIELD_LENGTH_MAX: Final = 120
+
+log = logging.getLogger("holdfast.models")
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -105,17 +115,16 @@ class Asking:
         if recorded is None:
             return
         with self.working():
-            fields = await repurchase.find_differences(drive, self._request, recorded)
+            fields = await _find_differences(drive, self._request, recorded)
         if park:
             drive.park_repurchase(self._request.name, self.step_key, digest, recorded, fields)
             raise Stopped
         drive.note(LlmRepurchased(self.step_key, self._request.model, fields, digest, recorded.generation))
-        repurchase.warn(drive, self._request, self.step_key, fields)
+        _warn_repurchase(drive, self._request, self.step_key, fields)
 
     async def afford(self) -> None:
         """No budget stands against asking. Until then the code waits."""
-        if self._drive.purse is not None:
-            await self._drive.purse.afford(self._place, self.step_key, ONE_ANSWER)
+        await self._drive.afford(self._place, self.step_key, ONE_ANSWER)
 
     def begin(self) -> None:
         """It is a fact that the model is about to be asked, once more perhaps. It is on its way to the disk."""
@@ -263,3 +272,69 @@ def _digest_of(request: Request) -> str:
     parts = [canonical.digest(body) for body in (request.identity, *request.messages)]
     named = f"{request.model}/{request.after}".encode("utf-8", "surrogatepass")
     return canonical.hex_digest(b"".join([named, *parts]))
+
+
+# ── repurchase ────────────────────────────────────────────────────────────────────────────────────
+
+
+async def _find_differences(drive: Execution, request: Request, recorded: Recorded) -> tuple[str, ...]:
+    """The fields in which a request differs from the recorded one; none, if that cannot be read any more."""
+    found = ["model"] if recorded.name != request.model else []
+    parts, is_continued = drive.history.request_parts(recorded)
+    if not parts or (is_continued and not request.after):
+        return tuple(found)  # it begins before the last commit
+    settings, *messages = parts
+    if settings != canonical.hex_digest(request.params):
+        paths = _compare(await _load(drive, settings), canonical.decode_stored(request.params), "")
+        found += [path for path in paths if _top_field(path) not in {*request.ignored, "model"}]
+    if request.after:  # its messages are the session's, and not in this journal
+        return _shorten(found or [request.messages_field])
+    if len(messages) != len(request.messages):
+        found.append(f"{request.messages_field} ({len(messages)} recorded, {len(request.messages)} now)")
+    for index, (digest, body) in enumerate(zip(messages, request.messages, strict=False)):
+        if len(found) < FIELDS_MAX and digest != canonical.hex_digest(body):
+            place = f"{request.messages_field}[{index}]"
+            found += _compare(await _load(drive, digest), canonical.decode_stored(body), place)
+    return _shorten(found)
+
+
+def _shorten(fields: list[str]) -> tuple[str, ...]:
+    return tuple(field[:FIELD_LENGTH_MAX] for field in fields[:FIELDS_MAX])
+
+
+def _top_field(path: str) -> str:
+    return path.partition(".")[0].partition("[")[0]
+
+
+async def _load(drive: Execution, digest: str) -> Any:
+    """A part of a recorded request; None, if it is not there any more."""
+    try:
+        assert drive.store is not None
+        data = await drive.store.blobs.get(digest, namespace=drive.owner.namespace)
+        return canonical.decode(data, bytes_max=BLOB_BYTES_MAX)
+    except (HoldfastError, AssertionError):
+        return None
+
+
+def _compare(recorded: Any, now: Any, path: str) -> Iterator[str]:
+    """The places in which two JSON values differ."""
+    if isinstance(recorded, dict) and isinstance(now, dict):
+        for key in sorted(recorded.keys() | now.keys()):
+            yield from _compare(recorded.get(key), now.get(key), f"{path}.{key}" if path else key)
+    elif isinstance(recorded, list) and isinstance(now, list) and len(recorded) == len(now):
+        for index, (one, other) in enumerate(zip(recorded, now, strict=True)):
+            yield from _compare(one, other, f"{path}[{index}]")
+    elif recorded != now and path:
+        yield path
+
+
+def _warn_repurchase(drive: Execution, request: Request, step_key: str, fields: tuple[str, ...]) -> None:
+    """Says in the log that a recorded answer is bought again, and what to do."""
+    log.warning(
+        "job %s buys a recorded answer again: the request %s to %s differs in %s. Make it the same in every run"
+        " (hf.now, hf.uuid, a step), or leave the field out of its identity: hf.wrap(client, ignore=(…,)).",
+        drive.owner.job_id,
+        step_key,
+        request.model,
+        ", ".join(fields) or "its contents",
+    )

@@ -23,14 +23,13 @@ from typing import Any, NoReturn
 import msgspec
 
 from holdfast.engine import approvals
-from holdfast.engine.durable_call import DurableCall
+from holdfast.engine.durable_call import DurableCall, Owner
 from holdfast.engine.execution import Execution
 from holdfast.engine.journal_writer import Stamp
-from holdfast.engine.run_outcomes import Asleep, Failed
+from holdfast.engine.run_outcomes import Asleep, Failed, TurnOutput
 from holdfast.engine.runner_config import Program
-from holdfast.engine.side_effects import Owner
-from holdfast.engine.suspension import Waits
 from holdfast.engine.task_scopes import TaskScope
+from holdfast.engine.wait_set import WaitSet
 from holdfast.errors import Broken, InvalidMove, NotFound
 from holdfast.model import canonical, job_state
 from holdfast.model import events as e
@@ -96,8 +95,7 @@ async def replay_journal(
 
     What was said in a session is read from the store."""
     told = _Record(job_id, sealed)
-    drive = _Replay(told, clock, Owner(namespace, job_id, told.job.fence, told.session_id))
-    drive.store = store
+    drive = _Replay(told, clock, Owner(namespace, job_id, told.job.fence, told.session_id), store)
     return await _judged(told, drive, program)
 
 
@@ -201,8 +199,10 @@ class _Ended(Exception):
 class _Replay(Execution):
     """A run that makes no call and writes no fact. The first thing it would have done is kept in `attempted`."""
 
-    def __init__(self, told: _Record, clock: Clock, owner: Owner) -> None:
-        super().__init__(told.history, _Refusing(self), _JournalClock(told.history, clock), owner)
+    def __init__(self, told: _Record, clock: Clock, owner: Owner, store: Store | None) -> None:
+        super().__init__(
+            told.history, _Refusing(self), _JournalClock(told.history, clock), owner, store=store
+        )
         self.attempted: ReplayedStep | None = None
         self.acts = _NoActs(self)  # type: ignore[assignment]
         self.waits = _NoWaits(self, clock)
@@ -278,7 +278,7 @@ class _JournalClock:
         return self._clock.boot()
 
 
-class _NoWaits(Waits):
+class _NoWaits(WaitSet):
     """What the journal does not know does not come."""
 
     def __init__(self, drive: _Replay, clock: Clock) -> None:
@@ -330,6 +330,8 @@ async def _judged(told: _Record, drive: _Replay, program: Program) -> Replayed:
     ended = False
     try:
         output = await drive.run(lambda: program(drive, told.given))
+        if isinstance(output, TurnOutput):
+            output = output.output
     except Failed as failed:
         error = failed.error
     except (_Ended, Asleep):

@@ -6,8 +6,12 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from holdfast.engine import failures
 from holdfast.errors import CallFailed
+from holdfast.model.append import Extras
+from holdfast.model.events import TurnCommitted
 from holdfast.model.replay_history import Recorded
 from holdfast.model.states import WaitReason
 
@@ -71,6 +75,15 @@ def output_of(
         raise Failed(gave_up, ()) from error
     except Exception as error:
         raise Failed(error, failures.causes(error, raised)) from error
+
+
+class TurnOutput(msgspec.Struct, frozen=True):
+    """What a program returns that took a turn of a session: its output, and the turn, which is one append with
+    `job_completed`."""
+
+    output: Any
+    event: TurnCommitted
+    extras: Extras
 
 
 class Interrupted(Exception):

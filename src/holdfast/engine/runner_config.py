@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 import msgspec
 
-from holdfast.engine.checkpoints import Inspector
+from holdfast.engine.audit_hook import IoMonitor
 from holdfast.engine.crash_points import Points, nothing
 from holdfast.engine.execution import Execution
 from holdfast.engine.group_commit import GroupCommit
 from holdfast.engine.streams import StreamWriter
 from holdfast.engine.telemetry import SILENT, Telemetry
+from holdfast.model.evidence import Inspector
 from holdfast.model.python_pin import HERE
 from holdfast.model.retry import JOB_RETRY, Backoff, Retry
 from holdfast.model.time import Micros
 from holdfast.model.work import plain_kind
 from holdfast.store.clock import Clock
 from holdfast.store.contract import Store
-
-if TYPE_CHECKING:
-    from holdfast.engine.audit_hook import IoMonitor
-
-OnUndurable = Literal["ignore", "warn", "error"]
-"""What happens when job code does something to the outside world without a tool."""
 
 Program = Callable[[Execution, Any], Coroutine[Any, Any, Any]]
 """A kind's code: it gets its run and the job's input."""
@@ -62,6 +57,8 @@ class RunnerConfig(msgspec.Struct, frozen=True):
     """A journal of so many events is read whole; in a longer one the last commit of state is looked for."""
     python: str = HERE
     """The Python that code runs on here."""
+    execution: type[Execution] = Execution
+    """What runs the function of a job. Tests give one of their own, which sees every call."""
 
     def retry_for(self, kind: str) -> Retry | None:
         """What the agent of this kind was declared with."""

@@ -13,11 +13,13 @@ then on, under ids that follow from the batches. So a conversation is stored onc
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
 from holdfast.engine.durable_call import READS, DurableCall
+from holdfast.engine.execution import Execution
+from holdfast.engine.run_outcomes import TurnOutput
 from holdfast.errors import Broken, InvalidMove, StoreCorrupt
 from holdfast.model.append import Extras
 from holdfast.model.events import TurnCommitted
@@ -32,11 +34,8 @@ from holdfast.model.session import (
     stamped,
 )
 from holdfast.model.time import DAY
+from holdfast.store.contract import Store
 from holdfast.store.ports.sessions import HEAD, SessionScope
-
-if TYPE_CHECKING:
-    from holdfast.engine.execution import Execution
-    from holdfast.store.contract import Store
 
 CLAIM_US: Final = DAY
 """Only the one job that owns the session's turn claims its inputs; so this need not be short."""
@@ -165,8 +164,9 @@ class SessionTurn:
         frames: Sequence[Frame] = (),
         checkpoint: SessionCheckpoint | None = None,
         attachments: Sequence[str] = (),
-    ) -> None:
-        """The turn is committed with the end of the job, in one append: all of it, or nothing."""
+        output: Any = None,
+    ) -> TurnOutput:
+        """What the job's program returns: the turn is committed with the end of the job, in one append."""
         if not nodes:
             msg = "a turn without a message"
             raise Broken(msg)
@@ -183,7 +183,7 @@ class SessionTurn:
         )
         batches = tuple(batch for claim in self._claims for batch in claim.batch_ids)
         event = TurnCommitted(self.session_id, self.turn_id, self._drive.history.ordinal + 1, batches)
-        self._drive.ends_with = event, Extras(turn=stamped(turn, self.turn_id))
+        return TurnOutput(output, event, Extras(turn=stamped(turn, self.turn_id)))
 
 
 def input_node(batch_id: str, nth: int) -> str:

@@ -19,13 +19,13 @@ that moment, and it is why only calls with a key or a person behind them may car
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
-
-import msgspec
+from typing import Any, Final
 
 from holdfast.engine import approvals, failures
 from holdfast.engine.crash_points import Point, Points, nothing
-from holdfast.engine.durable_call import ProbeResult, kept
+from holdfast.engine.durable_call import DurableCall, ProbeResult, kept
+from holdfast.engine.execution_context import ExecutionContext
+from holdfast.engine.task_scopes import TaskScope
 from holdfast.engine.tracebacks import format_error
 from holdfast.errors import Refused
 from holdfast.model.budget import ONE_CALL
@@ -36,27 +36,11 @@ from holdfast.model.retry import NO_RETRY, PROBED_RETRY
 from holdfast.model.side_effects import CallStatus, CutOff, Effect, ProbeAnswer, Recovery, quiet_at, recover
 from holdfast.model.states import WaitReason
 
-if TYPE_CHECKING:
-    from holdfast.engine.durable_call import DurableCall
-    from holdfast.engine.execution import Execution
-    from holdfast.engine.task_scopes import TaskScope
-
-
-class Owner(msgspec.Struct, frozen=True):
-    """Whose calls these are: what keys are made of, the fence they are written under, and who pays for them."""
-
-    namespace: str
-    job_id: str
-    fence: int
-    session_id: str | None = None
-    budgets: tuple[str, ...] = ()
-    depth: int = 0
-
 
 class SideEffectCall:
     """The effects of one run."""
 
-    def __init__(self, drive: Execution, points: Points) -> None:
+    def __init__(self, drive: ExecutionContext, points: Points) -> None:
         self.drive = drive
         self.points = points
         self.unsafe = 0
@@ -212,8 +196,7 @@ class _Call:
                 self._drive, self._asked, self._step_key, self._digest, self.generation
             )
             await self._drive.clear(self._asked, self._step_key)
-            if self._drive.purse is not None:
-                await self._drive.purse.afford(self._place, self._step_key, ONE_CALL)
+            await self._drive.afford(self._place, self._step_key, ONE_CALL)
             if approvals.lasts(self._drive, self._approval_id):  # to come here may have taken long
                 return await self._fire()
 

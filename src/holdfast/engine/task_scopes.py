@@ -88,6 +88,15 @@ class TaskScope:
             raise
         self.leave(token)
 
+    @contextlib.contextmanager
+    def enter_inner(self, name: str) -> Iterator[None]:
+        """In the block the task is in a scope of this name within its own."""
+        outer, self.scope = self.scope, self.scope.inner(name)
+        try:
+            yield
+        finally:
+            self.scope = outer
+
     def enter(self, step_key: str) -> contextvars.Token[Any]:
         """From here to `leave` it is a call's own code."""
         self.inside = step_key

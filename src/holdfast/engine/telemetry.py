@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from holdfast.engine.durable_call import Owner
     from holdfast.engine.recovery import SweepStats
-    from holdfast.engine.side_effects import Owner
     from holdfast.errors import HoldfastError
     from holdfast.model.append import Append
     from holdfast.model.lease import Grant

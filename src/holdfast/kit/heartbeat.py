@@ -1,4 +1,7 @@
-"""A lease that is kept while its holder works."""
+"""Heartbeat thread: renews the lease of one work item while its holder works.
+
+The kit's own renewal loop: its callers are synchronous, have no event loop, and hold items one by one under leases that
+end in store time, as its contract says. Workers renew theirs in `engine.lease_renewal`."""
 
 from __future__ import annotations
 

@@ -39,6 +39,9 @@ _write = msgspec.json.Encoder(order="deterministic").encode
 _read = msgspec.json.Decoder().decode
 _INTEGER_MIN: Final = -INTEGER_MAX
 
+SCALARS: Final = frozenset({str, int, float, bool, type(None)})
+"""Types whose values are JSON as they are."""
+
 # Numbers of 19 digits may exceed INTEGER_MAX; shorter ones cannot. Digits become "0" and all else a space,
 # because translate and find run eight times faster than a regular expression here.
 _DIGITS: Final = bytes(0x30 if 0x30 <= byte <= 0x39 else 0x20 for byte in range(256))

@@ -16,7 +16,7 @@ with no evidence holds: it claims nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -167,6 +167,10 @@ class EvidencePack(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return verified == len(self.evidence)
         enough = verified >= max(1, self.min_verified)
         return enough and (self.allow_partial or failed == 0)
+
+
+Inspector: TypeAlias = Callable[[EvidencePack], Awaitable[Sequence[Result]]]
+"""Looks at the world: one finding for each piece of evidence, in its order."""
 
 
 def pack_to_json(pack: EvidencePack) -> dict[str, Any]:

@@ -15,7 +15,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from holdfast.agents.app_registry import AppRegistry
-from holdfast.engine.runner_config import OnUndurable, Program
+from holdfast.engine.audit_hook import OnUndurable
+from holdfast.engine.runner_config import Program
 from holdfast.engine.task_scopes import create_detached_task
 from holdfast.errors import InvalidSetting
 from holdfast.runtime.process import Process, opened

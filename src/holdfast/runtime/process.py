@@ -22,17 +22,17 @@ import msgspec
 
 from holdfast.agents.threads import in_thread
 from holdfast.engine import job_results
-from holdfast.engine.checkpoints import Inspector
+from holdfast.engine.audit_hook import OnUndurable
 from holdfast.engine.group_commit import GroupCommit
 from holdfast.engine.host_processes import HostProcesses
 from holdfast.engine.recovery import Rules
-from holdfast.engine.runner_config import OnUndurable, Program, RunnerConfig
+from holdfast.engine.runner_config import Program, RunnerConfig
 from holdfast.engine.schedules import stand
 from holdfast.engine.streams import StreamWriter, watch
 from holdfast.engine.task_scopes import create_detached_task
 from holdfast.engine.telemetry import SILENT, Telemetry
 from holdfast.errors import HoldfastError
-from holdfast.model.evidence import EvidencePack, Result
+from holdfast.model.evidence import EvidencePack, Inspector, Result
 from holdfast.model.ids import RandomIds
 from holdfast.model.jobs import JobDraft
 from holdfast.model.limits import ATTEMPTS_MAX

@@ -14,16 +14,16 @@ a span: arguments, messages and texts of errors stay in the journal.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+from holdfast.engine.durable_call import Owner
 from holdfast.engine.recovery import SweepStats
-from holdfast.engine.side_effects import Owner
 from holdfast.engine.telemetry import SILENT, Telemetry, Timed
 from holdfast.errors import HoldfastError, InvalidSetting
 from holdfast.model.append import Append
 from holdfast.model.lease import Grant
-from holdfast.runtime.trace_ids import JobIds
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer, TracerProvider
@@ -267,3 +267,38 @@ def span_id_of(trace_id: int, fence: int) -> int:
     """The span of one run of it."""
     digest = hashlib.sha256(f"holdfast run\0{trace_id:032x}\0{fence}".encode()).digest()
     return int.from_bytes(digest[:8]) or 1
+
+
+class JobIds:
+    """Ids of spans that follow from a job: one trace for all its runs. All other ids are random. It stands where a
+    tracer asks for ids; only our own tracer does so."""
+
+    def __init__(self, random: Any) -> None:
+        self._random = random
+        self._next: tuple[int, int] | None = None
+
+    @classmethod
+    def of(cls, tracer: Tracer) -> JobIds:
+        """The tracer takes its ids from here from now on."""
+        ids = cls(getattr(tracer, "id_generator", None))
+        if ids._random is not None:
+            tracer.id_generator = ids  # type: ignore[attr-defined]  # the SDK's own tracers have one
+        return ids
+
+    @contextmanager
+    def using(self, trace_id: int, span_id: int) -> Iterator[None]:
+        """The one span that begins in the block has these ids. Nothing is awaited there."""
+        self._next = (trace_id, span_id)
+        try:
+            yield
+        finally:
+            self._next = None
+
+    def generate_trace_id(self) -> int:
+        return int(self._random.generate_trace_id()) if self._next is None else self._next[0]
+
+    def generate_span_id(self) -> int:
+        return int(self._random.generate_span_id()) if self._next is None else self._next[1]
+
+    def is_trace_id_random(self) -> bool:
+        return self._next is None

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hmac
 import logging
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 from starlette.requests import Request
@@ -20,7 +20,6 @@ from holdfast.errors import Forbidden, HoldfastError, NotFound, Unauthorized
 from holdfast.model.access import AccessScope, ApiKey, Role, is_open, is_valid, parse_key, scopes_of
 from holdfast.model.jobs import DEFAULT_NAMESPACE
 from holdfast.model.time import MINUTE, SECOND
-from holdfast.server.endpoints import Endpoint
 from holdfast.server.origin_checks import Principal
 from holdfast.server.problems import Refusal
 from holdfast.store.clock import Clock
@@ -46,6 +45,19 @@ class _Seen(msgspec.Struct, frozen=True):
     key: ApiKey | None
     store_id: str
     at: int
+
+
+class AccessRule(Protocol):
+    """What an endpoint asks of its callers (`endpoints.Endpoint` says what each means)."""
+
+    @property
+    def scope(self) -> AccessScope | None: ...
+
+    @property
+    def session(self) -> str | None: ...
+
+    @property
+    def shared(self) -> bool: ...
 
 
 class Gate:
@@ -139,7 +151,7 @@ def unauthorized() -> Refusal:
     return Refusal(401, Unauthorized("this needs a key"), headers=_CHALLENGE)
 
 
-def admit(principal: Principal, endpoint: Endpoint, path: dict[str, str]) -> None:
+def admit(principal: Principal, endpoint: AccessRule, path: dict[str, str]) -> None:
     """The principal may ask this; or 403 with the scope that is missing, or 404 for a session that is not its own."""
     if endpoint.shared and principal.namespace != DEFAULT_NAMESPACE:
         msg = f"this is about all namespaces, and the key is of {principal.namespace!r} alone"

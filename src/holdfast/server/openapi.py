@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Sequence
 from typing import Any, Final
@@ -135,13 +134,3 @@ def _responses(endpoint: Endpoint, schema_of: dict[Any, Any]) -> dict[str, Any]:
         found[str(status)] = {"description": _MEANINGS[status], "content": problem}
     found["default"] = {"description": "A problem, with a stable code.", "content": problem}
     return found
-
-
-@functools.cache
-def served() -> dict[str, Any]:
-    """The document of this version."""
-    from importlib.metadata import version
-
-    from holdfast.server.routes import ENDPOINTS
-
-    return document(ENDPOINTS, version("holdfast"))

@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -25,19 +25,17 @@ from holdfast.model.jobs import DEFAULT_NAMESPACE, JobHead
 from holdfast.model.limits import NAME_LENGTH_MAX
 from holdfast.registry.connect import NatsLink
 from holdfast.registry.registry import Registry
+from holdfast.server.access import Gate
 from holdfast.server.health import Pulse
 from holdfast.server.idempotency import HEADER, key_of
 from holdfast.server.metrics.gauges import Gauges
 from holdfast.server.metrics.meter import Metrics
+from holdfast.server.origin_checks import Principal
 from holdfast.server.problems import Refusal
 from holdfast.server.settings import Settings
 from holdfast.server.time_series import Numbers
 from holdfast.store.clock import Clock
 from holdfast.store.contract import Store
-
-if TYPE_CHECKING:
-    from holdfast.server.access import Gate
-    from holdfast.server.origin_checks import Principal
 
 T = TypeVar("T")
 

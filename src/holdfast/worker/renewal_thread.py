@@ -22,7 +22,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Final
 
 from holdfast.engine.host_processes import Processes
-from holdfast.engine.lease_renewal import LeaseRenewal
+from holdfast.engine.lease_renewal import Deliver, LeaseRenewal
 from holdfast.errors import HoldfastError, Unavailable
 from holdfast.model.suspicion import find_parent
 from holdfast.model.worker_identity import Sight, identity_in, is_dead, is_neighbour
@@ -67,13 +67,12 @@ class RenewalThread:
 
         def run() -> None:
             try:
-                asyncio.run(self._main(renewal, loop, lazily=lazily))
+                asyncio.run(self._main(renewal, loop, deliver, lazily=lazily))
             except BaseException:
                 log.exception("the renewal thread has ended: this worker's lease is not renewed any more")
             finally:
                 deliver(finish)
 
-        renewal.deliver = deliver
         self._stopping = False
         threading.Thread(target=run, name="holdfast-renewal", daemon=True).start()
         try:
@@ -105,7 +104,9 @@ class RenewalThread:
 
     # ── on the thread ─────────────────────────────────────────────────────────────────────────────
 
-    async def _main(self, renewal: LeaseRenewal, loop: asyncio.AbstractEventLoop, *, lazily: bool) -> None:
+    async def _main(
+        self, renewal: LeaseRenewal, loop: asyncio.AbstractEventLoop, deliver: Deliver, *, lazily: bool
+    ) -> None:
         self._thread_loop, self._wake = asyncio.get_running_loop(), asyncio.Event()
         if lazily and not self._stopping:
             await self._pause(renewal.next_beat_us() / 1_000_000, loop)
@@ -120,7 +121,7 @@ class RenewalThread:
             return
         neighbours = _Neighbours(store, self._processes)
         try:
-            await self._renew(renewal, store, neighbours, loop)
+            await self._renew(renewal, store, neighbours, loop, deliver)
         finally:
             neighbours.close()
             await store.close()
@@ -131,7 +132,10 @@ class RenewalThread:
         store: Store,
         neighbours: _Neighbours,
         loop: asyncio.AbstractEventLoop,
+        deliver: Deliver,
     ) -> None:
+        """The renewal loop of every worker whose store other processes share: it goes on while the loop that drives the
+        jobs is blocked."""
         while not self._stopping:
             try:
                 if loop.is_closed():
@@ -141,7 +145,7 @@ class RenewalThread:
                     await renewal.release(store.leases)
                     self._released.set()
                 elif renewal.has_started:
-                    others = await renewal.beat(store.leases)
+                    others = await renewal.beat(store.leases, deliver)
                     if others is not None:
                         neighbours.watch(others)
             except HoldfastError as error:

@@ -321,7 +321,7 @@ class Worker:
     async def _read_for(self, runs: Sequence[JobRun]) -> None:
         """Short journals that did not come with the claim are read together; whoever has none by then reads it
         himself."""
-        short = {run.grant.job_id: run for run in runs if run.journal is None and run.grant.head_seq <= SHORT}
+        short = {run.grant.job_id: run for run in runs if not run.has_journal and run.grant.head_seq <= SHORT}
         if len(short) < 2:
             return
         try:
@@ -329,7 +329,7 @@ class Worker:
         except Unavailable:
             return
         for job_id, journal in journals.items():
-            short[job_id].journal = journal
+            short[job_id].give_journal(journal)
 
     async def _drive(self, run: JobRun) -> None:
         with about(job_id=run.grant.job_id, fence=run.grant.fence):

@@ -19,8 +19,9 @@ import msgspec
 from holdfast.api.work_records import AgentEntryView, ClaimedWork
 from holdfast.client.client import Client
 from holdfast.client.server_retry import ServerRetry
+from holdfast.client.work_lease import renew_lease
 from holdfast.engine.loop_sleep import rest
-from holdfast.errors import Fenced, HoldfastError, InvalidMove, NotFound, Unavailable
+from holdfast.errors import HoldfastError, InvalidMove, NotFound
 from holdfast.model.agent_registry import AgentStatus
 from holdfast.model.time import HOUR
 from holdfast.store.clock import Clock
@@ -119,24 +120,19 @@ class Keeping:
             task.cancel()
 
     async def _renew_on(self, work_id: str) -> None:
-        tries = 0
-        while (kept := self._kept.get(work_id)) is not None:
-            if not tries:
-                await rest(kept.lease_s / 3)
+        kept = self._kept[work_id]
+
+        async def renew() -> None:
             if self._clock.tick_us() - kept.named_at > FORGOTTEN_US:
-                log.warning("work %s was not named for an hour: its lease runs out", work_id)
-                self._kept.pop(work_id, None)
-                return
-            try:
-                async with asyncio.timeout(ANSWER_S):
-                    await self._client.renew_work(work_id, **kept.right(), lease_seconds=kept.lease_s)
-                tries = 0
-            except (Fenced, NotFound) as error:
-                log.warning("work %s is not this session's any more: %s", work_id, error)
-                self._kept.pop(work_id, None)
-            except (Unavailable, TimeoutError) as error:
-                tries += 1
-                await self._patience.wait(f"work {work_id} renewal", tries, error)
+                raise NotFound("no tool has named it for an hour, and its lease runs out")
+            await self._client.renew_work(work_id, **kept.right(), lease_seconds=kept.lease_s)
+
+        async def wait_until_due() -> None:
+            await rest(kept.lease_s / 3)
+
+        lost = await renew_lease(work_id, renew, wait_until_due, retry=self._patience, within_s=ANSWER_S)
+        log.warning("work %s is not this session's any more: %s", work_id, lost)
+        self._kept.pop(work_id, None)
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────────
 

@@ -10,8 +10,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics_core import Metric as Family
 
+from holdfast.engine.durable_call import Owner
 from holdfast.engine.recovery import SweepStats
-from holdfast.engine.side_effects import Owner
 from holdfast.engine.telemetry import Telemetry, Timed
 from holdfast.errors import HoldfastError
 from holdfast.model.append import Append

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final
+import functools
+from typing import Any, Final
 
+from holdfast.model.access import AccessScope
 from holdfast.server.endpoints import Endpoint
+from holdfast.server.openapi import document
 from holdfast.server.operation_routes import operations, to_endpoint
+from holdfast.server.request import ApiRequest
+from holdfast.server.responses import ApiResponse
 from holdfast.server.routes import (
     access,
     feed,
@@ -17,8 +22,30 @@ from holdfast.server.routes import (
     recent_activity,
 )
 
+
+@functools.cache
+def served() -> dict[str, Any]:
+    """The OpenAPI document of this version."""
+    from importlib.metadata import version
+
+    return document(ENDPOINTS, version("holdfast"))
+
+
+async def openapi(_asked: ApiRequest) -> ApiResponse:
+    """This document."""
+    return ApiResponse(value=served(), tagged=True)
+
+
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *health.ENDPOINTS,
+    Endpoint(
+        method="GET",
+        path="/api/openapi.json",
+        handle=openapi,
+        answers=dict[str, Any],
+        statuses=(200, 304),
+        scope=AccessScope.PUBLIC,
+    ),
     *metrics.ENDPOINTS,
     *map(to_endpoint, operations()),
     *journals.ENDPOINTS,

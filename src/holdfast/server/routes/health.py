@@ -1,8 +1,8 @@
-"""How the service is: health, statistics, and its own description."""
+"""How the service is: health and statistics."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from holdfast.model.access import AccessScope
 from holdfast.model.time import to_iso
@@ -27,13 +27,6 @@ async def ready(asked: ApiRequest) -> ApiResponse:
     """The process takes work: its store was written to just now, and it is not about to end."""
     state = await _state(asked)
     return ApiResponse(value=state, status=200 if state.status in {"ok", "degraded"} else 503)
-
-
-async def openapi(_asked: ApiRequest) -> ApiResponse:
-    """This document."""
-    from holdfast.server.openapi import served
-
-    return ApiResponse(value=served(), tagged=True)
 
 
 async def _state(asked: ApiRequest) -> Health:
@@ -73,14 +66,4 @@ HEALTH: Final = (
     ),
 )
 
-ENDPOINTS: Final = (
-    *HEALTH,
-    Endpoint(
-        method="GET",
-        path="/api/openapi.json",
-        handle=openapi,
-        answers=dict[str, Any],
-        statuses=(200, 304),
-        scope=AccessScope.PUBLIC,
-    ),
-)
+ENDPOINTS: Final = (*HEALTH,)

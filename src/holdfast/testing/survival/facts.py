@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from holdfast.engine.runner_config import OnUndurable, Program
+from holdfast.engine.audit_hook import OnUndurable
+from holdfast.engine.runner_config import Program
 from holdfast.errors import Refused
 from holdfast.model import canonical
 from holdfast.model.inbox import BatchDraft

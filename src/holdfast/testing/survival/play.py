@@ -8,7 +8,6 @@ known what really happened, and whoever is asked can say it.
 from __future__ import annotations
 
 import asyncio
-import functools
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -21,9 +20,9 @@ import msgspec
 from holdfast.engine.audit_hook import make_io_monitor
 from holdfast.engine.durable_call import DurableCall, ProbeResult
 from holdfast.engine.evidence import Looker
-from holdfast.engine.execution import Execution
+from holdfast.engine.execution import Execution, Met
 from holdfast.engine.group_commit import GroupCommit
-from holdfast.engine.runner_config import Program, RunnerConfig
+from holdfast.engine.runner_config import RunnerConfig
 from holdfast.model.append import Append
 from holdfast.model.events import Event, JobCompleted
 from holdfast.model.hash_chain import SealedEvent, unseal
@@ -148,11 +147,12 @@ class Play:
             store,
             GroupCommit(store.journal),
             self.clock,
-            {kind: self._led(process, program) for kind, program in self._setting.programs.items()},
+            self._setting.programs,
             strict=self._setting.strict,
             points=lambda point, tool: life.meet(str(point), tool),
             inspect=inspect,
             io_monitor=make_io_monitor(self._setting.on_undurable),
+            execution=self._make_execution(process),
         )
         worker = Worker(desk, process.name, lambda: self._ids.new("claim"), queues=self._setting.queues)
         process.start(worker.work())
@@ -165,14 +165,25 @@ class Play:
 
     # ── calls ─────────────────────────────────────────────────────────────────────────────────────
 
-    def _led(self, process: Process, program: Program) -> Program:
-        async def led(drive: Execution, given: Any) -> Any:
-            ours: Any = drive
-            ours.call = functools.partial(self._call, drive.call)
-            ours.perform = functools.partial(self._perform, process, drive.perform)
-            return await program(drive, given)
+    def _make_execution(self, process: Process) -> type[Execution]:
+        """An execution whose calls this play sees."""
+        see_call, see_attempt = self._call, self._perform
 
-        return led
+        class SeenExecution(Execution):
+            async def call(self, asked: DurableCall, met: Met | None = None) -> Any:
+                return await see_call(super().call, asked, met)
+
+            async def perform(
+                self,
+                asked: DurableCall,
+                place: Any,
+                step_key: str,
+                key: str = "",
+                longest_us: int | None = None,
+            ) -> tuple[Any, Exception | None]:
+                return await see_attempt(process, super().perform, asked, place, step_key, key, longest_us)
+
+        return SeenExecution
 
     async def _call(self, call: Callable[..., Awaitable[Any]], asked: DurableCall, *met: Any) -> Any:
         """The call, made so that it is seen when its receiver is asked about it."""
