@@ -22,7 +22,7 @@ from holdfast.errors import SchemaMismatch
 from holdfast.store.sql.dialect import Dialect, render
 from holdfast.store.sql.loader import HERE
 
-SCHEMA_VERSION: Final = 22
+SCHEMA_VERSION: Final = 23
 """The last migration this code knows. A test keeps it equal to the list."""
 
 MIN_READER: Final = 21

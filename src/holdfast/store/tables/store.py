@@ -28,6 +28,7 @@ from holdfast.store.tables.journal import SqlJournal
 from holdfast.store.tables.leases import SqlLeases
 from holdfast.store.tables.ledger import SqlLedger
 from holdfast.store.tables.mailbox import SqlPost
+from holdfast.store.tables.metadata import SqlMetadata
 from holdfast.store.tables.namespaces import SqlNamespaces
 from holdfast.store.tables.queue_limits import SqlQueues
 from holdfast.store.tables.retention import SqlRetention
@@ -74,6 +75,7 @@ class SqlStore:
         self.attachments = SqlAttachments(executor)
         self.blobs = SqlBlobs(executor)
         self.cache = SqlCache(executor)
+        self.metadata = SqlMetadata(executor)
         self.namespaces = SqlNamespaces(executor)
         self.retention = SqlRetention(executor)
         self.streams = SqlStreams(executor)
