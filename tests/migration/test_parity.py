@@ -7,6 +7,7 @@ import re
 import pytest
 
 from holdfast.store.backup.tables import TABLES
+from holdfast.store.sql.migrate import SCHEMA_VERSION
 from tests.migration.grounds import Seen
 from tools.schema import Index, Table
 
@@ -26,7 +27,7 @@ NOT_DATA = {
 @pytest.fixture
 def pairs(sqlite_stages: list[Seen], postgres_stages: list[Seen]) -> list[tuple[Table, Table]]:
     """Each table, as SQLite and as Postgres has it."""
-    file, server = sqlite_stages[-1].tables, postgres_stages[-1].tables
+    file, server = sqlite_stages[SCHEMA_VERSION].tables, postgres_stages[SCHEMA_VERSION].tables
     assert file.names == server.names
     assert len(file.names) >= 20
     return [(file[name], server[name]) for name in file.names]
