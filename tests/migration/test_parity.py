@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from holdfast.model.jobs import JobHead
 from holdfast.store.backup.tables import TABLES
 from holdfast.store.sql.migrate import SCHEMA_VERSION
 from tests.migration.grounds import Seen
@@ -40,6 +41,12 @@ def test_columns_are_the_same_and_in_the_same_order(pairs: list[tuple[Table, Tab
             file.name
         )
         assert all(column.default is None for column in [*file.columns, *server.columns]), file.name
+
+
+def test_a_head_has_the_fields_of_the_model(pairs: list[tuple[Table, Table]]) -> None:
+    """Statements take the columns from the fields, by name and in their order (`{head}`)."""
+    for head in next(pair for pair in pairs if pair[0].name == "job_heads"):
+        assert tuple(column.name for column in head.columns) == JobHead.__struct_fields__
 
 
 def test_keys_are_the_same(pairs: list[tuple[Table, Table]]) -> None:

@@ -20,7 +20,7 @@ from holdfast.engine.verify.row_checks import BY_QUERY
 from holdfast.model.ids import SequentialIds
 from holdfast.store.clock import VirtualClock
 from holdfast.store.executor import Executor, Transaction
-from holdfast.store.sql.dialect import POSTGRES, SQLITE, Compiled
+from holdfast.store.sql.dialect import POSTGRES, SQLITE, Compiled, head_columns
 from holdfast.store.sql.loader import reasons, statements
 from holdfast.store.sqlite.open import open_sqlite
 from tests.fixtures.stores import postgres_template
@@ -119,6 +119,14 @@ def test_a_name_that_is_put_together_is_noticed() -> None:
         list(asked_for(ast.parse('tx.rows("list_" + noun)')))
 
 
+def test_the_columns_of_a_head_are_written_once() -> None:
+    """Goal: a new field of a head is one edit. Method: no statement lists them; each says `{head}`."""
+    listed = re.compile(r"lease_token,\s*(\w+\.)?lease_owner,\s*(\w+\.)?lease_boot")
+    assert [paragraph.name for paragraph in ALL if listed.search(paragraph.statement)] == []
+    assert head_columns("h").startswith("h.job_id, h.namespace")
+    assert sum("{head" in paragraph.statement for paragraph in ALL) >= 10
+
+
 # ── words ─────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -177,7 +185,7 @@ def test_every_token_is_known_to_both(file: Any) -> None:
     tokens = re.findall(r"\{(\w+)(?::\w+)?\}", code(file.read_text(encoding="utf-8")))
     braces = re.findall(r"[{}]", code(file.read_text(encoding="utf-8")))
     assert len(braces) == 2 * len(tokens), "braces stand around tokens only"
-    assert set(tokens) <= {*SQLITE.tokens, "any", "listed"}
+    assert set(tokens) <= {*SQLITE.tokens, "any", "listed", "head"}
 
 
 def test_both_dialects_have_the_same_tokens_and_all_are_used() -> None:
@@ -187,7 +195,7 @@ def test_both_dialects_have_the_same_tokens_and_all_are_used() -> None:
         for file in SOURCES
         for token in re.findall(r"\{(\w+)(?::\w+)?\}", file.read_text(encoding="utf-8"))
     }
-    assert used == {*SQLITE.tokens, "any", "listed"}
+    assert used == {*SQLITE.tokens, "any", "listed", "head"}
 
 
 def test_no_dialect_asks_a_volatile_clock() -> None:

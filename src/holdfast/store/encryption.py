@@ -36,7 +36,7 @@ import msgspec
 
 from holdfast.errors import InvalidSetting, StoreCorrupt
 from holdfast.model.envelope import NONCE_BYTES, Envelope, is_sealed, read, written
-from holdfast.model.jobs import DEFAULT_NAMESPACE
+from holdfast.model.jobs import DEFAULT_NAMESPACE, JobHead
 from holdfast.store.executor import Executor, Row, Transaction, Value, Work
 
 T = TypeVar("T")
@@ -56,6 +56,7 @@ _PLACED_BY: Final = (
 _EVENT: Final = frozenset({"insert_event", "append_one"})
 _QUOTED: Final = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _JOBS_MAX: Final = 100_000
+_HEAD: Final = len(JobHead.__struct_fields__)
 
 
 class EncryptingTransaction:
@@ -277,10 +278,10 @@ def _expected(statement: str, values: dict[str, Any], row: Row) -> tuple[str, ..
         case "read_events_of_many":
             return (f"event/{row[0]}/{row[1]}", f"blob/{bytes(row[7]).hex()}")
         case "look_at_job":
-            return (f"event/{row[0]}/{row[21]}", f"blob/{bytes(row[27]).hex()}")
+            seq, digest = row[_HEAD], row[_HEAD + 6]  # the event comes after the head
+            return (f"event/{row[0]}/{seq}", f"blob/{bytes(digest).hex()}")
         case "get_blob":
-            digest: Any = values["digest"]
-            return (f"blob/{digest.hex()}",)
+            return (f"blob/{values['digest'].hex()}",)
         case _:
             return ()
 

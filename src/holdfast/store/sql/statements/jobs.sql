@@ -30,9 +30,7 @@ RETURNING created_at;
 
 -- name: insert_head
 -- The job has a head at its first event, in the store's current epoch.
-INSERT INTO job_heads (job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id,
-                       session_slot, head_seq, head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at,
-                       mail_seq, attempts, takeovers)
+INSERT INTO job_heads ({head})
 VALUES (:job_id, :namespace, :queue, :kind, :priority, :status, :wait_reason, NULL, :ready_at, :session_id,
         :session_slot, 1, :head_hash, :fence, '', '', '', 0, 0, 0, 0);
 
@@ -189,15 +187,11 @@ ORDER BY queue LIMIT :limit;
 
 -- name: job_head
 -- The head as it is now.
-SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot,
-       head_seq, head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers
-FROM job_heads WHERE job_id = :job_id;
+SELECT {head} FROM job_heads WHERE job_id = :job_id;
 
 -- name: look_at_job
 -- The head with each of its first events beside it, in any order: both of one instant, since it is one statement.
-SELECT h.job_id, h.namespace, h.queue, h.kind, h.priority, h.status, h.wait_reason, h.wake_at, h.ready_at, h.session_id,
-       h.session_slot, h.head_seq, h.head_hash, h.fence, h.lease_token, h.lease_owner, h.lease_boot, h.lease_expires_at,
-       h.mail_seq, h.attempts, h.takeovers,
+SELECT {head:h},
        e.seq, e.type, e.version, e.fence, e.at,
        CASE WHEN length(e.body) > 0 THEN e.body
             WHEN e.body IS NULL
@@ -208,9 +202,7 @@ WHERE h.job_id = :job_id;
 
 -- name: lock_head
 -- The head, held against every other writer until the transaction ends.
-SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot,
-       head_seq, head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers
-FROM job_heads WHERE job_id = :job_id {for_update};
+SELECT {head} FROM job_heads WHERE job_id = :job_id {for_update};
 
 -- name: lock_heads
 -- Several heads, locked in the one order everybody uses.

@@ -2,9 +2,7 @@
 
 -- name: heads_of_token
 -- What an earlier claim under this token was granted: the reply may have been lost.
-SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot,
-       head_seq, head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers
-FROM job_heads WHERE status = 'running' AND lease_owner = :worker AND lease_token = :token;
+SELECT {head} FROM job_heads WHERE status = 'running' AND lease_owner = :worker AND lease_token = :token;
 
 -- name: choose_by_priority
 -- The jobs to claim, locked. Three ways to be claimable and one order among them: ready, due (a timer rang), and lost
@@ -13,17 +11,13 @@ FROM job_heads WHERE status = 'running' AND lease_owner = :worker AND lease_toke
 -- A worker that claims under its own lease gets nothing without it.
 -- `NOT ready_at >`, because SQLite would take `ready_at <=` for a reason to fetch by age all that is ready and to sort it.
 WITH ready AS MATERIALIZED (
-    SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot, head_seq,
-           head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers
-    FROM job_heads
+    SELECT {head} FROM job_heads
     WHERE status = 'pending' AND NOT ready_at > {now} AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
       AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace) AND takeovers < :suspect_at
       AND (session_slot IS NULL OR session_slot <> 'behind')
     ORDER BY priority DESC, ready_at, job_id LIMIT :limit {skip_locked}
 ), due AS MATERIALIZED (
-    SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot, head_seq,
-           head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers
-    FROM job_heads
+    SELECT {head} FROM job_heads
     WHERE status = 'waiting' AND wake_at IS NOT NULL AND wake_at <= {now}
       AND wait_reason NOT IN ('drift', 'stalled', 'dead_letter', 'restore_review', 'joined')
       AND (session_slot IS NULL OR session_slot <> 'behind')
@@ -31,9 +25,7 @@ WITH ready AS MATERIALIZED (
       AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace) AND takeovers < :suspect_at
     ORDER BY priority DESC, ready_at, job_id LIMIT :limit {skip_locked}
 ), lost AS MATERIALIZED (
-    SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot, head_seq,
-           head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers
-    FROM job_heads
+    SELECT {head} FROM job_heads
     WHERE status = 'running' AND (lease_expires_at <= {tick} OR lease_boot <> {boot})
       AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
       AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace) AND takeovers + 1 < :suspect_at
@@ -47,17 +39,13 @@ ORDER BY priority DESC, ready_at, job_id LIMIT :limit;
 -- name: choose_by_age
 -- The same with the oldest first: the claim that keeps the least important job from waiting for ever.
 WITH ready AS MATERIALIZED (
-    SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot, head_seq,
-           head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers
-    FROM job_heads
+    SELECT {head} FROM job_heads
     WHERE status = 'pending' AND ready_at <= {now} AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
       AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace) AND takeovers < :suspect_at
       AND (session_slot IS NULL OR session_slot <> 'behind')
     ORDER BY ready_at, job_id LIMIT :limit {skip_locked}
 ), due AS MATERIALIZED (
-    SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot, head_seq,
-           head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers
-    FROM job_heads
+    SELECT {head} FROM job_heads
     WHERE status = 'waiting' AND wake_at IS NOT NULL AND wake_at <= {now}
       AND wait_reason NOT IN ('drift', 'stalled', 'dead_letter', 'restore_review', 'joined')
       AND (session_slot IS NULL OR session_slot <> 'behind')
@@ -65,9 +53,7 @@ WITH ready AS MATERIALIZED (
       AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace) AND takeovers < :suspect_at
     ORDER BY ready_at, job_id LIMIT :limit {skip_locked}
 ), lost AS MATERIALIZED (
-    SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot, head_seq,
-           head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers
-    FROM job_heads
+    SELECT {head} FROM job_heads
     WHERE status = 'running' AND (lease_expires_at <= {tick} OR lease_boot <> {boot})
       AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
       AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace) AND takeovers + 1 < :suspect_at
@@ -91,8 +77,7 @@ WITH RECURSIVE own (job_id) AS (
     WHERE mine.job_id IN (SELECT job_id FROM own) AND mine.session_slot = 'behind'
       AND front.namespace = mine.namespace AND front.session_id = mine.session_id AND front.session_slot = 'live'
 )
-SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot, head_seq,
-       head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers, {now}
+SELECT {head}, {now}
 FROM job_heads
 WHERE job_id IN (SELECT job_id FROM own UNION SELECT job_id FROM ahead)
   AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
@@ -108,8 +93,7 @@ ORDER BY priority DESC, ready_at, job_id LIMIT :limit {skip_locked};
 
 -- name: choose_handed
 -- The job that its holder hands over, locked, if it still has it. Last, the wall clock. (For the token see `append_head`.)
-SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot, head_seq,
-       head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers, {now}
+SELECT {head}, {now}
 FROM job_heads
 WHERE job_id = :job_id AND status = 'running' AND fence = :fence AND lease_token = :lease_token AND :lease_token <> ''
 {for_update};
@@ -146,8 +130,7 @@ ORDER BY lease_expires_at, job_id LIMIT :limit;
 -- name: expired_heads
 -- The same as heads, locked: what somebody else is writing to right now is passed over, and found next time if need be.
 -- Last, the wall clock.
-SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot,
-       head_seq, head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers,
+SELECT {head},
        {now}
 FROM job_heads
 WHERE status = 'running' AND (lease_expires_at <= {tick} OR lease_boot <> {boot})

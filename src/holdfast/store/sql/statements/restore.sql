@@ -21,9 +21,7 @@ DELETE FROM worker_leases;
 
 -- name: unfinished_heads
 -- The jobs that were not over when the backup was made.
-SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot,
-       head_seq, head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers
-FROM job_heads WHERE status IN ('pending', 'running', 'waiting') ORDER BY job_id;
+SELECT {head} FROM job_heads WHERE status IN ('pending', 'running', 'waiting') ORDER BY job_id;
 
 -- name: hold_restored
 -- The job waits for a person and belongs to nobody.

@@ -180,9 +180,7 @@ GROUP BY idempotency_key HAVING count(*) > 1;
 
 -- name: all_heads
 -- Every head, for the checks that read journals.
-SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot,
-       head_seq, head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers
-FROM job_heads WHERE job_id > :after ORDER BY job_id LIMIT :limit;
+SELECT {head} FROM job_heads WHERE job_id > :after ORDER BY job_id LIMIT :limit;
 
 -- name: mail_kinds
 -- What kind of letter each of a job's letters is, and when it was sent.

@@ -131,9 +131,7 @@ WITH ground AS MATERIALIZED (
     ON CONFLICT DO NOTHING
     RETURNING job_id
 ), headed AS (
-    INSERT INTO job_heads (job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id,
-                           session_slot, head_seq, head_hash, fence, lease_token, lease_owner, lease_boot,
-                           lease_expires_at, mail_seq, attempts, takeovers)
+    INSERT INTO job_heads ({head})
     SELECT i.job_id, :namespace, i.queue, i.kind, i.priority, 'pending', NULL, NULL,
            CASE WHEN i.ready_at = 0 THEN {now} ELSE i.ready_at END, NULL, NULL, 1, i.hash, i.fence, '', '', '', 0, 0, 0, 0
     FROM input i JOIN made m ON m.job_id = i.job_id
@@ -163,9 +161,7 @@ WITH input AS MATERIALIZED (
     ON CONFLICT DO NOTHING
     RETURNING job_id
 ), headed AS (
-    INSERT INTO job_heads (job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id,
-                           session_slot, head_seq, head_hash, fence, lease_token, lease_owner, lease_boot,
-                           lease_expires_at, mail_seq, attempts, takeovers)
+    INSERT INTO job_heads ({head})
     SELECT i.job_id, i.namespace, i.queue, i.kind, i.priority, 'pending', NULL, NULL, i.ready_at, NULL, NULL, 1, i.hash,
            CAST(:fence AS bigint), '', '', '', 0, 0, 0, 0
     FROM input i JOIN made m ON m.job_id = i.job_id

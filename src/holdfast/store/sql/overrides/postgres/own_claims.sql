@@ -18,8 +18,7 @@ WITH RECURSIVE own (job_id) AS (
     ) AS front
     WHERE mine.job_id = ANY(ARRAY(SELECT job_id FROM own)) AND mine.session_slot = 'behind'
 )
-SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot, head_seq,
-       head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers, {now}
+SELECT {head}, {now}
 FROM job_heads
 WHERE job_id = ANY(ARRAY(SELECT job_id FROM own UNION SELECT job_id FROM ahead))
   AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
