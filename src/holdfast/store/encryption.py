@@ -235,7 +235,7 @@ def _places(statement: str, values: dict[str, Any]) -> list[tuple[str, str]]:
     match statement:
         case "append_batch":
             seqs = [seq + 1 for seq in _listed(values, "seen_seq")]
-        case "submit_batch" | "submit_at_once":
+        case "submit_at_once":
             seqs = [1] * len(_listed(values, "job_id"))
         case "grant_leases":
             jobs: Any = values["job_ids"]

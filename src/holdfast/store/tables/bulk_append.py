@@ -1,4 +1,13 @@
-"""Many appends in one go.
+"""Bulk append: the appends of many jobs in one go.
+
+There are six append paths, and each pays (`bench`, two cores, disks that flush):
+
+    journal.append_in       any append, one by one: blobs, ledger rows, turns, sessions; and it explains a refusal
+    append_plain_in         SQLite: 32 appends take 8 ms instead of 12
+    SqlJournal.append_now   SQLite, without leaving the event loop: a strict step takes 1.3 raw commits instead of 1.6
+    append_one              Postgres, one fact of one job: 2.8 ms instead of 3.0 as a batch of one
+    append_batch            Postgres, one fact each: 32 take 7.2 ms instead of 8.0 as moves
+    append_batch_of_moves   Postgres, any facts and moves: 32 take 8 ms instead of 40 one by one
 
 Most appends do two things: they move a head, and they write events. A batch of such appends needs no savepoints,
 because a refused one has touched nothing: its condition did not hold, so its head did not move, so its events are not
@@ -105,7 +114,7 @@ def event_values(job_id: str, event: SealedEvent) -> dict[str, Value]:
 
 async def append_at_once(executor: Executor, appends: Sequence[Append]) -> Sequence[Row]:
     """As `append_plain_in`, in one statement that is a transaction by itself. The usual append, one fact of a job that
-    goes on, has lean ones of its own."""
+    goes on, has two lean statements of its own (figures above)."""
     if all(append.move is None and len(append.events) == 1 for append in appends):
         if len(appends) > 1:
             return await executor.once("append_batch", **_columns_of_steps(appends))

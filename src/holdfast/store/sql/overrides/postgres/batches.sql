@@ -103,12 +103,12 @@ SELECT job_id, queue, status, over FROM moved;
 -- name: submit_at_once
 -- The jobs that are new, each with its head and its first event, hashed by the server as `model.chain` hashes it (as that of
 -- a claim is): who submits waits once. None, if more has to be asked before they may be: there is no such namespace, one of
--- its queues has limits, or the first id belongs to a job that is there or was removed.
+-- its queues has limits (unless they were admitted before), or the first id belongs to a job that is there or was removed.
 WITH ground AS MATERIALIZED (
     SELECT s.epoch * CAST(:fences AS bigint) AS fence
     FROM store_state s, namespaces n
     WHERE n.namespace = :namespace
-      AND NOT EXISTS (SELECT 1 FROM queue_limits q WHERE q.namespace = n.namespace)
+      AND (CAST(:admitted AS bigint) = 1 OR NOT EXISTS (SELECT 1 FROM queue_limits q WHERE q.namespace = n.namespace))
       AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.job_id = :job_id)
       AND NOT EXISTS (SELECT 1 FROM tombstones t WHERE t.job_id = :job_id AND t.how = 'remove')
 ), input AS MATERIALIZED (
@@ -138,37 +138,6 @@ WITH ground AS MATERIALIZED (
 ), written AS (
     INSERT INTO events (job_id, seq, type, version, fence, at, body, body_digest, hash)
     SELECT i.job_id, 1, CAST(:type AS text), CAST(:version AS bigint), i.fence, {now}, i.body, i.body_digest, i.hash
-    FROM input i JOIN made m ON m.job_id = i.job_id
-)
-SELECT job_id FROM made;
-
--- name: submit_batch
--- The jobs that are new, each with its head and its first event.
-WITH input AS MATERIALIZED (
-    SELECT * FROM unnest(
-        CAST(:each_job_id AS text[]), CAST(:each_namespace AS text[]), CAST(:each_kind AS text[]), CAST(:each_queue AS text[]),
-        CAST(:each_priority AS bigint[]), CAST(:each_request_digest AS bytea[]), CAST(:each_parent_job_id AS text[]),
-        CAST(:each_parent_step_key AS text[]), CAST(:each_ready_at AS bigint[]), CAST(:each_body AS bytea[]),
-        CAST(:each_body_digest AS bytea[]), CAST(:each_hash AS bytea[])
-    ) AS i (job_id, namespace, kind, queue, priority, request_digest, parent_job_id, parent_step_key, ready_at, body,
-            body_digest, hash)
-), made AS (
-    INSERT INTO jobs (job_id, namespace, kind, queue, priority, request_key, request_digest, parent_job_id, parent_step_key,
-                      session_id, created_at)
-    SELECT job_id, namespace, kind, queue, priority, NULL, request_digest, parent_job_id, parent_step_key, NULL,
-           CAST(:at AS bigint)
-    FROM input
-    ON CONFLICT DO NOTHING
-    RETURNING job_id
-), headed AS (
-    INSERT INTO job_heads ({head})
-    SELECT i.job_id, i.namespace, i.queue, i.kind, i.priority, 'pending', NULL, NULL, i.ready_at, NULL, NULL, 1, i.hash,
-           CAST(:fence AS bigint), '', '', '', 0, 0, 0, 0
-    FROM input i JOIN made m ON m.job_id = i.job_id
-), written AS (
-    INSERT INTO events (job_id, seq, type, version, fence, at, body, body_digest, hash)
-    SELECT i.job_id, 1, CAST(:type AS text), CAST(:version AS bigint), CAST(:fence AS bigint), CAST(:at AS bigint), i.body,
-           i.body_digest, i.hash
     FROM input i JOIN made m ON m.job_id = i.job_id
 )
 SELECT job_id FROM made;
