@@ -45,6 +45,12 @@ def _taking(protocol: type) -> set[str]:
     return {name for name, method in methods.items() if VARIABLE in inspect.signature(method).parameters}
 
 
+VERBS = frozenset(
+    "add advance append bind cancel charge claim close commit complete count create ensure erase expire find get grant "
+    "has hide hold insert leave list load lock move open pause promote put read record release remove renew request "
+    "resume revoke save select set start submit update verify write".split()
+)
+
 ASK = _taking(Transaction)
 PASS_ON = _taking(Executor) | {"_listed"}
 
@@ -61,6 +67,12 @@ def test_no_name_is_used_twice() -> None:
     for paragraphs in (WRITTEN, OVERRIDDEN):
         names = [paragraph.name for paragraph in paragraphs]
         assert sorted(set(names)) == sorted(names)
+
+
+def test_a_name_is_a_verb_and_a_noun() -> None:
+    """Goal: a statement is found by what it does. Method: each name begins with a verb that we have; a new verb is
+    added on purpose."""
+    assert [one.name for one in ALL if one.name.partition("_")[0] not in VERBS or "_" not in one.name] == []
 
 
 def test_every_statement_is_used_and_every_name_exists() -> None:

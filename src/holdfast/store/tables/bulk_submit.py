@@ -47,7 +47,7 @@ async def submit_plain_in(tx: Transaction, drafts: Sequence[JobDraft]) -> list[S
         limited = [await need_namespace(tx, namespace) for namespace in {draft.namespace for draft in drafts}]
     except NotFound:
         return None  # one by one it shows which of them is the first that cannot be
-    if await tx.rows("jobs_by_ids", job_ids=ids):
+    if await tx.rows("find_jobs_by_ids", job_ids=ids):
         return None
     if any(limited):
         await admit_in(tx, drafts)
@@ -70,7 +70,7 @@ async def submit_at_once(executor: Executor, drafts: Sequence[JobDraft]) -> list
     bodies = [body_of(created_event(draft)) for draft in drafts]
     if max(map(len, bodies)) > PAYLOAD_INLINE_BYTES:
         return None
-    if len(await executor.once("submit_at_once", **_columns(drafts, bodies, admitted=False))) < len(drafts):
+    if len(await executor.once("submit_jobs", **_columns(drafts, bodies, admitted=False))) < len(drafts):
         return None  # no such namespace, one whose queues have limits, or an id that somebody has or had
     executor.spread(f"queue:{draft.queue}" for draft in drafts)
     await asyncio.sleep(0)  # the hint leaves before whatever the caller asks next
@@ -106,7 +106,7 @@ def _job_values(draft: JobDraft) -> dict[str, Value]:
 
 async def _write_rows(tx: Transaction, drafts: Sequence[JobDraft], _bodies: Sequence[bytes]) -> int:
     """How many were new. (SQLite has one writer: all of them.)"""
-    state, wall = await tx.row("store_state"), await tx.row("wall_clock")
+    state, wall = await tx.row("get_store_state"), await tx.row("read_wall_clock")
     assert state is not None, "an open store has a state"
     assert wall is not None, "there is always a time"
     sealed = [_sealed(draft, lease.floor(state[1]), wall[0]) for draft in drafts]
@@ -136,12 +136,12 @@ async def _write_rows(tx: Transaction, drafts: Sequence[JobDraft], _bodies: Sequ
 
 
 async def _write_columns(tx: Transaction, drafts: Sequence[JobDraft], bodies: Sequence[bytes]) -> int:
-    """The same by the statement of `submit_at_once`, once for each namespace."""
+    """The same by the statement of `submit_jobs`, once for each namespace."""
     made = 0
     for namespace in sorted({draft.namespace for draft in drafts}):
         some = [nth for nth, draft in enumerate(drafts) if draft.namespace == namespace]
         columns = _columns([drafts[nth] for nth in some], [bodies[nth] for nth in some], admitted=True)
-        made += len(await tx.rows("submit_at_once", **columns))
+        made += len(await tx.rows("submit_jobs", **columns))
     return made
 
 

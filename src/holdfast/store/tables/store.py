@@ -97,7 +97,7 @@ class SqlStore:
 
     async def info(self) -> StoreInfo:
         async def work(tx: Transaction) -> tuple[str, int, int]:
-            row = await tx.row("store_state")
+            row = await tx.row("get_store_state")
             assert row is not None, "an open store has a state"
             return row[0], row[1], row[2]
 
@@ -122,14 +122,14 @@ async def write_first_rows(executor: Executor, ids: IdSource) -> None:
     """The store has an identity, an epoch and the default namespace. One that has them already is only read."""
 
     async def look(tx: Transaction) -> bool:
-        return await tx.row("store_state") is not None
+        return await tx.row("get_store_state") is not None
 
     if await executor.read(look, brief=True):
         return
     store_id = ids.new("store")
 
     async def work(tx: Transaction) -> None:
-        await tx.run("open_store_state", store_id=store_id, min_reader=MIN_READER)
+        await tx.run("create_store_state", store_id=store_id, min_reader=MIN_READER)
         await tx.row("create_namespace", namespace=DEFAULT_NAMESPACE)
 
     await executor.write(work)

@@ -32,7 +32,7 @@ FROM work_items w JOIN job_heads h ON h.job_id = w.job_id
 WHERE w.namespace = :namespace
 GROUP BY w.project, h.status, coalesce(h.wait_reason, '');
 
--- name: unclaimed_work
+-- name: list_unclaimed_work
 -- Pending work that should not wait for somebody to claim it: its deadline has passed, or somebody wrote to it.
 SELECT job_id FROM (
     SELECT w.job_id FROM work_items w JOIN job_heads h ON h.job_id = w.job_id
@@ -43,7 +43,7 @@ SELECT job_id FROM (
 ) AS unclaimed
 ORDER BY job_id LIMIT :limit;
 
--- name: unpreferred_work
+-- name: list_unpreferred_work
 -- The kinds of work for which a type of agent was preferred, and which none of that type has taken for a while.
 SELECT DISTINCT h.kind FROM work_items w JOIN job_heads h ON h.job_id = w.job_id
 WHERE w.preferred_type <> '' AND w.capability {any:capabilities} AND h.status = 'pending'
