@@ -140,7 +140,7 @@ async def test_postgres_sorts_no_journal(backend: Backend) -> None:
         assert [event.seq for event in sealed] == list(range(1, 103))
         assert isinstance(shop.store, SqlStore)
         if isinstance(shop.store.executor, PostgresExecutor):
-            text = statements(POSTGRES)["read_events"].text
+            text = statements(POSTGRES)["load_journal"].text
             async with shop.store.executor.connections.one() as connection, connection.transaction():
                 await connection.execute("SET LOCAL enable_indexscan = off")
                 plan = await connection.fetch(f"EXPLAIN {text}", job_id, 0, 2**62)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.store.sql.migrate import migrations
 from holdfast.testing.servers import PostgresServer
 from tests.migration.grounds import Ground, PostgresGround, Seen, SqliteGround
+from tests.migration.next_migrations import all_migrations
 from tests.races.processes import Child
 
 _numbers = itertools.count(1)
@@ -54,7 +54,7 @@ def postgres_stages(migrated_database: str) -> list[Seen]:
 async def _stages(ground: Ground) -> list[Seen]:
     stages = [await ground.seen()]
     async with ground.schema() as schema:
-        for migration in migrations(ground.dialect):
+        for migration in all_migrations(ground.dialect):
             assert await schema.apply(migration)
             stages.append(await ground.seen())
     return stages

@@ -1,7 +1,7 @@
 """Where migrations are tried out: a SQLite file or a schema of a Postgres database, with the same few verbs.
 
 ground.schema()    what `migrate` is given: applies one migration at a time
-ground.open()      a store, as everybody opens one
+ground.open()      a store, opened by the next version of Holdfast: one that has the synthetic migrations, too
 ground.seen()      what is really there, asked of the database and of nobody else
 """
 
@@ -23,13 +23,14 @@ from holdfast.store.postgres.connections import Connections
 from holdfast.store.postgres.open import open_postgres
 from holdfast.store.postgres.schema import LOCK, PostgresSchema
 from holdfast.store.sql.dialect import POSTGRES, SQLITE, Dialect, render
-from holdfast.store.sql.migrate import Applied, migrations
+from holdfast.store.sql.migrate import Applied
 from holdfast.store.sqlite.connection import adopt, connect, make_durable
 from holdfast.store.sqlite.filesystem import make_private
 from holdfast.store.sqlite.open import open_sqlite
 from holdfast.store.sqlite.schema import SqliteSchema
 from holdfast.store.sqlite.write_lock import WriteLock
 from holdfast.store.tables.store import SqlStore
+from tests.migration.next_migrations import all_migrations
 from tools.schema import Schema as Tables
 from tools.schema import read_postgres, read_sqlite
 
@@ -52,7 +53,9 @@ class Ground(Protocol):
 
     def schema(self, clock: Clock = CLOCK, vfs: str | None = None) -> Any: ...
 
-    async def open(self, *, migrating: bool = True) -> SqlStore: ...
+    async def open(self, *, migrating: bool = True, of_today: bool = False) -> SqlStore:
+        """A store, opened by the next version of Holdfast, or by this one."""
+        ...
 
     async def seen(self) -> Seen: ...
 
@@ -97,8 +100,15 @@ class SqliteGround:
             connection.close()
             turnstile.close()
 
-    async def open(self, *, migrating: bool = True) -> SqlStore:
-        return await open_sqlite(self.path, clock=CLOCK, ids=RandomIds(), migrating=migrating, patience_s=60)
+    async def open(self, *, migrating: bool = True, of_today: bool = False) -> SqlStore:
+        return await open_sqlite(
+            self.path,
+            clock=CLOCK,
+            ids=RandomIds(),
+            migrating=migrating,
+            migrations=None if of_today else all_migrations(SQLITE),
+            patience_s=60,
+        )
 
     async def seen(self) -> Seen:
         if not self.path.exists():
@@ -144,9 +154,14 @@ class PostgresGround:
         yield PostgresSchema(connections, self.name, clock)
         await connections.close(patience_s=1)
 
-    async def open(self, *, migrating: bool = True) -> SqlStore:
+    async def open(self, *, migrating: bool = True, of_today: bool = False) -> SqlStore:
         return await open_postgres(
-            self.address, ids=RandomIds(), schema=self.name, migrating=migrating, patience_s=60
+            self.address,
+            ids=RandomIds(),
+            schema=self.name,
+            migrating=migrating,
+            migrations=None if of_today else all_migrations(POSTGRES),
+            patience_s=60,
         )
 
     @asynccontextmanager
@@ -195,13 +210,13 @@ def told(ground: Ground) -> dict[str, str]:
 async def advance(ground: Ground, count: int) -> None:
     """The first `count` migrations are applied, and nothing else is there."""
     async with ground.schema() as schema:
-        for migration in migrations(ground.dialect)[:count]:
+        for migration in all_migrations(ground.dialect)[:count]:
             await schema.apply(migration)
 
 
-async def fill(ground: Ground, count: int) -> None:
-    """A store that code of `count` migrations has made holds something: its identity, and a job if it can."""
-    await ground.run(render(_STORE + (_JOB if count >= 2 else ""), ground.dialect))
+async def fill(ground: Ground) -> None:
+    """The store holds something: its identity, and a job."""
+    await ground.run(render(_STORE + _JOB, ground.dialect))
 
 
 _STORE: Final = """
@@ -220,6 +235,5 @@ VALUES ('job-of-old', 'default', 'default', 'work', 5, 'pending', 0, 1, CAST('' 
 
 async def held(ground: Ground) -> Sequence[tuple[Any, ...]]:
     """What `fill` put there, as it is now."""
-    tables = (await ground.seen()).tables.names
     rows = await ground.ask("SELECT store_id, epoch FROM store_state")
-    return rows + (await ground.ask("SELECT job_id, status FROM job_heads") if "job_heads" in tables else [])
+    return rows + await ground.ask("SELECT job_id, status FROM job_heads")

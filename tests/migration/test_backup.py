@@ -10,8 +10,8 @@ import apsw
 import pytest
 
 from holdfast.errors import HoldfastError
-from holdfast.store.sql.migrate import SCHEMA_VERSION
 from tests.migration.grounds import Seen, SqliteGround, advance, fill, held
+from tests.migration.next_migrations import LAST
 
 pytestmark = pytest.mark.store("sqlite")
 
@@ -25,14 +25,14 @@ def _copies(ground: SqliteGround) -> list[str]:
     return sorted(path.name for path in ground.path.parent.glob("*before*"))
 
 
-@pytest.mark.parametrize("begun", range(1, SCHEMA_VERSION))
+@pytest.mark.parametrize("begun", range(1, LAST))
 async def test_an_old_store_is_copied_first(
     ground: SqliteGround, sqlite_stages: list[Seen], begun: int
 ) -> None:
     """Goal: there is a way back. Method: a store of an older schema with something in it; open it, and look at the
     copy: private, sound, of the old schema, with everything in it, and a store like any other."""
     await advance(ground, begun)
-    await fill(ground, begun)
+    await fill(ground)
     before = await held(ground)
     await (await ground.open()).close()
 
@@ -52,7 +52,7 @@ async def test_a_new_store_is_not_copied(ground: SqliteGround) -> None:
     assert _copies(ground) == []
 
 
-@pytest.mark.parametrize("begun", range(1, SCHEMA_VERSION))
+@pytest.mark.parametrize("begun", range(1, LAST))
 async def test_a_store_that_was_never_finished_is_not_copied(ground: SqliteGround, begun: int) -> None:
     """A process killed while it made the store left tables and no data: there is nothing to lose."""
     await advance(ground, begun)
@@ -64,8 +64,8 @@ async def test_the_copy_was_never_readable_by_others(
     ground: SqliteGround, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Goal: no moment in which another user can open the copy. Method: look at its rights while it grows."""
-    await advance(ground, SCHEMA_VERSION - 1)
-    await fill(ground, SCHEMA_VERSION - 1)
+    await advance(ground, LAST - 1)
+    await fill(ground)
     modes = []
 
     class Watching(apsw.Connection):
@@ -80,9 +80,9 @@ async def test_the_copy_was_never_readable_by_others(
 
 async def test_without_a_copy_there_is_no_migration(ground: SqliteGround, sqlite_stages: list[Seen]) -> None:
     """Goal: the copy is no courtesy. Method: put a folder where it should go."""
-    await advance(ground, SCHEMA_VERSION - 1)
-    await fill(ground, SCHEMA_VERSION - 1)
-    ground.backup(SCHEMA_VERSION).mkdir()
+    await advance(ground, LAST - 1)
+    await fill(ground)
+    ground.backup(LAST).mkdir()
     with pytest.raises(HoldfastError):
         await ground.open()
-    assert await ground.seen() == sqlite_stages[SCHEMA_VERSION - 1]
+    assert await ground.seen() == sqlite_stages[LAST - 1]

@@ -6,7 +6,9 @@ import re
 
 import pytest
 
+from holdfast.model.jobs import JobHead
 from holdfast.store.backup.tables import TABLES
+from holdfast.store.sql.migrate import SCHEMA_VERSION
 from tests.migration.grounds import Seen
 from tools.schema import Index, Table
 
@@ -26,7 +28,7 @@ NOT_DATA = {
 @pytest.fixture
 def pairs(sqlite_stages: list[Seen], postgres_stages: list[Seen]) -> list[tuple[Table, Table]]:
     """Each table, as SQLite and as Postgres has it."""
-    file, server = sqlite_stages[-1].tables, postgres_stages[-1].tables
+    file, server = sqlite_stages[SCHEMA_VERSION].tables, postgres_stages[SCHEMA_VERSION].tables
     assert file.names == server.names
     assert len(file.names) >= 20
     return [(file[name], server[name]) for name in file.names]
@@ -39,6 +41,12 @@ def test_columns_are_the_same_and_in_the_same_order(pairs: list[tuple[Table, Tab
             file.name
         )
         assert all(column.default is None for column in [*file.columns, *server.columns]), file.name
+
+
+def test_a_head_has_the_fields_of_the_model(pairs: list[tuple[Table, Table]]) -> None:
+    """Statements take the columns from the fields, by name and in their order (`{head}`)."""
+    for head in next(pair for pair in pairs if pair[0].name == "job_heads"):
+        assert tuple(column.name for column in head.columns) == JobHead.__struct_fields__
 
 
 def test_keys_are_the_same(pairs: list[tuple[Table, Table]]) -> None:

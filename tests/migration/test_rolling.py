@@ -1,6 +1,8 @@
-"""An upgrade that rolls: yesterday's code and today's on one database, at the same time and in both directions.
+"""Rolling upgrade: today's code and tomorrow's on one database, at the same time and in both directions.
 
-Yesterday's code is not imitated: it is in `previous/`, as it was, and runs in processes of its own.
+No version has been published yet, so the old code is today's and the new code is a copy of the package with the
+synthetic migrations in its folder. Each runs in processes of its own. Once a version is published, the old code is that
+one, as it was.
 """
 
 from __future__ import annotations
@@ -8,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
-import zipfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,14 +23,15 @@ import pytest
 
 from holdfast.engine.verify.verify import verify
 from holdfast.model.states import Status
-from holdfast.store.sql.migrate import MIN_READER, SCHEMA_VERSION
+from holdfast.store.sql.migrate import SCHEMA_VERSION
 from holdfast.store.tables.store import SqlStore
 from tests.migration.grounds import BOTH, Ground, PostgresGround, SqliteGround
+from tests.migration.next_migrations import LAST, SOURCES
 from tests.tidy.source import ROOT
 
 HERE = Path(__file__).parent
-YESTERDAY = HERE / "previous" / "schema_21.zip"
-OLD = 21
+TODAY = ROOT / "src"
+NOT_NEEDED = shutil.ignore_patterns("__pycache__", "static", "testing", "integrations")
 
 pytestmark = pytest.mark.parametrize("ground", BOTH, indirect=True)
 
@@ -72,18 +76,26 @@ class Member:
         self.process.communicate()
 
 
-def unpack(folder: Path) -> Path:
-    """Yesterday's code as files: it reads its SQL from beside itself."""
-    unpacked = folder / "yesterday"
-    if not unpacked.exists():
-        with zipfile.ZipFile(YESTERDAY) as packed:
-            packed.extractall(unpacked)
-    return unpacked
+def make_tomorrow(folder: Path) -> Path:
+    """Tomorrow's code as files: today's with more migrations."""
+    tomorrow = folder / "tomorrow"
+    if not tomorrow.exists():
+        shutil.copytree(TODAY / "holdfast", tomorrow / "holdfast", ignore=NOT_NEEDED)
+        sql = tomorrow / "holdfast" / "store" / "sql"
+        for number, (name, source) in enumerate(SOURCES.items(), SCHEMA_VERSION + 1):
+            (sql / "migrations" / f"{number:04}_{name}.sql").write_text(source, encoding="utf-8")
+        code = (sql / "migrate.py").read_text(encoding="utf-8")
+        changed, count = re.subn(
+            r"^SCHEMA_VERSION: Final = \d+$", f"SCHEMA_VERSION: Final = {LAST}", code, flags=re.MULTILINE
+        )
+        assert count == 1
+        (sql / "migrate.py").write_text(changed, encoding="utf-8")
+    return tomorrow
 
 
 def started(ground: Ground, folder: Path, *, old: bool) -> subprocess.Popen[str]:
     where = f"sqlite:///{ground.address}" if isinstance(ground, SqliteGround) else ground.address
-    path = str(unpack(folder) if old else ROOT / "src")
+    path = str(TODAY if old else make_tomorrow(folder))
     return subprocess.Popen(
         [sys.executable, str(HERE / "member.py"), where, str(folder)],
         env=os.environ | {"PYTHONPATH": path, "PYTHONSAFEPATH": "1"},
@@ -99,8 +111,8 @@ async def member(ground: Ground, folder: Path, *, old: bool) -> AsyncIterator[Me
     one = Member(started(ground, folder, old=old))
     try:
         said = await one.hear()
-        assert said["schema"] == (OLD if old else SCHEMA_VERSION)
-        assert (str(unpack(folder)) in said["from"]) is old, "it is the code that we mean"
+        assert said["schema"] == (SCHEMA_VERSION if old else LAST)
+        assert (str(make_tomorrow(folder)) in said["from"]) is not old, "it is the code that we mean"
         yield one
     finally:
         one.kill()
@@ -132,15 +144,15 @@ async def test_old_and_new_work_on_one_database(ground: Ground, tmp_path: Path) 
     (tmp_path / "open").touch()
     async with member(ground, tmp_path, old=True) as old:
         await old.wait(await old.submit("before", range(3), "open"))
-        assert [row.number for row in (await ground.seen()).applied][-1] == OLD
+        assert [row.number for row in (await ground.seen()).applied][-1] == SCHEMA_VERSION
         async with member(ground, tmp_path, old=False) as new:
-            assert [row.number for row in (await ground.seen()).applied][-1] == SCHEMA_VERSION
+            assert [row.number for row in (await ground.seen()).applied][-1] == LAST
             made = await old.submit("old", range(10, 18), "open") + await new.submit(
                 "new", range(20, 28), "open"
             )
             await asyncio.gather(old.wait(made), new.wait(made))
 
-            store = await ground.open()
+            store = await ground.open(of_today=True)
             try:
                 held = await new.submit("held-by-new-and-old", range(30, 34), "first")
                 assert len(await holders(store, held)) == 2, "two each"
@@ -165,17 +177,12 @@ async def test_old_and_new_work_on_one_database(ground: Ground, tmp_path: Path) 
 
 
 async def test_old_code_is_refused_where_it_may_not_read(ground: Ground, tmp_path: Path) -> None:
-    """Goal: what cannot run together does not. Method: say that the store wants newer code, and start yesterday's."""
-    await (await ground.open()).close()
-    await ground.run(f"UPDATE schema_migrations SET number = {OLD + 1} WHERE number = {SCHEMA_VERSION}")
-    await ground.run(f"UPDATE store_state SET min_reader = {OLD + 1}")
+    """Goal: what cannot run together does not. Method: new code makes the store; say that it wants that code, and start
+    the old one."""
+    async with member(ground, tmp_path, old=False):
+        pass
+    await ground.run(f"UPDATE store_state SET min_reader = {LAST}")
     process = started(ground, tmp_path, old=True)
     out, err = await asyncio.to_thread(process.communicate, "")
     assert (process.returncode != 0, out) == (True, "")
-    assert f"wants code for {OLD + 1}; this Holdfast knows {OLD}" in err
-
-
-async def test_the_code_that_we_keep_is_one_that_may_still_read(ground: Ground) -> None:
-    await (await ground.open()).close()
-    assert MIN_READER <= OLD <= SCHEMA_VERSION, "else record a newer one in previous/"
-    assert (await ground.ask("SELECT min_reader FROM store_state"))[0][0] == MIN_READER
+    assert f"wants code for {LAST}; this Holdfast knows {SCHEMA_VERSION}" in err

@@ -23,6 +23,7 @@ from holdfast.store.sql.migrate import Schema, migrate
 from holdfast.store.sqlite.schema import SqliteSchema
 from holdfast.testing.disk.powercut import PowerCutDisk
 from tests.migration.grounds import PostgresGround, SqliteGround, ground_at
+from tests.migration.next_migrations import all_migrations
 
 STEPS_A_MOMENT = 25
 
@@ -55,7 +56,7 @@ async def _counted(schema: Schema, ground: SqliteGround | PostgresGround, moment
         schema._connection.set_progress_handler(lambda: False, STEPS_A_MOMENT)
     sys.setprofile(tick)
     try:
-        await migrate(schema, ground.dialect)
+        await migrate(schema, all_migrations(ground.dialect))
     finally:
         sys.setprofile(None)
     return count

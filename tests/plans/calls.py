@@ -176,8 +176,8 @@ def _needing_person(calls: str, asking: str) -> Call:
 
 
 HOT: Final = {
-    "append_head": Call(_APPEND, {"job_heads(job_id)"}),
-    "append_move": Call(
+    "advance_head": Call(_APPEND, {"job_heads(job_id)"}),
+    "release_head": Call(
         _APPEND
         | {
             "failed": 0,
@@ -192,16 +192,16 @@ HOT: Final = {
         {"job_heads(job_id)"},
     ),
     "renew_lease": Call(_APPEND | {"ttl_us": 30_000_000}, {"job_heads(job_id)"}),
-    "expired_heads": Call({"limit": 1000}, {"heads_leased()"}, frozenset({""})),
-    "hold_alike": Call(_SWEPT | {"job_ids": _HOLDS["job_ids"]}, {"job_heads(job_id)"}),
-    "write_alike": Call(_EVENT | {"job_ids": _HOLDS["job_ids"]}, {"job_heads(job_id)"}),
-    "heads_of_token": Call(
+    "lock_expired_heads": Call({"limit": 1000}, {"heads_leased()"}, frozenset({""})),
+    "move_heads_alike": Call(_SWEPT | {"job_ids": _HOLDS["job_ids"]}, {"job_heads(job_id)"}),
+    "insert_equal_events": Call(_EVENT | {"job_ids": _HOLDS["job_ids"]}, {"job_heads(job_id)"}),
+    "list_heads_by_token": Call(
         {"token": crowd.token(7), "worker": "worker"}, {"heads_leased(lease_owner, lease_token)"}
     ),
-    "count_held": Call({"worker": "worker"}, {"heads_leased(lease_owner)"}),
-    "choose_by_priority": _claim("heads_by_priority()"),
-    "choose_by_age": _claim("heads_by_age(ready_at)"),
-    "choose_own": Call(
+    "count_held_jobs": Call({"worker": "worker"}, {"heads_leased(lease_owner)"}),
+    "select_jobs_by_priority": _claim("heads_by_priority()"),
+    "select_jobs_by_age": _claim("heads_by_age(ready_at)"),
+    "select_own_jobs": Call(
         _CLAIM | {"roots": _HOLDS["job_ids"], "ahead_us": 2_000_000},
         {
             "jobs(job_id)",
@@ -212,41 +212,41 @@ HOT: Final = {
         frozenset({""}),
         may=frozenset({"own()", "ahead()", "heads_session_behind(job_id)"}) | _OWN_LEASE,
     ),
-    "read_events": Call(
+    "load_journal": Call(
         {"job_id": _JOB, "after": 1, "limit": 100},
         {"events(job_id, seq)", "job_heads(job_id)", "blobs(namespace, digest)"},
     ),
-    "read_ends": Call(
+    "load_journal_ends": Call(
         {"job_id": _JOB, "last": 16},
         {"events(job_id, seq)", "job_heads(job_id)", "blobs(namespace, digest)"},
     ),
-    "look_at_job": Call(
+    "get_head_with_events": Call(
         {"job_id": _JOB, "events": 16},
         {"events(job_id, seq)", "job_heads(job_id)", "blobs(namespace, digest)"},
     ),
-    "last_commit": Call({"job_id": _JOB}, {"events(job_id)"}),
+    "find_last_commit": Call({"job_id": _JOB}, {"events(job_id)"}),
     "append_passage": Call(
         {name: _APPEND[name] for name in ("job_id", "fence", "lease_token")}
         | {"last": 1, "chunks": 1, "voices": "[]", "body": b"[]"},
         {"job_heads(job_id)"},
         may=frozenset({"holder()"}),
     ),
-    "read_passages": Call(
+    "list_passages": Call(
         {"job_id": _JOB, "fence": 2**32 + 1, "last": 7, "limit": 100},
         {"stream_passages(job_id, fence, last)"},
     ),
-    "claimable_batches": Call(_SESSION, {"batches_queued(namespace, session_id)"}),
+    "list_claimable_batches": Call(_SESSION, {"batches_queued(namespace, session_id)"}),
     "load_path": Call(
         _SESSION | {"leaf_node_id": "node-01999"},
         {"session_nodes(namespace, session_id, node_id)", "blobs(namespace, digest)"},
     ),
     "find_api_key": Call({"key_id": "key-00007"}, {"api_keys(key_id)"}),
-    "any_api_key": Call({}, {"api_keys()"}),
-    "act_by_id": Call({"namespace": crowd.NAMESPACE, "act_id": "act-7"}, {"audit_acts(namespace, act_id)"}),
-    "read_acts": Call(
+    "has_api_key": Call({}, {"api_keys()"}),
+    "find_act": Call({"namespace": crowd.NAMESPACE, "act_id": "act-7"}, {"audit_acts(namespace, act_id)"}),
+    "list_acts": Call(
         {"namespace": crowd.NAMESPACE, "after": 2_900, "limit": 50}, {"audit_acts(namespace, seq)"}
     ),
-    "call_by_key": Call({"idempotency_key": "idempotency-7"}, {"tool_calls(idempotency_key)"}),
+    "find_call_by_key": Call({"idempotency_key": "idempotency-7"}, {"tool_calls(idempotency_key)"}),
     "find_budgets": Call(
         {"budget_ids": [crowd.job_id(n) for n in range(3)]}, {"budgets(budget_id)"}, frozenset({""})
     ),
@@ -263,15 +263,15 @@ HOT: Final = {
         {"jobs(job_id)", "job_heads(job_id)", "events(job_id, seq)"},
         frozenset({""}),
     ),
-    "open_job_ids": Call(
+    "list_unfinished_job_ids": Call(
         {"pending": 1, "running": 1, "reasons": ["timer", "approval"], "limit": 2_001},
         {"heads_by_age()", "heads_leased()", "heads_held(wait_reason)"},
     ),
-    "jobs_needing_person": _needing_person("calls_open(status, job_id)", "events_asking(job_id, type)"),
-    "session_job_ids": Call(_SESSION | {"limit": 2_001}, {"jobs_by_session(namespace, session_id)"}),
-    "child_job_ids": Call({"parent_job_id": _JOB, "limit": 2_001}, {"jobs_by_parent(parent_job_id)"}),
-    "lines_of_jobs": Call({}, {"heads_by_age()", "heads_leased()", "heads_held()"}, frozenset({""})),
-    "vital_numbers": Call(
+    "list_jobs_needing_person": _needing_person("calls_open(status, job_id)", "events_asking(job_id, type)"),
+    "list_session_job_ids": Call(_SESSION | {"limit": 2_001}, {"jobs_by_session(namespace, session_id)"}),
+    "list_child_job_ids": Call({"parent_job_id": _JOB, "limit": 2_001}, {"jobs_by_parent(parent_job_id)"}),
+    "count_unfinished_jobs": Call({}, {"heads_by_age()", "heads_leased()", "heads_held()"}, frozenset({""})),
+    "read_store_stats": Call(
         _UNCLAIMED,
         {
             "heads_by_age(ready_at)",
@@ -286,19 +286,19 @@ HOT: Final = {
 
 HOT_ON_POSTGRES: Final = HOT | {
     # A walk that leaves out what is not ready yet, which SQLite reads and drops.
-    "choose_by_priority": _claim("heads_by_priority(ready_at)"),
+    "select_jobs_by_priority": _claim("heads_by_priority(ready_at)"),
     # Most of the crowd is pending, and nobody has kept an answer: reading all of that is right.
-    "lines_of_jobs": Call(
+    "count_unfinished_jobs": Call(
         {}, {"heads_leased()", "heads_held()"}, frozenset({""}), may=frozenset({"every row of job_heads"})
     ),
-    "open_job_ids": Call(
-        HOT["open_job_ids"].values,
+    "list_unfinished_job_ids": Call(
+        HOT["list_unfinished_job_ids"].values,
         {"heads_leased()", "heads_held(wait_reason)"},
         may=frozenset({"every row of job_heads", "heads_by_age()", "heads_by_priority()"}),
     ),
     # What is rare is looked up by its first column, and the few rows are filtered.
-    "jobs_needing_person": _needing_person("calls_open(status)", "events_asking(job_id)"),
-    "vital_numbers": Call(
+    "list_jobs_needing_person": _needing_person("calls_open(status)", "events_asking(job_id)"),
+    "read_store_stats": Call(
         _UNCLAIMED,
         {
             "heads_by_age(ready_at)",
@@ -309,35 +309,33 @@ HOT_ON_POSTGRES: Final = HOT | {
         },
         may=frozenset({"every row of cache_entries", "cache_by_expiry(expires_at)"}),
     ),
-    "claim_by_priority": _claim_at_once("heads_by_priority(ready_at)"),
-    "claim_by_age": _claim_at_once("heads_by_age(ready_at)"),
-    "append_one": Call(_APPEND | _EVENT, {"job_heads(job_id)"}),
-    "append_batch": Call(_STEPS, {"job_heads(job_id)"}, frozenset({"locked"})),
-    "append_batch_of_moves": Call(_BATCH, {"job_heads(job_id)", "timers(job_id)"}, frozenset({"locked"})),
-    "hold_batch_alike": Call(
+    "claim_jobs_by_priority": _claim_at_once("heads_by_priority(ready_at)"),
+    "claim_jobs_by_age": _claim_at_once("heads_by_age(ready_at)"),
+    "append_event": Call(_APPEND | _EVENT, {"job_heads(job_id)"}),
+    "append_events": Call(_STEPS, {"job_heads(job_id)"}, frozenset({"locked"})),
+    "append_events_and_moves": Call(_BATCH, {"job_heads(job_id)", "timers(job_id)"}, frozenset({"locked"})),
+    "write_equal_rulings": Call(
         {name: [value] for name, value in (_SWEPT | _EVENT).items()}
         | {"each_job_id": _HOLDS["job_ids"], "each_outcome": _each(1), "each_fact": _each(1)}
         | {"hashes": _HASH * len(HELD), "at": crowd.NOW},
         {"job_heads(job_id)"},
     ),
-    "renew_batch_of_leases": Call(
-        _HOLDS | {"ttl_us": 30_000_000}, {"job_heads(job_id)"}, frozenset({"locked"})
-    ),
+    "renew_leases": Call(_HOLDS | {"ttl_us": 30_000_000}, {"job_heads(job_id)"}, frozenset({"locked"})),
 }
 
 POINTS: Final = (
-    "append_head",
-    "append_move",
-    "append_one",
-    "append_batch",
-    "append_batch_of_moves",
+    "advance_head",
+    "release_head",
+    "append_event",
+    "append_events",
+    "append_events_and_moves",
     "renew_lease",
-    "renew_batch_of_leases",
-    "heads_of_token",
-    "read_events",
-    "read_ends",
-    "look_at_job",
-    "call_by_key",
+    "renew_leases",
+    "list_heads_by_token",
+    "load_journal",
+    "load_journal_ends",
+    "get_head_with_events",
+    "find_call_by_key",
     "find_budgets",
     "charge_budget",
 )

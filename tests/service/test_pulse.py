@@ -32,7 +32,7 @@ async def test_a_store_that_cannot_be_written_is_not_ready(backend: Backend, mon
     async with api(backend) as web:
         assert await state(web) == (200, "ok", [])
         with monkeypatch.context() as broken:
-            broken.setattr(web.one.store.cache, "put", refuses)
+            broken.setattr(web.one.store.metadata, "put", refuses)
             assert await state(web) == (200, "ok", []), "written a moment ago"
             web.one.clock.advance(PROBE_EVERY_US)
             assert await state(web) == (503, "unavailable", ["store_read_only"])
@@ -45,14 +45,14 @@ async def test_a_store_that_cannot_be_written_is_not_ready(backend: Backend, mon
 async def test_a_probe_is_made_now_and_then_however_many_ask(backend: Backend, monkeypatch: Any) -> None:
     async with api(backend) as web:
         writes = 0
-        put = web.one.store.cache.put
+        put = web.one.store.metadata.put
 
         async def counted(*args: Any, **options: Any) -> None:
             nonlocal writes
             writes += 1
             await put(*args, **options)
 
-        monkeypatch.setattr(web.one.store.cache, "put", counted)
+        monkeypatch.setattr(web.one.store.metadata, "put", counted)
         for _ in range(5):
             await state(web)
         assert writes == 1

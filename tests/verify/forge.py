@@ -53,7 +53,7 @@ async def forge(
             values = {name: getattr(sealed, name) for name in sealed.__struct_fields__}
             await tx.run("insert_event", job_id=job_id, **values)
         await tx.run(
-            "hold_move",
+            "write_ruling",
             job_id=job_id,
             head_seq=head.seq,
             head_hash=head.hash,
@@ -66,7 +66,7 @@ async def forge(
             **_standing([event for _, event in told]),
         )
         for number, kind in enumerate(letters, 1):
-            await tx.run("count_mail", job_id=job_id, woken=0)
+            await tx.run("advance_mail_seq", job_id=job_id, woken=0)
             await tx.run(
                 "insert_mail",
                 job_id=job_id,

@@ -394,9 +394,9 @@ async def test_limits_are_checked_when_they_are_known(backend: SqliteBackend | P
 
 async def _fail_twice(tx: Transaction) -> None:
     for _ in range(2):
-        head = head_of(await tx.row("job_head", job_id="job-1") or ())
+        head = head_of(await tx.row("get_head", job_id="job-1") or ())
         await tx.run(
-            "hold_move",
+            "write_ruling",
             job_id="job-1",
             head_seq=head.head_seq,
             head_hash=head.head_hash,

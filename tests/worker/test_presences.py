@@ -32,7 +32,7 @@ from holdfast.worker.heartbeat import WorkerHeartbeat
 from holdfast.worker.maintenance import Maintenance, Neighbours
 from tests.engine.shop import opened
 from tests.fixtures.stores import STORES
-from tests.worker.test_rounds import Nobody
+from tests.worker.test_maintenance import Nobody
 
 ANT = Presence(worker="ant", identity="ant-1")
 ROUND_US = 5 * SECOND
@@ -53,9 +53,11 @@ async def test_a_beat_every_ten_seconds_and_no_more_questions(backend: Backend) 
 
         store = InterceptedStore(shop.store, count)
         herald = WorkerHeartbeat(store, shop.clock, ANT, lambda _identity: False)
-        rounds = Maintenance(store, shop.clock, Neighbours(Nobody()), Rules(), random.random, herald=herald)
+        maintenance = Maintenance(
+            store, shop.clock, Neighbours(Nobody()), Rules(), random.random, herald=herald
+        )
         for _ in range(6):
-            await rounds.go()
+            await maintenance.run_round()
             shop.clock.advance(ROUND_US)
         once = {
             "namespaces.list": 1,
@@ -89,14 +91,16 @@ async def test_a_store_that_is_away_hears_of_it_at_the_next_round(backend: Backe
 
         store = InterceptedStore(shop.store, around)
         herald = WorkerHeartbeat(store, shop.clock, ANT, lambda _identity: False)
-        rounds = Maintenance(store, shop.clock, Neighbours(Nobody()), Rules(), random.random, herald=herald)
-        await rounds.go()
+        maintenance = Maintenance(
+            store, shop.clock, Neighbours(Nobody()), Rules(), random.random, herald=herald
+        )
+        await maintenance.run_round()
         await herald.drain()
         await herald.leave()
         assert not (await shop.store.presences.list()).items
         away = False
         shop.clock.advance(BEAT_US // 2)
-        await rounds.go()
+        await maintenance.run_round()
         (seen,) = await shop.store.presences.list()
         assert seen.state is WorkerState.DRAINING
         await herald.leave()

@@ -1,17 +1,14 @@
-"""When the store was backed up last, remembered in the store itself: whoever looks after it is told."""
+"""Last backup: the store records when it was backed up, in its metadata."""
 
 from __future__ import annotations
 
-import hashlib
 from typing import Final
 
 import msgspec
 
-from holdfast.model.time import DAY
 from holdfast.store.contract import Store
 
-REMEMBERED_US: Final = 365 * DAY
-_LAST: Final = hashlib.sha256(b"holdfast: the last backup").digest()
+LAST_BACKUP: Final = "last_backup"
 
 
 class LastBackup(msgspec.Struct, frozen=True):
@@ -22,11 +19,11 @@ class LastBackup(msgspec.Struct, frozen=True):
 
 
 async def remember_backup(store: Store, last: LastBackup) -> None:
-    """Whoever asks is told of this backup."""
-    await store.cache.put(_LAST, msgspec.json.encode(last), ttl_us=REMEMBERED_US)
+    """The store records this backup as its last one."""
+    await store.metadata.put(LAST_BACKUP, msgspec.to_builtins(last))
 
 
 async def find_last_backup(store: Store) -> LastBackup | None:
-    """The last backup of this store; None, if nobody made one within a year."""
-    cached = await store.cache.get(_LAST)
-    return None if cached is None else msgspec.json.decode(cached.body, type=LastBackup)
+    """The last backup of this store; None, if it has never been backed up."""
+    entry = await store.metadata.get(LAST_BACKUP)
+    return None if entry is None else msgspec.convert(entry.value, LastBackup)

@@ -19,7 +19,6 @@ failure is a fact of its own. A cause is
 from __future__ import annotations
 
 import functools
-import hashlib
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -34,7 +33,6 @@ from holdfast.model.jobs import JobHead
 from holdfast.model.lease import FAILED_ATTEMPTS_MAX, TAKEOVERS_MAX, is_poison
 from holdfast.model.states import Status, WaitReason
 from holdfast.model.suspicion import DIED_ALONE, find_parent
-from holdfast.model.time import DAY
 from holdfast.model.work import HOLDER
 from holdfast.model.worker_identity import Sight, identity_in, is_dead, is_neighbour
 from holdfast.store.clock import Clock
@@ -44,8 +42,7 @@ from holdfast.store.ports.journal import Ruling
 AT_ONCE: Final = 1000
 """Jobs in one transaction: enough to make it cheap, few enough that nobody waits long behind it."""
 
-REMEMBERED_US: Final = 30 * DAY
-_LAST: Final = hashlib.sha256(b"holdfast: the last sweep that found something").digest()
+LAST_SWEEP: Final = "last_sweep"
 
 LEASE_RAN_OUT: Final = "its lease ran out"
 _DEAD_LETTER: Final = Move(status=Status.WAITING, reason=WaitReason.DEAD_LETTER, takeover=True)
@@ -119,14 +116,14 @@ async def sweep_jobs(
 
 
 async def remember(store: Store, last: LastSweep) -> None:
-    """Whoever asks is told of this sweep."""
-    await store.cache.put(_LAST, msgspec.json.encode(last), ttl_us=REMEMBERED_US)
+    """The store records this sweep as its last one that found something."""
+    await store.metadata.put(LAST_SWEEP, msgspec.to_builtins(last))
 
 
 async def find_last_sweep(store: Store) -> LastSweep | None:
-    """The last sweep of any process that found something; None, if that is long ago."""
-    cached = await store.cache.get(_LAST)
-    return None if cached is None else msgspec.json.decode(cached.body, type=LastSweep)
+    """The last sweep of any process that found something; None, if none ever did."""
+    entry = await store.metadata.get(LAST_SWEEP)
+    return None if entry is None else msgspec.convert(entry.value, LastSweep)
 
 
 def ruling(rules: Rules, head: JobHead) -> Ruling:

@@ -75,7 +75,7 @@ class Process:
         store: Store,
         worker: Worker,
         scribe: StreamWriter,
-        rounds: Maintenance,
+        maintenance: Maintenance,
         herald: WorkerHeartbeat | None = None,
         *,
         serving: bool = True,
@@ -83,7 +83,7 @@ class Process:
         worker_command: Callable[[str], str] = default_worker_command,
     ) -> None:
         self.store = store
-        self.rounds = rounds
+        self.maintenance = maintenance
         self._worker = worker
         self._scribe = scribe
         self._herald = herald
@@ -91,7 +91,7 @@ class Process:
         self._worker_command = worker_command
         self._telling: asyncio.Task[None] | None = None
         self._ids = RandomIds()
-        self._serving = self.rounds.serving = serving
+        self._serving = self.maintenance.serving = serving
         self._warned: set[tuple[str, str]] = set()
         self._working: asyncio.Task[None] | None = None
         if serving:
@@ -116,9 +116,9 @@ class Process:
         it claims every job that it has code for."""
         if self._serving:
             return
-        self._serving = self.rounds.serving = True
+        self._serving = self.maintenance.serving = True
         await stand(self.store, self._schedules)
-        await self.rounds.go()
+        await self.maintenance.run_round()
         self._worker.serve()
         self._begin()
 
@@ -159,7 +159,7 @@ class Process:
         with self._worker.drive(job_id):
             if self._working is None:
                 self._begin()
-                await self.rounds.go()  # a job whose driver was killed is free at once
+                await self.maintenance.run_round()  # a job whose driver was killed is free at once
             return await self.result(job_id)
 
     async def _warn_unserved(self, job_id: str) -> None:
@@ -291,7 +291,7 @@ async def opened(
     rules = Rules(failed_attempts_max=ATTEMPTS_MAX, by=f"sweep of {named}")
     herald = _herald(store, clock, neighbours, named, offer)
     lease = make_lease(named, address, store, neighbours, meter, ends_when_blocked=ends_when_blocked)
-    rounds = Maintenance(
+    maintenance = Maintenance(
         *(store, clock, neighbours, rules, random.random, meter, herald),
         capabilities=offer.capabilities,
         leaves_suspects=isolated_command is None,
@@ -302,11 +302,11 @@ async def opened(
         lambda: ids.new("claim"),
         queues=offer.queues,
         concurrency=offer.concurrency,
-        now_and_then=rounds.go,
+        maintenance=maintenance.run,
         renewal=lease.renewal,
         renewal_thread=lease.thread,
         watchdog=lease.watchdog,
-        also=lambda: rounds.unwanted,
+        also=lambda: maintenance.unwanted,
         serving=False,
         isolation=isolation or None,
         leaves_suspects=isolation is None,
@@ -315,7 +315,7 @@ async def opened(
         store,
         worker,
         scribe,
-        rounds,
+        maintenance,
         herald,
         serving=False,
         schedules=schedules,

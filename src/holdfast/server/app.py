@@ -6,7 +6,9 @@ app = make_app(store, clock=…, ids=…)          # the store stays the caller'
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import random
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Any, Final
@@ -17,7 +19,9 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.client.keys import new_token
+from holdfast.engine.host_processes import HostProcesses
 from holdfast.engine.log_context import about
+from holdfast.engine.recovery import Rules
 from holdfast.engine.streams import StreamWriter
 from holdfast.errors import Busy, HoldfastError, Unavailable
 from holdfast.model.access import AccessScope as Needs
@@ -27,11 +31,10 @@ from holdfast.server import audit, problems
 from holdfast.server.access import BELIEVED_US, PASSER_BY, READS, Gate, admit, unauthorized
 from holdfast.server.endpoints import Endpoint, Router
 from holdfast.server.idempotency import HEADER, key_of
-from holdfast.server.maintenance import Tending
 from holdfast.server.metrics.gauges import Gauges
 from holdfast.server.metrics.loops import LoopWatch
 from holdfast.server.metrics.meter import Metrics
-from holdfast.server.nats_wiring import Wired
+from holdfast.server.nats_wiring import Wired, report_held_work
 from holdfast.server.origin_checks import SECURITY_HEADERS, Authorise, check_visitor, request_id
 from holdfast.server.page import StaticPage
 from holdfast.server.problems import MEDIA_TYPE, Problem, Refusal
@@ -43,6 +46,7 @@ from holdfast.server.routes import ENDPOINTS
 from holdfast.server.settings import Settings
 from holdfast.store.clock import Clock, SystemClock
 from holdfast.store.contract import Store
+from holdfast.worker.maintenance import EVERY_ROUND, Maintenance, Neighbours
 
 _log: Final = logging.getLogger("holdfast.server")
 
@@ -79,7 +83,7 @@ class Service:
         self._meter = Meter(clock, settings)
         self._house: House | None = None
         self._wired: Wired | None = None
-        self._tending: Tending | None = None
+        self._maintaining: asyncio.Task[None] | None = None
 
     def drain(self) -> None:
         """Streams end, and whoever asks whether we are ready is told no. What was begun is finished."""
@@ -122,20 +126,32 @@ class Service:
             self._late.start()
             self._wired = wired
             if self._settings.tends:
-                self._tending = Tending(store, store.clock, self._house.registry)
-                self._tending.start()
+                self._maintain(self._house)
             if wired is not None:
-                if self._tending is not None:
-                    wired.attend(self._tending.judge_again)
                 wired.start()
+
+    def _maintain(self, house: House) -> None:
+        """The maintenance loop runs until the server closes. It sweeps in every round: leases of external agents are
+        short, and no worker claims what they held."""
+        store, neighbours = house.store, Neighbours(HostProcesses(house.store.clock.boot()))
+        maintenance = Maintenance(
+            *(store, store.clock, neighbours, Rules(by="the server"), random.random, self._metrics),
+            registry=house.registry,
+            sweep_every_us=EVERY_ROUND,
+            fires_schedules=False,
+        )
+        self._maintaining = asyncio.create_task(maintenance.run(), name="holdfast-maintenance")
+        if self._wired is not None:
+            self._wired.attend(lambda: report_held_work(store, maintenance))
 
     async def close(self) -> None:
         """The store is closed, if it was opened here."""
         self.drain()
         self._late.stop()
-        tending, self._tending = self._tending, None
-        if tending is not None:
-            await tending.stop()
+        maintaining, self._maintaining = self._maintaining, None
+        if maintaining is not None:
+            maintaining.cancel()
+            await asyncio.wait([maintaining])
         wired, self._wired = self._wired, None
         if wired is not None:
             await wired.close()

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 from starlette.types import ASGIApp
 
+from holdfast.errors import HoldfastError
 from holdfast.model.ids import IdSource
+from holdfast.model.states import Status
+from holdfast.model.work import WorkWhich, agent_in
 from holdfast.registry.addresses import NatsSettings
 from holdfast.registry.connect import NatsLink, open_nats
 from holdfast.server.settings import Settings
 from holdfast.store.clock import Clock
+from holdfast.store.contract import Store
+from holdfast.worker.maintenance import Maintenance
+
+LISTED_MAX: Final = 1000
+_log: Final = logging.getLogger("holdfast.server")
 
 
 class Wired:
@@ -49,3 +59,22 @@ class Wired:
         """Messages that were taken are answered, then nothing is open."""
         await self._bridge.close()
         await self.link.close()
+
+
+async def report_held_work(store: Store, maintenance: Maintenance) -> None:
+    """The log says what became of work in progress while NATS was away. An agent that kept its lease over HTTP keeps
+    its work; one that could not renew has lost it, and another agent gets it."""
+    try:
+        swept = await maintenance.sweep()
+        held = 0
+        for record in await store.namespaces.list():
+            which = WorkWhich(namespace=record.namespace, status=Status.RUNNING)
+            held += len((await store.work.list(which, limit=LISTED_MAX)).items)
+    except HoldfastError as error:
+        _log.warning("NATS is back; work in progress could not be looked at: %s", error)
+        return
+    _log.info(
+        "NATS is back; work in progress: %d left with their agents, whose leases hold; %d given back",
+        held,
+        sum(agent_in(one.head.lease_owner) is not None for one in swept),
+    )

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from holdfast.store.ports.leases import Leases
     from holdfast.store.ports.ledger import Ledger
     from holdfast.store.ports.mailbox import Mailbox
+    from holdfast.store.ports.metadata import Metadata
     from holdfast.store.ports.namespaces import Namespaces
     from holdfast.store.ports.queue_limits import Queues
     from holdfast.store.ports.retention import Retention
@@ -106,6 +107,9 @@ class Store(Protocol):
 
     @property
     def cache(self) -> ResponseCache: ...
+
+    @property
+    def metadata(self) -> Metadata: ...
 
     @property
     def namespaces(self) -> Namespaces: ...

@@ -36,7 +36,7 @@ import msgspec
 
 from holdfast.errors import InvalidSetting, StoreCorrupt
 from holdfast.model.envelope import NONCE_BYTES, Envelope, is_sealed, read, written
-from holdfast.model.jobs import DEFAULT_NAMESPACE
+from holdfast.model.jobs import DEFAULT_NAMESPACE, JobHead
 from holdfast.store.executor import Executor, Row, Transaction, Value, Work
 
 T = TypeVar("T")
@@ -53,9 +53,10 @@ _PLACED_BY: Final = (
     "job_id", "mail_seq", "session_id", "node_id", "frame_id", "batch_id", "item_index", "fence", "last",
     "agent_id", "schedule_id",
 )  # fmt: skip
-_EVENT: Final = frozenset({"insert_event", "append_one"})
+_EVENT: Final = frozenset({"insert_event", "append_event"})
 _QUOTED: Final = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _JOBS_MAX: Final = 100_000
+_HEAD: Final = len(JobHead.__struct_fields__)
 
 
 class EncryptingTransaction:
@@ -98,7 +99,7 @@ class EncryptingTransaction:
 
     async def _sealed(self, statement: str, values: dict[str, Value]) -> dict[str, Value]:
         for job_id in self._outer.strangers(statement, values):
-            row = await self._inner.row("job_head", job_id=job_id)
+            row = await self._inner.row("get_head", job_id=job_id)
             self._outer.learn(job_id, DEFAULT_NAMESPACE if row is None else row[1])
         return self._outer.sealed(statement, values)
 
@@ -138,7 +139,7 @@ class EncryptingExecutor:
 
             async def look(tx: Transaction) -> None:
                 for job_id in unknown:
-                    row = await tx.row("job_head", job_id=job_id)
+                    row = await tx.row("get_head", job_id=job_id)
                     self.learn(job_id, DEFAULT_NAMESPACE if row is None else row[1])
 
             await self._inner.read(look, brief=True)
@@ -232,15 +233,15 @@ def _places(statement: str, values: dict[str, Any]) -> list[tuple[str, str]]:
     if statement in _EVENT:
         return [(str(values["job_id"]), "")]
     match statement:
-        case "append_batch":
+        case "append_events":
             seqs = [seq + 1 for seq in _listed(values, "seen_seq")]
-        case "submit_batch" | "submit_at_once":
+        case "submit_jobs":
             seqs = [1] * len(_listed(values, "job_id"))
         case "grant_leases":
             jobs: Any = values["job_ids"]
             heads: Any = values["head_seqs"]
             return [(job, f"event/{job}/{seq}") for job, seq in zip(jobs, heads, strict=True)]
-        case "append_batch_of_moves":
+        case "append_events_and_moves":
             each = _listed(values, "job_id")
             jobs = [each[nth - 1] for nth in _as_list(values["event_whose"])]
             numbers = _as_list(values["event_seq"])
@@ -272,15 +273,15 @@ def _as_list(column: Any) -> list[Any]:
 def _expected(statement: str, values: dict[str, Any], row: Row) -> tuple[str, ...]:
     """Where an event's body, or a blob, must have been written for; nothing, where another digest will tell."""
     match statement:
-        case "read_events" | "read_ends":
+        case "load_journal" | "load_journal_ends":
             return (f"event/{values['job_id']}/{row[0]}", f"blob/{bytes(row[6]).hex()}")
-        case "read_events_of_many":
+        case "load_journals":
             return (f"event/{row[0]}/{row[1]}", f"blob/{bytes(row[7]).hex()}")
-        case "look_at_job":
-            return (f"event/{row[0]}/{row[21]}", f"blob/{bytes(row[27]).hex()}")
+        case "get_head_with_events":
+            seq, digest = row[_HEAD], row[_HEAD + 6]  # the event comes after the head
+            return (f"event/{row[0]}/{seq}", f"blob/{bytes(digest).hex()}")
         case "get_blob":
-            digest: Any = values["digest"]
-            return (f"blob/{digest.hex()}",)
+            return (f"blob/{values['digest'].hex()}",)
         case _:
             return ()
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from holdfast.store.ports.leases import Leases
     from holdfast.store.ports.ledger import Ledger
     from holdfast.store.ports.mailbox import Mailbox
+    from holdfast.store.ports.metadata import Metadata
     from holdfast.store.ports.namespaces import Namespaces
     from holdfast.store.ports.queue_limits import Queues
     from holdfast.store.ports.retention import Retention
@@ -81,6 +82,7 @@ class InterceptedStore:
         self.namespaces = cast("Namespaces", _Port(store.namespaces, "namespaces", around))
         self.wakeups = cast("Wakeups", _Port(store.wakeups, "wakeups", around))
         self.cache = cast("ResponseCache", _Port(store.cache, "cache", around))
+        self.metadata = cast("Metadata", _Port(store.metadata, "metadata", around))
         self.retention = cast("Retention", _Port(store.retention, "retention", around))
         self.streams = cast("Streams", _Port(store.streams, "streams", around))
         self.budgets = cast("Budgets", _Port(store.budgets, "budgets", around))

@@ -134,5 +134,5 @@ async def _opened(app: App, address: str, clock: LeapingClock) -> Rehearsal:
         io_monitor=make_io_monitor(app.choose_on_undurable("warn")),
     )
     worker = Worker(desk, name, lambda: ids.new("claim"), queues=queues, concurrency=app.concurrency)
-    rounds = Maintenance(store, clock, neighbours, Rules(by=name), random.random)
-    return Rehearsal(store, worker, scribe, rounds, clock=clock, moved=moved, queues=queues)
+    maintenance = Maintenance(store, clock, neighbours, Rules(by=name), random.random)
+    return Rehearsal(store, worker, scribe, maintenance, clock=clock, moved=moved, queues=queues)

@@ -55,7 +55,7 @@ class WorkerHeartbeat:
         try:
             await self.beat()
         except HoldfastError as error:
-            log.warning("nobody was told that this worker drains: %s", error)
+            log.warning("this worker is not listed as draining: %s", error)
 
     async def leave(self) -> None:
         """It is not listed any more."""

@@ -1,34 +1,54 @@
-"""What a process does now and then for everybody: it says that it is there, buries its dead neighbours, fires
-schedules, and sweeps.
+"""Maintenance loop: the duties of a process towards its store, each at its own interval.
 
-No job waits for it: a lease that has run out can be claimed as it is. The sweep does the bookkeeping for jobs that
-nobody here has code for. Every process fires and sweeps; two at once
-share the work.
+Workers and the API server run the same loop, and processes that do a duty at the same time share the work. Where all
+agents are external there is no worker: then the server alone maintains the store.
+
+No job waits for maintenance. A lease that has expired can be claimed as it is; the sweep does the bookkeeping, and
+returns jobs to their queues for which this process has no code. A duty that fails is logged and runs again when it is
+next due; the other duties of the round run all the same.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from holdfast.engine.external_work import ExternalWork
 from holdfast.engine.host_processes import Processes
-from holdfast.engine.recovery import LastSweep, Rules, prove_dead, remember, sweep_jobs
+from holdfast.engine.loop_sleep import rest
+from holdfast.engine.recovery import LastSweep, Rules, SweepResult, prove_dead, remember, sweep_jobs
 from holdfast.engine.schedules import ScheduleRewind, fire_due
 from holdfast.engine.telemetry import SILENT, Telemetry
 from holdfast.errors import HoldfastError
 from holdfast.model.suspicion import is_suspect
-from holdfast.model.time import SECOND
+from holdfast.model.time import MINUTE, SECOND
 from holdfast.model.work import PREFERENCE_US
 from holdfast.model.worker_identity import identity_in, is_dead, worker_name
 from holdfast.store.clock import Clock
 from holdfast.store.contract import Store
 from holdfast.worker.heartbeat import WorkerHeartbeat
 
+if TYPE_CHECKING:
+    from holdfast.registry.registry import Registry
+
+ROUND_S: Final = 5.0
+EVERY_ROUND: Final = 0
 SWEEP_EVERY_US: Final = 30 * SECOND
-log = logging.getLogger("holdfast.process")
+EXPIRY_EVERY_US: Final = 10 * MINUTE
+log = logging.getLogger("holdfast.maintenance")
+
+
+class Duty(msgspec.Struct, frozen=True):
+    """One task of the loop. `serving`: only a process that serves has it, not one that drives jobs of its own."""
+
+    name: str
+    run: Callable[[], Awaitable[object]]
+    every_us: int = EVERY_ROUND
+    serving: bool = True
 
 
 class Neighbours:
@@ -57,8 +77,8 @@ class Neighbours:
 
 
 class Maintenance:
-    """Call `go` every few seconds. `last` is the last sweep of this process; the last one of any process that found
-    something is in the store."""
+    """`run` is the loop, `run_round` is one pass over the duties that are due. `last` is the last sweep of this process
+    (the store's metadata has the last one of any process that found something)."""
 
     def __init__(
         self,
@@ -69,13 +89,18 @@ class Maintenance:
         chance: Callable[[], float],
         meter: Telemetry = SILENT,
         herald: WorkerHeartbeat | None = None,
+        *,
         capabilities: Sequence[str] = (),
         leaves_suspects: bool = False,
+        registry: Registry | None = None,
+        sweep_every_us: int = SWEEP_EVERY_US,
+        fires_schedules: bool = True,
     ) -> None:
-        """`leaves_suspects`: this process cannot run a job alone, and says so of those that it leaves to others."""
+        """`leaves_suspects`: this process cannot run a job alone, and says so of those that it leaves to others.
+        `registry` is the one of external agents that is not in the store."""
         self.serving = True
-        """Whether this process is a worker. One that only drives jobs of its own is not listed, fires no schedules and
-        does not sweep; it does free what dead processes of its host held."""
+        """Whether this process is a worker or a server. One that only drives jobs of its own is not listed, fires no
+        schedules and does not sweep; it does free what dead processes of its host held."""
         self.unwanted: Sequence[str] = ()
         """Kinds of work for our capabilities that no agent of the type they prefer has taken for a while."""
         self.last: LastSweep | None = None
@@ -84,44 +109,79 @@ class Maintenance:
         self._neighbours = neighbours
         self._rules = rules
         self._meter = meter
-        self._herald = herald
         self._capabilities = capabilities
         self._leaves_suspects = leaves_suspects
-        self._outwork = ExternalWork(store, clock, chance)
+        self._registry = registry
+        self._work = ExternalWork(store, clock, chance)
         self._rewind = ScheduleRewind(store)
-        self._due_at = clock.tick_us() + SWEEP_EVERY_US
+        duties = [
+            Duty("store clock", store.clock.sync, serving=False),
+            Duty("heartbeat", herald.beat) if herald is not None else None,
+            Duty("leases of dead processes", self._expire_dead, serving=False),
+            # Workers alone fire schedules: without a worker, jobs that no process has code for would pile up.
+            Duty("schedules", self._fire_schedules) if fires_schedules else None,
+            Duty("unclaimed work", self._end_unclaimed, serving=False),
+            Duty("preferred work", self._look_for_unwanted, serving=False) if capabilities else None,
+            Duty("sweep", self.sweep, sweep_every_us),
+            Duty("registry", self.forget_agents, EXPIRY_EVERY_US),
+            Duty("response cache", store.cache.drop_expired, EXPIRY_EVERY_US),
+        ]
+        self.duties: Final = tuple(duty for duty in duties if duty is not None)
+        self._due_at = {duty.name: clock.tick_us() + duty.every_us for duty in self.duties}
 
-    async def go(self) -> None:
-        """This process is listed, the dead are buried, what is due by the clock has begun, and, if it is time, what the
-        dead left is in order. A store that is away is for next time."""
-        try:
-            await self._store.clock.sync()
-            if self._herald is not None and self.serving:
-                await self._herald.beat()
-            await self._neighbours.bury(self._store)
-            if self.serving:
-                await self._rewind.go()
-                await fire_due(self._store)
-            await self._outwork.tidy()
-            if self._capabilities:
-                self.unwanted = await self._store.work.unpreferred(self._capabilities, grace_us=PREFERENCE_US)
-            if self.serving and self._clock.tick_us() >= self._due_at:
-                self._due_at = self._clock.tick_us() + SWEEP_EVERY_US
-                await self._sweep()
-        except HoldfastError as error:
-            log.warning("nobody was looked after this time: %s", error)
-            self._meter.refused(error)
+    async def run(self) -> None:
+        """A round every few seconds, until the task is cancelled."""
+        while True:
+            await rest(ROUND_S)
+            await self.run_round()
 
-    async def _sweep(self) -> None:
+    async def run_round(self) -> None:
+        """Every duty that is due has run. One that failed runs again when it is next due."""
+        failed: list[str] = []
+        for duty in self.duties:
+            if (duty.serving and not self.serving) or self._clock.tick_us() < self._due_at[duty.name]:
+                continue
+            self._due_at[duty.name] = self._clock.tick_us() + duty.every_us
+            try:
+                await duty.run()
+            except HoldfastError as error:
+                failed.append(f"{duty.name}: {error}")
+                self._meter.refused(error)
+            except Exception:
+                log.exception("maintenance round failed: %s", duty.name)
+        if failed:
+            log.warning("maintenance round failed: %s", "; ".join(failed))
+
+    async def _expire_dead(self) -> None:
+        await self._neighbours.bury(self._store)
+
+    async def _fire_schedules(self) -> None:
+        await self._rewind.go()
+        await fire_due(self._store)
+
+    async def _end_unclaimed(self) -> None:
+        ended = await self._work.tidy()
+        if ended:
+            log.info("work that was not begun in time, or that was cancelled meanwhile: %d", ended)
+
+    async def _look_for_unwanted(self) -> None:
+        self.unwanted = await self._store.work.unpreferred(self._capabilities, grace_us=PREFERENCE_US)
+
+    async def forget_agents(self) -> None:
+        """External agents that were silent for a day are not listed any more."""
+        from holdfast.registry.registry import Registry
+        from holdfast.registry.store_registry import StorePlace
+
+        for record in await self._store.namespaces.list():
+            await Registry(StorePlace(self._store, record.namespace), self._clock.wall_us).forget()
+        if self._registry is not None:
+            await self._registry.forget()
+
+    async def sweep(self) -> list[SweepResult]:
+        """Jobs whose lease has expired are pending again or held as dead letters; which they were."""
         stats, swept = await sweep_jobs(self._store, self._clock, self._rules)
-        for head in (
-            one.head for one in swept if self._leaves_suspects and is_suspect(one.head.takeovers + 1)
-        ):
-            log.warning(
-                "job %s (%s) lost its worker %d times without progress: it is left to a worker that can run it alone. "
-                "Start one: holdfast worker YOUR_MODULE. See: holdfast job %s",
-                *(head.job_id, head.kind, head.takeovers + 1, head.job_id),
-            )
+        for one in swept:
+            self._log_lost(one)
         self._meter.swept(stats)
         self.last = LastSweep(at=self._clock.wall_us(), by=self._rules.by or "", stats=stats)
         if stats.expired_found:
@@ -132,3 +192,18 @@ class Maintenance:
                 stats.failed,
             )
             await remember(self._store, self.last)
+        return swept
+
+    def _log_lost(self, one: SweepResult) -> None:
+        head = one.head
+        if one.dead:
+            log.warning(
+                "job %s (%s) is a dead letter: it lost its worker %s, and it was not the first. See: holdfast job %s",
+                *(head.job_id, head.kind, head.lease_owner, head.job_id),
+            )
+        elif self._leaves_suspects and is_suspect(head.takeovers + 1):
+            log.warning(
+                "job %s (%s) lost its worker %d times without progress: it is left to a worker that can run it alone. "
+                "Start one: holdfast worker YOUR_MODULE. See: holdfast job %s",
+                *(head.job_id, head.kind, head.takeovers + 1, head.job_id),
+            )

@@ -27,7 +27,6 @@ from typing import Final, Protocol
 from holdfast.engine.job_runner import LOST, SUSPECT, JobRun
 from holdfast.engine.lease_renewal import LeaseRenewal
 from holdfast.engine.log_context import about
-from holdfast.engine.loop_sleep import rest
 from holdfast.engine.runner_config import RunnerConfig
 from holdfast.errors import HoldfastError, InvalidSetting, NotFound, Unavailable
 from holdfast.model.lease import Grant, by_age
@@ -38,12 +37,11 @@ from holdfast.worker.renewal_thread import RenewalThread
 from holdfast.worker.watchdog import Watchdog
 
 POLL_S: Final = 2.5
-"""How late a hint may be before the queue is asked without one. With rounds and presence, an idle worker asks its
+"""How late a hint may be before the queue is asked without one. With maintenance and presence, an idle worker asks its
 database less than once a second."""
 
 MAIL_POLL_S: Final = 10.0
 SOON_S: Final = 0.001
-LOOK_AROUND_S: Final = 5.0
 DRAIN_S: Final = 30.0
 SHORT: Final = 32
 """A journal of so many events is worth reading together with others."""
@@ -81,7 +79,7 @@ class Worker:
         concurrency: int = 16,
         renewal: LeaseRenewal | None = None,
         renewal_thread: RenewalThread | None = None,
-        now_and_then: Callable[[], Awaitable[None]] | None = None,
+        maintenance: Callable[[], Awaitable[None]] | None = None,
         drain_s: float = DRAIN_S,
         watchdog: Watchdog | None = None,
         also: Callable[[], Sequence[str]] = tuple,
@@ -99,7 +97,7 @@ class Worker:
         self._concurrency = concurrency
         self._renewal = renewal or LeaseRenewal(name, desk.clock, new_token, meter=desk.meter)
         self._renewal_thread = renewal_thread
-        self._now_and_then = now_and_then
+        self._maintenance = maintenance
         self._drain_s = drain_s
         self._watchdog = watchdog
         self._also = also
@@ -129,7 +127,7 @@ class Worker:
         renewing = asyncio.create_task(self._renew(stopped), name="holdfast-renew")
         listening = asyncio.create_task(self._listen(), name="holdfast-listen")
         hearing = self._hearing = asyncio.create_task(self._hear(), name="holdfast-hear")
-        looking = asyncio.create_task(self._look_around(), name="holdfast-look-around")
+        maintaining = asyncio.create_task(self._maintain(), name="holdfast-maintenance")
         if self._watchdog is not None:
             self._watchdog.start(asyncio.get_running_loop(), self._renewal.ttl_us)
         try:
@@ -140,9 +138,9 @@ class Worker:
         finally:
             listening.cancel()
             hearing.cancel()
-            looking.cancel()
+            maintaining.cancel()
             stopped.set()
-            await asyncio.wait([renewing, listening, hearing, looking])
+            await asyncio.wait([renewing, listening, hearing, maintaining])
             await self._desk.committer.close()
             with contextlib.suppress(Unavailable):  # then others declare it expired
                 await self._renewal.close(self._desk.store.leases)
@@ -194,11 +192,10 @@ class Worker:
         async with self._renewal_thread.renewing(self._renewal, lazily=not self._serving):
             await stopped.wait()
 
-    async def _look_around(self) -> None:
-        """Every now and then something is done that no job waits for."""
-        while self._now_and_then is not None:
-            await rest(LOOK_AROUND_S)
-            await self._now_and_then()
+    async def _maintain(self) -> None:
+        """The maintenance loop runs beside the jobs, which do not wait for it."""
+        if self._maintenance is not None:
+            await self._maintenance()
 
     # ── claiming ──────────────────────────────────────────────────────────────────────────────────
 

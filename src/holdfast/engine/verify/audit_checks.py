@@ -15,11 +15,11 @@ async def by_audit(tx: Transaction) -> list[Violation]:
     for namespace, _ in await tx.rows("list_namespaces"):
         subject = f"the audit log of {namespace}"
         head = EMPTY
-        while rows := await tx.rows("read_acts", namespace=namespace, after=head.seq, limit=PAGE):
+        while rows := await tx.rows("list_acts", namespace=namespace, after=head.seq, limit=PAGE):
             lines = [SealedAct(*row) for row in rows]
             found += [Violation("I6", subject, fault) for fault in breaks(namespace, head, lines)]
             head = Head(lines[-1].seq, lines[-1].hash)
-        row = await tx.row("audit_head", namespace=namespace)
+        row = await tx.row("get_audit_head", namespace=namespace)
         end = EMPTY if row is None else Head(*row)
         if head != end:
             fault = f"it ends with line {head.seq}, and should with line {end.seq}"

@@ -33,7 +33,7 @@ async def _blobs(tx: Transaction, counted: ContentCounts) -> list[Violation]:
     """I33: a blob is what its name says."""
     found: list[Violation] = []
     place: tuple[str, bytes] = ("", b"")
-    while rows := await tx.rows("all_blobs", namespace=place[0], digest=place[1], limit=PAGE):
+    while rows := await tx.rows("list_all_blobs", namespace=place[0], digest=place[1], limit=PAGE):
         counted.blobs += len(rows)
         counted.unread += sum(is_sealed(body) for _, _, body in rows)
         found += [
@@ -48,7 +48,7 @@ async def _blobs(tx: Transaction, counted: ContentCounts) -> list[Violation]:
 async def _checkpoints(tx: Transaction, counted: ContentCounts) -> list[Violation]:
     """I22: the head's checkpoint fits its hash, and its states are there."""
     found: list[Violation] = []
-    for namespace, session_id, document, digest, states in await tx.rows("all_checkpoints"):
+    for namespace, session_id, document, digest, states in await tx.rows("list_all_checkpoints"):
         counted.sessions += 1
         if is_sealed(document) or is_sealed(states):
             counted.unread += 1
@@ -67,7 +67,7 @@ async def _checkpoints(tx: Transaction, counted: ContentCounts) -> list[Violatio
 async def _circles(tx: Transaction) -> list[Violation]:
     """I23: walking up from any node ends."""
     graphs: dict[tuple[str, str], dict[str, str | None]] = defaultdict(dict)
-    for namespace, session_id, node_id, parent in await tx.rows("all_parents"):
+    for namespace, session_id, node_id, parent in await tx.rows("list_all_parents"):
         graphs[namespace, session_id][node_id] = parent
     found = []
     for (_, session_id), parents in graphs.items():

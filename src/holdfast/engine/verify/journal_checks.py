@@ -63,7 +63,7 @@ async def by_journal(tx: Transaction, counted: JournalCounts, limits: JournalLim
     holds: list[Hold] = []
     bills: list[Bill] = []
     after = ""
-    while heads := [head_of(row) for row in await tx.rows("all_heads", after=after, limit=PAGE)]:
+    while heads := [head_of(row) for row in await tx.rows("list_all_heads", after=after, limit=PAGE)]:
         for head in heads:
             events = await read_in(tx, head.job_id)
             counted.jobs += 1
@@ -78,7 +78,7 @@ async def by_journal(tx: Transaction, counted: JournalCounts, limits: JournalLim
     found += by_worker(holds, limits.concurrency)
     if counted.unread:
         return found  # what journals cost that cannot be read is not known
-    return [*found, *by_account(bills, await tx.rows("all_budgets"))]
+    return [*found, *by_account(bills, await tx.rows("list_all_budgets"))]
 
 
 def _by_digests(head: JobHead, events: Sequence[SealedEvent]) -> Iterator[Violation]:
@@ -96,7 +96,7 @@ async def _beside(tx: Transaction, head: JobHead) -> Beside:
     return Beside(
         await tx.rows("list_calls", job_id=job_id, status=None),
         await tx.rows("list_timers", job_id=job_id),
-        await tx.rows("mail_kinds", job_id=job_id) if head.mail_seq else (),
+        await tx.rows("list_mail_kinds", job_id=job_id) if head.mail_seq else (),
     )
 
 

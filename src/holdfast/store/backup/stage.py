@@ -57,22 +57,22 @@ async def stage(copy: Path, *, live_epoch: int, label: str, clock: Clock, ids: I
 
 
 async def _stage_in(tx: Transaction, live_epoch: int, label: str) -> Restored:
-    state = await tx.row("store_state")
-    wall = await tx.row("wall_clock")
+    state = await tx.row("get_store_state")
+    wall = await tx.row("read_wall_clock")
     assert state is not None
     assert wall is not None
     epoch = max(state[1], live_epoch) + 1
     await tx.run("set_epoch", epoch=epoch)
-    await tx.run("end_all_claims")
+    await tx.run("release_all_batches")
     await tx.run("remove_all_workers")
     await tx.run("remove_all_worker_leases")
     held = 0
-    for row in await tx.rows("unfinished_heads"):
+    for row in await tx.rows("list_unfinished_heads"):
         head = head_of(row)
         fence = lease.floor(epoch) + 1
         facts = [StoreRestored(epoch=epoch, backup=label), JobWaiting(reason=WaitReason.RESTORE_REVIEW)]
         events, new = seal(head.job_id, head.head, fence, wall[0], facts)
-        await tx.run("hold_restored", job_id=head.job_id, head_seq=new.seq, head_hash=new.hash, fence=fence)
+        await tx.run("hold_for_review", job_id=head.job_id, head_seq=new.seq, head_hash=new.hash, fence=fence)
         for event in events:
             await tx.run(
                 "insert_event",
@@ -94,7 +94,7 @@ async def _stage_in(tx: Transaction, live_epoch: int, label: str) -> Restored:
 
 
 async def _revoke_keys(tx: Transaction, epoch: int, label: str) -> int:
-    keys = await tx.rows("open_api_keys")
+    keys = await tx.rows("list_valid_api_keys")
     for key_id, namespace in keys:
         await tx.row("revoke_api_key", key_id=key_id)
         act = ActDraft(

@@ -24,6 +24,7 @@ TABLES: Final = (
     "inbox_items",
     "attachments",
     "cache_entries",
+    "metadata",
     "tombstones",
     "stream_passages",
     "budgets",

@@ -39,6 +39,7 @@ from holdfast.model.worker_lease import WorkerLease
 from holdfast.model.worker_presence import Presence
 from holdfast.store.ports.attachments import AttachmentIntent
 from holdfast.store.ports.cache import Cached
+from holdfast.store.ports.metadata import MetadataEntry
 from holdfast.store.store_clock import HostStoreClock
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -153,6 +154,7 @@ class Tables:
     attachments: dict[tuple[str, str], AttachmentIntent] = field(default_factory=dict)  # (namespace, id)
     blobs: dict[tuple[str, str], BlobRow] = field(default_factory=dict)  # (namespace, hex digest)
     cache: dict[tuple[str, bytes], Cached] = field(default_factory=dict)  # (namespace, key)
+    metadata: dict[str, MetadataEntry] = field(default_factory=dict)  # key; value packed
     tombs: dict[str, TombRow] = field(default_factory=dict)
     accounts: dict[str, BudgetAccount] = field(default_factory=dict)  # budget id
     agents: dict[tuple[str, str], HostedAgent] = field(default_factory=dict)  # (namespace, agent id)

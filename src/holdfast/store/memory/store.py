@@ -19,6 +19,7 @@ from holdfast.store.memory.journal import MemoryJournal
 from holdfast.store.memory.leases import MemoryLeases
 from holdfast.store.memory.ledger import MemoryLedger
 from holdfast.store.memory.mailbox import MemoryPost
+from holdfast.store.memory.metadata import MemoryMetadata
 from holdfast.store.memory.namespaces import MemoryNamespaces
 from holdfast.store.memory.queue_limits import MemoryQueues
 from holdfast.store.memory.retention import MemoryRetention
@@ -44,6 +45,7 @@ from holdfast.store.ports.journal import Journal
 from holdfast.store.ports.leases import Leases
 from holdfast.store.ports.ledger import Ledger
 from holdfast.store.ports.mailbox import Mailbox
+from holdfast.store.ports.metadata import Metadata
 from holdfast.store.ports.namespaces import Namespaces
 from holdfast.store.ports.queue_limits import Queues
 from holdfast.store.ports.retention import Retention
@@ -75,6 +77,7 @@ class MemoryStore:
         self.attachments: Attachments = MemoryAttachments(state)
         self.blobs: Blobs = MemoryBlobs(state)
         self.cache: ResponseCache = MemoryCache(state)
+        self.metadata: Metadata = MemoryMetadata(state)
         self.namespaces: Namespaces = MemoryNamespaces(state)
         self.retention: Retention = MemoryRetention(state)
         self.streams: Streams = MemoryStreams(state)

@@ -1,4 +1,7 @@
-"""The cache: answers that were paid for once. Nothing rests on it."""
+"""Response cache: answers of models that were paid for once. Any of them may be gone at any time.
+
+Facts about the store itself are in `ports.metadata`.
+"""
 
 from __future__ import annotations
 

@@ -18,16 +18,16 @@ async def look_at_server(connection: Connection, clock: ServerStoreClock) -> Non
     tx = PostgresTransaction(connection, clock)
     submitted_at = 0
     if not clock.is_known:
-        submitted = await tx.row("latest_submitted")
+        submitted = await tx.row("find_latest_submission")
         submitted_at = 0 if submitted is None or submitted[0] is None else submitted[0]
     for _ in range(TRIES):
         asked_tick = clock.tick_us()
-        row = await tx.row("look_at_clock", settled=clock.settled_us())
+        row = await tx.row("read_server_clock", settled=clock.settled_us())
         assert row is not None, "a store has a clock since it was made or migrated"
         server_us, step_us, epoch, seen_at = row
         look = Look(server_us, step_us, epoch, seen_at, asked_tick, clock.tick_us(), submitted_at)
         new_step_us = clock.judge(look)
         if new_step_us is None:
             return
-        if await tx.row("record_step", step_us=new_step_us, epoch=epoch) is not None:
+        if await tx.row("record_clock_step", step_us=new_step_us, epoch=epoch) is not None:
             warn_of_step(new_step_us - step_us, "the database server's")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 import asyncpg
@@ -18,7 +19,7 @@ from holdfast.store.postgres.executor import PostgresExecutor
 from holdfast.store.postgres.schema import PostgresSchema, quoted
 from holdfast.store.postgres.wakeups import PostgresWakeups
 from holdfast.store.sql.dialect import POSTGRES
-from holdfast.store.sql.migrate import migrate, require_current
+from holdfast.store.sql.migrate import Migration, load_migrations, migrate, require_current
 from holdfast.store.store_clock import STALE_US, HostStoreClock, ServerStoreClock
 from holdfast.store.tables.clock import begin_host_clock
 from holdfast.store.tables.store import SqlStore, write_first_rows
@@ -62,12 +63,14 @@ async def open_postgres(
     clock: Clock | None = None,
     schema: str = "holdfast",
     migrating: bool = True,
+    migrations: Sequence[Migration] | None = None,
     patience_s: float = 10.0,
     codec: Codec | None = None,
 ) -> SqlStore:
     """A store in this database's schema, made if it is not there; refused if it cannot keep its tier.
 
     Without a clock (production) store time is the server's clock less its steps; a test passes a virtual one.
+    `migrations` are the package's own, unless a test brings a longer list.
     """
     check_name(schema, "schema")
     connect = functools.partial(
@@ -91,7 +94,7 @@ async def open_postgres(
     try:
         tier = _tier(details := await _settings(connections))
         await (migrate if migrating else require_current)(
-            PostgresSchema(connections, schema, clock), POSTGRES
+            PostgresSchema(connections, schema, clock), migrations or load_migrations(POSTGRES)
         )
         if isinstance(store_clock, HostStoreClock):
             await begin_host_clock(executor, store_clock)

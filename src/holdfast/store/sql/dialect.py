@@ -13,7 +13,10 @@ and these habits are what keeps it so (each was tried on both databases):
 
 `{now}` is store time (see `store.store_clock`): it dates things and says what is due. `{tick}` measures leases, and
 `{boot}` names the stretch of time in which ticks compare. `{wall}` is wall time, which people set: only schedules ask
-for it. The executor supplies the values."""
+for it. The executor supplies the values.
+
+`{head}` is the columns of `job_heads` in the order of the fields of `JobHead`, `{head:h}` the same of the table `h`. No
+other place lists them, except the migration that makes the table."""
 
 from __future__ import annotations
 
@@ -23,6 +26,7 @@ from typing import Final
 
 import msgspec
 
+from holdfast.model.jobs import JobHead
 from holdfast.store.store_clock import TOLERANCE_US
 
 TIMES: Final = frozenset({"now", "tick", "boot", "wall", "step"})
@@ -120,9 +124,17 @@ def render(source: str, dialect: Dialect) -> str:
             return dialect.any_of(argument)
         if token == "listed":
             return dialect.listed(argument)
+        if token == "head":
+            return head_columns(argument)
         return dialect.tokens[token]
 
     return _TOKEN.sub(word, source)
+
+
+def head_columns(table: str | None = None) -> str:
+    """The columns of `job_heads`, each with the table's name before it if there is one."""
+    prefix = "" if table is None else f"{table}."
+    return ", ".join(prefix + column for column in JobHead.__struct_fields__)
 
 
 def compile_statement(name: str, source: str, dialect: Dialect) -> Compiled:

@@ -1,4 +1,4 @@
-"""The schema as one numbered list, for both databases, from the same source.
+"""Schema migrations: one numbered list, for both databases, from the same source. Migration 1 is the baseline.
 
 Each migration is one transaction together with the row that records it, so a process killed at any point leaves a
 schema that is exactly before or exactly after it. A store that has none yet gets all of them in one: it is there or it
@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 import msgspec
@@ -22,11 +23,13 @@ from holdfast.errors import SchemaMismatch
 from holdfast.store.sql.dialect import Dialect, render
 from holdfast.store.sql.loader import HERE
 
-SCHEMA_VERSION: Final = 22
+SCHEMA_VERSION: Final = 1
 """The last migration this code knows. A test keeps it equal to the list."""
 
-MIN_READER: Final = 21
+MIN_READER: Final = 1
 """Code that knows fewer migrations than this may not open a store that this code has made or migrated."""
+
+BASELINE: Final = 1
 
 RECORD: Final = """
 CREATE TABLE IF NOT EXISTS schema_migrations (
@@ -74,17 +77,21 @@ class Schema(Protocol):
 
 
 @functools.cache
-def migrations(dialect: Dialect) -> tuple[Migration, ...]:
+def load_migrations(dialect: Dialect) -> tuple[Migration, ...]:
     """The list, rendered for this dialect."""
     found = []
     for file in (HERE / "migrations").iterdir():
         match = _FILE.fullmatch(file.name)
         if match is not None:
             source = file.read_text(encoding="utf-8")
-            digest = hashlib.sha256(source.encode()).hexdigest()
-            script = render(for_dialect(source, dialect.name), dialect)
-            found.append(Migration(int(match[1]), match[2], script, digest))
+            found.append(parse_migration(int(match[1]), match[2], source, dialect))
     return tuple(sorted(found, key=lambda migration: migration.number))
+
+
+def parse_migration(number: int, name: str, source: str, dialect: Dialect) -> Migration:
+    """The migration as this database runs it. Its digest is the source's: equal on both databases."""
+    digest = hashlib.sha256(source.encode()).hexdigest()
+    return Migration(number, name, render(for_dialect(source, dialect.name), dialect), digest)
 
 
 def for_dialect(source: str, name: str) -> str:
@@ -94,15 +101,25 @@ def for_dialect(source: str, name: str) -> str:
     return "".join([common, *own])
 
 
-def check(applied: list[Applied], min_reader: int, dialect: Dialect) -> list[Migration]:
+def check(applied: list[Applied], min_reader: int, migrations: Sequence[Migration]) -> list[Migration]:
     """What is still to do; or SchemaMismatch, when this code must not touch the store."""
-    newest = max((row.number for row in applied), default=0)
-    if newest > SCHEMA_VERSION and min_reader > SCHEMA_VERSION:
-        msg = f"the store has schema {newest} and wants code for {min_reader}; this Holdfast knows {SCHEMA_VERSION}"
+    newest, known_max = _newest(applied), migrations[-1].number
+    known = {migration.number: migration for migration in migrations}
+    if any(row.number == BASELINE and row.name != known[BASELINE].name for row in applied):
+        # Before 0.1.0 the schema was a list of migrations that has since become the baseline.
+        msg = f"a development version of Holdfast from before 0.1.0 made this store (its schema is {newest})"
+        raise SchemaMismatch(
+            f"{msg}; there is no migration from it",
+            hint="Finish its jobs with the version that made it. Then move the SQLite file away, or run "
+            "`DROP SCHEMA holdfast CASCADE` on Postgres; `holdfast db migrate` makes a new store.",
+        )
+    if newest > known_max and min_reader > known_max:
+        msg = (
+            f"the store has schema {newest} and wants code for {min_reader}; this Holdfast knows {known_max}"
+        )
         raise SchemaMismatch(
             msg, hint="Install the newer Holdfast that migrated this store; there is no way back."
         )
-    known = {migration.number: migration for migration in migrations(dialect)}
     for row in applied:
         ours = known.get(row.number)
         if ours is not None and ours.digest != row.digest:
@@ -114,20 +131,23 @@ def check(applied: list[Applied], min_reader: int, dialect: Dialect) -> list[Mig
     return [migration for number, migration in sorted(known.items()) if number not in done]
 
 
-async def migrate(schema: Schema, dialect: Dialect) -> list[Migration]:
+async def migrate(schema: Schema, migrations: Sequence[Migration]) -> list[Migration]:
     """The schema is this code's; says what was applied."""
     applied = await schema.applied()
-    todo = check(applied, await schema.min_reader(), dialect)
+    todo = check(applied, await schema.min_reader(), migrations)
     if not applied:
         return await schema.apply(*todo)
     return [done for migration in todo for done in await schema.apply(migration)]
 
 
-async def require_current(schema: Schema, dialect: Dialect) -> None:
+async def require_current(schema: Schema, migrations: Sequence[Migration]) -> None:
     """Nothing is left to migrate, or SchemaMismatch."""
     applied = await schema.applied()
-    todo = check(applied, await schema.min_reader(), dialect)
+    todo = check(applied, await schema.min_reader(), migrations)
     if todo:
-        have = max((row.number for row in applied), default=0)
-        msg = f"the store has schema {have}, this Holdfast needs {SCHEMA_VERSION}"
+        msg = f"the store has schema {_newest(applied)}, this Holdfast needs {migrations[-1].number}"
         raise SchemaMismatch(msg, hint="Run `holdfast db migrate`.")
+
+
+def _newest(applied: list[Applied]) -> int:
+    return max((row.number for row in applied), default=0)

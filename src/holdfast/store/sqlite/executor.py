@@ -265,7 +265,7 @@ class SqliteExecutor:
 
     async def _keep_clock(self, tx: Transaction) -> None:
         """The time that the store has seen is in it; with a commit that is made anyway."""
-        await tx.run("keep_store_clock", **self._clock.row())
+        await tx.run("save_store_clock", **self._clock.row())
 
     def _run(self, unit: Unit[Any], *, alone: bool) -> None:
         tx = SqliteTransaction(self.writer, self._clock)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from holdfast.model.ids import IdSource
 from holdfast.store.clock import Clock
 from holdfast.store.contract import Tier
 from holdfast.store.sql.dialect import SQLITE
-from holdfast.store.sql.migrate import migrate, require_current
+from holdfast.store.sql.migrate import Migration, load_migrations, migrate, require_current
 from holdfast.store.sqlite import filesystem
 from holdfast.store.sqlite.connection import adopt, check_library, connect, make_durable, settings
 from holdfast.store.sqlite.executor import SqliteExecutor
@@ -36,10 +37,13 @@ async def open_sqlite(
     vfs: str | None = None,
     relaxed: bool = False,
     migrating: bool = True,
+    migrations: Sequence[Migration] | None = None,
     patience_s: float = 10.0,
     codec: Codec | None = None,
 ) -> SqlStore:
     """A store on this file, made if it is not there; refused if it cannot keep its tier.
+
+    `migrations` are the package's own, unless a test brings a longer list.
 
     Raises:
         TierNotKept: an old library, a network filesystem, a file that cannot be switched to WAL.
@@ -66,7 +70,7 @@ async def open_sqlite(
 
     try:
         schema = SqliteSchema(writer, executor.turnstile, clock, path)
-        await (migrate if migrating else require_current)(schema, SQLITE)
+        await (migrate if migrating else require_current)(schema, migrations or load_migrations(SQLITE))
         await begin_host_clock(executor, store_clock)
         await write_first_rows(executor, ids)
     except BaseException:

@@ -83,13 +83,13 @@ class SqlKeys:
 
     async def used(self, key_id: str, *, every_us: int) -> None:
         async def work(tx: Transaction) -> None:
-            await tx.run("use_api_key", key_id=key_id, every_us=every_us)
+            await tx.run("record_api_key_use", key_id=key_id, every_us=every_us)
 
         await self._executor.write(work)
 
     async def exist(self) -> bool:
         async def work(tx: Transaction) -> bool:
-            return await tx.row("any_api_key") is not None
+            return await tx.row("has_api_key") is not None
 
         return await self._executor.read(work, brief=True)
 

@@ -20,7 +20,7 @@ class SqlAttachments:
         async def work(tx: Transaction) -> None:
             await need_namespace(tx, namespace)
             await tx.run(
-                "record_intent",
+                "insert_attachment",
                 namespace=namespace,
                 attachment_id=intent.attachment_id,
                 session_id=intent.session_id,
@@ -35,7 +35,7 @@ class SqlAttachments:
     ) -> None:
         async def work(tx: Transaction) -> None:
             for attachment_id in sorted(set(attachment_ids)):
-                await tx.run("stamp_attachment", namespace=namespace, attachment_id=attachment_id)
+                await tx.run("commit_attachment", namespace=namespace, attachment_id=attachment_id)
 
         await self._executor.write(work)
 
@@ -43,7 +43,7 @@ class SqlAttachments:
         self, session_id: str, *, namespace: str = DEFAULT_NAMESPACE
     ) -> Sequence[AttachmentIntent]:
         async def work(tx: Transaction) -> Sequence[AttachmentIntent]:
-            rows = await tx.rows("attachments_of_session", namespace=namespace, session_id=session_id)
+            rows = await tx.rows("list_attachments", namespace=namespace, session_id=session_id)
             return [AttachmentIntent(*row) for row in rows]
 
         return await self._executor.read(work)
@@ -52,13 +52,13 @@ class SqlAttachments:
         self, before: int, *, namespace: str = DEFAULT_NAMESPACE
     ) -> Sequence[AttachmentIntent]:
         async def work(tx: Transaction) -> Sequence[AttachmentIntent]:
-            rows = await tx.rows("uncommitted_attachments", namespace=namespace, before=before)
+            rows = await tx.rows("list_uncommitted_attachments", namespace=namespace, before=before)
             return [AttachmentIntent(*row) for row in rows]
 
         return await self._executor.read(work)
 
     async def forget(self, attachment_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> None:
         async def work(tx: Transaction) -> None:
-            await tx.run("forget_attachment", namespace=namespace, attachment_id=attachment_id)
+            await tx.run("remove_attachment", namespace=namespace, attachment_id=attachment_id)
 
         await self._executor.write(work)

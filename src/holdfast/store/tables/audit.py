@@ -27,13 +27,13 @@ class SqlAudit:
         self, *, namespace: str = DEFAULT_NAMESPACE, after: int = 0, limit: int = 100
     ) -> tuple[SealedAct, ...]:
         async def work(tx: Transaction) -> Sequence[Row]:
-            return await tx.rows("read_acts", namespace=namespace, after=after, limit=limit)
+            return await tx.rows("list_acts", namespace=namespace, after=after, limit=limit)
 
         return tuple(SealedAct(*row) for row in await self._executor.read(work))
 
     async def head(self, *, namespace: str = DEFAULT_NAMESPACE) -> Head:
         async def work(tx: Transaction) -> Row | None:
-            return await tx.row("audit_head", namespace=namespace)
+            return await tx.row("get_audit_head", namespace=namespace)
 
         row = await self._executor.read(work, brief=True)
         return EMPTY if row is None else Head(*row)
@@ -44,13 +44,13 @@ async def write_act_in(tx: Transaction, act: ActDraft) -> SealedAct:
     await need_namespace(tx, act.namespace)
     row = await tx.row("lock_audit_head", namespace=act.namespace)
     if row is None:
-        await tx.run("open_audit_head", namespace=act.namespace, hash=EMPTY.hash)
+        await tx.run("create_audit_head", namespace=act.namespace, hash=EMPTY.hash)
         row = await tx.row("lock_audit_head", namespace=act.namespace)
         assert row is not None, "it was made a moment ago"
-    known = await tx.row("act_by_id", namespace=act.namespace, act_id=act.act_id)
+    known = await tx.row("find_act", namespace=act.namespace, act_id=act.act_id)
     if known is not None:
         return SealedAct(*known)
-    wall = await tx.row("wall_clock")
+    wall = await tx.row("read_wall_clock")
     assert wall is not None, "there is always a time"
     sealed = seal_act(act, Head(*row), wall[0])
     await tx.run(
@@ -63,5 +63,5 @@ async def write_act_in(tx: Transaction, act: ActDraft) -> SealedAct:
         body=sealed.body,
         hash=sealed.hash,
     )
-    await tx.run("move_audit_head", namespace=act.namespace, seq=sealed.seq, hash=sealed.hash)
+    await tx.run("advance_audit_head", namespace=act.namespace, seq=sealed.seq, hash=sealed.hash)
     return sealed

@@ -72,16 +72,18 @@ def _raw(digest: str) -> bytes:
 async def collect_in(tx: Transaction, namespace: str, older_than_us: int) -> Collected:
     """Unnamed blobs past their grace period are gone; the rest is counted."""
     counted = await tx.row("count_blobs", namespace=namespace)
-    now = await tx.row("wall_clock")
+    now = await tx.row("read_wall_clock")
     assert counted is not None
     assert now is not None
     named = await named_elsewhere(tx, namespace)
     loose = [
-        row for row in await tx.rows("unreferenced_blobs", namespace=namespace) if bytes(row[0]) not in named
+        row
+        for row in await tx.rows("list_unreferenced_blobs", namespace=namespace)
+        if bytes(row[0]) not in named
     ]
     old = [row for row in loose if row[1] <= now[0] - older_than_us]
     for digest, _ in old:
-        await tx.run("delete_blob", namespace=namespace, digest=digest)
+        await tx.run("remove_blob", namespace=namespace, digest=digest)
     return Collected(roots=counted[0] - len(loose), retained=len(loose) - len(old), deleted=len(old))
 
 
@@ -89,15 +91,15 @@ async def named_elsewhere(tx: Transaction, namespace: str) -> set[bytes]:
     """Digests that are named inside documents, where SQL does not look: checkpoints, attachment addresses, and the
     messages of requests to models."""
     named: set[bytes] = set()
-    for document, states in await tx.rows("checkpoints", namespace=namespace):
+    for document, states in await tx.rows("list_checkpoints", namespace=namespace):
         named |= blobs_of(document, states)
-    for (uri,) in await tx.rows("attachment_uris", namespace=namespace):
+    for (uri,) in await tx.rows("list_attachment_uris", namespace=namespace):
         if uri.startswith(_BY_CONTENT):
             try:
                 named.add(bytes.fromhex(uri.removeprefix(_BY_CONTENT)))
             except ValueError:
                 continue
-    for (body,) in await tx.rows("model_requests", namespace=namespace):
+    for (body,) in await tx.rows("list_model_requests", namespace=namespace):
         named |= messages_of(body)
     return named
 

@@ -34,7 +34,7 @@ async def open_in(tx: Transaction, draft: JobDraft, created_at: int) -> None:
     """The job's own budget, if it has one, has an account."""
     if draft.budget is not None:
         await tx.run(
-            "open_budget",
+            "create_budget",
             budget_id=draft.job_id,
             namespace=draft.namespace,
             depth=draft.depth,
@@ -63,4 +63,4 @@ async def raise_in(tx: Transaction, raises: Sequence[Raise]) -> None:
         if row is not None:
             before = money.read(read_json(row[0], f"budget {one.budget_id}"))
             limits = canonical.encode(money.told(money.raised(before, one.limits)))
-            await tx.run("set_limits", budget_id=one.budget_id, limits=limits)
+            await tx.run("set_budget_limits", budget_id=one.budget_id, limits=limits)

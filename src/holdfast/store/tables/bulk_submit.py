@@ -1,14 +1,20 @@
-"""Many new jobs in one go.
+"""Bulk submit: many new jobs in one go.
 
-Most submits bring a job that nobody has heard of: an id of its own, no request key, no session, no budget of its own, a
-small input. Of such drafts a whole list is looked up by one statement and written by three (on Postgres by one),
-instead of six for each. Whatever is not as plain as that, or not new, takes the way of `jobs.submit_in`, one by one in
-the same transaction.
+There are three submit paths, and each pays (`bench`, two cores, disks that flush):
+
+    jobs.submit_in     any draft, one by one: request keys, sessions, budgets, work items, large inputs, known jobs
+    submit_plain_in    a list of plain new drafts in a transaction: 100 of them take 24 ms instead of 32 on SQLite,
+                       24 ms instead of 288 on Postgres
+    submit_at_once     the same on Postgres without a transaction around it: one job takes 4.3 ms instead of 8.0
+
+A plain draft has no request key, no session, no budget of its own and a small input. A list of them is looked up by one
+statement and written by three (on Postgres by one), instead of six for each. Whatever is not as plain as that, or not
+new, is submitted one by one in the same transaction.
 
 Where every statement is a round trip, a single draft, or drafts whose ids were made just now, need no transaction
 around them either: all of them are new or none is, so one statement that is whole by itself is all there is. It looks
-for the first draft's id alone: the others' were made a moment ago, and nobody had them. An id that is taken while it
-runs is seen by its insert; there is no time for it to be taken, ended, grown old and removed.
+for the first draft's id alone: the others' were made a moment ago, and no other process had them. An id that is taken
+while it runs is seen by its insert; there is no time for it to be taken, ended, grown old and removed.
 """
 
 from __future__ import annotations
@@ -41,18 +47,15 @@ async def submit_plain_in(tx: Transaction, drafts: Sequence[JobDraft]) -> list[S
         limited = [await need_namespace(tx, namespace) for namespace in {draft.namespace for draft in drafts}]
     except NotFound:
         return None  # one by one it shows which of them is the first that cannot be
-    if await tx.rows("jobs_by_ids", job_ids=ids):
+    if await tx.rows("find_jobs_by_ids", job_ids=ids):
         return None
     if any(limited):
         await admit_in(tx, drafts)
-    state, wall = await tx.row("store_state"), await tx.row("wall_clock")
-    assert state is not None, "an open store has a state"
-    assert wall is not None, "there is always a time"
-    sealed = [_sealed(draft, lease.floor(state[1]), wall[0]) for draft in drafts]
-    if _is_large(sealed):
+    bodies = [body_of(created_event(draft)) for draft in drafts]
+    if max(map(len, bodies)) > PAYLOAD_INLINE_BYTES:
         return None
-    if await (_write_batch if tx.batches else _write_each)(tx, sealed) < len(sealed):
-        raise RunAgain  # somebody took one of the ids meanwhile
+    if await (_write_columns if tx.batches else _write_rows)(tx, drafts, bodies) < len(drafts):
+        raise RunAgain  # another process took one of the ids meanwhile
     for queue in {draft.queue for draft in drafts}:
         tx.hint(f"queue:{queue}")
     return [Submitted(job_id, created=True) for job_id in ids]
@@ -67,31 +70,11 @@ async def submit_at_once(executor: Executor, drafts: Sequence[JobDraft]) -> list
     bodies = [body_of(created_event(draft)) for draft in drafts]
     if max(map(len, bodies)) > PAYLOAD_INLINE_BYTES:
         return None
-    if len(await executor.once("submit_at_once", **_unsealed(drafts, bodies))) < len(drafts):
+    if len(await executor.once("submit_jobs", **_columns(drafts, bodies, admitted=False))) < len(drafts):
         return None  # no such namespace, one whose queues have limits, or an id that somebody has or had
     executor.spread(f"queue:{draft.queue}" for draft in drafts)
     await asyncio.sleep(0)  # the hint leaves before whatever the caller asks next
     return [Submitted(draft.job_id or "", created=True) for draft in drafts]
-
-
-def _unsealed(drafts: Sequence[JobDraft], bodies: Sequence[bytes]) -> dict[str, Value]:
-    """What the database seals by its own clock."""
-    return {
-        **_columns(drafts),
-        "each_ready_at": [draft.ready_at for draft in drafts],
-        "each_body": bodies,
-        "each_body_digest": [hashlib.sha256(body).digest() for body in bodies],
-        "namespace": drafts[0].namespace,
-        "job_id": drafts[0].job_id,
-        "fences": lease.FENCES_PER_EPOCH,
-        "genesis": GENESIS,
-        "type": JobCreated.type,
-        "version": JobCreated.version,
-    }
-
-
-def _is_large(sealed: Sequence[Sealed]) -> bool:
-    return max(len(event.body or b"") for _, event, _ in sealed) > PAYLOAD_INLINE_BYTES
 
 
 def _is_plain(draft: JobDraft) -> bool:
@@ -121,9 +104,13 @@ def _job_values(draft: JobDraft) -> dict[str, Value]:
     }
 
 
-async def _write_each(tx: Transaction, sealed: Sequence[Sealed]) -> int:
+async def _write_rows(tx: Transaction, drafts: Sequence[JobDraft], _bodies: Sequence[bytes]) -> int:
     """How many were new. (SQLite has one writer: all of them.)"""
-    made = await tx.rows_each("insert_job", [_job_values(draft) for draft, _, _ in sealed])
+    state, wall = await tx.row("get_store_state"), await tx.row("read_wall_clock")
+    assert state is not None, "an open store has a state"
+    assert wall is not None, "there is always a time"
+    sealed = [_sealed(draft, lease.floor(state[1]), wall[0]) for draft in drafts]
+    made = await tx.rows_each("insert_job", [_job_values(draft) for draft in drafts])
     heads: list[dict[str, Value]] = [
         {
             "job_id": draft.job_id,
@@ -148,28 +135,32 @@ async def _write_each(tx: Transaction, sealed: Sequence[Sealed]) -> int:
     return len(made)
 
 
-async def _write_batch(tx: Transaction, sealed: Sequence[Sealed]) -> int:
-    return len(await tx.rows("submit_batch", **_batch(sealed)))
+async def _write_columns(tx: Transaction, drafts: Sequence[JobDraft], bodies: Sequence[bytes]) -> int:
+    """The same by the statement of `submit_jobs`, once for each namespace."""
+    made = 0
+    for namespace in sorted({draft.namespace for draft in drafts}):
+        some = [nth for nth, draft in enumerate(drafts) if draft.namespace == namespace]
+        columns = _columns([drafts[nth] for nth in some], [bodies[nth] for nth in some], admitted=True)
+        made += len(await tx.rows("submit_jobs", **columns))
+    return made
 
 
-def _batch(sealed: Sequence[Sealed]) -> dict[str, Value]:
-    first = sealed[0][1]
-    return {
-        **_columns([draft for draft, _, _ in sealed]),
-        "each_ready_at": [draft.ready_at or event.at for draft, event, _ in sealed],
-        "each_body": [event.body for _, event, _ in sealed],
-        "each_body_digest": [event.body_digest for _, event, _ in sealed],
-        "each_hash": [event.hash for _, event, _ in sealed],
-        "fence": first.fence,
-        "at": first.at,
-        "type": first.type,
-        "version": first.version,
-    }
+_NAMES = "job_id kind queue priority request_digest parent_job_id parent_step_key".split()
 
 
-_NAMES = "job_id namespace kind queue priority request_digest parent_job_id parent_step_key".split()
-
-
-def _columns(drafts: Sequence[JobDraft]) -> dict[str, Value]:
+def _columns(drafts: Sequence[JobDraft], bodies: Sequence[bytes], *, admitted: bool) -> dict[str, Value]:
+    """Jobs of one namespace. The database seals their first events by its own clock."""
     jobs = [_job_values(draft) for draft in drafts]
-    return {f"each_{name}": [job[name] for job in jobs] for name in _NAMES}
+    return {
+        **{f"each_{name}": [job[name] for job in jobs] for name in _NAMES},
+        "each_ready_at": [draft.ready_at for draft in drafts],
+        "each_body": bodies,
+        "each_body_digest": [hashlib.sha256(body).digest() for body in bodies],
+        "namespace": drafts[0].namespace,
+        "job_id": drafts[0].job_id,
+        "admitted": int(admitted),
+        "fences": lease.FENCES_PER_EPOCH,
+        "genesis": GENESIS,
+        "type": JobCreated.type,
+        "version": JobCreated.version,
+    }

@@ -14,7 +14,7 @@ class SqlCache:
 
     async def get(self, key: bytes, *, namespace: str = DEFAULT_NAMESPACE) -> Cached | None:
         async def work(tx: Transaction) -> Row | None:
-            return await tx.row("get_cached", namespace=namespace, key=key)
+            return await tx.row("get_cache_entry", namespace=namespace, key=key)
 
         row = await self._executor.read(work, brief=True)
         return None if row is None else Cached(bytes(row[0]), row[1], row[2])
@@ -24,7 +24,7 @@ class SqlCache:
 
         async def work(tx: Transaction) -> None:
             await need_namespace(tx, namespace)
-            await tx.run("put_cached", namespace=namespace, key=key, body=body, ttl_us=ttl_us)
+            await tx.run("put_cache_entry", namespace=namespace, key=key, body=body, ttl_us=ttl_us)
 
         await self._executor.write(work)
 
@@ -32,20 +32,20 @@ class SqlCache:
         dropped: list[bool] = []
 
         async def work(tx: Transaction) -> bool:
-            dropped.append(await tx.row("drop_cached", namespace=namespace, key=key) is not None)
+            dropped.append(await tx.row("remove_cache_entry", namespace=namespace, key=key) is not None)
             return any(dropped)  # by this try, or by one whose reply was lost
 
         return await self._executor.write(work)
 
     async def drop_expired(self, limit: int = 1000) -> int:
         async def work(tx: Transaction) -> int:
-            return len(await tx.rows("drop_expired", limit=limit))
+            return len(await tx.rows("remove_expired_cache_entries", limit=limit))
 
         return await self._executor.write(work)
 
     async def counts(self, namespace: str = DEFAULT_NAMESPACE) -> CacheCounts:
         async def work(tx: Transaction) -> CacheCounts:
-            row = await tx.row("count_cached", namespace=namespace)
+            row = await tx.row("count_cache_entries", namespace=namespace)
             assert row is not None, "counting always gives a row"
             return CacheCounts(*row)
 

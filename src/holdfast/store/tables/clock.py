@@ -10,17 +10,17 @@ async def begin_host_clock(executor: Executor, clock: HostStoreClock) -> None:
     """The clock goes by the store's offset for this boot; the first process of a boot decides it."""
 
     async def look(tx: Transaction) -> bool:
-        return clock.adopt(*_stored(await tx.row("store_clock")))
+        return clock.adopt(*_stored(await tx.row("read_store_clock")))
 
     async def begin(tx: Transaction) -> None:
         boot, offset_us, seen_at = _stored(await tx.row("lock_store_clock"))
         if not clock.adopt(boot, offset_us, seen_at):  # else another process was first
             clock.begin_boot(seen_at)
-            await tx.run("keep_store_clock", **clock.row())
+            await tx.run("save_store_clock", **clock.row())
 
     async def keep() -> None:
         async def work(tx: Transaction) -> None:
-            await tx.run("keep_store_clock", **clock.row())
+            await tx.run("save_store_clock", **clock.row())
 
         await executor.write(work)
 

@@ -64,13 +64,13 @@ class SqlInbox:
         return await self._executor.read(work, snapshot=True)
 
     async def list_pending(self, session_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> list[InboxBatch]:
-        return await self._listed("pending_batches", session_id, namespace)
+        return await self._listed("list_pending_batches", session_id, namespace)
 
     async def _listed(self, statement: str, session_id: str, namespace: str) -> list[InboxBatch]:
         async def work(tx: Transaction) -> list[InboxBatch]:
             place = {"namespace": namespace, "session_id": session_id}
             items = defaultdict(list)
-            for batch_id, *item in await tx.rows("session_items", **place):
+            for batch_id, *item in await tx.rows("list_session_items", **place):
                 items[batch_id].append(_item(batch_id, item))
             return [_batch(row, items[row[0]]) for row in await tx.rows(statement, **place)]
 
@@ -84,15 +84,15 @@ class SqlInbox:
         tried: list[InboxBatch] = []
 
         async def work(tx: Transaction) -> InboxBatch | None:
-            items = [_item(batch_id, row) for row in await tx.rows("batch_items", **place)]
+            items = [_item(batch_id, row) for row in await tx.rows("list_batch_items", **place)]
             cancelled = await tx.row("cancel_batch", **place)
-            row = await tx.row("batch", **place)
+            row = await tx.row("get_batch", **place)
             if cancelled is None:
                 # A try of this very call whose reply was lost may have cancelled it.
                 gone = row is not None and _batch(row, items).state is BatchState.CANCELLED
                 return tried[-1] if tried and gone else None
             assert row is not None, "a batch is never deleted"
-            await tx.run("drop_items", **place)
+            await tx.run("remove_items", **place)
             tried.append(msgspec.structs.replace(_batch(row, items), settled_by=None))
             return tried[-1]
 
@@ -163,13 +163,13 @@ class SqlInbox:
     async def abandon(self, claim: Claim, *, namespace: str = DEFAULT_NAMESPACE) -> None:
         async def work(tx: Transaction) -> None:
             for batch in claim.batches:
-                await tx.row("abandon_batch", **_owned(claim, batch.batch_id, namespace))
+                await tx.row("release_batch", **_owned(claim, batch.batch_id, namespace))
             tx.hint(f"session:{claim.session_id}")
 
         await self._executor.write(work)
 
     async def list(self, session_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> list[InboxBatch]:
-        return await self._listed("queued_batches", session_id, namespace)
+        return await self._listed("list_queued_batches", session_id, namespace)
 
 
 async def enqueue_in(tx: Transaction, draft: BatchDraft, namespace: str) -> InboxBatch:
@@ -181,12 +181,12 @@ async def enqueue_in(tx: Transaction, draft: BatchDraft, namespace: str) -> Inbo
     await tx.row("lock_session", **place)
     known = None
     if draft.source_key is not None:
-        known = await tx.row("batch_by_source", source_key=draft.source_key, **place)
+        known = await tx.row("find_batch_by_source", source_key=draft.source_key, **place)
     batch_id = draft.batch_id if known is None else str(known[0])
     stored = await _stored(tx, batch_id, place)
     if stored is not None:
         return stored
-    seq = await tx.row("next_enqueue_seq", **place)
+    seq = await tx.row("advance_enqueue_seq", **place)
     assert seq is not None, "the session's row was made above"
     await tx.run(
         "insert_batch",
@@ -218,10 +218,10 @@ async def enqueue_in(tx: Transaction, draft: BatchDraft, namespace: str) -> Inbo
 
 
 async def _stored(tx: Transaction, batch_id: str, place: dict[str, str]) -> InboxBatch | None:
-    row = await tx.row("batch", batch_id=batch_id, **place)
+    row = await tx.row("get_batch", batch_id=batch_id, **place)
     if row is None:
         return None
-    items = [_item(batch_id, item) for item in await tx.rows("batch_items", batch_id=batch_id, **place)]
+    items = [_item(batch_id, item) for item in await tx.rows("list_batch_items", batch_id=batch_id, **place)]
     return _batch(row, items)
 
 
@@ -231,7 +231,9 @@ async def _claimable(tx: Transaction, session_id: str, namespace: str) -> list[C
     await tx.row("lock_session", **place)
     return [
         Candidate(batch_id, seq, word(Delivery, delivery), word(SlotPolicy, slot), merge_key, fence)
-        for batch_id, seq, delivery, slot, merge_key, fence in await tx.rows("claimable_batches", **place)
+        for batch_id, seq, delivery, slot, merge_key, fence in await tx.rows(
+            "list_claimable_batches", **place
+        )
     ]
 
 
@@ -245,7 +247,7 @@ async def _claim_in(
     namespace: str,
 ) -> Claim | None:
     place = {"namespace": namespace, "session_id": session_id}
-    known = await tx.rows("claim_of_token", token=token, **place)
+    known = await tx.rows("find_claim_by_token", token=token, **place)
     if known:
         _, claim_id, owner, fence, claimed_at, expires_at = known[0]
         batch_ids = [row[0] for row in known]

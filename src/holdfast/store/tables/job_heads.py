@@ -71,7 +71,7 @@ async def settle_move(tx: Transaction, place: Place, move: Move) -> None:
         tx.hint(f"queue:{place.queue}")
     if not move.over:
         return
-    await tx.run("forget_timers", job_id=place.job_id)
+    await tx.run("remove_timers", job_id=place.job_id)
     tx.hint(f"job:{place.job_id}")
     if place.session_slot is None or place.session_id is None:
         return
@@ -87,16 +87,16 @@ async def settle_move(tx: Transaction, place: Place, move: Move) -> None:
 async def _leave_inbox(tx: Transaction, place: Place) -> None:
     """Whoever cancels a message's job does not want it answered later; what others sent is theirs again."""
     where = {"namespace": place.namespace, "session_id": place.session_id, "job_id": place.job_id}
-    if await tx.row("drop_message", **where) is not None:
+    if await tx.row("remove_message", **where) is not None:
         await tx.run(
-            "drop_items", namespace=place.namespace, session_id=place.session_id, batch_id=place.job_id
+            "remove_items", namespace=place.namespace, session_id=place.session_id, batch_id=place.job_id
         )
-    await tx.run("free_batches", **where)
+    await tx.run("release_batches", **where)
 
 
 async def _promote(tx: Transaction, namespace: str, session_id: str) -> None:
-    behind = await tx.row("next_behind", namespace=namespace, session_id=session_id)
+    behind = await tx.row("find_next_job", namespace=namespace, session_id=session_id)
     if behind is not None:
-        promoted = await tx.row("become_live", job_id=behind[0])
+        promoted = await tx.row("promote_job", job_id=behind[0])
         assert promoted is not None, "the job behind was read under the session's lock"
         tx.hint(f"queue:{promoted[0]}")

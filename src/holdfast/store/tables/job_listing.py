@@ -32,7 +32,7 @@ async def list_in(tx: Transaction, which: JobFilter, *, before: str | None, limi
 async def needing_person_in(tx: Transaction, namespace: str | None, limit: int, after: str) -> list[str]:
     """Ids of jobs that may need a person."""
     rows = await tx.rows(
-        "jobs_needing_person",
+        "list_jobs_needing_person",
         namespace=namespace,
         reasons=sorted(FOR_A_PERSON),
         unclaimed_us=UNCLAIMED_US,
@@ -47,9 +47,9 @@ async def tally_in(tx: Transaction, which: JobFilter) -> dict[tuple[Status, Wait
     if (which.parent_job_id, which.since, which.until, which.text) == (None, None, None, None):
         for name in ("parent_job_id", "since", "until", "text"):
             del wanted[name]
-        rows = await tx.rows("tally_heads", **wanted)
+        rows = await tx.rows("count_heads_by_state", **wanted)
     else:
-        rows = await tx.rows("tally_jobs", **wanted)
+        rows = await tx.rows("count_jobs_by_state", **wanted)
     return {
         (word(Status, status), None if reason is None else word(WaitReason, reason)): count
         for status, reason, count in rows
@@ -57,8 +57,8 @@ async def tally_in(tx: Transaction, which: JobFilter) -> dict[tuple[Status, Wait
 
 
 async def names_in(tx: Transaction, namespace: str | None, limit: int) -> JobNames:
-    kinds = await tx.rows("kinds_of_jobs", namespace=namespace, limit=limit)
-    queues = await tx.rows("queues_of_jobs", namespace=namespace, limit=limit)
+    kinds = await tx.rows("list_kinds", namespace=namespace, limit=limit)
+    queues = await tx.rows("list_queues", namespace=namespace, limit=limit)
     return JobNames(tuple(row[0] for row in kinds), tuple(row[0] for row in queues))
 
 
@@ -90,14 +90,14 @@ def _wanted(which: JobFilter) -> dict[str, Any]:
 async def _few(tx: Transaction, which: JobFilter) -> list[str] | None:
     """The ids among which all that fit are, if an index has few of them."""
     if which.parent_job_id is not None:
-        found = await tx.rows("child_job_ids", parent_job_id=which.parent_job_id, limit=FEW + 1)
+        found = await tx.rows("list_child_job_ids", parent_job_id=which.parent_job_id, limit=FEW + 1)
     elif which.session_id is not None and which.namespace is not None:
         place = {"namespace": which.namespace, "session_id": which.session_id}
-        found = await tx.rows("session_job_ids", limit=FEW + 1, **place)
+        found = await tx.rows("list_session_job_ids", limit=FEW + 1, **place)
     elif not (statuses := _statuses(which)) & TERMINAL:
         reasons = list(WaitReason) if which.wait_reason is None else [which.wait_reason]
         found = await tx.rows(
-            "open_job_ids",
+            "list_unfinished_job_ids",
             pending=int(Status.PENDING in statuses),
             running=int(Status.RUNNING in statuses),
             reasons=reasons if Status.WAITING in statuses else [],

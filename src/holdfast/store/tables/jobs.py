@@ -80,27 +80,27 @@ class SqlJobs:
 
     async def get(self, job_id: str) -> JobRecord:
         async def work(tx: Transaction) -> Row | None:
-            return await tx.row("job_record", job_id=job_id)
+            return await tx.row("get_job", job_id=job_id)
 
         return _record(_found(await self._executor.read(work, brief=True), job_id))
 
     async def find(self, namespace: str, request_key: str) -> JobRecord | None:
         async def work(tx: Transaction) -> Row | None:
-            known = await tx.row("job_by_request", namespace=namespace, request_key=request_key)
-            return None if known is None else await tx.row("job_record", job_id=known[0])
+            known = await tx.row("find_job_by_request", namespace=namespace, request_key=request_key)
+            return None if known is None else await tx.row("get_job", job_id=known[0])
 
         row = await self._executor.read(work, brief=True)
         return None if row is None else _record(row)
 
     async def head(self, job_id: str) -> JobHead:
         async def work(tx: Transaction) -> Row | None:
-            return await tx.row("job_head", job_id=job_id)
+            return await tx.row("get_head", job_id=job_id)
 
         return head_of(_found(await self._executor.read(work, brief=True), job_id))
 
     async def look(self, job_id: str, *, events: int) -> tuple[JobHead, list[SealedEvent]]:
         async def work(tx: Transaction) -> Sequence[Row]:
-            return await tx.rows("look_at_job", job_id=job_id, events=events)
+            return await tx.rows("get_head_with_events", job_id=job_id, events=events)
 
         rows = await self._executor.read(work, brief=events <= BRIEF)
         head = head_of(_found(rows[0] if rows else None, job_id)[:_HEAD])
@@ -174,11 +174,11 @@ async def submit_in(tx: Transaction, draft: JobDraft, *, admitting: bool = False
 async def _known(tx: Transaction, draft: JobDraft, digest: bytes) -> Submitted | None:
     """The job that an earlier send of this request made; the same key for another request is refused."""
     if draft.request_key is not None:
-        row = await tx.row("job_by_request", namespace=draft.namespace, request_key=draft.request_key)
+        row = await tx.row("find_job_by_request", namespace=draft.namespace, request_key=draft.request_key)
         if row is not None:
             known = row[1] == digest
             return _same_or_refused(row[0], row[1], digest, f"request key {draft.request_key!r}", same=known)
-    row = await tx.row("job_by_id", job_id=draft.job_id)
+    row = await tx.row("find_job_by_id", job_id=draft.job_id)
     if row is None:
         return None
     assert draft.job_id is not None
@@ -197,7 +197,7 @@ def _same_or_refused(job_id: str, stored: bytes, sent: bytes, what: str, *, same
 async def _begin(tx: Transaction, draft: JobDraft, *, created_at: int) -> None:
     """The new job has its first event and its head."""
     assert draft.job_id is not None
-    state = await tx.row("store_state")
+    state = await tx.row("get_store_state")
     assert state is not None, "an open store has a state"
     fence = lease.floor(state[1])
     (event,), head = seal(draft.job_id, EMPTY, fence, created_at, [created_event(draft)])
@@ -245,7 +245,7 @@ async def _slot(tx: Transaction, draft: JobDraft) -> Slot | None:
     place = {"namespace": draft.namespace, "session_id": draft.session_id}
     await tx.run("ensure_session", **place)
     await tx.row("lock_session", **place)
-    return Slot.LIVE if await tx.row("live_job", **place) is None else Slot.BEHIND
+    return Slot.LIVE if await tx.row("find_live_job", **place) is None else Slot.BEHIND
 
 
 def _found(row: Row | None, job_id: str) -> Row:

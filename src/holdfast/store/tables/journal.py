@@ -124,7 +124,7 @@ class SqlJournal:
                 return [ends[0], *ends[place - 1 :][:limit]]
 
         async def work(tx: Transaction) -> list[SealedEvent]:
-            commit = await tx.row("last_commit", job_id=job_id)
+            commit = await tx.row("find_last_commit", job_id=job_id)
             after = 0 if commit is None else max(0, commit[0] - 2)
             return (ends[:1] if after else []) + await read_in(tx, job_id, after=after, limit=limit)
 
@@ -132,7 +132,7 @@ class SqlJournal:
 
     async def read_many(self, job_ids: Sequence[str]) -> dict[str, list[SealedEvent]]:
         async def work(tx: Transaction) -> Sequence[Row]:
-            return await tx.rows("read_events_of_many", job_ids=list(job_ids))
+            return await tx.rows("load_journals", job_ids=list(job_ids))
 
         found: dict[str, list[SealedEvent]] = {}
         for job_id, *rest in await self._executor.read(work, brief=True):
@@ -175,12 +175,12 @@ async def read_in(
 ) -> list[SealedEvent]:
     """The events after a place, in order."""
     some = ALL_OF_THEM if limit is None else limit
-    return _in_order(await tx.rows("read_events", job_id=job_id, after=after, limit=some))
+    return _in_order(await tx.rows("load_journal", job_id=job_id, after=after, limit=some))
 
 
 async def _read_ends(tx: Transaction, job_id: str) -> list[SealedEvent]:
     """The first event and the last ones, in order: wherever a journal has its last commit, it is often there."""
-    return _in_order(await tx.rows("read_ends", job_id=job_id, last=NEAR))
+    return _in_order(await tx.rows("load_journal_ends", job_id=job_id, last=NEAR))
 
 
 def _in_order(rows: Sequence[Row]) -> list[SealedEvent]:
@@ -195,16 +195,16 @@ async def append_in(tx: Transaction, append: Append) -> Head:
     """Everything in the append is written within this transaction, or the reason against it is raised."""
     values = conditions(append)
     if append.move is not None and append.move.over:
-        await tx.row("lock_line", job_id=append.job_id)
+        await tx.row("lock_session_of_job", job_id=append.job_id)
     if append.extras.letters:
         # Letters move other heads too: all of them are locked now, in the order everybody uses.
         others = {letter.job_id for letter in append.extras.letters}
         await tx.rows("lock_heads", job_ids=sorted(others | {append.job_id}))
     place = None
     if append.move is None:
-        moved = await tx.changed_each("append_head", [values]) == 1
+        moved = await tx.changed_each("advance_head", [values]) == 1
     else:
-        place = await tx.row("append_move", **values, **move_values(append.move), in_no_line=0)
+        place = await tx.row("release_head", **values, **move_values(append.move), in_no_line=0)
         moved = place is not None
     if not moved:
         return await _explain(tx, append)
@@ -271,7 +271,7 @@ def _with_id(draft: JobDraft) -> JobDraft:
 
 async def _write_timer(tx: Transaction, job_id: str, timer: Timer) -> None:
     if timer.due_at is None:
-        await tx.run("drop_timer", job_id=job_id, step_key=timer.step_key)
+        await tx.run("remove_timer", job_id=job_id, step_key=timer.step_key)
     else:
         await tx.run("set_timer", job_id=job_id, step_key=timer.step_key, due_at=timer.due_at)
 
@@ -294,12 +294,12 @@ async def hold_in(tx: Transaction, job_id: str, decide: Decide, tried: list[Head
     A hold has no name of its own. So it remembers in `tried` the heads that its earlier tries led to: if one of them is
     in the journal, that try was committed and its reply was lost.
     """
-    await tx.row("lock_line", job_id=job_id)
+    await tx.row("lock_session_of_job", job_id=job_id)
     head = await lock_head(tx, job_id)
     for earlier in tried:
         if await tx.row("has_event", job_id=job_id, seq=earlier.seq, hash=earlier.hash) is not None:
             return earlier
-    clock = await tx.row("lease_clock")
+    clock = await tx.row("read_lease_clock")
     assert clock is not None
     if head.status in TERMINAL or lease.is_live(
         head.status, head.lease_expires_at, head.lease_boot, tick=clock[0], this_boot=clock[1]
@@ -311,7 +311,7 @@ async def hold_in(tx: Transaction, job_id: str, decide: Decide, tried: list[Head
     if ruling.move.status is Status.RUNNING:
         msg = "a short hold gives the job back; it cannot leave it running"
         raise InvalidMove(msg, hint="Claim the job to drive it.")
-    wall = await tx.row("wall_clock")
+    wall = await tx.row("read_wall_clock")
     assert wall is not None
     sealed, new_head = seal(job_id, head.head, head.fence + 1, ruling.times or wall[0], ruling.events)
     await _hold_write(tx, head, new_head, sealed, ruling.move, ruling.extras)
@@ -327,7 +327,7 @@ async def _hold_write(
     tx: Transaction, head: JobHead, new_head: Head, sealed: Sequence[SealedEvent], move: Move, extras: Extras
 ) -> None:
     await tx.run(
-        "hold_move",
+        "write_ruling",
         job_id=head.job_id,
         head_seq=new_head.seq,
         head_hash=new_head.hash,

@@ -48,7 +48,7 @@ async def hold_expired_in(
     for earlier in tried:
         if await _is_there(tx, earlier[0]):
             return earlier
-    rows = await tx.rows("expired_heads", limit=limit)
+    rows = await tx.rows("lock_expired_heads", limit=limit)
     if not rows:
         return []
     sealer, swept = _Sealer(at=rows[0][-1]), list[Swept]()
@@ -133,7 +133,7 @@ _FACT = ("type", "version", "body", "body_digest")
 
 
 async def _write_each(tx: Transaction, swept: Sequence[Swept]) -> None:
-    await tx.rows_each("hold_move", [_head_values(one) for one in swept])
+    await tx.rows_each("write_ruling", [_head_values(one) for one in swept])
     await tx.rows_each("insert_event", await _event_rows(tx, swept))
 
 
@@ -173,8 +173,8 @@ async def _write_alike(tx: Transaction, swept: Sequence[Swept]) -> None:
         hashes = b"".join([one.events[0].hash for one in those])
         moved = dict(zip(_OUTCOME, outcome, strict=True))
         written = dict(zip(_FACT, fact, strict=True))
-        await tx.run("hold_alike", job_ids=job_ids, hashes=hashes, **moved)
-        await tx.run("write_alike", job_ids=job_ids, at=those[0].events[0].at, **written)
+        await tx.run("move_heads_alike", job_ids=job_ids, hashes=hashes, **moved)
+        await tx.run("insert_equal_events", job_ids=job_ids, at=those[0].events[0].at, **written)
 
 
 # ── column by column ──────────────────────────────────────────────────────────────────────────────
@@ -198,14 +198,14 @@ async def _write_batch(tx: Transaction, swept: Sequence[Swept]) -> None:
     heads, events = [_head_values(one) for one in swept], await _event_rows(tx, swept)
     columns: dict[str, Value] = {f"each_{name}": [row[name] for row in heads] for name in heads[0]}
     columns |= {f"event_{name}": [row[name] for row in events] for name in events[0]}
-    await tx.run("hold_batch", **columns)
+    await tx.run("write_rulings", **columns)
 
 
 async def _write_batch_alike(tx: Transaction, swept: Sequence[Swept]) -> None:
     outcomes, facts = _Numbered(), _Numbered()
     events = [one.events[0] for one in swept]
     await tx.run(
-        "hold_batch_alike",
+        "write_equal_rulings",
         each_job_id=texts([one.head.job_id for one in swept]),
         each_outcome=integers([outcomes.of(_outcome(one)) for one in swept]),
         each_fact=integers([facts.of(_fact(event)) for event in events]),

@@ -52,7 +52,7 @@ class SqlLeases:
         """The same in one statement, which grants nothing under a token that was granted something before."""
         claimed = _claimed(ask)
         rows = await self._executor.once(
-            "claim_by_age" if ask.by_age else "claim_by_priority",
+            "claim_jobs_by_age" if ask.by_age else "claim_jobs_by_priority",
             **_wanted(ask),
             suspect_at=_suspect_at(ask),
             **claimed,
@@ -70,7 +70,7 @@ class SqlLeases:
         async def work(tx: Transaction) -> set[str]:
             if tx.batches:
                 rows = await tx.rows(
-                    "renew_batch_of_leases",
+                    "renew_leases",
                     job_ids=[lease.job_id for lease in ordered],
                     fences=[lease.fence for lease in ordered],
                     lease_tokens=[lease.lease_token for lease in ordered],
@@ -101,7 +101,7 @@ class SqlLeases:
                 await _expire_in(tx, lease.worker)
             await tx.run("start_worker_lease", **msgspec.structs.asdict(lease))
             tx.hint(WORKERS)
-            return await tx.rows("worker_leases")
+            return await tx.rows("list_worker_leases")
 
         return _beat_in(lease, await self._executor.write(work))
 
@@ -112,11 +112,11 @@ class SqlLeases:
             "beat": lease.beat,
         }
         if self._executor.batches:
-            return _beat_in(lease, await self._executor.once("beat_and_read_worker_leases", **values))
+            return _beat_in(lease, await self._executor.once("renew_and_list_worker_leases", **values))
 
         async def work(tx: Transaction) -> Sequence[Row]:
-            await tx.run("beat_worker_lease", **values)
-            return await tx.rows("worker_leases")
+            await tx.run("renew_worker_lease", **values)
+            return await tx.rows("list_worker_leases")
 
         return _beat_in(lease, await self._executor.write(work))
 
@@ -136,7 +136,7 @@ class SqlLeases:
 
     async def workers(self) -> list[WorkerLease]:
         async def work(tx: Transaction) -> Sequence[Row]:
-            return await tx.rows("worker_leases")
+            return await tx.rows("list_worker_leases")
 
         return sorted(
             (WorkerLease(*row) for row in await self._executor.read(work)), key=lambda lease: lease.worker
@@ -147,19 +147,19 @@ class SqlLeases:
 
     async def owners(self) -> list[str]:
         async def work(tx: Transaction) -> list[str]:
-            return [row[0] for row in await tx.rows("lease_owners")]
+            return [row[0] for row in await tx.rows("list_lease_owners")]
 
         return await self._executor.read(work)
 
     async def list_expired(self, limit: int = 1000) -> list[str]:
         async def work(tx: Transaction) -> list[str]:
-            return [row[0] for row in await tx.rows("list_expired", limit=limit)]
+            return [row[0] for row in await tx.rows("list_expired_jobs", limit=limit)]
 
         return await self._executor.read(work)
 
 
 async def _expire_in(tx: Transaction, worker: str) -> int:
-    rows = await tx.rows("expire_worker", worker=worker)
+    rows = await tx.rows("expire_leases_of_worker", worker=worker)
     for queue in {row[0] for row in rows}:
         tx.hint(f"queue:{queue}")
     return len(rows)
@@ -175,7 +175,7 @@ def _beat_in(lease: WorkerLease, rows: Sequence[Row]) -> Beat:
 
 async def granted_before(tx: Transaction, ask: ClaimAsk) -> list[Grant]:
     """What was granted under this token: the reply may have been lost."""
-    known = [head_of(row) for row in await tx.rows("heads_of_token", token=ask.token, worker=ask.worker)]
+    known = [head_of(row) for row in await tx.rows("list_heads_by_token", token=ask.token, worker=ask.worker)]
     last = {head.job_id: await _newest(tx, head) for head in known}
     new = await _journals(tx, known)
     ordered = sorted(known, key=lambda head: _order(head, by_age=ask.by_age))
@@ -183,7 +183,7 @@ async def granted_before(tx: Transaction, ask: ClaimAsk) -> list[Grant]:
 
 
 async def count_in(tx: Transaction, worker: str) -> int:
-    row = await tx.row("count_held", worker=worker)
+    row = await tx.row("count_held_jobs", worker=worker)
     return 0 if row is None else int(row[0])
 
 
@@ -196,12 +196,14 @@ async def claim_in(tx: Transaction, ask: ClaimAsk) -> list[Grant]:
     if ask.most is not None:
         wanted["limit"] = max(0, min(ask.limit, ask.most - await count_in(tx, ask.worker)))
     if ask.handed is not None:
-        chosen = await tx.rows("choose_handed", **msgspec.structs.asdict(ask.handed))
+        chosen = await tx.rows("select_job_to_hand_over", **msgspec.structs.asdict(ask.handed))
     elif ask.roots is not None:
-        chosen = await tx.rows("choose_own", **wanted, roots=list(ask.roots), ahead_us=AHEAD_US)
+        chosen = await tx.rows("select_own_jobs", **wanted, roots=list(ask.roots), ahead_us=AHEAD_US)
     else:
         chosen = await tx.rows(
-            "choose_by_age" if ask.by_age else "choose_by_priority", **wanted, suspect_at=_suspect_at(ask)
+            "select_jobs_by_age" if ask.by_age else "select_jobs_by_priority",
+            **wanted,
+            suspect_at=_suspect_at(ask),
         )
     if not chosen:
         return []
@@ -291,7 +293,7 @@ async def _journals(tx: Transaction, heads: Sequence[JobHead]) -> dict[str, list
     """Those of jobs that nobody had before, as they are after the claim."""
     journals: dict[str, list[SealedEvent]] = {head.job_id: [] for head in heads if head.head_seq == 2}
     if journals:
-        for job_id, *event in await tx.rows("read_events_of_many", job_ids=list(journals)):
+        for job_id, *event in await tx.rows("load_journals", job_ids=list(journals)):
             journals[job_id].append(SealedEvent(*event))
     return journals
 
@@ -377,7 +379,7 @@ async def _grant_batch(
 
 async def _newest(tx: Transaction, head: JobHead) -> bool:
     """Whether the grant being asked for again was a takeover: its own event remembers."""
-    row = await tx.row("claim_event", job_id=head.job_id, fence=head.fence)
+    row = await tx.row("get_claim_event", job_id=head.job_id, fence=head.fence)
     return row is not None and b'"takeover":true' in row[0]
 
 

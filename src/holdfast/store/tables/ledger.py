@@ -33,14 +33,14 @@ class SqlLedger:
                 return None
             event = None
             if call.result_seq is not None:
-                event = await tx.row("event_at", job_id=job_id, seq=call.result_seq)
+                event = await tx.row("get_event", job_id=job_id, seq=call.result_seq)
             return Receipt(call, None if event is None else SealedEvent(*event))
 
         return await self._executor.read(work, brief=True)
 
     async def find_by_key(self, idempotency_key: str) -> CallRow | None:
         async def work(tx: Transaction) -> CallRow | None:
-            return _call(await tx.row("call_by_key", idempotency_key=idempotency_key))
+            return _call(await tx.row("find_call_by_key", idempotency_key=idempotency_key))
 
         return await self._executor.read(work, brief=True)
 
@@ -64,7 +64,7 @@ async def write_call(tx: Transaction, job_id: str, call: CallRow) -> None:
         msg = f"call {call.step_key} of job {call.job_id} cannot be written by job {job_id}"
         raise InvalidMove(msg, hint="A job writes its own ledger only.")
     before = await _call_at(tx, call.job_id, call.step_key, call.generation)
-    namesake = _call(await tx.row("call_by_key", idempotency_key=call.idempotency_key)) or before
+    namesake = _call(await tx.row("find_call_by_key", idempotency_key=call.idempotency_key)) or before
     if namesake is not None and _identity(namesake) != _identity(call):
         msg = f"idempotency key {call.idempotency_key} stands for another call or other arguments"
         raise KeyReused(msg, stored=namesake.args_digest, sent=call.args_digest)
@@ -98,7 +98,7 @@ def _values(call: CallRow, *, new: bool) -> dict[str, Value]:
 
 
 async def _call_at(tx: Transaction, job_id: str, step_key: str, generation: int) -> CallRow | None:
-    return _call(await tx.row("call_at", job_id=job_id, step_key=step_key, generation=generation))
+    return _call(await tx.row("get_call", job_id=job_id, step_key=step_key, generation=generation))
 
 
 def _call(row: Row | None) -> CallRow | None:

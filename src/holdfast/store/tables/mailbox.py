@@ -23,7 +23,7 @@ class SqlPost:
 
     async def read(self, job_id: str, *, after: int = 0) -> list[Mail]:
         async def work(tx: Transaction) -> list[Mail]:
-            rows = await tx.rows("read_mail", job_id=job_id, after=after)
+            rows = await tx.rows("list_mail", job_id=job_id, after=after)
             return [
                 Mail(
                     job_id,
@@ -53,14 +53,14 @@ async def send_in(tx: Transaction, draft: MailDraft) -> Sent:
     """
     check_mail(draft)
     head = await lock_head(tx, draft.job_id)
-    known = await tx.row("mail_by_operation", job_id=draft.job_id, operation_id=draft.operation_id)
+    known = await tx.row("find_mail_by_operation", job_id=draft.job_id, operation_id=draft.operation_id)
     if known is not None:
         return Sent(known[0], accepted=True, repeated=True)
     if head.status in TERMINAL:
         return Sent(head.mail_seq, accepted=False)
     woken = head.status is Status.WAITING and wakes(head.wait_reason, draft.kind)
     body = await store_body(tx, head.namespace, canonical.encode(draft.body))
-    await tx.run("count_mail", job_id=draft.job_id, woken=int(woken))
+    await tx.run("advance_mail_seq", job_id=draft.job_id, woken=int(woken))
     await tx.run(
         "insert_mail",
         job_id=draft.job_id,

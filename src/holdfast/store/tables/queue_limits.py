@@ -22,9 +22,11 @@ class SqlQueues:
         async def work(tx: Transaction) -> None:
             await need_namespace(tx, limits.namespace)
             if limits.depth_max is None and limits.age_max_us is None:
-                await tx.run("unlimit_queue", **place)
+                await tx.run("remove_queue_limits", **place)
             else:
-                await tx.run("limit_queue", depth_max=limits.depth_max, age_max_us=limits.age_max_us, **place)
+                await tx.run(
+                    "set_queue_limits", depth_max=limits.depth_max, age_max_us=limits.age_max_us, **place
+                )
 
         await self._executor.write(work)
 
@@ -43,7 +45,7 @@ async def admit_in(tx: Transaction, drafts: Sequence[JobDraft]) -> None:
         row = await tx.row("lock_queue_limits", **place)
         if row is not None:
             limits = _limits(row)
-            load = await tx.row("queue_load", enough=limits.depth_max or 0, **place)
+            load = await tx.row("read_queue_load", enough=limits.depth_max or 0, **place)
             assert load is not None, "counting always gives a row"
             admit(limits, Load(load[0], load[1]), coming[namespace, queue], load[2])
 

@@ -33,7 +33,11 @@ class SqlRetention:
     async def over(self, policy: RetentionPolicy, *, after: str = "", limit: int = 100) -> list[str]:
         async def work(tx: Transaction) -> list[str]:
             rows = await tx.rows(
-                "jobs_over", after=after, older_than_us=policy.older_than_us, how=policy.how, limit=limit
+                "list_prunable_jobs",
+                after=after,
+                older_than_us=policy.older_than_us,
+                how=policy.how,
+                limit=limit,
             )
             return [row[0] for row in rows]
 
@@ -51,11 +55,11 @@ class SqlRetention:
             locked = [job_id for job_id in ordered if await _is_there(tx, job_id)]
             jobs = {job.job_id: job for job in await _standings(tx, locked)}
             pruned = [await _judged(tx, job, policy) for job in jobs.values()]
-            await tx.run("open_gate")
+            await tx.run("open_retention_gate")
             for one in pruned:
                 if one.kept is None:
                     await _carry_out(tx, jobs[one.job_id], policy.how)
-            await tx.run("close_gate")
+            await tx.run("close_retention_gate")
             return pruned
 
         return await (self._executor.read(look) if dry_run else self._executor.write(work))
@@ -93,7 +97,7 @@ async def _is_there(tx: Transaction, job_id: str) -> bool:
 
 
 async def _standings(tx: Transaction, job_ids: Sequence[str]) -> list[Standing]:
-    rows = [await tx.row("standing", job_id=job_id) for job_id in job_ids]
+    rows = [await tx.row("get_retention_state", job_id=job_id) for job_id in job_ids]
     return [_standing(row) for row in rows if row is not None]
 
 
@@ -109,15 +113,15 @@ def _standing(row: Row) -> Standing:
 
 async def _judged(tx: Transaction, job: Standing, policy: RetentionPolicy) -> Pruned:
     """What is to be done with the job, and how much of it there is."""
-    now = await tx.row("wall_clock")
+    now = await tx.row("read_wall_clock")
     assert now is not None
     kept = kept_because(job, policy, now=now[0])
     if kept is not None:
         return Pruned(job_id=job.job_id, kept=kept)
     if policy.how is How.ERASE:
-        counted = await tx.row("bodies_to_erase", job_id=job.job_id, types=TYPES)
+        counted = await tx.row("count_bodies_to_erase", job_id=job.job_id, types=TYPES)
     else:
-        counted = await tx.row("bodies_to_remove", job_id=job.job_id)
+        counted = await tx.row("count_bodies_to_remove", job_id=job.job_id)
     assert counted is not None
     return Pruned(job_id=job.job_id, events=counted[0], size=counted[1])
 
@@ -132,7 +136,7 @@ async def _carry_out(tx: Transaction, job: Standing, how: How) -> None:
         await tx.run("remove_mail", job_id=job.job_id)
         await tx.run("remove_calls", job_id=job.job_id)
         await tx.run("remove_work", job_id=job.job_id)
-        await tx.run("forget_timers", job_id=job.job_id)
+        await tx.run("remove_timers", job_id=job.job_id)
         await tx.run("remove_budget", budget_id=job.job_id)
         await tx.run("remove_head", job_id=job.job_id)
         await tx.run("remove_job", job_id=job.job_id)
@@ -157,13 +161,13 @@ Blob = tuple[str, bytes]
 
 async def _loose(tx: Transaction, grace_us: int) -> tuple[list[Blob], int]:
     """The blobs that nothing names, and the instant before which they were stored."""
-    now = await tx.row("wall_clock")
+    now = await tx.row("read_wall_clock")
     assert now is not None
     before = now[0] - grace_us
     found: list[Blob] = []
     for namespace, _ in await tx.rows("list_namespaces"):
         named = await named_elsewhere(tx, namespace)
-        for digest, created_at in await tx.rows("unreferenced_blobs", namespace=namespace):
+        for digest, created_at in await tx.rows("list_unreferenced_blobs", namespace=namespace):
             if bytes(digest) not in named and created_at <= before:
                 found.append((namespace, bytes(digest)))
     return found, before
@@ -177,7 +181,7 @@ async def _sizes(tx: Transaction, places: Sequence[Blob]) -> list[int]:
 async def _forget(tx: Transaction, places: Sequence[Blob], before: int) -> list[int]:
     """The sizes of those that are gone."""
     rows = [
-        await tx.row("forget_blob", namespace=namespace, digest=digest, before=before)
+        await tx.row("remove_old_blob", namespace=namespace, digest=digest, before=before)
         for namespace, digest in places
     ]
     return [row[0] for row in rows if row is not None]

@@ -54,7 +54,7 @@ class SqlSchedules:
 
     async def due(self, *, limit: int = 100) -> tuple[Schedule, ...]:
         async def work(tx: Transaction) -> Sequence[Row]:
-            return await tx.rows("due_schedules", limit=limit)
+            return await tx.rows("list_due_schedules", limit=limit)
 
         return tuple([_schedule(row) for row in await self._executor.read(work, brief=True)])
 
@@ -67,7 +67,7 @@ class SqlSchedules:
             row = await tx.row("lock_schedule", **place)
             if row is None or schedule.paused or _schedule(row) != schedule:
                 return await _by_a_lost_try(tx, tried)
-            await tx.run("move_schedule", next_at=next_at, **place)
+            await tx.run("set_schedule_next_at", next_at=next_at, **place)
             tried.append(None if named is None else await _submitted(tx, named))
             return tried[-1]
 
@@ -108,7 +108,7 @@ async def _submitted(tx: Transaction, job: JobDraft) -> Submitted:
     try:
         return await submit_in(tx, job, admitting=True)
     except KeyReused:
-        row = await tx.row("job_by_request", namespace=job.namespace, request_key=job.request_key)
+        row = await tx.row("find_job_by_request", namespace=job.namespace, request_key=job.request_key)
         assert row is not None, "the key was found a moment ago"
         return Submitted(row[0], created=False)
 
@@ -118,7 +118,7 @@ async def _by_a_lost_try(tx: Transaction, tried: Sequence[Submitted | None]) -> 
     last = tried[-1] if tried else None
     if last is None or not last.created:
         return None
-    return None if await tx.row("job_by_id", job_id=last.job_id) is None else last
+    return None if await tx.row("find_job_by_id", job_id=last.job_id) is None else last
 
 
 async def _get(tx: Transaction, schedule_id: str, namespace: str) -> Schedule:

@@ -87,7 +87,7 @@ class SqlSessions:
 
     async def bound(self, handle: str, *, namespace: str = DEFAULT_NAMESPACE) -> str | None:
         async def work(tx: Transaction) -> Row | None:
-            return await tx.row("bound_session", namespace=namespace, handle=handle)
+            return await tx.row("find_session_by_handle", namespace=namespace, handle=handle)
 
         row = await self._executor.read(work, brief=True)
         return None if row is None else str(row[0])
@@ -128,9 +128,7 @@ class SqlSessions:
         async def work(tx: Transaction) -> int:
             hidden = 0
             for node_id in sorted(set(node_ids)):
-                row = await tx.row(
-                    "tombstone_node", namespace=namespace, session_id=session_id, node_id=node_id
-                )
+                row = await tx.row("hide_node", namespace=namespace, session_id=session_id, node_id=node_id)
                 hidden += row is not None
             return hidden
 
@@ -138,7 +136,7 @@ class SqlSessions:
 
     async def vacuum(self, session_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> Vacuumed:
         async def work(tx: Transaction) -> Vacuumed:
-            rows = await tx.rows("vacuum_nodes", namespace=namespace, session_id=session_id)
+            rows = await tx.rows("remove_hidden_nodes", namespace=namespace, session_id=session_id)
             return Vacuumed(len(rows))
 
         return await self._executor.write(work)

@@ -28,6 +28,7 @@ from holdfast.store.tables.journal import SqlJournal
 from holdfast.store.tables.leases import SqlLeases
 from holdfast.store.tables.ledger import SqlLedger
 from holdfast.store.tables.mailbox import SqlPost
+from holdfast.store.tables.metadata import SqlMetadata
 from holdfast.store.tables.namespaces import SqlNamespaces
 from holdfast.store.tables.queue_limits import SqlQueues
 from holdfast.store.tables.retention import SqlRetention
@@ -74,6 +75,7 @@ class SqlStore:
         self.attachments = SqlAttachments(executor)
         self.blobs = SqlBlobs(executor)
         self.cache = SqlCache(executor)
+        self.metadata = SqlMetadata(executor)
         self.namespaces = SqlNamespaces(executor)
         self.retention = SqlRetention(executor)
         self.streams = SqlStreams(executor)
@@ -95,7 +97,7 @@ class SqlStore:
 
     async def info(self) -> StoreInfo:
         async def work(tx: Transaction) -> tuple[str, int, int]:
-            row = await tx.row("store_state")
+            row = await tx.row("get_store_state")
             assert row is not None, "an open store has a state"
             return row[0], row[1], row[2]
 
@@ -120,14 +122,14 @@ async def write_first_rows(executor: Executor, ids: IdSource) -> None:
     """The store has an identity, an epoch and the default namespace. One that has them already is only read."""
 
     async def look(tx: Transaction) -> bool:
-        return await tx.row("store_state") is not None
+        return await tx.row("get_store_state") is not None
 
     if await executor.read(look, brief=True):
         return
     store_id = ids.new("store")
 
     async def work(tx: Transaction) -> None:
-        await tx.run("open_store_state", store_id=store_id, min_reader=MIN_READER)
+        await tx.run("create_store_state", store_id=store_id, min_reader=MIN_READER)
         await tx.row("create_namespace", namespace=DEFAULT_NAMESPACE)
 
     await executor.write(work)

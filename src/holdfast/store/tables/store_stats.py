@@ -15,9 +15,9 @@ class SqlWatch:
 
     async def look(self) -> StoreStats:
         async def work(tx: Transaction) -> StoreStats:
-            lines = await tx.rows("lines_of_jobs")
-            numbers = await tx.row("vital_numbers", unclaimed_us=UNCLAIMED_US)
-            size = await tx.row("store_size")
+            lines = await tx.rows("count_unfinished_jobs")
+            numbers = await tx.row("read_store_stats", unclaimed_us=UNCLAIMED_US)
+            size = await tx.row("read_store_size")
             assert numbers is not None, "counting always gives a row"
             assert size is not None, "so does a size"
             now, oldest, expired, uncertain, suspects, cached, cached_over = numbers

@@ -35,7 +35,7 @@ class SqlStreams:
     async def read(self, job_id: str, *, after: Cursor = START, limit: int = 100) -> list[Passage]:
         async def work(tx: Transaction) -> Sequence[Row]:
             return await tx.rows(
-                "read_passages", job_id=job_id, fence=after.fence, last=after.number, limit=limit
+                "list_passages", job_id=job_id, fence=after.fence, last=after.number, limit=limit
             )
 
         return [
@@ -45,7 +45,7 @@ class SqlStreams:
 
     async def attempts(self, job_id: str) -> dict[str, int]:
         async def work(tx: Transaction) -> Sequence[Row]:
-            return await tx.rows("voices", job_id=job_id)
+            return await tx.rows("list_voices", job_id=job_id)
 
         rows = await self._executor.read(work, brief=True)
         return dict(sorted(voice for row in rows for voice in _voices(row[0])))

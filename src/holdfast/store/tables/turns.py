@@ -76,7 +76,9 @@ async def must_serve(tx: Transaction, namespace: str, handle: str | None, sessio
     """The handle is not bound to another session."""
     if handle is not None:
         check_name(handle, "handle")
-    bound = None if handle is None else await tx.row("bound_session", namespace=namespace, handle=handle)
+    bound = (
+        None if handle is None else await tx.row("find_session_by_handle", namespace=namespace, handle=handle)
+    )
     if bound is not None and bound[0] != session_id:
         msg = f"this handle serves session {bound[0]!r}, not {session_id!r}"
         raise SessionBound(msg)
@@ -92,11 +94,11 @@ async def bind(tx: Transaction, namespace: str, handle: str | None, session_id: 
 async def _open_turn(tx: Transaction, commit: TurnCommit, place: dict[str, str]) -> tuple[Row, Row]:
     """The head and the stamp, with the session's row locked; the row is made if this is its first turn."""
     turn_id = None if commit.stamp is None else commit.stamp.turn_id
-    row = await tx.row("open_turn", turn_id=turn_id, **place)
+    row = await tx.row("lock_session_for_turn", turn_id=turn_id, **place)
     if row is None:
         await need_namespace(tx, place["namespace"])
         await tx.run("ensure_session", **place)
-        row = await tx.row("open_turn", turn_id=turn_id, **place)
+        row = await tx.row("lock_session_for_turn", turn_id=turn_id, **place)
         assert row is not None, "the session's row was made above"
     return row[:4], row[4:]
 
@@ -114,7 +116,11 @@ def _stamped_before(commit: TurnCommit, stamp: Row) -> Committed | None:
 async def _must_own(tx: Transaction, completion: Completion, place: dict[str, str]) -> None:
     for batch_id in completion.batch_ids:
         owned = await tx.row(
-            "owned_batch", batch_id=batch_id, claim_id=completion.claim_id, token=completion.token, **place
+            "lock_claimed_batch",
+            batch_id=batch_id,
+            claim_id=completion.claim_id,
+            token=completion.token,
+            **place,
         )
         if owned is None:
             msg = f"claim {completion.claim_id} no longer holds batch {batch_id}"
@@ -129,7 +135,7 @@ async def _write(
     for digest, body in turn.blobs.items():
         await tx.run("put_blob", namespace=place["namespace"], digest=digest, body=body)
     if commit.replace:
-        await tx.run("clear_nodes", **place)
+        await tx.run("remove_all_nodes", **place)
         leaf = None
     values = turn.values(job_id) | place
     if tx.batches:
@@ -174,9 +180,9 @@ async def _settle(tx: Transaction, commit: TurnCommit, place: dict[str, str]) ->
                 turn_id=turn_id,
                 **place,
             )
-            await tx.run("drop_items", batch_id=batch_id, **place)
+            await tx.run("remove_items", batch_id=batch_id, **place)
     for attachment_id in commit.attachments:
-        await tx.run("stamp_attachment", attachment_id=attachment_id, namespace=place["namespace"])
+        await tx.run("commit_attachment", attachment_id=attachment_id, namespace=place["namespace"])
 
 
 async def _put_frames(tx: Transaction, frames: tuple[Frame, ...], place: dict[str, str]) -> None:

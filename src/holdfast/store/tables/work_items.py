@@ -61,7 +61,7 @@ class SqlWork:
 
     async def unclaimed(self, limit: int = 100) -> Sequence[str]:
         async def work(tx: Transaction) -> Sequence[Row]:
-            return await tx.rows("unclaimed_work", limit=limit)
+            return await tx.rows("list_unclaimed_work", limit=limit)
 
         return [row[0] for row in await self._executor.read(work)]
 
@@ -70,7 +70,7 @@ class SqlWork:
             return []
 
         async def work(tx: Transaction) -> Sequence[Row]:
-            return await tx.rows("unpreferred_work", capabilities=list(capabilities), grace_us=grace_us)
+            return await tx.rows("list_unpreferred_work", capabilities=list(capabilities), grace_us=grace_us)
 
         return [row[0] for row in await self._executor.read(work, brief=True)]
 

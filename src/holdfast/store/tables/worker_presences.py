@@ -35,7 +35,7 @@ class SqlPresences:
 
         async def work(tx: Transaction) -> Sequence[Row]:
             await tx.run(
-                "beat_worker",
+                "record_heartbeat",
                 worker=presence.worker,
                 identity=presence.identity,
                 host=presence.host,
@@ -43,8 +43,8 @@ class SqlPresences:
                 offer=offer,
                 draining=int(presence.draining),
             )
-            await tx.run("forget_workers", silent_us=FORGOTTEN_US)
-            return await tx.rows("worker_identities")
+            await tx.run("remove_silent_workers", silent_us=FORGOTTEN_US)
+            return await tx.rows("list_worker_identities")
 
         rows = await self._executor.write(work)
         return Heard(
@@ -68,7 +68,7 @@ class SqlPresences:
 
         async def work(tx: Transaction) -> SeenWorker:
             check_drains((await _get(tx, worker)).presence)
-            asked.append(await tx.row("ask_worker_to_drain", worker=worker) is not None)
+            asked.append(await tx.row("request_drain", worker=worker) is not None)
             if any(asked):  # by this try, or by one whose reply was lost
                 await write_act_in(tx, line)
             return await _get(tx, worker)

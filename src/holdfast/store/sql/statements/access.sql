@@ -22,7 +22,7 @@ FROM api_keys WHERE namespace = :namespace AND key_id > :after ORDER BY key_id L
 SELECT key_id, digest, roles, name, namespace, session_id, expires_at, created_at, revoked_at, last_used_at
 FROM api_keys WHERE key_id > :after ORDER BY key_id LIMIT :limit;
 
--- name: any_api_key
+-- name: has_api_key
 -- A row: there is or was a key, revoked ones included.
 SELECT key_id FROM api_keys ORDER BY key_id LIMIT 1;
 
@@ -30,16 +30,16 @@ SELECT key_id FROM api_keys ORDER BY key_id LIMIT 1;
 -- The key opens nothing any more. A row: it did until now.
 UPDATE api_keys SET revoked_at = {now} WHERE key_id = :key_id AND revoked_at IS NULL RETURNING key_id;
 
--- name: open_api_keys
+-- name: list_valid_api_keys
 -- Every key that is not revoked.
 SELECT key_id, namespace FROM api_keys WHERE revoked_at IS NULL ORDER BY key_id;
 
--- name: use_api_key
+-- name: record_api_key_use
 -- The key was used now; a use less than so long ago is not written again.
 UPDATE api_keys SET last_used_at = {now}
 WHERE key_id = :key_id AND (last_used_at IS NULL OR last_used_at <= {now} - CAST(:every_us AS {int}));
 
--- name: open_audit_head
+-- name: create_audit_head
 -- The namespace has a log.
 INSERT INTO audit_heads (namespace, seq, hash) VALUES (:namespace, 0, :hash) ON CONFLICT DO NOTHING;
 
@@ -47,11 +47,11 @@ INSERT INTO audit_heads (namespace, seq, hash) VALUES (:namespace, 0, :hash) ON 
 -- The last line of a log, held against every other that would write one.
 SELECT seq, hash FROM audit_heads WHERE namespace = :namespace {for_update};
 
--- name: audit_head
+-- name: get_audit_head
 -- The last line of a log.
 SELECT seq, hash FROM audit_heads WHERE namespace = :namespace;
 
--- name: move_audit_head
+-- name: advance_audit_head
 -- The log ends with this line.
 UPDATE audit_heads SET seq = :seq, hash = :hash WHERE namespace = :namespace;
 
@@ -60,11 +60,11 @@ UPDATE audit_heads SET seq = :seq, hash = :hash WHERE namespace = :namespace;
 INSERT INTO audit_acts (namespace, seq, act_id, at, what, body, hash)
 VALUES (:namespace, :seq, :act_id, :at, :what, :body, :hash);
 
--- name: act_by_id
+-- name: find_act
 -- The line of this act.
 SELECT seq, act_id, at, what, body, hash FROM audit_acts WHERE namespace = :namespace AND act_id = :act_id;
 
--- name: read_acts
+-- name: list_acts
 -- Lines of a log in order, behind this one.
 SELECT seq, act_id, at, what, body, hash FROM audit_acts
 WHERE namespace = :namespace AND seq > :after ORDER BY seq LIMIT :limit;

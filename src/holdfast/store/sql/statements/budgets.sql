@@ -1,6 +1,6 @@
 -- Budgets: one account for a whole tree of jobs, written by the appends of its jobs.
 
--- name: open_budget
+-- name: create_budget
 -- The job that declares it has an account, and nothing is spent.
 INSERT INTO budgets (budget_id, namespace, depth, created_at, limits, usd_micros, tokens, tool_calls)
 VALUES (:budget_id, :namespace, :depth, :created_at, :limits, 0, 0, 0);
@@ -20,7 +20,7 @@ WHERE budget_id = :budget_id;
 -- Its limits, held until the transaction ends.
 SELECT limits FROM budgets WHERE budget_id = :budget_id {for_update};
 
--- name: set_limits
+-- name: set_budget_limits
 -- It has these limits.
 UPDATE budgets SET limits = :limits WHERE budget_id = :budget_id;
 
@@ -28,7 +28,7 @@ UPDATE budgets SET limits = :limits WHERE budget_id = :budget_id;
 -- The account is gone, with the job that declared it.
 DELETE FROM budgets WHERE budget_id = :budget_id;
 
--- name: all_budgets
+-- name: list_all_budgets
 -- Every account, for the check against the journals.
 SELECT budget_id, namespace, depth, created_at, limits, usd_micros, tokens, tool_calls
 FROM budgets ORDER BY budget_id;

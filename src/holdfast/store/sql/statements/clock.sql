@@ -1,6 +1,6 @@
 -- The store clock.
 
--- name: store_clock
+-- name: read_store_clock
 -- The offset of a boot, and a time that the store has seen.
 SELECT boot, offset_us, seen_at FROM store_clock;
 
@@ -8,6 +8,6 @@ SELECT boot, offset_us, seen_at FROM store_clock;
 -- The same, held against every other process that would begin a boot.
 SELECT boot, offset_us, seen_at FROM store_clock {for_update};
 
--- name: keep_store_clock
+-- name: save_store_clock
 -- The store knows the offset of this boot, and has seen this time.
 UPDATE store_clock SET boot = :this_boot, offset_us = :offset_us, seen_at = :seen_at;

@@ -1,6 +1,6 @@
 -- The inbox: batches, claims, attachments.
 
--- name: next_enqueue_seq
+-- name: advance_enqueue_seq
 -- The session's line is one batch longer.
 UPDATE sessions SET enqueue_seq = enqueue_seq + 1
 WHERE namespace = :namespace AND session_id = :session_id
@@ -18,18 +18,18 @@ VALUES (:namespace, :session_id, :batch_id, :enqueue_seq, :source_key, :delivery
 INSERT INTO inbox_items (namespace, session_id, batch_id, item_index, kind, body, body_digest)
 VALUES (:namespace, :session_id, :batch_id, :item_index, :kind, :body, :body_digest);
 
--- name: batch_by_source
+-- name: find_batch_by_source
 -- The batch that an earlier enqueue of this source made.
 SELECT batch_id FROM inbox_batches
 WHERE namespace = :namespace AND session_id = :session_id AND source_key = :source_key;
 
--- name: batch
+-- name: get_batch
 -- One batch as it is stored.
 SELECT batch_id, session_id, enqueue_seq, delivery, slot, merge_key, source_key, available_at, enqueued_at, state,
        job_id, settled_by
 FROM inbox_batches WHERE namespace = :namespace AND session_id = :session_id AND batch_id = :batch_id;
 
--- name: queued_batches
+-- name: list_queued_batches
 -- Everything in the line, in order, with who holds it.
 SELECT batch_id, session_id, enqueue_seq, delivery, slot, merge_key, source_key, available_at, enqueued_at, state,
        job_id, settled_by
@@ -37,7 +37,7 @@ FROM inbox_batches
 WHERE namespace = :namespace AND session_id = :session_id AND state = 'queued'
 ORDER BY enqueue_seq;
 
--- name: pending_batches
+-- name: list_pending_batches
 -- What is in the line and under no live claim.
 SELECT batch_id, session_id, enqueue_seq, delivery, slot, merge_key, source_key, available_at, enqueued_at, state,
        job_id, settled_by
@@ -46,7 +46,7 @@ WHERE namespace = :namespace AND session_id = :session_id AND state = 'queued'
   AND (claim_token IS NULL OR claim_boot <> {boot} OR claim_expires_at <= {tick})
 ORDER BY enqueue_seq;
 
--- name: session_items
+-- name: list_session_items
 -- The items of every queued batch of a session, in order.
 SELECT i.batch_id, i.item_index, i.kind,
        CASE WHEN i.body IS NOT NULL THEN i.body
@@ -55,7 +55,7 @@ FROM inbox_items i
 WHERE i.namespace = :namespace AND i.session_id = :session_id
 ORDER BY i.batch_id, i.item_index;
 
--- name: batch_items
+-- name: list_batch_items
 -- The items of one batch, in order.
 SELECT i.item_index, i.kind,
        CASE WHEN i.body IS NOT NULL THEN i.body
@@ -64,7 +64,7 @@ FROM inbox_items i
 WHERE i.namespace = :namespace AND i.session_id = :session_id AND i.batch_id = :batch_id
 ORDER BY i.item_index;
 
--- name: drop_items
+-- name: remove_items
 -- A settled batch keeps its row and drops its content: the turn that used it has it.
 DELETE FROM inbox_items WHERE namespace = :namespace AND session_id = :session_id AND batch_id = :batch_id;
 
@@ -76,7 +76,7 @@ WHERE namespace = :namespace AND session_id = :session_id AND batch_id = :batch_
   AND (claim_token IS NULL OR claim_boot <> {boot} OR claim_expires_at <= {tick})
 RETURNING batch_id;
 
--- name: drop_message
+-- name: remove_message
 -- A turn that ended without a commit takes its own message along, unless another turn has heard it already.
 UPDATE inbox_batches
 SET state = 'cancelled', settled_at = {now}, settled_by = '', claim_id = NULL, claim_owner = NULL, claim_token = NULL
@@ -84,14 +84,14 @@ WHERE namespace = :namespace AND session_id = :session_id AND batch_id = :job_id
   AND (claim_owner IS NULL OR claim_owner = :job_id)
 RETURNING batch_id;
 
--- name: free_batches
+-- name: release_batches
 -- What it held of others is free again.
 UPDATE inbox_batches
 SET claim_id = NULL, claim_owner = NULL, claim_token = NULL, claim_boot = NULL, claimed_at = NULL,
     claim_expires_at = NULL
 WHERE namespace = :namespace AND session_id = :session_id AND state = 'queued' AND claim_owner = :job_id;
 
--- name: claimable_batches
+-- name: list_claimable_batches
 -- What a claim may choose from: in the line, available, under no live claim; in enqueue order.
 SELECT batch_id, enqueue_seq, delivery, slot, merge_key, claim_fence
 FROM inbox_batches
@@ -99,7 +99,7 @@ WHERE namespace = :namespace AND session_id = :session_id AND state = 'queued' A
   AND (claim_token IS NULL OR claim_boot <> {boot} OR claim_expires_at <= {tick})
 ORDER BY enqueue_seq;
 
--- name: claim_of_token
+-- name: find_claim_by_token
 -- The claim that an earlier call under this token made and still holds: the reply may have been lost.
 SELECT batch_id, claim_id, claim_owner, claim_fence, claimed_at, claim_expires_at
 FROM inbox_batches
@@ -122,7 +122,7 @@ WHERE namespace = :namespace AND session_id = :session_id AND batch_id = :batch_
   AND state = 'queued' AND claim_id = :claim_id AND claim_token = :token
 RETURNING claim_expires_at;
 
--- name: abandon_batch
+-- name: release_batch
 -- The batch is free again, if it was ours.
 UPDATE inbox_batches
 SET claim_id = NULL, claim_owner = NULL, claim_token = NULL, claim_boot = NULL, claimed_at = NULL,
@@ -140,35 +140,35 @@ WHERE namespace = :namespace AND session_id = :session_id AND batch_id = :batch_
   AND state = 'queued' AND claim_id = :claim_id AND claim_token = :token
 RETURNING batch_id;
 
--- name: owned_batch
+-- name: lock_claimed_batch
 -- Whether a claim still owns a batch; held until the transaction ends.
 SELECT batch_id FROM inbox_batches
 WHERE namespace = :namespace AND session_id = :session_id AND batch_id = :batch_id
   AND state = 'queued' AND claim_id = :claim_id AND claim_token = :token {for_update};
 
--- name: record_intent
+-- name: insert_attachment
 -- The intent is durable; the first one under an id stays.
 INSERT INTO attachments (namespace, attachment_id, session_id, uri, intent_at)
 VALUES (:namespace, :attachment_id, :session_id, :uri, :intent_at)
 ON CONFLICT (namespace, attachment_id) DO NOTHING;
 
--- name: stamp_attachment
+-- name: commit_attachment
 -- The attachment is used by a turn, whoever announced it; the first stamp wins.
 UPDATE attachments SET committed_at = {now}
 WHERE namespace = :namespace AND attachment_id = :attachment_id AND committed_at IS NULL;
 
--- name: attachments_of_session
+-- name: list_attachments
 -- What was announced for a session.
 SELECT attachment_id, session_id, uri, intent_at, committed_at FROM attachments
 WHERE namespace = :namespace AND session_id = :session_id
 ORDER BY intent_at, attachment_id;
 
--- name: uncommitted_attachments
+-- name: list_uncommitted_attachments
 -- Intents that no turn ever used, oldest first.
 SELECT attachment_id, session_id, uri, intent_at, committed_at FROM attachments
 WHERE namespace = :namespace AND committed_at IS NULL AND intent_at < :before
 ORDER BY intent_at, attachment_id;
 
--- name: forget_attachment
+-- name: remove_attachment
 -- The attachment is no longer known.
 DELETE FROM attachments WHERE namespace = :namespace AND attachment_id = :attachment_id;

@@ -1,20 +1,20 @@
 -- Jobs: accepting them and finding them.
 
--- name: job_by_request
+-- name: find_job_by_request
 -- The job an earlier request made, with the digest of what it asked for. One that was removed is remembered.
 SELECT job_id, request_digest FROM jobs WHERE namespace = :namespace AND request_key = :request_key
 UNION ALL
 SELECT job_id, request_digest FROM tombstones
 WHERE namespace = :namespace AND request_key = :request_key AND how = 'remove';
 
--- name: job_by_id
+-- name: find_job_by_id
 -- The job with this id, with the digest of what it asked for. The id of one that was removed stays its own.
 SELECT namespace, request_digest FROM jobs WHERE job_id = :job_id
 UNION ALL
 SELECT namespace, request_digest FROM tombstones WHERE job_id = :job_id AND how = 'remove';
 
--- name: jobs_by_ids
--- Which of these ids are taken; as `job_by_id`.
+-- name: find_jobs_by_ids
+-- Which of these ids are taken; as `find_job_by_id`.
 SELECT job_id FROM jobs WHERE job_id {any:job_ids}
 UNION ALL
 SELECT job_id FROM tombstones WHERE job_id {any:job_ids} AND how = 'remove';
@@ -30,13 +30,11 @@ RETURNING created_at;
 
 -- name: insert_head
 -- The job has a head at its first event, in the store's current epoch.
-INSERT INTO job_heads (job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id,
-                       session_slot, head_seq, head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at,
-                       mail_seq, attempts, takeovers)
+INSERT INTO job_heads ({head})
 VALUES (:job_id, :namespace, :queue, :kind, :priority, :status, :wait_reason, NULL, :ready_at, :session_id,
         :session_slot, 1, :head_hash, :fence, '', '', '', 0, 0, 0, 0);
 
--- name: job_record
+-- name: get_job
 -- One job as a person sees it.
 SELECT j.job_id, j.namespace, j.kind, j.queue, j.priority, j.request_key, j.parent_job_id, j.parent_step_key,
        j.session_id, j.created_at, h.status, h.wait_reason, h.head_seq,
@@ -92,7 +90,7 @@ WHERE j.job_id {any:job_ids}
 ORDER BY j.job_id DESC
 LIMIT :limit;
 
--- name: open_job_ids
+-- name: list_unfinished_job_ids
 -- Jobs that are not over, each status from its own index, and at most so many.
 SELECT job_id FROM (
     SELECT job_id FROM job_heads WHERE status = 'pending' AND CAST(:pending AS {int}) = 1
@@ -102,7 +100,7 @@ SELECT job_id FROM (
     SELECT job_id FROM job_heads WHERE status = 'waiting' AND wait_reason {any:reasons}
 ) open LIMIT :limit;
 
--- name: jobs_needing_person
+-- name: list_jobs_needing_person
 -- Jobs that may need a person, by id: that wait for one, that have an uncertain call, that run and have asked something, or
 -- that are suspects and ready for a while, and no worker has taken them (`model.suspicion.is_unclaimed`).
 -- Each part is led by an index of few rows. `calls_open`, `heads_suspect` and `events_asking` want their own condition
@@ -138,15 +136,15 @@ SELECT job_id FROM (
 WHERE job_id > :after AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace)
 ORDER BY job_id LIMIT :limit;
 
--- name: session_job_ids
+-- name: list_session_job_ids
 -- Jobs of a session, at most so many.
 SELECT job_id FROM jobs WHERE namespace = :namespace AND session_id = :session_id LIMIT :limit;
 
--- name: child_job_ids
+-- name: list_child_job_ids
 -- Jobs that another one began, at most so many.
 SELECT job_id FROM jobs WHERE parent_job_id = :parent_job_id LIMIT :limit;
 
--- name: tally_jobs
+-- name: count_jobs_by_state
 -- How many jobs fit, by status and by what they wait for.
 SELECT h.status, h.wait_reason, CAST(count(*) AS {int})
 FROM jobs j JOIN job_heads h ON h.job_id = j.job_id
@@ -163,7 +161,7 @@ WHERE (CAST(:namespace AS TEXT) IS NULL OR j.namespace = :namespace)
        OR {place}(lower(j.session_id), :text) > 0 OR {place}(lower(j.request_key), :text) > 0)
 GROUP BY h.status, h.wait_reason;
 
--- name: tally_heads
+-- name: count_heads_by_state
 -- The same where the head alone can tell.
 SELECT h.status, h.wait_reason, CAST(count(*) AS {int})
 FROM job_heads h
@@ -175,29 +173,25 @@ WHERE (CAST(:namespace AS TEXT) IS NULL OR h.namespace = :namespace)
   AND (CAST(:session_id AS TEXT) IS NULL OR h.session_id = :session_id)
 GROUP BY h.status, h.wait_reason;
 
--- name: kinds_of_jobs
+-- name: list_kinds
 -- What kinds of jobs there are.
 SELECT DISTINCT kind FROM job_heads
 WHERE CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace
 ORDER BY kind LIMIT :limit;
 
--- name: queues_of_jobs
+-- name: list_queues
 -- What queues jobs are in.
 SELECT DISTINCT queue FROM job_heads
 WHERE CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace
 ORDER BY queue LIMIT :limit;
 
--- name: job_head
+-- name: get_head
 -- The head as it is now.
-SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot,
-       head_seq, head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers
-FROM job_heads WHERE job_id = :job_id;
+SELECT {head} FROM job_heads WHERE job_id = :job_id;
 
--- name: look_at_job
+-- name: get_head_with_events
 -- The head with each of its first events beside it, in any order: both of one instant, since it is one statement.
-SELECT h.job_id, h.namespace, h.queue, h.kind, h.priority, h.status, h.wait_reason, h.wake_at, h.ready_at, h.session_id,
-       h.session_slot, h.head_seq, h.head_hash, h.fence, h.lease_token, h.lease_owner, h.lease_boot, h.lease_expires_at,
-       h.mail_seq, h.attempts, h.takeovers,
+SELECT {head:h},
        e.seq, e.type, e.version, e.fence, e.at,
        CASE WHEN length(e.body) > 0 THEN e.body
             WHEN e.body IS NULL
@@ -208,19 +202,17 @@ WHERE h.job_id = :job_id;
 
 -- name: lock_head
 -- The head, held against every other writer until the transaction ends.
-SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot,
-       head_seq, head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers
-FROM job_heads WHERE job_id = :job_id {for_update};
+SELECT {head} FROM job_heads WHERE job_id = :job_id {for_update};
 
 -- name: lock_heads
 -- Several heads, locked in the one order everybody uses.
 SELECT job_id FROM job_heads WHERE job_id {any:job_ids} ORDER BY job_id {for_update};
 
--- name: lease_clock
+-- name: read_lease_clock
 -- What the lease clock says.
 SELECT {tick}, {boot};
 
--- name: wall_clock
+-- name: read_wall_clock
 -- What the wall clock says.
 SELECT {now};
 

@@ -3,7 +3,7 @@
 -- Who writes must hold the lease. A head with a token runs (a CHECK says so), so the token is all that is asked for; a
 -- condition on the status would offer Postgres the index of running jobs, and until it has statistics it takes that one.
 
--- name: append_head
+-- name: advance_head
 -- The head moved on by this append and nothing else has changed. No row changed: see `lock_head` for the reason. Asking
 -- for the row back would cost SQLite half as much again.
 UPDATE job_heads
@@ -12,7 +12,7 @@ WHERE job_id = :job_id AND fence = :fence AND lease_token = :lease_token AND :le
   AND head_seq = :seen_seq AND head_hash = :seen_hash
   AND (CAST(:mail_seen AS {int}) IS NULL OR mail_seq = :mail_seen);
 
--- name: append_move
+-- name: release_head
 -- The same, and the job has left `running`: the lease goes back in the same write. `in_no_line`: only if it stands in no
 -- session's line, which would have to move up.
 UPDATE job_heads
@@ -28,7 +28,7 @@ WHERE job_id = :job_id AND fence = :fence AND lease_token = :lease_token AND :le
   AND (CAST(:in_no_line AS {int}) = 0 OR session_slot IS NULL)
 RETURNING job_id, namespace, queue, session_id, session_slot;
 
--- name: hold_move
+-- name: write_ruling
 -- A short hold has written: next fence, new head, and the job is where the ruling leaves it.
 UPDATE job_heads
 SET head_seq = :head_seq, head_hash = :head_hash, fence = :fence,
@@ -38,7 +38,7 @@ SET head_seq = :head_seq, head_hash = :head_hash, fence = :fence,
     lease_token = '', lease_owner = '', lease_boot = '', lease_expires_at = 0
 WHERE job_id = :job_id;
 
--- name: hold_alike
+-- name: move_heads_alike
 -- Short holds have written one fact to each of these jobs, and the same became of all of them. A statement that is run a
 -- thousand times takes longer to begin and to end than to run. Their hashes lie in one string, in the order of the list.
 UPDATE job_heads
@@ -50,7 +50,7 @@ SET head_seq = head_seq + 1, fence = fence + 1,
     lease_token = '', lease_owner = '', lease_boot = '', lease_expires_at = 0
 FROM {listed:job_ids} WHERE job_heads.job_id = listed.value;
 
--- name: write_alike
+-- name: insert_equal_events
 -- The newest event of each of these jobs, where its head says: one fact for all of them.
 INSERT INTO events (job_id, seq, type, version, fence, at, body, body_digest, hash)
 SELECT h.job_id, h.head_seq, :type, :version, h.fence, :at, :body, :body_digest, h.head_hash
@@ -65,7 +65,7 @@ VALUES (:job_id, :seq, :type, :version, :fence, :at, :body, :body_digest, :hash)
 -- A row: this very event is in the journal.
 SELECT 1 FROM events WHERE job_id = :job_id AND seq = :seq AND hash = :hash;
 
--- name: read_events
+-- name: load_journal
 -- The facts after a place, in order; a large body comes from its blob, and one that was erased is none.
 SELECT e.seq, e.type, e.version, e.fence, e.at,
        CASE WHEN length(e.body) > 0 THEN e.body
@@ -77,8 +77,8 @@ WHERE e.job_id = :job_id AND e.seq > :after
 ORDER BY e.seq
 LIMIT :limit;
 
--- name: read_ends
--- The first fact and the last ones, each as `read_events` gives it, in no order. (The plus: SQLite is to begin at the last.)
+-- name: load_journal_ends
+-- The first fact and the last ones, each as `load_journal` gives it, in no order. (The plus: SQLite is to begin at the last.)
 SELECT e.seq, e.type, e.version, e.fence, e.at,
        CASE WHEN length(e.body) > 0 THEN e.body
             WHEN e.body IS NULL THEN (SELECT b.body FROM job_heads h JOIN blobs b ON b.namespace = h.namespace AND b.digest = e.body_digest
@@ -89,11 +89,11 @@ FROM (SELECT * FROM events WHERE job_id = :job_id AND seq = 1
       SELECT * FROM events WHERE job_id = :job_id AND +seq > 1
                              AND seq > (SELECT head_seq FROM job_heads WHERE job_id = :job_id) - :last) e;
 
--- name: last_commit
+-- name: find_last_commit
 -- The place of the newest commit of state. Looked for from the end: what lies behind it is read anyway.
 SELECT seq FROM events WHERE job_id = :job_id AND type = 'checkpoint_saved' ORDER BY seq DESC LIMIT 1;
 
--- name: read_events_of_many
+-- name: load_journals
 -- The same of several jobs, from their beginnings.
 SELECT e.job_id, e.seq, e.type, e.version, e.fence, e.at,
        CASE WHEN length(e.body) > 0 THEN e.body
@@ -104,7 +104,7 @@ FROM events e
 WHERE e.job_id {any:job_ids}
 ORDER BY e.job_id, e.seq;
 
--- name: event_at
+-- name: get_event
 -- One fact, by its place; a large body comes from its blob.
 SELECT e.seq, e.type, e.version, e.fence, e.at,
        CASE WHEN e.body IS NOT NULL THEN e.body
@@ -113,7 +113,7 @@ SELECT e.seq, e.type, e.version, e.fence, e.at,
        e.body_digest, e.hash
 FROM events e WHERE e.job_id = :job_id AND e.seq = :seq;
 
--- name: forget_timers
+-- name: remove_timers
 -- A job that is over waits for nothing.
 DELETE FROM timers WHERE job_id = :job_id;
 
@@ -121,7 +121,7 @@ DELETE FROM timers WHERE job_id = :job_id;
 -- The job has no place in its session's line any more.
 UPDATE job_heads SET session_slot = NULL WHERE job_id = :job_id;
 
--- name: lock_line
+-- name: lock_session_of_job
 -- The line of the job's session, held; no row: the job is in none. Whoever may leave the line takes it before the head,
 -- because calling up the next one takes that head after the line.
 SELECT s.revision FROM jobs j JOIN sessions s ON s.namespace = j.namespace AND s.session_id = j.session_id
@@ -131,17 +131,17 @@ WHERE j.job_id = :job_id {for_update_of_s};
 -- The session's line, held: whoever joins it and whoever leaves it take turns.
 SELECT revision FROM sessions WHERE namespace = :namespace AND session_id = :session_id {for_update};
 
--- name: live_job
+-- name: find_live_job
 -- The job that owns the session's turn.
 SELECT job_id FROM job_heads WHERE namespace = :namespace AND session_id = :session_id AND session_slot = 'live';
 
--- name: next_behind
+-- name: find_next_job
 -- The job that has waited longest behind a turn that is over.
 SELECT job_id FROM job_heads
 WHERE namespace = :namespace AND session_id = :session_id AND session_slot = 'behind'
 ORDER BY ready_at, job_id LIMIT 1;
 
--- name: become_live
+-- name: promote_job
 -- The job owns its session's turn, and can be claimed unless something else holds it as well.
 UPDATE job_heads
 SET session_slot = 'live',

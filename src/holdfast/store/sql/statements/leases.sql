@@ -1,29 +1,23 @@
 -- Leases: who drives what.
 
--- name: heads_of_token
+-- name: list_heads_by_token
 -- What an earlier claim under this token was granted: the reply may have been lost.
-SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot,
-       head_seq, head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers
-FROM job_heads WHERE status = 'running' AND lease_owner = :worker AND lease_token = :token;
+SELECT {head} FROM job_heads WHERE status = 'running' AND lease_owner = :worker AND lease_token = :token;
 
--- name: choose_by_priority
+-- name: select_jobs_by_priority
 -- The jobs to claim, locked. Three ways to be claimable and one order among them: ready, due (a timer rang), and lost
 -- (running, but the lease is over). What has lost `suspect_at` holders is passed over; a lost job has lost one more than its
 -- head counts. What another claimer has locked is passed over, never waited for. Last, the wall clock.
 -- A worker that claims under its own lease gets nothing without it.
 -- `NOT ready_at >`, because SQLite would take `ready_at <=` for a reason to fetch by age all that is ready and to sort it.
 WITH ready AS MATERIALIZED (
-    SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot, head_seq,
-           head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers
-    FROM job_heads
+    SELECT {head} FROM job_heads
     WHERE status = 'pending' AND NOT ready_at > {now} AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
       AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace) AND takeovers < :suspect_at
       AND (session_slot IS NULL OR session_slot <> 'behind')
     ORDER BY priority DESC, ready_at, job_id LIMIT :limit {skip_locked}
 ), due AS MATERIALIZED (
-    SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot, head_seq,
-           head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers
-    FROM job_heads
+    SELECT {head} FROM job_heads
     WHERE status = 'waiting' AND wake_at IS NOT NULL AND wake_at <= {now}
       AND wait_reason NOT IN ('drift', 'stalled', 'dead_letter', 'restore_review', 'joined')
       AND (session_slot IS NULL OR session_slot <> 'behind')
@@ -31,9 +25,7 @@ WITH ready AS MATERIALIZED (
       AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace) AND takeovers < :suspect_at
     ORDER BY priority DESC, ready_at, job_id LIMIT :limit {skip_locked}
 ), lost AS MATERIALIZED (
-    SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot, head_seq,
-           head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers
-    FROM job_heads
+    SELECT {head} FROM job_heads
     WHERE status = 'running' AND (lease_expires_at <= {tick} OR lease_boot <> {boot})
       AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
       AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace) AND takeovers + 1 < :suspect_at
@@ -44,20 +36,16 @@ WHERE (CAST(:incarnation AS TEXT) IS NULL
        OR EXISTS (SELECT 1 FROM worker_leases w WHERE w.worker = :worker AND w.incarnation = :incarnation))
 ORDER BY priority DESC, ready_at, job_id LIMIT :limit;
 
--- name: choose_by_age
+-- name: select_jobs_by_age
 -- The same with the oldest first: the claim that keeps the least important job from waiting for ever.
 WITH ready AS MATERIALIZED (
-    SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot, head_seq,
-           head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers
-    FROM job_heads
+    SELECT {head} FROM job_heads
     WHERE status = 'pending' AND ready_at <= {now} AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
       AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace) AND takeovers < :suspect_at
       AND (session_slot IS NULL OR session_slot <> 'behind')
     ORDER BY ready_at, job_id LIMIT :limit {skip_locked}
 ), due AS MATERIALIZED (
-    SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot, head_seq,
-           head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers
-    FROM job_heads
+    SELECT {head} FROM job_heads
     WHERE status = 'waiting' AND wake_at IS NOT NULL AND wake_at <= {now}
       AND wait_reason NOT IN ('drift', 'stalled', 'dead_letter', 'restore_review', 'joined')
       AND (session_slot IS NULL OR session_slot <> 'behind')
@@ -65,9 +53,7 @@ WITH ready AS MATERIALIZED (
       AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace) AND takeovers < :suspect_at
     ORDER BY ready_at, job_id LIMIT :limit {skip_locked}
 ), lost AS MATERIALIZED (
-    SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot, head_seq,
-           head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers
-    FROM job_heads
+    SELECT {head} FROM job_heads
     WHERE status = 'running' AND (lease_expires_at <= {tick} OR lease_boot <> {boot})
       AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
       AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace) AND takeovers + 1 < :suspect_at
@@ -78,9 +64,9 @@ WHERE (CAST(:incarnation AS TEXT) IS NULL
        OR EXISTS (SELECT 1 FROM worker_leases w WHERE w.worker = :worker AND w.incarnation = :incarnation))
 ORDER BY ready_at, job_id LIMIT :limit;
 
--- name: choose_own
+-- name: select_own_jobs
 -- The jobs to claim among these roots, their descendants, and the jobs with the turn in sessions in which one of those
--- stands behind; locked, in the order of `choose_by_priority`. Last, the wall clock. A job of the third kind that is ready
+-- stands behind; locked, in the order of `select_jobs_by_priority`. Last, the wall clock. A job of the third kind that is ready
 -- or due is passed over until it has been for `ahead_us`: its own driver comes first.
 WITH RECURSIVE own (job_id) AS (
     SELECT job_id FROM jobs WHERE job_id {any:roots}
@@ -91,8 +77,7 @@ WITH RECURSIVE own (job_id) AS (
     WHERE mine.job_id IN (SELECT job_id FROM own) AND mine.session_slot = 'behind'
       AND front.namespace = mine.namespace AND front.session_id = mine.session_id AND front.session_slot = 'live'
 )
-SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot, head_seq,
-       head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers, {now}
+SELECT {head}, {now}
 FROM job_heads
 WHERE job_id IN (SELECT job_id FROM own UNION SELECT job_id FROM ahead)
   AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})
@@ -106,10 +91,9 @@ WHERE job_id IN (SELECT job_id FROM own UNION SELECT job_id FROM ahead)
        OR EXISTS (SELECT 1 FROM worker_leases w WHERE w.worker = :worker AND w.incarnation = :incarnation))
 ORDER BY priority DESC, ready_at, job_id LIMIT :limit {skip_locked};
 
--- name: choose_handed
--- The job that its holder hands over, locked, if it still has it. Last, the wall clock. (For the token see `append_head`.)
-SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot, head_seq,
-       head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers, {now}
+-- name: select_job_to_hand_over
+-- The job that its holder hands over, locked, if it still has it. Last, the wall clock. (For the token see `advance_head`.)
+SELECT {head}, {now}
 FROM job_heads
 WHERE job_id = :job_id AND status = 'running' AND fence = :fence AND lease_token = :lease_token AND :lease_token <> ''
 {for_update};
@@ -125,44 +109,43 @@ RETURNING lease_expires_at;
 
 -- name: renew_lease
 -- The lease lasts `ttl_us` from now. No row: it is lost. The clock is not asked, the fence is. (For the token see
--- `append_head`.)
+-- `advance_head`.)
 UPDATE job_heads SET lease_expires_at = {tick} + :ttl_us, lease_boot = {boot}
 WHERE job_id = :job_id AND fence = :fence AND lease_token = :lease_token AND :lease_token <> ''
 RETURNING job_id;
 
--- name: expire_worker
+-- name: expire_leases_of_worker
 -- A worker proven dead holds nothing that others must wait for. Locked in id order, as everywhere.
 WITH dead AS MATERIALIZED (
     SELECT job_id FROM job_heads WHERE status = 'running' AND lease_owner = :worker ORDER BY job_id {for_update}
 )
 UPDATE job_heads SET lease_expires_at = 0 WHERE job_id IN (SELECT job_id FROM dead) RETURNING queue;
 
--- name: list_expired
+-- name: list_expired_jobs
 -- Running jobs whose lease is over.
 SELECT job_id FROM job_heads
 WHERE status = 'running' AND (lease_expires_at <= {tick} OR lease_boot <> {boot})
 ORDER BY lease_expires_at, job_id LIMIT :limit;
 
--- name: expired_heads
+-- name: lock_expired_heads
 -- The same as heads, locked: what somebody else is writing to right now is passed over, and found next time if need be.
 -- Last, the wall clock.
-SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot,
-       head_seq, head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers,
+SELECT {head},
        {now}
 FROM job_heads
 WHERE status = 'running' AND (lease_expires_at <= {tick} OR lease_boot <> {boot})
 ORDER BY lease_expires_at, job_id LIMIT :limit {skip_locked};
 
--- name: lease_owners
+-- name: list_lease_owners
 -- Everybody who holds a job, by name.
 SELECT DISTINCT lease_owner FROM job_heads WHERE status = 'running' ORDER BY lease_owner;
 
--- name: count_held
+-- name: count_held_jobs
 -- How many jobs this worker holds, by leases that are not over.
 SELECT CAST(count(*) AS {int}) FROM job_heads
 WHERE status = 'running' AND lease_owner = :worker AND lease_expires_at > {tick} AND lease_boot = {boot};
 
--- name: claim_event
+-- name: get_claim_event
 -- The grant's own event, by the fence that only it has.
 SELECT body FROM events WHERE job_id = :job_id AND fence = :fence AND type = 'job_claimed' ORDER BY seq LIMIT 1;
 
@@ -173,11 +156,11 @@ VALUES (:worker, :incarnation, :identity, :ttl_us, :beat)
 ON CONFLICT (worker) DO UPDATE
 SET incarnation = excluded.incarnation, identity = excluded.identity, ttl_us = excluded.ttl_us, beat = excluded.beat;
 
--- name: beat_worker_lease
+-- name: renew_worker_lease
 -- The worker lives. No row has changed: its lease was declared expired, or another process has its name.
 UPDATE worker_leases SET beat = :beat WHERE worker = :worker AND incarnation = :incarnation;
 
--- name: worker_leases
+-- name: list_worker_leases
 -- The leases of all workers.
 SELECT worker, incarnation, identity, ttl_us, beat FROM worker_leases;
 

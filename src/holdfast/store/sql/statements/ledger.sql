@@ -1,13 +1,13 @@
 -- The ledger: intent, outcome and receipt of every tool call.
 
--- name: call_at
+-- name: get_call
 -- The call of one step and generation.
 SELECT tool_call_id, job_id, step_key, generation, tool_name, raw_tool_name, side_effect_class, status,
        idempotency_key, args_digest, attempt, fence, intent_seq, result_seq, start_by, longest_call_us, approval_id,
        prepared_at, settled_at
 FROM tool_calls WHERE job_id = :job_id AND step_key = :step_key AND generation = :generation;
 
--- name: call_by_key
+-- name: find_call_by_key
 -- The call that a receiver knows by this key.
 SELECT tool_call_id, job_id, step_key, generation, tool_name, raw_tool_name, side_effect_class, status,
        idempotency_key, args_digest, attempt, fence, intent_seq, result_seq, start_by, longest_call_us, approval_id,

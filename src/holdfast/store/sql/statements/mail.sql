@@ -1,10 +1,10 @@
 -- Mail and timers.
 
--- name: mail_by_operation
+-- name: find_mail_by_operation
 -- The letter an earlier send of this operation made.
 SELECT mail_seq FROM mail WHERE job_id = :job_id AND operation_id = :operation_id;
 
--- name: count_mail
+-- name: advance_mail_seq
 -- One more letter; the job may have become claimable by it.
 UPDATE job_heads
 SET mail_seq = mail_seq + 1,
@@ -19,7 +19,7 @@ WHERE job_id = :job_id;
 INSERT INTO mail (job_id, mail_seq, kind, name, body, body_digest, sender, operation_id, sent_at)
 VALUES (:job_id, :mail_seq, :kind, :name, :body, :body_digest, :sender, :operation_id, {now});
 
--- name: read_mail
+-- name: list_mail
 -- Letters after a number, in order.
 SELECT m.mail_seq, m.kind, m.name,
        CASE WHEN m.body IS NOT NULL THEN m.body
@@ -33,7 +33,7 @@ FROM mail m WHERE m.job_id = :job_id AND m.mail_seq > :after ORDER BY m.mail_seq
 INSERT INTO timers (job_id, step_key, due_at) VALUES (:job_id, :step_key, :due_at)
 ON CONFLICT (job_id, step_key) DO UPDATE SET due_at = excluded.due_at;
 
--- name: drop_timer
+-- name: remove_timer
 -- The timer is gone.
 DELETE FROM timers WHERE job_id = :job_id AND step_key = :step_key;
 

@@ -1,6 +1,6 @@
 -- Workers that say that they are there.
 
--- name: beat_worker
+-- name: record_heartbeat
 -- The worker was there just now. Another process of its name starts anew.
 INSERT INTO worker_presences (worker, identity, host, pid, offer, draining, started_at, seen_at)
 VALUES (:worker, :identity, :host, :pid, :offer, :draining, {now}, {now})
@@ -12,11 +12,11 @@ SET started_at = CASE WHEN worker_presences.identity = excluded.identity
                           THEN worker_presences.drain_asked_at END,
     draining = excluded.draining, seen_at = excluded.seen_at;
 
--- name: forget_workers
+-- name: remove_silent_workers
 -- Whoever was silent for so long is not listed any more.
 DELETE FROM worker_presences WHERE seen_at <= {now} - CAST(:silent_us AS {int});
 
--- name: worker_identities
+-- name: list_worker_identities
 -- Everybody who is listed, which process it is, and whether it shall drain.
 SELECT worker, identity, drain_asked_at FROM worker_presences ORDER BY worker;
 
@@ -37,7 +37,7 @@ SELECT p.worker, p.identity, p.host, p.pid, p.offer, p.draining, p.started_at, p
        (SELECT CAST(count(*) AS {int}) FROM job_heads WHERE status = 'running' AND lease_owner = p.worker), {now}
 FROM worker_presences p WHERE p.worker = :worker AND p.seen_at > {now} - CAST(:silent_us AS {int});
 
--- name: ask_worker_to_drain
+-- name: request_drain
 -- The worker shall drain. A row: nobody had asked before.
 UPDATE worker_presences SET drain_asked_at = {now} WHERE worker = :worker AND drain_asked_at IS NULL RETURNING worker;
 

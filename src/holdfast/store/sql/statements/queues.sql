@@ -1,12 +1,12 @@
 -- What queues take.
 
--- name: limit_queue
+-- name: set_queue_limits
 -- The queue takes so much.
 INSERT INTO queue_limits (namespace, queue, depth_max, age_max_us)
 VALUES (:namespace, :queue, :depth_max, :age_max_us)
 ON CONFLICT (namespace, queue) DO UPDATE SET depth_max = excluded.depth_max, age_max_us = excluded.age_max_us;
 
--- name: unlimit_queue
+-- name: remove_queue_limits
 -- The queue takes everything.
 DELETE FROM queue_limits WHERE namespace = :namespace AND queue = :queue;
 
@@ -19,7 +19,7 @@ SELECT queue, namespace, depth_max, age_max_us FROM queue_limits WHERE namespace
 SELECT queue, namespace, depth_max, age_max_us FROM queue_limits
 WHERE namespace = :namespace AND queue = :queue {for_update};
 
--- name: queue_load
+-- name: read_queue_load
 -- How many jobs of the queue are pending, counted as far as matters; since when the oldest could run; and the time.
 SELECT CAST((SELECT count(*) FROM (SELECT 1 FROM job_heads
                                    WHERE status = 'pending' AND namespace = :namespace AND queue = :queue

@@ -4,7 +4,7 @@
 -- The store is in this epoch: every fence of an earlier one is smaller.
 UPDATE store_state SET epoch = :epoch;
 
--- name: end_all_claims
+-- name: release_all_batches
 -- Nobody holds a batch; the fences stay, so that an old claim can never be mistaken for a new one.
 UPDATE inbox_batches
 SET claim_id = NULL, claim_owner = NULL, claim_token = NULL, claim_boot = NULL, claimed_at = NULL,
@@ -19,13 +19,11 @@ DELETE FROM worker_presences;
 -- No worker has a lease.
 DELETE FROM worker_leases;
 
--- name: unfinished_heads
+-- name: list_unfinished_heads
 -- The jobs that were not over when the backup was made.
-SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot,
-       head_seq, head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers
-FROM job_heads WHERE status IN ('pending', 'running', 'waiting') ORDER BY job_id;
+SELECT {head} FROM job_heads WHERE status IN ('pending', 'running', 'waiting') ORDER BY job_id;
 
--- name: hold_restored
+-- name: hold_for_review
 -- The job waits for a person and belongs to nobody.
 UPDATE job_heads
 SET head_seq = :head_seq, head_hash = :head_hash, fence = :fence, status = 'waiting', wait_reason = 'restore_review',

@@ -1,6 +1,6 @@
 -- Retention. An erased body is an empty one: no body is empty when it is written, and one that is NULL lies in a blob.
 
--- name: jobs_over
+-- name: list_prunable_jobs
 -- Jobs that have been over for long enough and are not pruned this way yet.
 SELECT h.job_id
 FROM job_heads h
@@ -10,7 +10,7 @@ WHERE h.job_id > :after AND h.status IN ('completed', 'failed', 'cancelled') AND
   AND (t.how IS NULL OR t.how <> :how)
 ORDER BY h.job_id LIMIT :limit;
 
--- name: standing
+-- name: get_retention_state
 -- A job as the rule of retention looks at it.
 SELECT h.job_id, h.namespace, h.kind, h.status, h.head_seq, h.head_hash, j.created_at, e.at, j.request_key,
        j.request_digest, p.status,
@@ -26,25 +26,25 @@ LEFT JOIN job_heads p ON p.job_id = j.parent_job_id
 LEFT JOIN tombstones t ON t.job_id = h.job_id
 WHERE h.job_id = :job_id;
 
--- name: bodies_to_erase
+-- name: count_bodies_to_erase
 -- How many bodies there are to erase, and how many bytes.
 SELECT CAST(count(*) AS {int}), coalesce(CAST(sum(coalesce(length(e.body), length(b.body))) AS {int}), 0)
 FROM events e JOIN job_heads h ON h.job_id = e.job_id
 LEFT JOIN blobs b ON e.body IS NULL AND b.namespace = h.namespace AND b.digest = e.body_digest
 WHERE e.job_id = :job_id AND e.type {any:types} AND (e.body IS NULL OR length(e.body) > 0);
 
--- name: bodies_to_remove
+-- name: count_bodies_to_remove
 -- How many facts a job has, and how many bytes of bodies.
 SELECT CAST(count(*) AS {int}), coalesce(CAST(sum(coalesce(length(e.body), length(b.body))) AS {int}), 0)
 FROM events e JOIN job_heads h ON h.job_id = e.job_id
 LEFT JOIN blobs b ON e.body IS NULL AND b.namespace = h.namespace AND b.digest = e.body_digest
 WHERE e.job_id = :job_id;
 
--- name: open_gate
+-- name: open_retention_gate
 -- The journal can be changed until the gate is closed, by this transaction only.
 INSERT INTO retention_gate (opened_by) VALUES ('retention');
 
--- name: close_gate
+-- name: close_retention_gate
 -- The journal is append-only again.
 DELETE FROM retention_gate;
 
@@ -89,14 +89,14 @@ ON CONFLICT (job_id) DO UPDATE SET how = excluded.how, pruned_at = excluded.prun
 SELECT job_id, namespace, kind, status, head_seq, head_hash, created_at, ended_at, pruned_at, how
 FROM tombstones WHERE job_id = :job_id;
 
--- name: model_requests
+-- name: list_model_requests
 -- Requests to models, whose bodies name messages by their digests.
 SELECT CASE WHEN e.body IS NOT NULL THEN e.body
             ELSE (SELECT b.body FROM blobs b WHERE b.namespace = h.namespace AND b.digest = e.body_digest) END
 FROM events e JOIN job_heads h ON h.job_id = e.job_id
 WHERE e.type = 'llm_requested' AND h.namespace = :namespace;
 
--- name: forget_blob
+-- name: remove_old_blob
 -- The bytes are gone, unless somebody has stored them again in the meantime.
 DELETE FROM blobs WHERE namespace = :namespace AND digest = :digest AND created_at <= :before
 RETURNING CAST(length(body) AS {int});

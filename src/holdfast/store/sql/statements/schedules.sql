@@ -27,12 +27,12 @@ FROM schedules WHERE namespace = :namespace AND schedule_id = :schedule_id {for_
 SELECT schedule_id, kind, cron, next_at, time_zone, catch_up, request, namespace, queue, priority, paused, created_at
 FROM schedules WHERE namespace = :namespace AND schedule_id > :after ORDER BY schedule_id LIMIT :limit;
 
--- name: due_schedules
+-- name: list_due_schedules
 -- What has to be fired, longest due first.
 SELECT schedule_id, kind, cron, next_at, time_zone, catch_up, request, namespace, queue, priority, paused, created_at
 FROM schedules WHERE paused = 0 AND next_at <= {wall} ORDER BY next_at, namespace, schedule_id LIMIT :limit;
 
--- name: move_schedule
+-- name: set_schedule_next_at
 -- The schedule stands at this instant.
 UPDATE schedules SET next_at = :next_at WHERE namespace = :namespace AND schedule_id = :schedule_id;
 

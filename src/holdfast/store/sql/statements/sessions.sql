@@ -6,14 +6,14 @@ INSERT INTO sessions (namespace, session_id, revision, node_seq, enqueue_seq, cr
 VALUES (:namespace, :session_id, 0, 0, 0, {now})
 ON CONFLICT (namespace, session_id) DO NOTHING;
 
--- name: open_turn
+-- name: lock_session_for_turn
 -- The session's head, held against every other turn, and what this turn id was committed as, if it was.
 SELECT s.revision, s.leaf_node_id, s.frame_id, s.node_seq, t.turn_hash, t.revision, t.checkpoint_digest
 FROM sessions s
 LEFT JOIN turns t ON t.namespace = s.namespace AND t.session_id = s.session_id AND t.turn_id = :turn_id
 WHERE s.namespace = :namespace AND s.session_id = :session_id {for_update_of_s};
 
--- name: bound_session
+-- name: find_session_by_handle
 -- The session that a handle serves.
 SELECT session_id FROM session_handles WHERE namespace = :namespace AND handle = :handle;
 
@@ -36,7 +36,7 @@ SET revision = :revision, leaf_node_id = :leaf_node_id, frame_id = :frame_id, no
     checkpoint = :checkpoint, checkpoint_digest = :checkpoint_digest, states = :states
 WHERE namespace = :namespace AND session_id = :session_id;
 
--- name: clear_nodes
+-- name: remove_all_nodes
 -- The graph is empty: a replacing commit follows.
 DELETE FROM session_nodes WHERE namespace = :namespace AND session_id = :session_id;
 
@@ -139,13 +139,13 @@ UPDATE sessions SET meta = :meta WHERE namespace = :namespace AND session_id = :
 -- The session's description, if it was given one.
 SELECT meta FROM sessions WHERE namespace = :namespace AND session_id = :session_id AND meta IS NOT NULL;
 
--- name: tombstone_node
+-- name: hide_node
 -- The node is hidden. A row: it was visible before.
 UPDATE session_nodes SET tombstoned = 1
 WHERE namespace = :namespace AND session_id = :session_id AND node_id = :node_id AND tombstoned = 0
 RETURNING node_id;
 
--- name: vacuum_nodes
+-- name: remove_hidden_nodes
 -- Hidden nodes are gone.
 DELETE FROM session_nodes
 WHERE namespace = :namespace AND session_id = :session_id AND tombstoned = 1

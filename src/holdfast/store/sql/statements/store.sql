@@ -1,10 +1,10 @@
 -- The store itself, namespaces and blobs.
 
--- name: store_state
+-- name: get_store_state
 -- Which store this is.
 SELECT store_id, epoch, min_reader, created_at FROM store_state;
 
--- name: open_store_state
+-- name: create_store_state
 -- A new store has an identity and is in its first epoch.
 INSERT INTO store_state (singleton, store_id, epoch, min_reader, created_at)
 VALUES (1, :store_id, 1, :min_reader, {now}) ON CONFLICT DO NOTHING;
@@ -39,7 +39,7 @@ SELECT 1 FROM blobs WHERE namespace = :namespace AND digest = :digest;
 -- How many blobs a namespace has.
 SELECT CAST(count(*) AS {int}) FROM blobs WHERE namespace = :namespace;
 
--- name: unreferenced_blobs
+-- name: list_unreferenced_blobs
 -- Blobs that no event, letter, node, item or frame names. What is named is collected once: asking for each blob would
 -- read the whole journal for each blob.
 SELECT b.digest, b.created_at
@@ -60,14 +60,14 @@ LEFT JOIN (
 WHERE b.namespace = :namespace AND named.digest IS NULL
 ORDER BY b.digest;
 
--- name: checkpoints
+-- name: list_checkpoints
 -- The current checkpoint documents; their byte fields are named by digest.
 SELECT checkpoint, states FROM sessions WHERE namespace = :namespace AND checkpoint IS NOT NULL;
 
--- name: attachment_uris
+-- name: list_attachment_uris
 -- Where the attachments of a namespace lie; some lie in blobs.
 SELECT uri FROM attachments WHERE namespace = :namespace;
 
--- name: delete_blob
+-- name: remove_blob
 -- The bytes are gone.
 DELETE FROM blobs WHERE namespace = :namespace AND digest = :digest;

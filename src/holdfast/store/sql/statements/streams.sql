@@ -16,13 +16,13 @@ RETURNING last;
 -- A row: this passage is there.
 SELECT 1 FROM stream_passages WHERE job_id = :job_id AND fence = :fence AND last = :last;
 
--- name: read_passages
+-- name: list_passages
 -- What was said behind a cursor, in order.
 SELECT fence, last, chunks, voices, at, body FROM stream_passages
 WHERE job_id = :job_id AND (fence, last) > (:fence, :last)
 ORDER BY fence, last LIMIT :limit;
 
--- name: voices
+-- name: list_voices
 -- Who has spoken.
 SELECT DISTINCT voices FROM stream_passages WHERE job_id = :job_id;
 

@@ -178,26 +178,24 @@ WHERE m.body IS NULL AND b.digest IS NULL;
 SELECT idempotency_key, 'stands for ' || count(*) || ' calls' FROM tool_calls
 GROUP BY idempotency_key HAVING count(*) > 1;
 
--- name: all_heads
+-- name: list_all_heads
 -- Every head, for the checks that read journals.
-SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot,
-       head_seq, head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers
-FROM job_heads WHERE job_id > :after ORDER BY job_id LIMIT :limit;
+SELECT {head} FROM job_heads WHERE job_id > :after ORDER BY job_id LIMIT :limit;
 
--- name: mail_kinds
+-- name: list_mail_kinds
 -- What kind of letter each of a job's letters is, and when it was sent.
 SELECT mail_seq, kind, sent_at FROM mail WHERE job_id = :job_id;
 
--- name: all_blobs
+-- name: list_all_blobs
 -- Every blob, a page at a time.
 SELECT namespace, digest, body FROM blobs
 WHERE namespace > :namespace OR (namespace = :namespace AND digest > :digest)
 ORDER BY namespace, digest LIMIT :limit;
 
--- name: all_checkpoints
+-- name: list_all_checkpoints
 -- The checkpoint of every session that has one.
 SELECT namespace, session_id, checkpoint, checkpoint_digest, states FROM sessions WHERE revision > 0;
 
--- name: all_parents
+-- name: list_all_parents
 -- The links of every graph.
 SELECT namespace, session_id, node_id, parent_node_id FROM session_nodes ORDER BY namespace, session_id;

@@ -1,6 +1,6 @@
 -- How the store is.
 
--- name: lines_of_jobs
+-- name: count_unfinished_jobs
 -- How many jobs stand alike, of those that are not over: each status has an index of its own.
 SELECT queue, status, wait_reason, CAST(count(*) AS {int}), CAST(max(takeovers) AS {int})
 FROM (
@@ -12,7 +12,7 @@ FROM (
 ) AS open
 GROUP BY queue, status, wait_reason;
 
--- name: vital_numbers
+-- name: read_store_stats
 -- The time; when the oldest ready job could have run first; leases that are over; uncertain calls; suspects that no worker
 -- has taken for a while; answers that are kept, and those that are too old.
 SELECT {now},
@@ -28,6 +28,6 @@ SELECT {now},
        CAST((SELECT count(*) FROM cache_entries WHERE expires_at > {now}) AS {int}),
        CAST((SELECT count(*) FROM cache_entries WHERE expires_at <= {now}) AS {int});
 
--- name: store_size
+-- name: read_store_size
 -- How many bytes the store takes.
 SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size();

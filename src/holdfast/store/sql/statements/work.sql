@@ -13,9 +13,7 @@ FROM work_items w WHERE w.job_id = :job_id;
 -- name: list_work
 -- A page of work items, newest id first, each with its head; a NULL filter matches everything.
 SELECT w.project, w.capability, w.boundary, w.preferred_type, w.deadline_at,
-       h.job_id, h.namespace, h.queue, h.kind, h.priority, h.status, h.wait_reason, h.wake_at, h.ready_at, h.session_id,
-       h.session_slot, h.head_seq, h.head_hash, h.fence, h.lease_token, h.lease_owner, h.lease_boot, h.lease_expires_at,
-       h.mail_seq, h.attempts, h.takeovers
+       {head:h}
 FROM work_items w JOIN job_heads h ON h.job_id = w.job_id
 WHERE w.namespace = :namespace
   AND (CAST(:status AS TEXT) IS NULL OR h.status = :status)
@@ -34,7 +32,7 @@ FROM work_items w JOIN job_heads h ON h.job_id = w.job_id
 WHERE w.namespace = :namespace
 GROUP BY w.project, h.status, coalesce(h.wait_reason, '');
 
--- name: unclaimed_work
+-- name: list_unclaimed_work
 -- Pending work that should not wait for somebody to claim it: its deadline has passed, or somebody wrote to it.
 SELECT job_id FROM (
     SELECT w.job_id FROM work_items w JOIN job_heads h ON h.job_id = w.job_id
@@ -45,7 +43,7 @@ SELECT job_id FROM (
 ) AS unclaimed
 ORDER BY job_id LIMIT :limit;
 
--- name: unpreferred_work
+-- name: list_unpreferred_work
 -- The kinds of work for which a type of agent was preferred, and which none of that type has taken for a while.
 SELECT DISTINCT h.kind FROM work_items w JOIN job_heads h ON h.job_id = w.job_id
 WHERE w.preferred_type <> '' AND w.capability {any:capabilities} AND h.status = 'pending'

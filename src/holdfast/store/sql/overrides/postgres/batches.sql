@@ -5,7 +5,7 @@
 -- for any length: every row finds its head by id. A head with a token runs (a CHECK says so); the status is not asked
 -- for, because that would offer the index of all running jobs, and each array row would be compared with all of them.
 
--- name: append_one
+-- name: append_event
 -- One job's one fact is in its journal, and its head moved on. No row: `lock_head` knows the reason.
 WITH moved AS (
     UPDATE job_heads
@@ -19,7 +19,7 @@ INSERT INTO events (job_id, seq, type, version, fence, at, body, body_digest, ha
 SELECT job_id, :seq, :type, :version, :fence, :at, :body, :body_digest, :hash FROM moved
 RETURNING job_id;
 
--- name: append_batch
+-- name: append_events
 -- The jobs that moved on by one fact each; all of them still run.
 --
 -- The rows come in id order. A plan that reads no table whole (see `enable_seqscan` in `open`) meets the heads in that order,
@@ -48,7 +48,7 @@ SELECT job_id, seen_seq + 1, type, version, fence, at, body,
 FROM moved
 RETURNING job_id;
 
--- name: append_batch_of_moves
+-- name: append_events_and_moves
 -- Any number of facts each, and some leave `running`: the jobs that moved on, and where to. A session's job that ends is
 -- left to the single append, which moves the line up. Columns are literals here, too, and two hashes of every head (that
 -- it had, that it has) and of every fact (its body's, its own) lie in a string. A fact says whose it is by a number.
@@ -100,15 +100,15 @@ WITH locked AS MATERIALIZED (
 )
 SELECT job_id, queue, status, over FROM moved;
 
--- name: submit_at_once
+-- name: submit_jobs
 -- The jobs that are new, each with its head and its first event, hashed by the server as `model.chain` hashes it (as that of
 -- a claim is): who submits waits once. None, if more has to be asked before they may be: there is no such namespace, one of
--- its queues has limits, or the first id belongs to a job that is there or was removed.
+-- its queues has limits (unless they were admitted before), or the first id belongs to a job that is there or was removed.
 WITH ground AS MATERIALIZED (
     SELECT s.epoch * CAST(:fences AS bigint) AS fence
     FROM store_state s, namespaces n
     WHERE n.namespace = :namespace
-      AND NOT EXISTS (SELECT 1 FROM queue_limits q WHERE q.namespace = n.namespace)
+      AND (CAST(:admitted AS bigint) = 1 OR NOT EXISTS (SELECT 1 FROM queue_limits q WHERE q.namespace = n.namespace))
       AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.job_id = :job_id)
       AND NOT EXISTS (SELECT 1 FROM tombstones t WHERE t.job_id = :job_id AND t.how = 'remove')
 ), input AS MATERIALIZED (
@@ -131,48 +131,13 @@ WITH ground AS MATERIALIZED (
     ON CONFLICT DO NOTHING
     RETURNING job_id
 ), headed AS (
-    INSERT INTO job_heads (job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id,
-                           session_slot, head_seq, head_hash, fence, lease_token, lease_owner, lease_boot,
-                           lease_expires_at, mail_seq, attempts, takeovers)
+    INSERT INTO job_heads ({head})
     SELECT i.job_id, :namespace, i.queue, i.kind, i.priority, 'pending', NULL, NULL,
            CASE WHEN i.ready_at = 0 THEN {now} ELSE i.ready_at END, NULL, NULL, 1, i.hash, i.fence, '', '', '', 0, 0, 0, 0
     FROM input i JOIN made m ON m.job_id = i.job_id
 ), written AS (
     INSERT INTO events (job_id, seq, type, version, fence, at, body, body_digest, hash)
     SELECT i.job_id, 1, CAST(:type AS text), CAST(:version AS bigint), i.fence, {now}, i.body, i.body_digest, i.hash
-    FROM input i JOIN made m ON m.job_id = i.job_id
-)
-SELECT job_id FROM made;
-
--- name: submit_batch
--- The jobs that are new, each with its head and its first event.
-WITH input AS MATERIALIZED (
-    SELECT * FROM unnest(
-        CAST(:each_job_id AS text[]), CAST(:each_namespace AS text[]), CAST(:each_kind AS text[]), CAST(:each_queue AS text[]),
-        CAST(:each_priority AS bigint[]), CAST(:each_request_digest AS bytea[]), CAST(:each_parent_job_id AS text[]),
-        CAST(:each_parent_step_key AS text[]), CAST(:each_ready_at AS bigint[]), CAST(:each_body AS bytea[]),
-        CAST(:each_body_digest AS bytea[]), CAST(:each_hash AS bytea[])
-    ) AS i (job_id, namespace, kind, queue, priority, request_digest, parent_job_id, parent_step_key, ready_at, body,
-            body_digest, hash)
-), made AS (
-    INSERT INTO jobs (job_id, namespace, kind, queue, priority, request_key, request_digest, parent_job_id, parent_step_key,
-                      session_id, created_at)
-    SELECT job_id, namespace, kind, queue, priority, NULL, request_digest, parent_job_id, parent_step_key, NULL,
-           CAST(:at AS bigint)
-    FROM input
-    ON CONFLICT DO NOTHING
-    RETURNING job_id
-), headed AS (
-    INSERT INTO job_heads (job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id,
-                           session_slot, head_seq, head_hash, fence, lease_token, lease_owner, lease_boot,
-                           lease_expires_at, mail_seq, attempts, takeovers)
-    SELECT i.job_id, i.namespace, i.queue, i.kind, i.priority, 'pending', NULL, NULL, i.ready_at, NULL, NULL, 1, i.hash,
-           CAST(:fence AS bigint), '', '', '', 0, 0, 0, 0
-    FROM input i JOIN made m ON m.job_id = i.job_id
-), written AS (
-    INSERT INTO events (job_id, seq, type, version, fence, at, body, body_digest, hash)
-    SELECT i.job_id, 1, CAST(:type AS text), CAST(:version AS bigint), CAST(:fence AS bigint), CAST(:at AS bigint), i.body,
-           i.body_digest, i.hash
     FROM input i JOIN made m ON m.job_id = i.job_id
 )
 SELECT job_id FROM made;
@@ -195,7 +160,7 @@ SET head_seq = i.head_seq, head_hash = i.head_hash, fence = i.fence, status = 'r
 FROM input i WHERE h.job_id = i.job_id
 RETURNING h.job_id, h.lease_expires_at;
 
--- name: renew_batch_of_leases
+-- name: renew_leases
 -- The ids of the jobs that are still held.
 WITH locked AS MATERIALIZED (
     SELECT i.* FROM unnest(CAST(:job_ids AS text[]), CAST(:fences AS bigint[]), CAST(:lease_tokens AS text[]))
@@ -207,7 +172,7 @@ FROM locked i
 WHERE h.job_id = i.job_id AND h.fence = i.fence AND h.lease_token = i.lease_token AND i.lease_token <> ''
 RETURNING h.job_id;
 
--- name: hold_batch_alike
+-- name: write_equal_rulings
 -- Short holds have written one fact each: the locked heads are where their rulings leave them. What becomes of them, and
 -- which facts say so, comes once for all that are alike; a job has the numbers of its own.
 WITH moved AS (
@@ -233,7 +198,7 @@ SELECT job_id, head_seq, (CAST(:type AS text[]))[fact], (CAST(:version AS bigint
        (CAST(:body AS bytea[]))[fact], (CAST(:body_digest AS bytea[]))[fact], head_hash
 FROM moved;
 
--- name: hold_batch
+-- name: write_rulings
 -- Short holds have written: the locked heads are where their rulings leave them, each with its events.
 WITH written AS (
     INSERT INTO events (job_id, seq, type, version, fence, at, body, body_digest, hash)

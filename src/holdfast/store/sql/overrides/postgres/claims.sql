@@ -7,9 +7,9 @@
 -- A worker claims under its own lease, or not at all: the lease is locked as the key of a foreign key would be, which a beat
 -- does not mind and an expiry waits for.
 
--- name: claim_by_priority
--- The jobs that are granted now, chosen as `choose_by_priority` says, each with its event. None: there are none, or this
--- token was granted some before (`heads_of_token`).
+-- name: claim_jobs_by_priority
+-- The jobs that are granted now, chosen as `select_jobs_by_priority` says, each with its event. None: there are none, or this
+-- token was granted some before (`list_heads_by_token`).
 WITH known AS MATERIALIZED (
     SELECT 1 FROM job_heads WHERE lease_token = :token AND status = 'running' AND lease_owner = :worker
 ), lease AS MATERIALIZED (
@@ -80,7 +80,7 @@ FROM granted g LEFT JOIN LATERAL (
     FROM events c WHERE c.job_id = g.job_id AND c.seq = 1 AND g.head_seq = 2 LIMIT 1
 ) AS e ON 1 = 1;
 
--- name: claim_by_age
+-- name: claim_jobs_by_age
 -- The same with the oldest first.
 WITH known AS MATERIALIZED (
     SELECT 1 FROM job_heads WHERE lease_token = :token AND status = 'running' AND lease_owner = :worker
@@ -152,8 +152,8 @@ FROM granted g LEFT JOIN LATERAL (
     FROM events c WHERE c.job_id = g.job_id AND c.seq = 1 AND g.head_seq = 2 LIMIT 1
 ) AS e ON 1 = 1;
 
--- name: beat_and_read_worker_leases
--- `beat_worker_lease` and `worker_leases` in one round trip. The worker's own row is as it was before the beat.
+-- name: renew_and_list_worker_leases
+-- `renew_worker_lease` and `list_worker_leases` in one round trip. The worker's own row is as it was before the beat.
 WITH mine AS (
     UPDATE worker_leases SET beat = :beat WHERE worker = :worker AND incarnation = :incarnation RETURNING worker
 )

@@ -1,9 +1,9 @@
 -- why: Postgres does not know how few jobs are meant, and would join them with all heads and all children at once. Arrays and
 -- LATERAL with OFFSET 0 make it look each of them up.
 
--- name: choose_own
+-- name: select_own_jobs
 -- The jobs to claim among these roots, their descendants, and the jobs with the turn in sessions in which one of those
--- stands behind; locked, in the order of `choose_by_priority`. Last, the wall clock. A job of the third kind that is ready
+-- stands behind; locked, in the order of `select_jobs_by_priority`. Last, the wall clock. A job of the third kind that is ready
 -- or due is passed over until it has been for `ahead_us`: its own driver comes first.
 WITH RECURSIVE own (job_id) AS (
     SELECT job_id FROM jobs WHERE job_id {any:roots}
@@ -18,8 +18,7 @@ WITH RECURSIVE own (job_id) AS (
     ) AS front
     WHERE mine.job_id = ANY(ARRAY(SELECT job_id FROM own)) AND mine.session_slot = 'behind'
 )
-SELECT job_id, namespace, queue, kind, priority, status, wait_reason, wake_at, ready_at, session_id, session_slot, head_seq,
-       head_hash, fence, lease_token, lease_owner, lease_boot, lease_expires_at, mail_seq, attempts, takeovers, {now}
+SELECT {head}, {now}
 FROM job_heads
 WHERE job_id = ANY(ARRAY(SELECT job_id FROM own UNION SELECT job_id FROM ahead))
   AND queue {any:queues} AND (:any_kind = 1 OR kind {any:kinds})

@@ -1,5 +1,5 @@
 -- why: each database knows its own size by its own name.
 
--- name: store_size
+-- name: read_store_size
 -- How many bytes the store takes.
 SELECT pg_database_size(current_database());

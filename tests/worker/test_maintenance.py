@@ -1,4 +1,4 @@
-"""What a process does now and then: it buries its dead neighbours and sweeps, and says what it found."""
+"""Maintenance loop: the duties of a process towards its store."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from holdfast.model.events import JobClaimed, JobRequeued
 from holdfast.model.ids import SequentialIds
 from holdfast.model.states import Status, WaitReason
 from holdfast.model.suspicion import UNCLAIMED_US
-from holdfast.model.time import MINUTE, SECOND
+from holdfast.model.time import DAY, MINUTE, SECOND
 from holdfast.model.worker_identity import Identity, Sight
 from holdfast.store.intercepted import InterceptedStore
 from holdfast.testing.conformance.bench import Backend
-from holdfast.worker.maintenance import SWEEP_EVERY_US, Maintenance, Neighbours
+from holdfast.worker.maintenance import EXPIRY_EVERY_US, SWEEP_EVERY_US, Maintenance, Neighbours
 from tests.engine.shop import Shop, opened
 from tests.fixtures.stores import STORES
 
@@ -37,7 +37,7 @@ class Nobody:
         return Sight.UNKNOWN
 
 
-def rounds_of(shop: Shop, by: str = "sweep of a", *, leaves_suspects: bool = False) -> Maintenance:
+def maintenance_of(shop: Shop, by: str = "sweep of a", *, leaves_suspects: bool = False) -> Maintenance:
     neighbours = Neighbours(Nobody())
     return Maintenance(
         shop.store, shop.clock, neighbours, Rules(by=by), random.random, leaves_suspects=leaves_suspects
@@ -48,28 +48,28 @@ async def nothing(_drive: Execution, _: Any) -> None: ...
 
 
 async def test_a_sweep_every_half_minute(backend: Backend, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "holdfast.process")
+    caplog.set_level(logging.INFO, "holdfast.maintenance")
     async with opened(backend) as shop:
-        rounds = rounds_of(shop)
+        maintenance = maintenance_of(shop)
         job_id = await shop.submit(nothing)
         await shop.claim(ttl_us=SECOND)
         shop.clock.advance(SWEEP_EVERY_US - 1)
-        await rounds.go()
-        assert not rounds.last, "not yet"
+        await maintenance.run_round()
+        assert not maintenance.last, "not yet"
         assert (await shop.store.jobs.head(job_id)).status is Status.RUNNING
         shop.clock.advance(1)
-        await rounds.go()
-        assert rounds.last is not None
-        assert (rounds.last.stats.expired_found, rounds.last.stats.recovered) == (1, 1)
+        await maintenance.run_round()
+        assert maintenance.last is not None
+        assert (maintenance.last.stats.expired_found, maintenance.last.stats.recovered) == (1, 1)
         assert (await shop.store.jobs.head(job_id)).status is Status.PENDING
         assert "jobs whose worker is gone: 1; back in their queues 1" in caplog.text
         told = await find_last_sweep(shop.store)
-        assert told == rounds.last
+        assert told == maintenance.last
         assert told.by == "sweep of a"
         caplog.clear()
         shop.clock.advance(SWEEP_EVERY_US)
-        await rounds.go()
-        assert rounds.last.stats.expired_found == 0
+        await maintenance.run_round()
+        assert maintenance.last.stats.expired_found == 0
         assert caplog.text == "", "nothing found, nothing said"
         assert await find_last_sweep(shop.store) == told, "the last one that found something"
 
@@ -78,17 +78,19 @@ async def test_a_swept_job_that_is_then_claimed_counts_one_takeover(backend: Bac
     """Lose a worker: whether a sweep or a claim comes first, or both, it is one takeover, and the place in the queue is
     kept."""
     async with opened(backend) as shop:
-        rounds = [rounds_of(shop, f"sweep of {name}") for name in "ab"]
+        maintenance = [maintenance_of(shop, f"sweep of {name}") for name in "ab"]
         job_id = await shop.submit(nothing)
         ready_at = (await shop.store.jobs.head(job_id)).ready_at
         for takeovers in (1, 2):
             await shop.claim(worker="lost", ttl_us=SECOND)
             shop.clock.advance(SWEEP_EVERY_US)
-            for one in rounds:
-                await one.go()
+            for one in maintenance:
+                await one.run_round()
             head = await shop.store.jobs.head(job_id)
             assert (head.status, head.takeovers, head.ready_at) == (Status.PENDING, takeovers, ready_at)
-        assert [one.last.stats.expired_found for one in rounds if one.last] == [1, 0], "they share the work"
+        assert [one.last.stats.expired_found for one in maintenance if one.last] == [1, 0], (
+            "they share the work"
+        )
         run = await shop.claim(worker="heir")
         assert (run.grant.takeover, run.grant.takeovers) == (False, 2)
         facts = await shop.events(job_id)
@@ -99,15 +101,15 @@ async def test_a_swept_job_that_is_then_claimed_counts_one_takeover(backend: Bac
 
 async def test_a_claim_before_the_sweep_leaves_it_nothing(backend: Backend) -> None:
     async with opened(backend) as shop:
-        rounds = rounds_of(shop)
+        maintenance = maintenance_of(shop)
         await shop.submit(nothing)
         await shop.claim(worker="lost", ttl_us=SECOND)
         shop.clock.advance(SWEEP_EVERY_US)
         heir = await shop.claim(worker="heir", ttl_us=MINUTE)
         assert (heir.grant.takeover, heir.grant.takeovers) == (True, 1)
-        await rounds.go()
-        assert rounds.last is not None
-        assert rounds.last.stats.expired_found == 0
+        await maintenance.run_round()
+        assert maintenance.last is not None
+        assert maintenance.last.stats.expired_found == 0
         assert await heir.go() == "completed"
 
 
@@ -116,12 +118,12 @@ async def test_a_job_that_keeps_losing_its_workers_is_not_held(
 ) -> None:
     """It may be the victim of another. A process that cannot run it alone says who can."""
     async with opened(backend) as shop:
-        rounds = rounds_of(shop, leaves_suspects=True)
+        maintenance = maintenance_of(shop, leaves_suspects=True)
         job_id = await shop.submit(nothing)
         for _ in range(3):
             await shop.claim(worker="lost", ttl_us=SECOND)
             shop.clock.advance(SWEEP_EVERY_US)
-            await rounds.go()
+            await maintenance.run_round()
         head = await shop.store.jobs.head(job_id)
         assert (head.status, head.takeovers) == (Status.PENDING, 3)
         said = [line for line in caplog.messages if "run it alone" in line]
@@ -133,12 +135,12 @@ async def test_a_suspect_that_no_worker_takes_needs_attention(backend: Backend) 
     """It is listed with its deaths and what to type, until a worker has it."""
     async with opened(backend) as shop:
         client = EmbeddedClient(shop.store, shop.clock, SequentialIds())
-        rounds = rounds_of(shop, leaves_suspects=True)
+        maintenance = maintenance_of(shop, leaves_suspects=True)
         job_id = await shop.submit(nothing)
         for worker in ("first", "second"):
             await shop.claim(worker=worker, ttl_us=SECOND)
             shop.clock.advance(SWEEP_EVERY_US)
-            await rounds.go()
+            await maintenance.run_round()
         shop.clock.advance(UNCLAIMED_US - 1)
         assert await client.waiting_for_person() == ()
         shop.clock.advance(1)
@@ -159,26 +161,85 @@ async def test_a_suspect_that_no_worker_takes_needs_attention(backend: Backend) 
 async def test_a_store_that_is_away_is_for_next_time(
     backend: Backend, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "holdfast.process")
+    caplog.set_level(logging.INFO, "holdfast.maintenance")
     async with opened(backend) as shop:
         away = True
 
         async def around(name: str, call: Any, args: Any, options: Any) -> Any:
-            if away and name == "cache.put":
+            if away and name == "metadata.put":
                 raise StoreUnavailable("away")
             return await call(*args, **options)
 
-        rounds = Maintenance(
+        maintenance = Maintenance(
             InterceptedStore(shop.store, around), shop.clock, Neighbours(Nobody()), Rules(), random.random
         )
         await shop.submit(nothing)
         await shop.claim(ttl_us=SECOND)
         shop.clock.advance(SWEEP_EVERY_US)
-        await rounds.go()
-        assert "nobody was looked after this time: away" in caplog.text
-        assert rounds.last is not None
+        await maintenance.run_round()
+        assert "maintenance round failed: sweep: away" in caplog.text
+        assert maintenance.last is not None
         away = False
         await shop.claim(ttl_us=SECOND)
         shop.clock.advance(SWEEP_EVERY_US)
-        await rounds.go()
-        assert await find_last_sweep(shop.store) == rounds.last
+        await maintenance.run_round()
+        assert await find_last_sweep(shop.store) == maintenance.last
+
+
+async def test_a_duty_that_fails_hinders_no_other(backend: Backend, caplog: pytest.LogCaptureFixture) -> None:
+    """Goal: one broken duty does not stop the others. Method: the calls fail that schedules and unclaimed work need,
+    the second with an error that is a bug; the sweep of the same round happens, and the log names both."""
+    async with opened(backend) as shop:
+
+        async def around(name: str, call: Any, args: Any, options: Any) -> Any:
+            if name == "schedules.due":
+                raise StoreUnavailable("away")
+            if name == "work.unclaimed":
+                raise ZeroDivisionError
+            return await call(*args, **options)
+
+        maintenance = Maintenance(
+            InterceptedStore(shop.store, around), shop.clock, Neighbours(Nobody()), Rules(), random.random
+        )
+        job_id = await shop.submit(nothing)
+        await shop.claim(ttl_us=SECOND)
+        shop.clock.advance(SWEEP_EVERY_US)
+        await maintenance.run_round()
+        assert (await shop.store.jobs.head(job_id)).status is Status.PENDING
+        assert "maintenance round failed: schedules: away" in caplog.messages
+        assert "maintenance round failed: unclaimed work" in caplog.messages
+
+
+async def test_expired_answers_and_silent_agents_are_removed(backend: Backend) -> None:
+    """What has expired does not wait for a person. Nothing of it is looked for before its time."""
+    async with opened(backend) as shop:
+        client = EmbeddedClient(shop.store, shop.clock, SequentialIds())
+        maintenance = maintenance_of(shop)
+        await client.register_agent("ant", "t", guid="a1")
+        await shop.store.cache.put(b"k" * 32, b"answer", ttl_us=SECOND)
+        shop.clock.advance(EXPIRY_EVERY_US - 1)
+        await maintenance.run_round()
+        assert (await shop.store.cache.counts()).entries == 1
+        shop.clock.advance(1)
+        await maintenance.run_round()
+        assert (await shop.store.cache.counts()).entries == 0
+        assert len(await shop.store.entries.list()) == 1
+        shop.clock.advance(DAY)
+        await maintenance.run_round()
+        assert len(await shop.store.entries.list()) == 0
+
+
+async def test_a_process_that_does_not_serve_has_few_duties(backend: Backend) -> None:
+    async with opened(backend) as shop:
+        maintenance = maintenance_of(shop)
+        maintenance.serving = False
+        job_id = await shop.submit(nothing)
+        await shop.claim(ttl_us=SECOND)
+        shop.clock.advance(DAY)
+        await maintenance.run_round()
+        assert (await shop.store.jobs.head(job_id)).status is Status.RUNNING
+        assert [duty.name for duty in maintenance.duties if not duty.serving] == [
+            "store clock",
+            "leases of dead processes",
+            "unclaimed work",
+        ]
