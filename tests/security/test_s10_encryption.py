@@ -32,7 +32,7 @@ from holdfast.store.tables.store import SqlStore
 from holdfast.testing.conformance import ALL, Check, bench_on, name_of, run
 from tests.agents.waiting import waits_for
 from tests.cli.conftest import CommandDesk, desk
-from tests.fixtures.stores import PostgresBackend, SqliteBackend
+from tests.support.fixtures.stores import PostgresBackend, SqliteBackend
 
 __all__ = ["desk"]
 

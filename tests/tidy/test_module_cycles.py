@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tidy.source import PACKAGE, modules, parsed, shown
+from tests.support.project import PACKAGE, modules, parsed, shown
 
 Graph = Mapping[str, set[str]]
 

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from tests.tidy.source import ROOT, project_files, shown
+from tests.support.project import ROOT, project_files, shown
 
 # Put together from pieces, so that this file passes its own test.
 _HOSTS = [

@@ -19,10 +19,10 @@ from holdfast.model.suspicion import UNCLAIMED_US
 from holdfast.model.time import DAY, MINUTE, SECOND
 from holdfast.model.worker_identity import Identity, Sight
 from holdfast.store.intercepted import InterceptedStore
-from holdfast.testing.conformance.bench import Backend
+from holdfast.testing.conformance.harness import Backend
 from holdfast.worker.maintenance import EXPIRY_EVERY_US, SWEEP_EVERY_US, Maintenance, Neighbours
 from tests.engine.shop import Shop, opened
-from tests.fixtures.stores import STORES
+from tests.support.fixtures.stores import STORES
 
 pytestmark = pytest.mark.parametrize("backend", STORES, indirect=True)
 

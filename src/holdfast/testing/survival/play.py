@@ -33,13 +33,13 @@ from holdfast.model.states import HELD, TERMINAL, Status, WaitReason
 from holdfast.store.contract import Store
 from holdfast.store.intercepted import Call, InterceptedStore
 from holdfast.store.memory.store import MemoryStore
-from holdfast.testing.leaps import LeapingClock, heads, idle_for_us
-from holdfast.testing.process import Process
-from holdfast.testing.simloop import Deadlock, LoopClock
+from holdfast.testing.simulated_process import SimulatedProcess
 from holdfast.testing.survival.facts import Made, Passed, Played, Setting
 from holdfast.testing.survival.loop import KitLoop
 from holdfast.testing.survival.people import People
-from holdfast.testing.world.heard import Heard
+from holdfast.testing.time_skipping import TimeSkippingClock, heads, idle_for_us
+from holdfast.testing.virtual_loop import Deadlock, LoopClock
+from holdfast.testing.worker_errors import WorkerErrors
 from holdfast.worker.worker import Worker
 
 READS: Final = frozenset(
@@ -63,7 +63,7 @@ _FOUND: Final = {
 class _Life:
     """A worker's process from its start to its end, which comes at `cut` if there is one."""
 
-    def __init__(self, process: Process, cut: Passed | None, died: Callable[[Passed], None]) -> None:
+    def __init__(self, process: SimulatedProcess, cut: Passed | None, died: Callable[[Passed], None]) -> None:
         self.process = process
         self.passed: list[Passed] = []
         self._cut = cut
@@ -116,7 +116,7 @@ class Play:
     """`cuts`: where the first worker dies, the second, and so on."""
 
     def __init__(self, setting: Setting, loop: KitLoop, cuts: Sequence[Passed]) -> None:
-        self.clock = LeapingClock(LoopClock(loop))
+        self.clock = TimeSkippingClock(LoopClock(loop))
         self.store = MemoryStore(self.clock, SequentialIds(1))
         self.lives: dict[str, _Life] = {}
         self.reached: list[Passed] = []
@@ -165,7 +165,7 @@ class Play:
 
     # ── calls ─────────────────────────────────────────────────────────────────────────────────────
 
-    def _make_execution(self, process: Process) -> type[Execution]:
+    def _make_execution(self, process: SimulatedProcess) -> type[Execution]:
         """An execution whose calls this play sees."""
         see_call, see_attempt = self._call, self._perform
 
@@ -206,7 +206,7 @@ class Play:
 
     async def _perform(
         self,
-        process: Process,
+        process: SimulatedProcess,
         perform: Callable[..., Awaitable[tuple[Any, Exception | None]]],
         asked: DurableCall,
         place: Any,
@@ -315,7 +315,7 @@ class Play:
 
 def play(setting: Setting, cuts: Sequence[Passed] = ()) -> Played:
     """The agent has been played from its start to its end, with one worker after the other cut off there."""
-    heard = Heard()
+    heard = WorkerErrors()
     with KitLoop() as loop, heard.listening():
         stage = Play(setting, loop, cuts)
         try:

@@ -6,7 +6,7 @@ from holdfast.errors import InvalidPayload, TooLarge
 from holdfast.model.time import DAY
 from holdfast.store.ports.cache import CacheCounts
 from holdfast.store.ports.metadata import VALUE_BYTES_MAX, MetadataEntry
-from holdfast.testing.conformance.bench import Bench
+from holdfast.testing.conformance.harness import Bench
 
 
 async def metadata_has_the_last_value_and_its_time(bench: Bench) -> None:
