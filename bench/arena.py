@@ -22,7 +22,7 @@ from bench.material import TURNS
 from bench.peers.versions import PACKAGES, versions
 from bench.places import Database, File, Place
 from bench.raw import Entry
-from holdfast.testing.servers import PostgresServer
+from tests.support.servers import PostgresServer
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -18,10 +18,10 @@ pytest.register_assert_rewrite("holdfast.testing.conformance")
 
 pytest_plugins = [
     "pytester",
-    "tests.fixtures.folders",
-    "tests.fixtures.servers",
-    "tests.plugins.tally",
-    "tests.plugins.acceptance",
+    "tests.support.fixtures.folders",
+    "tests.support.fixtures.servers",
+    "tests.support.plugins.tally",
+    "tests.support.plugins.acceptance",
 ]
 
 # No deadline: a loaded machine is slow, not wrong. `print_blob` lets anybody replay a failure from its printout.

@@ -1,7 +1,7 @@
 """Write the journals of the replay corpus that are not written yet: `python -m tools.record_journals`.
 
 A journal that is there stays as it is: it stands for jobs that were started with the version that wrote it. To add one,
-add a program to tests/replay/corpus.py and run this.
+add a program to tests/engine/replay/corpus.py and run this.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 
 import msgspec
 
-from tests.replay.corpus import FOLDER, PROGRAMS, record
+from tests.engine.replay.corpus import FOLDER, PROGRAMS, record
 
 
 def main() -> int:

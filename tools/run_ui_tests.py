@@ -1,4 +1,4 @@
-"""Run `tests/ui` in a real browser, with everything that it needs beside what `make test` needs.
+"""Run `tests/page` in a real browser, with everything that it needs beside what `make test` needs.
 
     python -m tools.run_ui_tests [anything pytest takes]
 
@@ -45,7 +45,7 @@ def main() -> None:
     build()
     check()
     told = {"HOLDFAST_TEST_CHROMIUM": chromium, "HOLDFAST_TEST_PLAYWRIGHT": str(packages("ui-tests"))}
-    tests = ["-m", "pytest", "tests/ui", *sys.argv[1:]]
+    tests = ["-m", "pytest", "tests/page", *sys.argv[1:]]
     raise SystemExit(
         subprocess.run([sys.executable, *tests], cwd=ROOT, env=os.environ | told, check=False).returncode
     )

@@ -33,7 +33,7 @@ from holdfast.model.ids import RandomIds
 from holdfast.model.jobs import JobDraft
 from holdfast.registry.hints import subject_of
 from holdfast.store.ports.leases import ClaimAsk
-from holdfast.testing.servers import NatsServer
+from tests.support.servers import NatsServer
 
 AGENTS = 20
 P95_MS = 10.0

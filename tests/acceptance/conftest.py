@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fixtures.stores import AnyBackend, make_backend, postgres_template
+from tests.support.fixtures.stores import AnyBackend, make_backend, postgres_template
 
 __all__ = ["postgres_template"]
 

@@ -16,9 +16,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.deployed.outside import serving
-from tests.deployed.stage import APP, Stage
-from tests.service.api import as_owner
+from tests.api.server.api import as_owner
+from tests.support.deployment.receivers import serving
+from tests.support.deployment.stage import APP, Stage
 
 pytestmark = [pytest.mark.parametrize("lane", ["sqlite", "postgres"]), pytest.mark.timeout(400)]
 

@@ -21,7 +21,7 @@ import pytest
 
 from holdfast.runtime import open_store
 from tests.acceptance.matrix.receiver import Receiver, serving
-from tests.tidy.source import ROOT
+from tests.support.project import ROOT
 
 pytestmark = [pytest.mark.parametrize("lane", ["sqlite", "postgres"])]
 

@@ -24,9 +24,9 @@ from holdfast.model.time import to_iso
 from holdfast.registry.bucket import BUCKET
 from holdfast.runtime import open_store
 from holdfast.store.clock import SystemClock
-from holdfast.testing.servers import NatsServer
-from tests.deployed.outside import Outside, serving
-from tests.deployed.stage import Stage
+from tests.support.deployment.receivers import Outside, serving
+from tests.support.deployment.stage import Stage
+from tests.support.servers import NatsServer
 
 pytestmark = [
     pytest.mark.parametrize("lane", ["nats", "store"]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.testing.conformance import SEED_004, Backend, Check, bench_on, name_of
-from tests.fixtures.stores import STORES
+from tests.support.fixtures.stores import STORES
 
 
 @pytest.mark.seed("004")

@@ -19,9 +19,9 @@ from holdfast.model.events import ChildStarted, JobRequeued, NodeFinished, NodeS
 from holdfast.model.ids import SequentialIds
 from holdfast.model.time import MINUTE, SECOND
 from holdfast.testing import survives_crashes
-from holdfast.testing.conformance.bench import Backend
+from holdfast.testing.conformance.harness import Backend
 from tests.engine.shop import Shop, opened
-from tests.fixtures.stores import STORES
+from tests.support.fixtures.stores import STORES
 
 on_every_store = pytest.mark.parametrize("backend", STORES, indirect=True)
 on_memory = pytest.mark.parametrize("backend", ["memory"], indirect=True)
@@ -280,7 +280,8 @@ def test_a_planned_plan_survives_every_crash_point() -> None:
         plan = await hf.plan(planner, "goal", tools=bench.tools)
         return values(await hf.execute(plan))
 
-    survives_crashes(program, reset=bench.done.clear, kill="twice")
+    survival = survives_crashes(program, reset=bench.done.clear, kill="twice")
+    assert len(survival.points) > 15, "planner and nodes are cut off"
 
 
 @on_two_stores

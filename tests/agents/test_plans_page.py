@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from holdfast.testing import survives_crashes
-from tests.tidy.source import ROOT
+from tests.support.project import ROOT
 
 PAGE = (ROOT / "docs" / "plans.md").read_text(encoding="utf-8")
 CODE = "\n\n".join(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL))

@@ -12,7 +12,7 @@ import holdfast as hf
 from holdfast.agents.models.provider_limits import RequestPolicy
 from holdfast.model.retry import JOB_RETRY, Retry, delay
 from holdfast.model.time import SECOND
-from tests.tidy.source import ROOT
+from tests.support.project import ROOT
 
 PAGE = (ROOT / "docs" / "tools.md").read_text(encoding="utf-8")
 ROWS = {

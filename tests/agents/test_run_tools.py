@@ -19,10 +19,10 @@ from holdfast.model.hash_chain import unseal
 from holdfast.model.states import MailKind, Status, WaitReason
 from holdfast.model.time import MINUTE
 from holdfast.runtime.store_opener import open_store
-from holdfast.testing.conformance.bench import Backend
+from holdfast.testing.conformance.harness import Backend
 from tests.agents.replies import REPLIES, Asks, answers, chat, claude, faults, responses, texts
 from tests.engine.shop import Shop, opened
-from tests.fixtures.stores import STORES
+from tests.support.fixtures.stores import STORES
 
 on_every_store = pytest.mark.parametrize("backend", STORES, indirect=True)
 on_memory = pytest.mark.parametrize("backend", ["memory"], indirect=True)

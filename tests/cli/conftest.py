@@ -17,8 +17,8 @@ from holdfast.model.ids import RandomIds
 from holdfast.model.time import HOUR
 from holdfast.runtime import open_store
 from holdfast.store.clock import VirtualClock
-from tests.client.lives import Lives
-from tests.fixtures.stores import postgres_template
+from tests.api.client.job_states import Lives
+from tests.support.fixtures.stores import postgres_template
 
 __all__ = ["desk", "postgres_template"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.testing.servers import PostgresServer
+from tests.support.servers import PostgresServer
 
 
 def holdfast(*arguments: str, cwd: Path, store: str | None = None) -> subprocess.CompletedProcess[str]:

@@ -13,7 +13,7 @@ from holdfast.demo.outside import Outside
 from holdfast.demo.pdf import pdf
 from holdfast.demo.story import Verdict
 from tests.cli.conftest import CommandDesk
-from tests.fixtures.stores import postgres_template
+from tests.support.fixtures.stores import postgres_template
 
 __all__ = ["postgres_template"]
 

@@ -22,10 +22,10 @@ from holdfast.model.time import HOUR
 from holdfast.runtime.store_opener import open_store
 from holdfast.store.sql.migrate import MIN_READER
 from holdfast.store.sqlite.lock_holders import _has_place
-from holdfast.testing.servers import NatsServer
+from tests.api.client.job_states import Lives
 from tests.cli.conftest import CommandDesk, desk, postgres_template
 from tests.cli.test_db import holdfast
-from tests.client.lives import Lives
+from tests.support.servers import NatsServer
 
 __all__ = ["desk", "postgres_template"]
 

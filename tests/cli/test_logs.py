@@ -17,9 +17,9 @@ import pytest
 from holdfast.cli.logs import logging_as
 from holdfast.engine.log_context import about
 from holdfast.errors import InvalidSetting
-from tests.fixtures.stores import SqliteBackend
-from tests.service.api import api, as_owner
-from tests.service.test_serve import holdfast, serving
+from tests.api.server.api import api, as_owner
+from tests.api.server.test_serve import holdfast, serving
+from tests.support.fixtures.stores import SqliteBackend
 
 APP = """
 import logging

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import CommandDesk
-from tests.tidy.source import ROOT
+from tests.support.project import ROOT
 
 APP = """
 import holdfast as hf

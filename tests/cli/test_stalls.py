@@ -14,10 +14,10 @@ import pytest
 
 from holdfast.cli.exit_codes import exit_status
 from holdfast.errors import JobHeld
+from tests.api.client.job_states import Lives
 from tests.cli.conftest import CommandDesk, desk, postgres_template
 from tests.cli.test_run import done, holdfast, job_in, spec
-from tests.client.lives import Lives
-from tests.tidy.source import ROOT
+from tests.support.project import ROOT
 
 __all__ = ["desk", "postgres_template"]
 

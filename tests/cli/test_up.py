@@ -16,7 +16,7 @@ import httpx2
 import pytest
 
 from holdfast.client.local_token import find_token
-from tests.service.api import as_owner
+from tests.api.server.api import as_owner
 
 pytestmark = [pytest.mark.store("sqlite"), pytest.mark.timeout(100)]
 

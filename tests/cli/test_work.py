@@ -8,8 +8,8 @@ import pytest
 
 from holdfast.client.embedded import EmbeddedClient
 from holdfast.model.ids import RandomIds
+from tests.api.client.job_states import Lives
 from tests.cli.conftest import CommandDesk
-from tests.client.lives import Lives
 
 pytestmark = pytest.mark.store("sqlite")
 

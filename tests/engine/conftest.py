@@ -1,5 +1,5 @@
 """The stores that the engine runs on."""
 
-from tests.fixtures.stores import backend, postgres_template
+from tests.support.fixtures.stores import backend, postgres_template
 
 __all__ = ["backend", "postgres_template"]

@@ -26,7 +26,7 @@ from holdfast.store.clock import VirtualClock
 from holdfast.store.contract import Store
 from holdfast.store.ports.leases import ClaimAsk
 from holdfast.store.tables.store import SqlStore
-from holdfast.testing.conformance.bench import Backend
+from holdfast.testing.conformance.harness import Backend
 
 
 class Shop:

@@ -14,9 +14,9 @@ from holdfast.errors import Denied
 from holdfast.model.events import ApprovalDecided, ApprovalRequested, ToolCalled
 from holdfast.model.states import MailKind, Status, WaitReason
 from holdfast.model.time import DAY, HOUR, MINUTE
-from holdfast.testing.conformance.bench import Backend
+from holdfast.testing.conformance.harness import Backend
 from tests.engine.shop import Shop, opened
-from tests.fixtures.stores import STORES
+from tests.support.fixtures.stores import STORES
 
 pytestmark = pytest.mark.parametrize("backend", STORES, indirect=True)
 

@@ -29,9 +29,9 @@ from holdfast.model.side_effects import Effect
 from holdfast.model.states import MailKind, Status, WaitReason
 from holdfast.model.time import HOUR, MINUTE, SECOND
 from holdfast.store.intercepted import Call, InterceptedStore
-from holdfast.testing.conformance.bench import Backend
+from holdfast.testing.conformance.harness import Backend
 from tests.engine.shop import Shop, opened
-from tests.fixtures.stores import STORES
+from tests.support.fixtures.stores import STORES
 
 pytestmark = pytest.mark.parametrize("backend", STORES, indirect=True)
 

@@ -19,9 +19,9 @@ from holdfast.model.events import CheckpointSaved, JobParked
 from holdfast.model.evidence import ArtifactExists, EvidencePack, Result
 from holdfast.model.states import Status, WaitReason
 from holdfast.model.time import HOUR
-from holdfast.testing.conformance.bench import Backend
+from holdfast.testing.conformance.harness import Backend
 from tests.engine.shop import Shop, opened
-from tests.fixtures.stores import STORES
+from tests.support.fixtures.stores import STORES
 
 pytestmark = pytest.mark.parametrize("backend", STORES, indirect=True)
 

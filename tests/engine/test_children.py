@@ -15,9 +15,9 @@ from holdfast.model.events import CallCancelled, ChildFinished, ChildStarted
 from holdfast.model.jobs import JobDraft, JobFilter
 from holdfast.model.states import MailKind, Status, WaitReason
 from holdfast.model.time import MINUTE, SECOND
-from holdfast.testing.conformance.bench import Backend
+from holdfast.testing.conformance.harness import Backend
 from tests.engine.shop import Shop, opened
-from tests.fixtures.stores import STORES
+from tests.support.fixtures.stores import STORES
 
 pytestmark = pytest.mark.parametrize("backend", STORES, indirect=True)
 

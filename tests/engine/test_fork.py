@@ -30,9 +30,9 @@ from holdfast.model.side_effects import CallStatus, Effect
 from holdfast.model.states import MailKind, Status
 from holdfast.model.time import DAY, HOUR, SECOND
 from holdfast.store.ports.journal import Ruling
-from holdfast.testing.conformance.bench import Backend
+from holdfast.testing.conformance.harness import Backend
 from tests.engine.shop import Shop, opened
-from tests.fixtures.stores import STORES
+from tests.support.fixtures.stores import STORES
 
 pytestmark = pytest.mark.parametrize("backend", STORES, indirect=True)
 

@@ -16,9 +16,9 @@ from holdfast.errors import Fenced
 from holdfast.model.time import SECOND
 from holdfast.store.intercepted import Call, InterceptedStore
 from holdfast.store.ports.leases import Held
-from holdfast.testing.conformance.bench import Backend
+from holdfast.testing.conformance.harness import Backend
 from tests.engine.shop import Shop, opened
-from tests.fixtures.stores import STORES
+from tests.support.fixtures.stores import STORES
 
 pytestmark = pytest.mark.parametrize("backend", STORES, indirect=True)
 

@@ -15,9 +15,9 @@ from holdfast.model.limits import JSON_BYTES_MAX, JSON_DEPTH_MAX
 from holdfast.model.side_effects import CallStatus, Effect, ProbeAnswer
 from holdfast.model.states import MailKind, Status, WaitReason
 from holdfast.model.time import MINUTE
-from holdfast.testing.conformance.bench import Backend
+from holdfast.testing.conformance.harness import Backend
 from tests.engine.shop import Shop, opened
-from tests.fixtures.stores import STORES
+from tests.support.fixtures.stores import STORES
 
 stores = pytest.mark.parametrize("backend", STORES, indirect=True)
 

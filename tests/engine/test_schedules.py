@@ -15,9 +15,9 @@ from holdfast.model.jobs import JobFilter
 from holdfast.model.queue_limits import QueueLimits
 from holdfast.model.schedule import LATE_US, CatchUp, Schedule
 from holdfast.model.time import HOUR, MINUTE, from_iso, to_iso
-from holdfast.testing.conformance.bench import Backend
+from holdfast.testing.conformance.harness import Backend
 from tests.engine.shop import Shop, opened
-from tests.fixtures.stores import STORES
+from tests.support.fixtures.stores import STORES
 
 # ── when the next instant is ──────────────────────────────────────────────────────────────────────
 

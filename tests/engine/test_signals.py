@@ -12,9 +12,9 @@ from holdfast.engine.suspension import wait
 from holdfast.model.events import SignalTaken
 from holdfast.model.states import MailKind, Status, WaitReason
 from holdfast.model.time import HOUR
-from holdfast.testing.conformance.bench import Backend
+from holdfast.testing.conformance.harness import Backend
 from tests.engine.shop import opened
-from tests.fixtures.stores import STORES
+from tests.support.fixtures.stores import STORES
 
 pytestmark = pytest.mark.parametrize("backend", STORES, indirect=True)
 

@@ -23,10 +23,10 @@ from holdfast.model.ids import SequentialIds
 from holdfast.model.states import MailKind, Status, WaitReason
 from holdfast.model.time import HOUR, SECOND
 from holdfast.store.memory.store import MemoryStore
-from holdfast.testing.conformance.bench import Backend
-from holdfast.testing.simloop import LoopClock, SimLoop
+from holdfast.testing.conformance.harness import Backend
+from holdfast.testing.virtual_loop import LoopClock, SimLoop
 from tests.engine.shop import Shop, opened
-from tests.fixtures.stores import STORES
+from tests.support.fixtures.stores import STORES
 
 pytestmark = pytest.mark.store("memory")
 

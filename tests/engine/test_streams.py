@@ -29,9 +29,9 @@ from holdfast.store.contract import Store
 from holdfast.store.memory.store import MemoryStore
 from holdfast.store.ports.leases import ClaimAsk, Held
 from holdfast.store.ports.streams import Said
-from holdfast.testing.conformance.bench import Backend
+from holdfast.testing.conformance.harness import Backend
 from tests.engine.shop import Shop, opened
-from tests.fixtures.stores import STORES
+from tests.support.fixtures.stores import STORES
 
 on_every_store = pytest.mark.parametrize("backend", STORES, indirect=True)
 

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.engine import task_scopes
 from holdfast.engine.execution import Execution
-from holdfast.testing.conformance.bench import Backend
+from holdfast.testing.conformance.harness import Backend
 from tests.engine.shop import Shop, opened
 
 on_memory = pytest.mark.parametrize("backend", ["memory"], indirect=True)

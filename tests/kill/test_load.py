@@ -17,11 +17,11 @@ import pytest
 from holdfast.engine.verify.verify import verify
 from holdfast.runtime import open_store
 from holdfast.store.tables.store import SqlStore
-from holdfast.testing.servers import PostgresServer
-from tests.deployed.outside import serving
-from tests.deployed.stage import Stage
-from tests.fixtures.stores import postgres_template
-from tests.service.api import as_owner
+from tests.api.server.api import as_owner
+from tests.support.deployment.receivers import serving
+from tests.support.deployment.stage import Stage
+from tests.support.fixtures.stores import postgres_template
+from tests.support.servers import PostgresServer
 
 __all__ = ["postgres_template"]
 

@@ -11,7 +11,7 @@ from holdfast.kit import Database, get_db
 from holdfast.model.ids import RandomIds
 from holdfast.model.worker_identity import Identity, Sight
 from holdfast.store.clock import VirtualClock
-from tests.fixtures.stores import postgres_template
+from tests.support.fixtures.stores import postgres_template
 
 __all__ = ["postgres_template"]
 

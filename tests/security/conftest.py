@@ -9,9 +9,9 @@ import pytest
 
 from holdfast.agents import secrets
 from holdfast.model import redaction
+from tests.api.server.conftest import backend
 from tests.cli.conftest import desk
-from tests.fixtures.stores import postgres_template
-from tests.service.conftest import backend
+from tests.support.fixtures.stores import postgres_template
 
 __all__ = ["backend", "desk", "postgres_template"]
 

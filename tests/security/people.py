@@ -12,10 +12,10 @@ from holdfast.model.access import Role
 from holdfast.model.audit import Act, read_act
 from holdfast.server.app import Service
 from holdfast.server.settings import Settings
-from holdfast.testing.conformance.bench import Backend
-from tests.client.lives import lives
-from tests.service.api import Api
-from tests.service.served import served
+from holdfast.testing.conformance.harness import Backend
+from tests.api.client.job_states import lives
+from tests.api.server.api import Api
+from tests.api.server.served import served
 
 HERE, ELSEWHERE = "default", "elsewhere"
 SESSION = "s1"

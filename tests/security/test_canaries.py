@@ -30,9 +30,9 @@ from holdfast.store.clock import SystemClock
 from holdfast.store.tables.store import SqlStore
 from tests.agents.waiting import waits_for
 from tests.agents.web import serving
+from tests.api.server.api import as_owner
+from tests.api.server.served import served
 from tests.security import canaries
-from tests.service.api import as_owner
-from tests.service.served import served
 
 TEXT = " | ".join(canaries.ALL)
 SCRIPT = """

@@ -24,11 +24,11 @@ from holdfast.server.endpoints import Endpoint
 from holdfast.server.openapi import _PART
 from holdfast.server.openapi import served as document
 from holdfast.server.routes import ENDPOINTS
-from holdfast.testing.conformance.bench import Backend
-from tests.client.lives import Lives
-from tests.client.test_agents import CLERK, answered
-from tests.fixtures.populated import populate
+from holdfast.testing.conformance.harness import Backend
+from tests.api.client.job_states import Lives
+from tests.api.client.test_agents import CLERK, answered
 from tests.security.people import ELSEWHERE, HERE, SESSION, Town, town
+from tests.support.fixtures.populated import populate
 
 pytestmark = pytest.mark.store("sqlite")
 

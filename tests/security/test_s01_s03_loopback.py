@@ -14,12 +14,12 @@ import pytest
 from holdfast.client import local_token
 from holdfast.client.remote import RemoteClient
 from holdfast.errors import Unauthorized
-from holdfast.testing.conformance.bench import Backend
+from holdfast.testing.conformance.harness import Backend
+from tests.api.client.job_states import lives
+from tests.api.server.api import Api, api, as_owner, must_fit
+from tests.api.server.served import served
+from tests.api.server.test_serve import serving
 from tests.cli.conftest import CommandDesk
-from tests.client.lives import lives
-from tests.service.api import Api, api, as_owner, must_fit
-from tests.service.served import served
-from tests.service.test_serve import serving
 
 pytestmark = pytest.mark.store("sqlite")
 

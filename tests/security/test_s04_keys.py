@@ -19,11 +19,11 @@ from holdfast.server.access import BELIEVED_US, Gate
 from holdfast.server.settings import Settings
 from holdfast.store.contract import Store
 from holdfast.store.intercepted import InterceptedStore
-from holdfast.testing.conformance.bench import Backend
+from holdfast.testing.conformance.harness import Backend
+from tests.api.client.job_states import lives
+from tests.api.server.served import served
 from tests.cli.conftest import CommandDesk
-from tests.client.lives import lives
 from tests.security.people import ELSEWHERE, town
-from tests.service.served import served
 
 pytestmark = pytest.mark.store("sqlite")
 

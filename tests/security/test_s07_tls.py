@@ -19,8 +19,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from holdfast.server.settings import Settings
-from holdfast.testing.conformance.bench import Backend
-from tests.service.api import api
+from holdfast.testing.conformance.harness import Backend
+from tests.api.server.api import api
 
 pytestmark = pytest.mark.store("sqlite")
 

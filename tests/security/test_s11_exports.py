@@ -19,11 +19,11 @@ from holdfast.model.events import LlmRequested, StepFinished
 from holdfast.model.hash_chain import first_break
 from holdfast.model.jobs import JobDraft
 from holdfast.store.contract import Store
-from holdfast.testing.conformance.bench import Backend
 from holdfast.testing.conformance.driver import Driver
+from holdfast.testing.conformance.harness import Backend
+from tests.api.client.job_states import Lives, lives
+from tests.api.server.served import served
 from tests.cli.conftest import CommandDesk, desk
-from tests.client.lives import Lives, lives
-from tests.service.served import served
 
 __all__ = ["desk"]
 

@@ -9,8 +9,8 @@ import pytest
 from holdfast.model.configured_agents import Configuration, HostedAgent
 from holdfast.model.jobs import JobDraft
 from holdfast.model.schedule import Schedule
+from tests.api.client.job_states import Lives
 from tests.cli.conftest import CommandDesk, desk
-from tests.client.lives import Lives
 
 __all__ = ["desk"]
 pytestmark = pytest.mark.store("sqlite")

@@ -26,10 +26,10 @@ from holdfast.model.queue_limits import QueueLimits
 from holdfast.model.time import SECOND
 from holdfast.model.token_bucket import Rate
 from holdfast.server.settings import Rates, Settings
-from holdfast.testing.conformance.bench import Backend
+from holdfast.testing.conformance.harness import Backend
+from tests.api.server.api import must_fit
 from tests.security.people import ELSEWHERE, town
 from tests.security.test_s07_tls import serving
-from tests.service.api import must_fit
 
 pytestmark = pytest.mark.store("sqlite")
 

@@ -14,10 +14,10 @@ from holdfast.model.audit import breaks
 from holdfast.model.hash_chain import EMPTY
 from holdfast.model.time import MINUTE
 from holdfast.server.routes import ENDPOINTS
-from holdfast.testing.conformance.bench import Backend
+from holdfast.testing.conformance.harness import Backend
+from tests.api.server.test_commands import WORDS
 from tests.cli.conftest import CommandDesk
 from tests.security.people import ELSEWHERE, Town, town
-from tests.service.test_words import WORDS
 
 pytestmark = pytest.mark.store("sqlite")
 

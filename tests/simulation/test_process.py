@@ -13,9 +13,9 @@ from holdfast.errors import OutcomeUnknown, StoreUnavailable
 from holdfast.model.ids import SequentialIds
 from holdfast.model.jobs import JobDraft
 from holdfast.store.memory.store import MemoryStore
-from holdfast.testing.faults import GO, Fate, FaultyStore, Kind
-from holdfast.testing.process import ProcessLoop
-from holdfast.testing.simloop import Deadlock, LoopClock
+from holdfast.testing.simulated_process import ProcessLoop
+from holdfast.testing.virtual_loop import Deadlock, LoopClock
+from tests.support.faulty_store import GO, Fate, FaultyStore, Kind
 
 
 async def _beat(seen: list[Any], loop: ProcessLoop) -> None:

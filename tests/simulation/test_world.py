@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.testing.world.batch import run_many
-from holdfast.testing.world.mix import labels_in, mix_of
-from holdfast.testing.world.run import run
 from tests.simulation.lives import CHAOS, QUICK, SLICES
+from tests.simulation.world.batch import run_many
+from tests.simulation.world.mix import labels_in, mix_of
+from tests.simulation.world.run import run
 
 
 @pytest.mark.timeout(400)
@@ -45,7 +45,7 @@ def test_the_same_seed_is_the_same_world(seed: int) -> None:
     with other hashes; every event, every request and every count must agree."""
     first, second = run(seed), run(seed)
     assert first == second
-    command = [sys.executable, "-m", "holdfast.testing.world", "--seed", str(seed)]
+    command = [sys.executable, "-m", "tests.simulation.world", "--seed", str(seed)]
     elsewhere = os.environ | {"PYTHONHASHSEED": str(seed)}
     told = subprocess.run(command, capture_output=True, text=True, check=False, env=elsewhere)
     assert f"digest {first.digest}" in told.stdout
@@ -54,7 +54,7 @@ def test_the_same_seed_is_the_same_world(seed: int) -> None:
 def test_a_failing_world_says_how_to_see_it_again() -> None:
     verdict = run(3)
     told = str(type(verdict)(3, ("I12: pay 1 of job-00 happened 2 times",), verdict.digest, {}, 0.0))
-    assert told.splitlines()[-1] == "python -m holdfast.testing.world --seed 3"
+    assert told.splitlines()[-1] == "python -m tests.simulation.world --seed 3"
 
 
 def test_a_batch_that_tested_nothing_is_thin() -> None:

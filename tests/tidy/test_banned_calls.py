@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.tidy.source import PACKAGE, modules, parsed, shown
+from tests.support.project import PACKAGE, modules, parsed, shown
 
 GUARDED = ("model", "store", "engine", "agents", "worker", "registry")
 

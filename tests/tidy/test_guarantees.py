@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.testing.conformance import ALL
-from tests.tidy.source import ROOT
+from tests.support.project import ROOT
 
 PAGE = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
 NAMED = sorted(set(re.findall(r"\(test: `([^`]+)`\)", PAGE)))

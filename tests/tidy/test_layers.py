@@ -6,7 +6,7 @@ import ast
 import subprocess
 import sys
 
-from tests.tidy.source import PACKAGE, ROOT, modules, parsed, shown
+from tests.support.project import PACKAGE, ROOT, modules, parsed, shown
 
 LINT = "from importlinter.cli import lint_imports_command as lint; lint()"
 

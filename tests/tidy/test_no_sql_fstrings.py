@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.tidy.source import PACKAGE, modules, parsed, shown
+from tests.support.project import PACKAGE, modules, parsed, shown
 
 RUNS_SQL = re.compile(r"execute\w*|rows?|run|fetch\w*|cursor|prepare")
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.acceptance.seeds import SEEDS
-from tests.tidy.source import ROOT
+from tests.support.project import ROOT
 
 SEED_004 = next(seed for seed in SEEDS if seed.number == "004")
 CHECKS = SEED_004.checks
@@ -16,8 +16,10 @@ CHECKS = SEED_004.checks
 @pytest.fixture
 def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     """An empty suite with this project's plugins, to which one seed is all there is."""
-    monkeypatch.setattr("tests.plugins.acceptance.SEEDS", (SEED_004,))
-    pytester.makeconftest('pytest_plugins = ["tests.plugins.tally", "tests.plugins.acceptance"]')
+    monkeypatch.setattr("tests.support.plugins.acceptance.SEEDS", (SEED_004,))
+    pytester.makeconftest(
+        'pytest_plugins = ["tests.support.plugins.tally", "tests.support.plugins.acceptance"]'
+    )
     pytester.makeini(f"[pytest]\npythonpath = {ROOT}\nmarkers =\n  seed\n  store\n")
     return pytester
 

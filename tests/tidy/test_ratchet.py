@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tidy.source import PACKAGE, modules, parsed
+from tests.support.project import PACKAGE, modules, parsed
 
 FUNCTION_BAND = range(71, 81)
 FILE_BAND = range(601, 641)

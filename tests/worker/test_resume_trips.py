@@ -11,10 +11,10 @@ import pytest
 from holdfast.engine.execution import Execution
 from holdfast.engine.suspension import sleep
 from holdfast.model.time import HOUR
-from holdfast.testing.conformance.bench import Backend
+from holdfast.testing.conformance.harness import Backend
 from tests.engine.shop import opened
-from tests.fixtures.stores import STORES
-from tests.worker.test_costs import Counted
+from tests.support.fixtures.stores import STORES
+from tests.worker.test_store_calls import Counted
 
 RESUME = {"leases.claim": 1, "journal.since_commit": 1, "streams.attempts": 1}
 """One claim, one read of its journal, however long, one look at what it had said."""

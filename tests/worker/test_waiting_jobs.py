@@ -30,10 +30,10 @@ from holdfast.model.replay_history import History
 from holdfast.model.retry import Backoff
 from holdfast.model.states import Status
 from holdfast.model.step_keys import StepScope
-from holdfast.testing.conformance.bench import Backend
+from holdfast.testing.conformance.harness import Backend
 from holdfast.worker.worker import Worker
 from tests.engine.shop import Shop, opened
-from tests.fixtures.stores import STORES
+from tests.support.fixtures.stores import STORES
 
 pytestmark = pytest.mark.parametrize("backend", STORES, indirect=True)
 

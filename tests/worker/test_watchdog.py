@@ -15,7 +15,7 @@ import pytest
 from holdfast.engine.execution import Execution
 from holdfast.engine.lease_renewal import LeaseRenewal
 from holdfast.model.time import MILLISECOND
-from holdfast.testing.conformance.bench import Backend
+from holdfast.testing.conformance.harness import Backend
 from holdfast.worker.watchdog import PATIENCE_ROUNDS, Watchdog
 from holdfast.worker.worker import Worker
 from tests.engine.shop import Shop, opened

@@ -17,10 +17,10 @@ from holdfast.model.mailbox import MailDraft
 from holdfast.model.side_effects import CallStatus
 from holdfast.model.states import MailKind, Status
 from holdfast.model.time import HOUR
-from holdfast.testing.conformance.bench import Backend
+from holdfast.testing.conformance.harness import Backend
 from holdfast.worker.worker import DRAIN_S, Worker
 from tests.engine.shop import Shop, opened
-from tests.fixtures.stores import STORES
+from tests.support.fixtures.stores import STORES
 
 pytestmark = pytest.mark.parametrize("backend", STORES, indirect=True)
 

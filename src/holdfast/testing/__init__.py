@@ -1,4 +1,4 @@
-"""What proves Holdfast, shipped: for people who write agents, and for people who write stores.
+"""Test kit: for authors of agents (crashes, time, cassettes) and for authors of stores (`conformance`).
 
     from holdfast.testing import running, survives_crashes
 
@@ -19,15 +19,15 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from holdfast.testing.app_environment import AppEnvironment, running
     from holdfast.testing.cassette import Drifted, record, replay_cassette
-    from holdfast.testing.leaps import LeapingClock
-    from holdfast.testing.rehearsal import Rehearsal, running
     from holdfast.testing.survival import DidNotSurvive, Survival, survives_crashes, survives_crashes_async
+    from holdfast.testing.time_skipping import TimeSkippingClock
 
 _WHERE: Final = {
     "holdfast.testing.cassette": ("Drifted", "record", "replay_cassette"),
-    "holdfast.testing.leaps": ("LeapingClock",),
-    "holdfast.testing.rehearsal": ("Rehearsal", "running"),
+    "holdfast.testing.time_skipping": ("TimeSkippingClock",),
+    "holdfast.testing.app_environment": ("AppEnvironment", "running"),
     "holdfast.testing.survival": (
         "DidNotSurvive",
         "Survival",
@@ -38,11 +38,11 @@ _WHERE: Final = {
 _MODULE_OF: Final = {name: module for module, names in _WHERE.items() for name in names}
 
 __all__ = [
+    "AppEnvironment",
     "DidNotSurvive",
     "Drifted",
-    "LeapingClock",
-    "Rehearsal",
     "Survival",
+    "TimeSkippingClock",
     "record",
     "replay_cassette",
     "running",

@@ -21,8 +21,8 @@ import pytest
 
 if TYPE_CHECKING:
     from holdfast.runtime.app import App
-    from holdfast.testing.leaps import LeapingClock
     from holdfast.testing.survival import Survival
+    from holdfast.testing.time_skipping import TimeSkippingClock
 
 KILLS = ("never", "every", "twice")
 
@@ -54,12 +54,12 @@ def survives(request: pytest.FixtureRequest) -> Callable[..., Survival]:
 
 
 @pytest.fixture
-def virtual_clock() -> LeapingClock:
-    """A clock that leaps over what nobody has to wait for, and moves by hand: `virtual_clock.advance("1h")`."""
+def virtual_clock() -> TimeSkippingClock:
+    """A clock that skips the time in which all jobs sleep, and moves by hand: `virtual_clock.advance("1h")`."""
     from holdfast.store.clock import SystemClock
-    from holdfast.testing.leaps import LeapingClock
+    from holdfast.testing.time_skipping import TimeSkippingClock
 
-    return LeapingClock(SystemClock())
+    return TimeSkippingClock(SystemClock())
 
 
 @pytest.fixture

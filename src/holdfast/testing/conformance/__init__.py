@@ -28,11 +28,11 @@ from collections.abc import Iterable
 from typing import Final
 
 from holdfast.testing.conformance import report
-from holdfast.testing.conformance.bench import HANDLE, Backend, Bench, Check, bench_on
-from holdfast.testing.conformance.corners import CORNERS
+from holdfast.testing.conformance.harness import HANDLE, Backend, Bench, Check, bench_on
 from holdfast.testing.conformance.jobs import JOBS
-from holdfast.testing.conformance.report import Report, Result, name_of
+from holdfast.testing.conformance.report import CheckResult, Report, name_of
 from holdfast.testing.conformance.seed_004 import SEED_004
+from holdfast.testing.conformance.session_edge_cases import CORNERS
 
 ALL: Final[tuple[Check, ...]] = SEED_004 + CORNERS + JOBS
 
@@ -51,8 +51,8 @@ __all__ = [
     "Backend",
     "Bench",
     "Check",
+    "CheckResult",
     "Report",
-    "Result",
     "bench_on",
     "name_of",
     "run",

@@ -10,10 +10,10 @@ from pathlib import Path
 import msgspec
 
 from holdfast.errors import InvalidSetting
-from holdfast.testing.conformance.bench import Backend, Check, bench_on
+from holdfast.testing.conformance.harness import Backend, Check, bench_on
 
 
-class Result(msgspec.Struct, frozen=True):
+class CheckResult(msgspec.Struct, frozen=True):
     """`fault` is None when the check held."""
 
     check: str
@@ -24,10 +24,10 @@ class Report(msgspec.Struct, frozen=True):
     """What a backend was asked and what it showed; `print(report)` reads well."""
 
     backend: str
-    results: tuple[Result, ...]
+    results: tuple[CheckResult, ...]
 
     @property
-    def failed(self) -> tuple[Result, ...]:
+    def failed(self) -> tuple[CheckResult, ...]:
         return tuple(result for result in self.results if result.fault is not None)
 
     @property
@@ -52,7 +52,7 @@ async def run(backend: Backend, checks: Iterable[Check]) -> Report:
     """
     if not __debug__:
         raise InvalidSetting("the checks are assertions and Python ignores them", hint="Run it without -O.")
-    results = [Result(name_of(check), await _fault(backend, check)) for check in checks]
+    results = [CheckResult(name_of(check), await _fault(backend, check)) for check in checks]
     return Report(backend.name, tuple(results))
 
 

@@ -141,7 +141,7 @@ class _Trial:
         calm = self._calm()
         rows: list[Row] = []
         found: list[tuple[Row, Fault]] = []
-        apart: list[tuple[Row, judge.Outside]] = []
+        apart: list[tuple[Row, judge.OutsideDifference]] = []
         cleared: set[str] = set()
         plays: list[tuple[Passed, ...]] = [(cut,) for cut in calm.played.passed[0] if kill != "never"]
         for cuts in plays:
@@ -202,7 +202,7 @@ class _Trial:
         return self._agent.signature.result(output) if isinstance(self._agent, Agent) else output
 
     @staticmethod
-    def _outside(calm: _Run, run: _Run) -> judge.Outside | None:
+    def _outside(calm: _Run, run: _Run) -> judge.OutsideDifference | None:
         return judge.outside(calm.outside, run.outside, calm.played, run.played)
 
 

@@ -33,7 +33,7 @@ OWN_CODE: Final = (
 )
 
 
-class Outside(msgspec.Struct, frozen=True):
+class OutsideDifference(msgspec.Struct, frozen=True):
     """The outside world is not as it is undisturbed. `suspects` are the tools that ran more often."""
 
     what: str
@@ -88,14 +88,16 @@ def stopped(played: Played) -> Fault:
     return known or Fault(f"it did not come to its end: {played.stopped}")
 
 
-def outside(calm: Any, killed: Any, before: Played, after: Played) -> Outside | None:
+def outside(calm: Any, killed: Any, before: Played, after: Played) -> OutsideDifference | None:
     """What the user's own witness says, against what it says undisturbed."""
     if calm == killed:
         return None
-    return Outside(f"the outside world differs: {_difference(calm, killed)}", ran_again(before, after))
+    return OutsideDifference(
+        f"the outside world differs: {_difference(calm, killed)}", ran_again(before, after)
+    )
 
 
-def blamed(found: Sequence[Outside], cleared: frozenset[str], effects: Mapping[str, Effect]) -> str:
+def blamed(found: Sequence[OutsideDifference], cleared: frozenset[str], effects: Mapping[str, Effect]) -> str:
     """Who did it: the tools that ran more often wherever the outside differs; if none did somewhere, the agent.
 
     `cleared` are tools that ran more often elsewhere, and nothing came of it.

@@ -12,8 +12,8 @@ import threading
 import time
 from typing import Final
 
-from holdfast.testing.process import ProcessLoop
-from holdfast.testing.simloop import VirtualSelector
+from holdfast.testing.simulated_process import ProcessLoop
+from holdfast.testing.virtual_loop import VirtualSelector
 
 GLANCE_S: Final = 0.005
 """How long something real is given that no call is known to wait for: a connection that is kept, a thread at rest."""

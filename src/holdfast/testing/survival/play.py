@@ -34,13 +34,13 @@ from holdfast.model.states import HELD, TERMINAL, Status, WaitReason
 from holdfast.store.contract import Store
 from holdfast.store.intercepted import Call, InterceptedStore
 from holdfast.store.memory.store import MemoryStore
-from holdfast.testing.leaps import LeapingClock, heads, idle_for_us
-from holdfast.testing.process import Process
-from holdfast.testing.simloop import Deadlock, LoopClock
+from holdfast.testing.simulated_process import SimulatedProcess
 from holdfast.testing.survival.facts import Made, Passed, Played, Setting
 from holdfast.testing.survival.loop import KitLoop
 from holdfast.testing.survival.people import People
-from holdfast.testing.world.heard import Heard
+from holdfast.testing.time_skipping import TimeSkippingClock, heads, idle_for_us
+from holdfast.testing.virtual_loop import Deadlock, LoopClock
+from holdfast.testing.worker_errors import WorkerErrors
 from holdfast.worker.worker import Worker
 
 READS: Final = frozenset(
@@ -64,7 +64,7 @@ _FOUND: Final = {
 class _Life:
     """A worker's process from its start to its end, which comes at `cut` if there is one."""
 
-    def __init__(self, process: Process, cut: Passed | None, died: Callable[[Passed], None]) -> None:
+    def __init__(self, process: SimulatedProcess, cut: Passed | None, died: Callable[[Passed], None]) -> None:
         self.process = process
         self.passed: list[Passed] = []
         self._cut = cut
@@ -117,7 +117,7 @@ class Play:
     """`cuts`: where the first worker dies, the second, and so on."""
 
     def __init__(self, setting: Setting, loop: KitLoop, cuts: Sequence[Passed]) -> None:
-        self.clock = LeapingClock(LoopClock(loop))
+        self.clock = TimeSkippingClock(LoopClock(loop))
         self.store = MemoryStore(self.clock, SequentialIds(1))
         self.lives: dict[str, _Life] = {}
         self.reached: list[Passed] = []
@@ -165,7 +165,7 @@ class Play:
 
     # ── calls ─────────────────────────────────────────────────────────────────────────────────────
 
-    def _led(self, process: Process, program: Program) -> Program:
+    def _led(self, process: SimulatedProcess, program: Program) -> Program:
         async def led(drive: Execution, given: Any) -> Any:
             ours: Any = drive
             ours.call = functools.partial(self._call, drive.call)
@@ -195,7 +195,7 @@ class Play:
 
     async def _perform(
         self,
-        process: Process,
+        process: SimulatedProcess,
         perform: Callable[..., Awaitable[tuple[Any, Exception | None]]],
         asked: DurableCall,
         place: Any,
@@ -304,7 +304,7 @@ class Play:
 
 def play(setting: Setting, cuts: Sequence[Passed] = ()) -> Played:
     """The agent has been played from its start to its end, with one worker after the other cut off there."""
-    heard = Heard()
+    heard = WorkerErrors()
     with KitLoop() as loop, heard.listening():
         stage = Play(setting, loop, cuts)
         try:

@@ -13,7 +13,7 @@ from holdfast.model.access import ApiKey, Role
 from holdfast.model.audit import TEXT_MAX, ActDraft, breaks, read_act
 from holdfast.model.hash_chain import EMPTY, Head
 from holdfast.model.time import MINUTE
-from holdfast.testing.conformance.bench import Bench, present
+from holdfast.testing.conformance.harness import Bench, present
 
 
 def _key(key_id: str = "k1", **fields: Any) -> ApiKey:

@@ -8,8 +8,8 @@ from holdfast.model.budget import Budget, BudgetAccount, Charge, Raise
 from holdfast.model.jobs import JobDraft
 from holdfast.model.retention import How, RetentionPolicy
 from holdfast.model.time import DAY
-from holdfast.testing.conformance.bench import Bench
 from holdfast.testing.conformance.driver import Driver, step
+from holdfast.testing.conformance.harness import Bench
 
 LIMITS = Budget(usd=2, tokens=1000, tool_calls=40)
 

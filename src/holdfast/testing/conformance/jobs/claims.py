@@ -9,8 +9,8 @@ from holdfast.model.hash_chain import Head, first_break, unseal
 from holdfast.model.states import HELD, Status, WaitReason
 from holdfast.model.time import MINUTE, SECOND
 from holdfast.store.ports.leases import AHEAD_US, Held
-from holdfast.testing.conformance.bench import Bench
 from holdfast.testing.conformance.driver import step
+from holdfast.testing.conformance.harness import Bench
 
 
 async def a_granted_job_runs_under_the_workers_token(bench: Bench) -> None:

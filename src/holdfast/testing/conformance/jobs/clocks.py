@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.model.schedule import Schedule
 from holdfast.model.states import WaitReason
 from holdfast.model.time import DAY, HOUR, MINUTE
-from holdfast.testing.conformance.bench import Bench
+from holdfast.testing.conformance.harness import Bench
 
 
 async def a_step_back_keeps_no_job_waiting(bench: Bench) -> None:

@@ -10,9 +10,9 @@ from holdfast.model.events import CheckpointSaved, JobCompleted, JobRequeued, Jo
 from holdfast.model.hash_chain import Head, first_break, unseal
 from holdfast.model.mailbox import MailDraft
 from holdfast.model.states import MailKind, Status, WaitReason
-from holdfast.testing.conformance.bench import Bench
 from holdfast.testing.conformance.drafts import call_row, intent_of
 from holdfast.testing.conformance.driver import Driver, step
+from holdfast.testing.conformance.harness import Bench
 
 STRANGER = "somebody else"
 

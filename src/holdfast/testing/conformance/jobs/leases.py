@@ -9,8 +9,8 @@ from holdfast.model.states import Status
 from holdfast.model.time import DAY, MINUTE, SECOND
 from holdfast.model.worker_lease import WorkerLease
 from holdfast.store.ports.leases import Beat, ClaimAsk, Held
-from holdfast.testing.conformance.bench import Bench
 from holdfast.testing.conformance.driver import step
+from holdfast.testing.conformance.harness import Bench
 
 
 async def a_lease_that_ran_out_is_taken_over(bench: Bench) -> None:

@@ -13,9 +13,9 @@ from holdfast.model.hash_chain import unseal
 from holdfast.model.ledger import CallRow
 from holdfast.model.side_effects import CALL_MOVES, CallStatus
 from holdfast.store.ports.ledger import Receipt
-from holdfast.testing.conformance.bench import Bench, present
 from holdfast.testing.conformance.drafts import call_row, intent_of, outcome_of, settled_row
 from holdfast.testing.conformance.driver import Driver
+from holdfast.testing.conformance.harness import Bench, present
 
 
 async def an_intent_and_its_outcome_are_one_row(bench: Bench) -> None:

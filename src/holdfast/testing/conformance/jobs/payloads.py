@@ -14,9 +14,9 @@ from holdfast.model.mailbox import MailDraft
 from holdfast.model.session import Collected, Frame, SessionCheckpoint, SessionMeta, TurnCommit
 from holdfast.model.states import MailKind
 from holdfast.model.time import HOUR
-from holdfast.testing.conformance.bench import Bench, present
 from holdfast.testing.conformance.drafts import AWKWARD, LARGE, node
 from holdfast.testing.conformance.driver import step
+from holdfast.testing.conformance.harness import Bench, present
 
 
 async def awkward_text_comes_back_as_it_was(bench: Bench) -> None:

@@ -10,9 +10,9 @@ from holdfast.model.jobs import JobDraft
 from holdfast.model.queue_limits import QueueLimits
 from holdfast.model.schedule import Schedule, job_of
 from holdfast.model.time import HOUR, MINUTE
-from holdfast.testing.conformance.bench import Bench
 from holdfast.testing.conformance.drafts import message
 from holdfast.testing.conformance.driver import step
+from holdfast.testing.conformance.harness import Bench
 
 
 async def a_queue_without_limits_takes_everything(bench: Bench) -> None:

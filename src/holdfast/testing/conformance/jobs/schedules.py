@@ -12,7 +12,7 @@ from holdfast.model.budget import Budget
 from holdfast.model.jobs import JobFilter
 from holdfast.model.schedule import CatchUp, Schedule, job_of
 from holdfast.model.time import HOUR, MINUTE, to_iso
-from holdfast.testing.conformance.bench import Bench
+from holdfast.testing.conformance.harness import Bench
 
 
 async def a_schedule_is_kept_whole(bench: Bench) -> None:

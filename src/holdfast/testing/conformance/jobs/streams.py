@@ -8,8 +8,8 @@ from holdfast.model.streams import START, Cursor, Passage, StreamLine, passage_o
 from holdfast.model.time import DAY, MINUTE
 from holdfast.store.ports.leases import Held
 from holdfast.store.ports.streams import Said
-from holdfast.testing.conformance.bench import Bench
 from holdfast.testing.conformance.driver import Driver
+from holdfast.testing.conformance.harness import Bench
 
 HINT_TIMEOUT_S = 20.0
 

@@ -17,7 +17,7 @@ from holdfast.model.jobs import (
 )
 from holdfast.model.lease import floor
 from holdfast.model.states import Status, WaitReason
-from holdfast.testing.conformance.bench import Bench
+from holdfast.testing.conformance.harness import Bench
 
 
 async def a_new_job_is_pending_and_has_one_event(bench: Bench) -> None:

@@ -12,8 +12,8 @@ from holdfast.model.jobs import JobHead
 from holdfast.model.states import Status, WaitReason
 from holdfast.model.time import MINUTE, SECOND
 from holdfast.store.ports.journal import Ruling
-from holdfast.testing.conformance.bench import Bench
 from holdfast.testing.conformance.driver import step
+from holdfast.testing.conformance.harness import Bench
 from holdfast.testing.conformance.jobs.submit import assert_nobodys
 
 BURY = Ruling(

@@ -17,7 +17,7 @@ from holdfast.model.time import SECOND
 from holdfast.model.work import Work, WorkWhich, draft_of, kinds_for, queues_for
 from holdfast.store.ports.journal import Ruling
 from holdfast.store.ports.leases import ClaimAsk
-from holdfast.testing.conformance.bench import Bench
+from holdfast.testing.conformance.harness import Bench
 
 ANT = AgentEntry(
     guid="a1", handle="ant", agent_type="claude", capabilities=("dig",), metadata={"since": [1, None]}

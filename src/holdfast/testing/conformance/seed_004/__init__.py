@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from holdfast.testing.conformance.bench import Check
+from holdfast.testing.conformance.harness import Check
 from holdfast.testing.conformance.seed_004.claims import (
     queued_work_claims_respect_boundaries_renewal_and_abandon,
     queued_work_completion_is_lease_guarded,

@@ -6,8 +6,8 @@ from holdfast.errors import ClaimLost
 from holdfast.model.inbox import Boundary, group
 from holdfast.model.session import TurnCommit
 from holdfast.model.time import DAY, MINUTE
-from holdfast.testing.conformance.bench import HANDLE, Bench, present
 from holdfast.testing.conformance.drafts import AFTER_COMMIT, JOIN, batches_in, message
+from holdfast.testing.conformance.harness import HANDLE, Bench, present
 from holdfast.testing.conformance.seed_004.inbox import stale
 
 INSIDE = Boundary.ACTIVE_TURN_CHECKPOINT

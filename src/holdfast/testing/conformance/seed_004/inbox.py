@@ -7,7 +7,6 @@ import msgspec
 from holdfast.errors import ClaimLost
 from holdfast.model.inbox import Claim, Completion
 from holdfast.model.session import SessionCheckpoint, TurnCommit, stamped
-from holdfast.testing.conformance.bench import HANDLE, Bench, present
 from holdfast.testing.conformance.drafts import (
     AFTER_COMMIT,
     JOIN,
@@ -17,6 +16,7 @@ from holdfast.testing.conformance.drafts import (
     text_of,
     wake_draft,
 )
+from holdfast.testing.conformance.harness import HANDLE, Bench, present
 
 
 async def queued_work_source_keys_are_idempotent_and_list_ordered(bench: Bench) -> None:

@@ -19,8 +19,8 @@ from holdfast.model.session import (
 )
 from holdfast.store.ports.attachments import AttachmentIntent
 from holdfast.store.ports.sessions import ACTIVE_PATH, FULL_GRAPH, SessionScope
-from holdfast.testing.conformance.bench import HANDLE, Bench, present
 from holdfast.testing.conformance.drafts import message, node, text_of
+from holdfast.testing.conformance.harness import HANDLE, Bench, present
 
 META: Final = SessionMeta(
     session_id="root",

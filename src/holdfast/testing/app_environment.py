@@ -1,0 +1,142 @@
+"""Test environment of an application: a store of its own, and a clock that skips the time in which all jobs sleep.
+
+    async with running(app):
+        assert await remind("Ada") == "reminded"      # it sleeps for three days; the test does not
+
+While a caller waits for a result and every job sleeps, time moves on at once to what is due next. While a job is at
+work time goes as it always does, so nothing runs out under a tool that takes its while. Nobody waits: time stands for
+the jobs that sleep, and `process.clock.advance("1h")` moves it by hand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+from holdfast.agents.threads import in_thread
+from holdfast.engine.audit_hook import make_io_monitor
+from holdfast.engine.evidence import Looker
+from holdfast.engine.group_commit import GroupCommit
+from holdfast.engine.host_processes import HostProcesses
+from holdfast.engine.recovery import Rules
+from holdfast.engine.runner_config import RunnerConfig
+from holdfast.engine.streams import StreamWriter
+from holdfast.model.ids import RandomIds
+from holdfast.runtime.app import App
+from holdfast.runtime.process import Process
+from holdfast.runtime.store_opener import open_store
+from holdfast.store.clock import SystemClock
+from holdfast.store.intercepted import Call, InterceptedStore
+from holdfast.testing.time_skipping import TimeSkippingClock, idle_for_us
+from holdfast.worker.maintenance import Maintenance, Neighbours
+from holdfast.worker.worker import Worker
+
+
+class AppEnvironment(Process):
+    """A process of an application with a clock that skips time. A test may read `store` and `clock`."""
+
+    def __init__(
+        self, *args: Any, clock: TimeSkippingClock, moved: asyncio.Event, queues: tuple[str, ...]
+    ) -> None:
+        super().__init__(*args)
+        self.clock = clock
+        self._moved = moved
+        self._queues = queues
+        self._awaited = 0
+        clock.on_skip = self._look
+        self._skipping = asyncio.get_running_loop().create_task(
+            self._skip_time(), name="holdfast-time-skipping"
+        )
+
+    async def result(self, job_id: str) -> Any:
+        with self._waited_for():
+            return await super().result(job_id)
+
+    @contextmanager
+    def _waited_for(self) -> Iterator[None]:
+        self._awaited += 1
+        self._moved.set()
+        try:
+            yield
+        finally:
+            self._awaited -= 1
+
+    async def _skip_time(self) -> None:
+        while True:
+            await self._moved.wait()
+            self._moved.clear()
+            left_us = await idle_for_us(self.store, self.clock) if self._awaited else None
+            if left_us is not None:
+                self.clock.advance_us(left_us)
+
+    def _look(self) -> None:
+        """Something may be due."""
+        for queue in self._queues:
+            self.store.wakeups.hint(f"queue:{queue}")
+
+    async def close(self) -> None:
+        self._skipping.cancel()
+        await asyncio.wait([self._skipping])
+        await super().close()
+
+
+@asynccontextmanager
+async def running(
+    app: App, *, store: str = "memory:", clock: TimeSkippingClock | None = None
+) -> AsyncIterator[AppEnvironment]:
+    """The application works in the block, on a store of its own, with a clock that skips time; then it holds nothing.
+
+    `store` is the address of a store that the clock may rule: `memory:`, or a SQLite file.
+    """
+    loop = asyncio.get_running_loop()
+    opening = loop.create_task(
+        _opened(app, store, TimeSkippingClock(SystemClock()) if clock is None else clock)
+    )
+    before = app._processes.get(loop)  # noqa: SLF001 - a test stands in for the application's own process
+    app._processes[loop] = opening  # noqa: SLF001
+    try:
+        process = await opening
+        try:
+            yield process
+        finally:
+            await process.close()
+    finally:
+        del app._processes[loop]  # noqa: SLF001
+        if before is not None:
+            app._processes[loop] = before  # noqa: SLF001
+
+
+async def _opened(app: App, address: str, clock: TimeSkippingClock) -> AppEnvironment:
+    moved = asyncio.Event()
+
+    async def led(_name: str, call: Call, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        result = await call(*args, **options)
+        moved.set()
+        return result
+
+    opened = await open_store(address, clock=clock)
+    store = InterceptedStore(opened, led)
+    store.wakeups, store.jobs = opened.wakeups, opened.jobs  # looking at them moves nothing
+    neighbours = Neighbours(HostProcesses(clock.boot()))
+    looker = Looker(Path.cwd())
+    queues = tuple(sorted({agent.queue for agent in app.agents.values()}))
+    name = neighbours.my_name("rehearsal")
+    scribe, ids = StreamWriter(store.streams), RandomIds()
+    desk = RunnerConfig(
+        store,
+        GroupCommit(store.journal),
+        clock,
+        app.programs(),
+        strict=app.strict,
+        gone=neighbours.is_dead,
+        inspect=lambda pack: in_thread(lambda: looker.look_at_all(pack)),
+        scribe=scribe,
+        io_monitor=make_io_monitor(app.choose_on_undurable("warn")),
+    )
+    worker = Worker(desk, name, lambda: ids.new("claim"), queues=queues, concurrency=app.concurrency)
+    rounds = Maintenance(store, clock, neighbours, Rules(by=name), random.random)
+    return AppEnvironment(store, worker, scribe, rounds, clock=clock, moved=moved, queues=queues)

@@ -1,0 +1,274 @@
+"""Simulated processes: many on one loop with virtual time, each of which can be killed or frozen at any instant.
+
+    with ProcessLoop() as loop:
+        worker = loop.process("worker-1")
+        worker.start(work())
+        worker.kill()                         # nothing of it ever runs again, not even a `finally`
+        worker.freeze(40.0)                   # or: it stands still, and goes on as if nothing had happened
+
+Whose a callback is, is decided when it is scheduled: the process that its context names, else the process that runs.
+So a reply that A's code brings to B's future is B's, and the bare context that the engine uses here and there does not
+lose its owner. A dead process's callbacks are dropped; a frozen one's are kept in order until it thaws.
+
+A killed process must not clean up. Its tasks are never cancelled (that would run their `finally` blocks): they are
+kept, and closed only when the loop is, after everything has been judged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import heapq
+import itertools
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any, ClassVar, Final
+
+from holdfast.engine.loop_sleep import rest
+from holdfast.testing.virtual_loop import Deadlock, NoSockets, SimLoop, VirtualSelector
+
+_PROCESS: Final[contextvars.ContextVar[SimulatedProcess | None]] = contextvars.ContextVar(
+    "holdfast_process", default=None
+)
+
+
+class SimulatedProcess:
+    """Made by `ProcessLoop.process`."""
+
+    def __init__(self, loop: ProcessLoop, name: str) -> None:
+        self.loop = loop
+        self.name = name
+        self.dead = False
+        self.thaws_at: float | None = None
+        self._kept: list[asyncio.Handle] = []
+        self._context = contextvars.copy_context()
+        self._context.run(_PROCESS.set, self)
+
+    def start(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """The coroutine runs as this process's own."""
+        return self._context.copy().run(self.loop.create_task, coroutine)
+
+    def adopt(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """The coroutine runs as this process's own, in the context of whoever hands it over."""
+        context = contextvars.copy_context()
+        context.run(_PROCESS.set, self)
+        return self.loop.create_task(coroutine, context=context)
+
+    def call_later(self, seconds: float, callback: Callable[..., object], *args: object) -> asyncio.Handle:
+        """The callback is this process's, whoever runs now."""
+        return self.loop.call_later(seconds, callback, *args, context=self._context)
+
+    def kill(self) -> None:
+        """From here on nothing of it runs. Code that runs at this very moment goes on to its next wait, and no port
+        answers it any more."""
+        self.dead = True
+        self._kept.clear()
+
+    def freeze(self, seconds: float) -> None:
+        """It stands still for so long; what comes due meanwhile is done when it goes on."""
+        if self.dead:
+            return
+        until = self.loop.time() + seconds
+        if self.thaws_at is None or until > self.thaws_at:
+            self.thaws_at = until
+            self.loop.root.call_later(seconds, self._thaw, until)
+
+    def _thaw(self, until: float) -> None:
+        if self.thaws_at == until:
+            self.go_on()
+
+    def go_on(self) -> None:
+        """It is not frozen."""
+        self.thaws_at = None
+        kept, self._kept = self._kept, []
+        self.loop.bring_back(kept)
+
+    def holds_back(self, handle: asyncio.Handle) -> bool:
+        """Whether this callback does not run now."""
+        if self.dead:
+            return True
+        if self.thaws_at is None:
+            return False
+        self._kept.append(handle)
+        return True
+
+    async def must_live(self) -> None:
+        """The process is alive and not frozen; a dead one never gets past this."""
+        if self.dead:
+            await self.loop.create_future()
+        if self.thaws_at is not None:
+            await rest(0.0)  # kept back until it thaws
+
+
+class _Handle(asyncio.Handle):
+    __slots__ = ("process",)
+    process: SimulatedProcess
+
+    def _run(self) -> None:
+        process = self.process
+        if not process.holds_back(self):
+            before, process.loop.running = process.loop.running, process
+            super()._run()
+            process.loop.running = before
+
+
+class _Timer(asyncio.TimerHandle):
+    __slots__ = ("process",)
+    process: SimulatedProcess
+
+    def _run(self) -> None:
+        process = self.process
+        if not process.holds_back(self):
+            before, process.loop.running = process.loop.running, process
+            super()._run()
+            process.loop.running = before
+
+
+class _Task(asyncio.Task[Any]):
+    """Hashed by when it was made, so that sets of tasks have the same order in every run."""
+
+    def __init__(self, number: int, *args: Any, **options: Any) -> None:
+        self.number = number
+        super().__init__(*args, **options)
+
+    def __hash__(self) -> int:
+        return self.number
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+class _TaskFactory:
+    def __init__(self, loop: ProcessLoop) -> None:
+        self._loop = loop
+
+    def __call__(self, _loop: Any, coroutine: Coroutine[Any, Any, Any], **options: Any) -> asyncio.Task[Any]:
+        return self._loop.make_task(_Task, self._loop.number_task(), coroutine, **options)
+
+    def make_job_task(
+        self,
+        _loop: Any,
+        job_task: Callable[..., asyncio.Task[Any]],
+        coroutine: Coroutine[Any, Any, Any],
+        task_scope: Any,
+        options: dict[str, Any],
+    ) -> asyncio.Task[Any]:
+        """As the engine's own factory asks for it: its tasks are made by it, and known here."""
+        return self._loop.make_task(job_task, coroutine, task_scope, **options)
+
+
+class ProcessLoop(SimLoop):
+    """A SimLoop whose callbacks belong to processes. `root` is the world itself: it never dies.
+
+    `passes_max`: so often the loop may turn; more is a `Deadlock` too, of those who are busy with nothing.
+    """
+
+    def __init__(self, passes_max: int | None = None, selector: VirtualSelector | None = None) -> None:
+        self._passes = 0
+        self._passes_max = passes_max
+        self._numbers = itertools.count(1)
+        self._all_tasks: list[asyncio.Task[Any]] = []
+        self._over = False
+        self.complaints: list[str] = []
+        self.root = SimulatedProcess(self, "root")
+        self.running = self.root
+        super().__init__(NoSockets() if selector is None else selector)
+        factory: Any = _TaskFactory(self)
+        self.set_task_factory(factory)
+        self.set_exception_handler(lambda _loop, about: self._complain(about))
+
+    def process(self, name: str) -> SimulatedProcess:
+        return SimulatedProcess(self, name)
+
+    # The queues of asyncio's own loops, which the conductor of a job reads too.
+    _ready: deque[asyncio.Handle]
+    _scheduled: list[asyncio.TimerHandle]
+
+    def bring_back(self, handles: list[asyncio.Handle]) -> None:
+        self._ready.extend(handles)
+
+    # ── whose is it ───────────────────────────────────────────────────────────────────────────────
+
+    def _owner(self, context: contextvars.Context | None) -> SimulatedProcess:
+        named = _PROCESS.get() if context is None else context.get(_PROCESS)
+        return named or self.running
+
+    def _call_soon(
+        self, callback: Callable[..., object], args: Any, context: contextvars.Context | None
+    ) -> _Handle:
+        handle = _Handle(callback, args, self, context)
+        handle.process = self._owner(context)
+        if not (handle.process.dead or self._over):
+            self._ready.append(handle)
+        return handle
+
+    def call_at(  # type: ignore[override]  # the same, in plainer types
+        self, when: float, callback: Callable[..., object], *args: Any, context: Any = None
+    ) -> _Timer:
+        timer = _Timer(when, callback, args, self, context)
+        timer.process = self._owner(context)
+        if not (timer.process.dead or self._over):
+            heapq.heappush(self._scheduled, timer)
+            timer._scheduled = True  # type: ignore[attr-defined]  # noqa: SLF001 - the loop's own bookkeeping
+        return timer
+
+    task_options: ClassVar[dict[str, Any]] = {}
+    """How tasks are made besides."""
+
+    def make_task(
+        self,
+        make: Callable[..., asyncio.Task[Any]],
+        *args: Any,
+        context: contextvars.Context | None = None,
+        **options: Any,
+    ) -> asyncio.Task[Any]:
+        """A task of the process that runs now, or of the one that the context names."""
+        owner = self._owner(context)
+        if context is None:
+            context = contextvars.copy_context()
+            context.run(_PROCESS.set, owner)
+        task = make(*args, loop=self, context=context, **self.task_options, **options)
+        self.add_task(owner, task)
+        return task
+
+    def add_task(self, _owner: SimulatedProcess, task: asyncio.Task[Any]) -> None:
+        """A task of this process has been made."""
+        self._all_tasks.append(task)
+
+    def number_task(self) -> int:
+        return next(self._numbers)
+
+    def _run_once(self) -> None:
+        self._passes += 1
+        if self._passes_max is not None and self._passes > self._passes_max:
+            self._passes_max = None
+            msg = f"somebody turns in circles: {self._passes:,} passes, {self.time():.3f} s on the clock"
+            raise Deadlock(msg)
+        super()._run_once()  # type: ignore[misc]  # asyncio's own, not in its stubs
+
+    # ── the end ───────────────────────────────────────────────────────────────────────────────────
+
+    def _complain(self, about: dict[str, Any]) -> None:
+        if not self._over:
+            self.complaints.append(f"{about.get('message')}: {about.get('exception')!r}")
+
+    def close(self) -> None:
+        """Everything is over; the tasks of the dead are closed without a word."""
+        if not self.is_closed():
+            self.run_until_complete(self._bury())
+        super().close()
+
+    async def _bury(self) -> None:
+        self._over = True
+        for task in self._all_tasks:
+            if task.done() or task is asyncio.current_task():
+                continue
+            task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - it is meant to be pending
+            coroutine: Any = task.get_coro()
+            for _ in range(100):  # one that waits again in a `finally` is closed again
+                with contextlib.suppress(BaseException):
+                    coroutine.close()
+                    break
+        self._all_tasks.clear()
+        self._over = False

@@ -1,0 +1,5 @@
+"""The stores that are pruned."""
+
+from tests.support.fixtures.stores import backend, postgres_template
+
+__all__ = ["backend", "postgres_template"]

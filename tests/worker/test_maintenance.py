@@ -1,0 +1,184 @@
+"""What a process does now and then: it buries its dead neighbours and sweeps, and says what it found."""
+
+from __future__ import annotations
+
+import logging
+import random
+from typing import Any
+
+import pytest
+
+from holdfast.client.embedded import EmbeddedClient
+from holdfast.engine.execution import Execution
+from holdfast.engine.recovery import Rules, find_last_sweep
+from holdfast.errors import StoreUnavailable
+from holdfast.model.events import JobClaimed, JobRequeued
+from holdfast.model.ids import SequentialIds
+from holdfast.model.states import Status, WaitReason
+from holdfast.model.suspicion import UNCLAIMED_US
+from holdfast.model.time import MINUTE, SECOND
+from holdfast.model.worker_identity import Identity, Sight
+from holdfast.store.intercepted import InterceptedStore
+from holdfast.testing.conformance.harness import Backend
+from holdfast.worker.maintenance import SWEEP_EVERY_US, Maintenance, Neighbours
+from tests.engine.shop import Shop, opened
+from tests.support.fixtures.stores import STORES
+
+pytestmark = pytest.mark.parametrize("backend", STORES, indirect=True)
+
+
+class Nobody:
+    """A host that cannot tell processes apart."""
+
+    def here(self) -> Identity | None:
+        return None
+
+    def seen(self, _pid: int) -> int | Sight:
+        return Sight.UNKNOWN
+
+
+def rounds_of(shop: Shop, by: str = "sweep of a", *, leaves_suspects: bool = False) -> Maintenance:
+    neighbours = Neighbours(Nobody())
+    return Maintenance(
+        shop.store, shop.clock, neighbours, Rules(by=by), random.random, leaves_suspects=leaves_suspects
+    )
+
+
+async def nothing(_drive: Execution, _: Any) -> None: ...
+
+
+async def test_a_sweep_every_half_minute(backend: Backend, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "holdfast.process")
+    async with opened(backend) as shop:
+        rounds = rounds_of(shop)
+        job_id = await shop.submit(nothing)
+        await shop.claim(ttl_us=SECOND)
+        shop.clock.advance(SWEEP_EVERY_US - 1)
+        await rounds.go()
+        assert not rounds.last, "not yet"
+        assert (await shop.store.jobs.head(job_id)).status is Status.RUNNING
+        shop.clock.advance(1)
+        await rounds.go()
+        assert rounds.last is not None
+        assert (rounds.last.stats.expired_found, rounds.last.stats.recovered) == (1, 1)
+        assert (await shop.store.jobs.head(job_id)).status is Status.PENDING
+        assert "jobs whose worker is gone: 1; back in their queues 1" in caplog.text
+        told = await find_last_sweep(shop.store)
+        assert told == rounds.last
+        assert told.by == "sweep of a"
+        caplog.clear()
+        shop.clock.advance(SWEEP_EVERY_US)
+        await rounds.go()
+        assert rounds.last.stats.expired_found == 0
+        assert caplog.text == "", "nothing found, nothing said"
+        assert await find_last_sweep(shop.store) == told, "the last one that found something"
+
+
+async def test_a_swept_job_that_is_then_claimed_counts_one_takeover(backend: Backend) -> None:
+    """Lose a worker: whether a sweep or a claim comes first, or both, it is one takeover, and the place in the queue is
+    kept."""
+    async with opened(backend) as shop:
+        rounds = [rounds_of(shop, f"sweep of {name}") for name in "ab"]
+        job_id = await shop.submit(nothing)
+        ready_at = (await shop.store.jobs.head(job_id)).ready_at
+        for takeovers in (1, 2):
+            await shop.claim(worker="lost", ttl_us=SECOND)
+            shop.clock.advance(SWEEP_EVERY_US)
+            for one in rounds:
+                await one.go()
+            head = await shop.store.jobs.head(job_id)
+            assert (head.status, head.takeovers, head.ready_at) == (Status.PENDING, takeovers, ready_at)
+        assert [one.last.stats.expired_found for one in rounds if one.last] == [1, 0], "they share the work"
+        run = await shop.claim(worker="heir")
+        assert (run.grant.takeover, run.grant.takeovers) == (False, 2)
+        facts = await shop.events(job_id)
+        counted = [fact for fact in facts if isinstance(fact, JobClaimed | JobRequeued) and fact.takeover]
+        assert len(counted) == 2
+        assert await run.go() == "completed"
+
+
+async def test_a_claim_before_the_sweep_leaves_it_nothing(backend: Backend) -> None:
+    async with opened(backend) as shop:
+        rounds = rounds_of(shop)
+        await shop.submit(nothing)
+        await shop.claim(worker="lost", ttl_us=SECOND)
+        shop.clock.advance(SWEEP_EVERY_US)
+        heir = await shop.claim(worker="heir", ttl_us=MINUTE)
+        assert (heir.grant.takeover, heir.grant.takeovers) == (True, 1)
+        await rounds.go()
+        assert rounds.last is not None
+        assert rounds.last.stats.expired_found == 0
+        assert await heir.go() == "completed"
+
+
+async def test_a_job_that_keeps_losing_its_workers_is_not_held(
+    backend: Backend, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It may be the victim of another. A process that cannot run it alone says who can."""
+    async with opened(backend) as shop:
+        rounds = rounds_of(shop, leaves_suspects=True)
+        job_id = await shop.submit(nothing)
+        for _ in range(3):
+            await shop.claim(worker="lost", ttl_us=SECOND)
+            shop.clock.advance(SWEEP_EVERY_US)
+            await rounds.go()
+        head = await shop.store.jobs.head(job_id)
+        assert (head.status, head.takeovers) == (Status.PENDING, 3)
+        said = [line for line in caplog.messages if "run it alone" in line]
+        assert len(said) == 2, "from the second death on"
+        assert "Start one: holdfast worker" in said[0]
+
+
+async def test_a_suspect_that_no_worker_takes_needs_attention(backend: Backend) -> None:
+    """It is listed with its deaths and what to type, until a worker has it."""
+    async with opened(backend) as shop:
+        client = EmbeddedClient(shop.store, shop.clock, SequentialIds())
+        rounds = rounds_of(shop, leaves_suspects=True)
+        job_id = await shop.submit(nothing)
+        for worker in ("first", "second"):
+            await shop.claim(worker=worker, ttl_us=SECOND)
+            shop.clock.advance(SWEEP_EVERY_US)
+            await rounds.go()
+        shop.clock.advance(UNCLAIMED_US - 1)
+        assert await client.waiting_for_person() == ()
+        shop.clock.advance(1)
+        (need,) = await client.waiting_for_person()
+        assert (need.job_id, need.job_status, need.reason) == (job_id, Status.PENDING, WaitReason.SUSPECT)
+        assert need.what == "suspected of crashing its worker; waits for a worker that runs it alone"
+        assert [cause["holder"] for cause in need.evidence] == ["first", "second"]
+        assert need.commands == (
+            "holdfast worker YOUR_MODULE --queue default",
+            f"holdfast cancel {job_id}",
+        )
+        assert (await client.get(job_id)).needs == (need,)
+        run = await shop.claim(worker="alone")
+        assert await client.waiting_for_person() == ()
+        assert await run.go() == "completed"
+
+
+async def test_a_store_that_is_away_is_for_next_time(
+    backend: Backend, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "holdfast.process")
+    async with opened(backend) as shop:
+        away = True
+
+        async def around(name: str, call: Any, args: Any, options: Any) -> Any:
+            if away and name == "cache.put":
+                raise StoreUnavailable("away")
+            return await call(*args, **options)
+
+        rounds = Maintenance(
+            InterceptedStore(shop.store, around), shop.clock, Neighbours(Nobody()), Rules(), random.random
+        )
+        await shop.submit(nothing)
+        await shop.claim(ttl_us=SECOND)
+        shop.clock.advance(SWEEP_EVERY_US)
+        await rounds.go()
+        assert "nobody was looked after this time: away" in caplog.text
+        assert rounds.last is not None
+        away = False
+        await shop.claim(ttl_us=SECOND)
+        shop.clock.advance(SWEEP_EVERY_US)
+        await rounds.go()
+        assert await find_last_sweep(shop.store) == rounds.last
