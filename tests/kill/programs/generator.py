@@ -10,11 +10,21 @@ from __future__ import annotations
 
 import random
 
-from tests.kill.programs import anyio_style, blocks, deaths, durable, locks, models, patterns, retries
+from tests.kill.programs import (
+    blocks,
+    deaths,
+    durable,
+    locks,
+    models,
+    patterns,
+    retries,
+    structured_concurrency,
+)
 from tests.kill.programs.writer import VOCABULARY, Function, Writer, indent
 
-MODULES = (blocks, locks, durable, models, patterns, anyio_style, retries, deaths)
-"""Importing them fills `writer.VOCABULARY`."""
+MODULES = (blocks, locks, durable, models, patterns, structured_concurrency, retries, deaths)
+"""Importing them fills `writer.VOCABULARY`, in the order of the imports: a module renamed out of that order makes other
+programs of all numbers."""
 
 
 FIRST_LATE = 200_000
