@@ -22,6 +22,7 @@ pytest_plugins = [
     "tests.support.fixtures.servers",
     "tests.support.plugins.tally",
     "tests.support.plugins.acceptance",
+    "tests.support.plugins.long_first",
 ]
 
 # No deadline: a loaded machine is slow, not wrong. `print_blob` lets anybody replay a failure from its printout.

@@ -1,4 +1,4 @@
-"""Write `tests/operations/migration/snapshots/` from the migrations, so that a change of the schema shows in the review.
+"""Write `tests/operations/migration/snapshots/` from the migrations: a change of the schema shows in the review.
 
 python -m tools.make_schema_snapshot            # write them
 python -m tools.make_schema_snapshot --check    # say what would change, and fail if anything would
@@ -22,7 +22,7 @@ from holdfast.store.sqlite.open import open_sqlite
 from tests.support.servers import PostgresServer
 from tools.schema import read_postgres, read_sqlite, text
 
-FOLDER = Path(__file__).resolve().parent.parent / "tests" / "migration" / "snapshots"
+FOLDER = Path(__file__).resolve().parent.parent / "tests" / "operations" / "migration" / "snapshots"
 SCHEMA = "holdfast"
 
 

@@ -104,9 +104,11 @@ def test_every_crash_point_is_survived(app: hf.App) -> None:
         await send("paid" if verdict.pay else "not paid")
         return f"{verdict.cents} cents"
 
-    survives_crashes(
+    survival = survives_crashes(
         program, answers={"Pay?": {"pay": True, "cents": 7}}, effects=lambda: len(sent), reset=sent.clear
     )
+    assert len(survival.points) > 10, "the question, the call and the end are cut off"
+    assert len(sent) == 1
 
 
 @on_memory

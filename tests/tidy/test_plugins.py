@@ -106,3 +106,26 @@ def test_skipped(): pytest.skip()
 """)
     result = run(suite, *processes)
     result.stdout.fnmatch_lines(["stores: memory 2 · sqlite 1 · postgres 1 — 4 tests in * s"])
+
+
+def test_the_longest_tests_run_first(suite: pytest.Pytester) -> None:
+    """By the limits that they declare, if these are above the usual one; the others keep their order."""
+    suite.makeconftest('pytest_plugins = ["tests.support.plugins.long_first"]')
+    suite.makeini(f"[pytest]\npythonpath = {ROOT}\ntimeout = 120\n")
+    suite.makepyfile("""
+import pytest
+
+def test_b(): pass
+
+@pytest.mark.timeout(30)
+def test_a(): pass
+
+@pytest.mark.timeout(300)
+def test_long(): pass
+
+@pytest.mark.timeout(900)
+def test_longest(): pass
+""")
+    result = suite.runpytest("-v", "-pno:asyncio", "-pno:randomly", "-pno:cacheprovider")
+    result.stdout.fnmatch_lines(["*::test_longest *", "*::test_long *", "*::test_b *", "*::test_a *"])
+    result.assert_outcomes(passed=4)

@@ -3,7 +3,7 @@
 In production nothing happens there. A test hands in something that ends the process (or pretends to) at a chosen place,
 and then looks at what recovery makes of it. `holdfast doctor --crash-points` lists them.
 
-`tests.support.faulty_store` strikes there, and HOLDFAST_TEST_CRASH_AT ends a real process there.
+A test's store fails there, and HOLDFAST_TEST_CRASH_AT ends a real process there.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What proves Holdfast, shipped: for people who write agents, and for people who write stores.
+"""Test kit: for authors of agents (crashes, time, cassettes) and for authors of stores (`conformance`).
 
     from holdfast.testing import running, survives_crashes
 

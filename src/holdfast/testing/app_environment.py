@@ -1,9 +1,9 @@
-"""An application at work in a test: a store of its own, and time that does not have to be waited for.
+"""Test environment of an application: a store of its own, and a clock that skips the time in which all jobs sleep.
 
     async with running(app):
         assert await remind("Ada") == "reminded"      # it sleeps for three days; the test does not
 
-While somebody waits for a job's result and every job is asleep, time leaps to whatever is due next. While a job is at
+While a caller waits for a result and every job sleeps, time moves on at once to what is due next. While a job is at
 work time goes as it always does, so nothing runs out under a tool that takes its while. Nobody waits: time stands for
 the jobs that sleep, and `process.clock.advance("1h")` moves it by hand.
 """
@@ -47,8 +47,10 @@ class AppEnvironment(Process):
         self._moved = moved
         self._queues = queues
         self._awaited = 0
-        clock.leapt = self._look
-        self._leaping = asyncio.get_running_loop().create_task(self._leap(), name="holdfast-leaps")
+        clock.on_skip = self._look
+        self._skipping = asyncio.get_running_loop().create_task(
+            self._skip_time(), name="holdfast-time-skipping"
+        )
 
     async def result(self, job_id: str) -> Any:
         with self._waited_for():
@@ -63,7 +65,7 @@ class AppEnvironment(Process):
         finally:
             self._awaited -= 1
 
-    async def _leap(self) -> None:
+    async def _skip_time(self) -> None:
         while True:
             await self._moved.wait()
             self._moved.clear()
@@ -77,8 +79,8 @@ class AppEnvironment(Process):
             self.store.wakeups.hint(f"queue:{queue}")
 
     async def close(self) -> None:
-        self._leaping.cancel()
-        await asyncio.wait([self._leaping])
+        self._skipping.cancel()
+        await asyncio.wait([self._skipping])
         await super().close()
 
 

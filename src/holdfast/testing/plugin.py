@@ -55,7 +55,7 @@ def survives(request: pytest.FixtureRequest) -> Callable[..., Survival]:
 
 @pytest.fixture
 def virtual_clock() -> TimeSkippingClock:
-    """A clock that leaps over what nobody has to wait for, and moves by hand: `virtual_clock.advance("1h")`."""
+    """A clock that skips the time in which all jobs sleep, and moves by hand: `virtual_clock.advance("1h")`."""
     from holdfast.store.clock import SystemClock
     from holdfast.testing.time_skipping import TimeSkippingClock
 

@@ -1,10 +1,10 @@
-"""Time that leaps: while every job of a store is asleep, nothing can be missed by going straight to what is due next.
+"""Time-skipping clock: while every job of a store sleeps, time moves on at once to what is due next.
 
     clock = TimeSkippingClock(SystemClock())
-    left_us = await idle_for_us(store, clock)     # None: somebody is at work, or nobody will ever wake by himself
+    left_us = await idle_for_us(store, clock)     # None: a job runs, or no job wakes by itself
     clock.advance_us(left_us)
 
-Nobody's lease runs out in a leap, because a leap is made only while nobody holds a job.
+No lease expires in skipped time, because time is skipped only while no worker holds a job.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ STILL: Final = HELD | {
     WaitReason.JOINED,
     WaitReason.RECONCILE,
 }
-"""Waits that no leap ends: a person is asked, and people do not answer sooner because time was skipped."""
+"""Waits for a person, which skipped time does not end."""
 
 
 class TimeSkippingClock:
-    """Another clock's time, and whatever was leapt over."""
+    """The time of another clock, plus what was skipped."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._leapt_us = 0
-        self.leapt: Callable[[], None] = lambda: None
-        """Called after each leap: something may be due now."""
+        self._skipped_us = 0
+        self.on_skip: Callable[[], None] = lambda: None
+        """Called after time was skipped: something may be due now."""
 
     def wall_us(self) -> int:
-        return self._clock.wall_us() + self._leapt_us
+        return self._clock.wall_us() + self._skipped_us
 
     def tick_us(self) -> int:
-        return self._clock.tick_us() + self._leapt_us
+        return self._clock.tick_us() + self._skipped_us
 
     def boot(self) -> str:
         return self._clock.boot()
@@ -52,8 +52,8 @@ class TimeSkippingClock:
 
     def advance_us(self, us: int) -> None:
         assert us >= 0, f"time does not go back: {us}"
-        self._leapt_us += us
-        self.leapt()
+        self._skipped_us += us
+        self.on_skip()
 
 
 async def heads(store: Store) -> AsyncIterator[JobHead]:

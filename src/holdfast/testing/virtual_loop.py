@@ -1,4 +1,4 @@
-"""An event loop in which time is a number: waiting moves the clock, and nothing ever sleeps.
+"""Event loop with virtual time: waiting moves the clock, and nothing sleeps.
 
     with SimLoop() as loop:
         loop.run_until_complete(main())       # an hour of `loop.time()` passes in no time

@@ -1,4 +1,4 @@
-"""What workers only write into their log."""
+"""Errors that workers report only in their log, collected for a test."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from holdfast.errors import Unavailable
 
 
 class WorkerErrors(logging.Handler):
-    """Keeps errors. That a store was away is none."""
+    """Log handler: keeps errors, except those of a store that was away."""
 
     def __init__(self) -> None:
         super().__init__()

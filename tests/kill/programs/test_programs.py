@@ -193,8 +193,9 @@ def test_many_programs_with_retries_or_deaths_come_out_right(first: int) -> None
 @pytest.mark.timeout(6 * 3600)
 @pytest.mark.store("memory")
 def test_many_programs_come_out_right() -> None:
-    """Goal: no fault of the long run parks, sticks, differs or repeats. Method: `python -m tests.kill.programs --from … --to
-    …`, in as many processes as there are cores. `HOLDFAST_PROGRAMS_PROGRESS` names a file to go on from."""
+    """Goal: no fault of the long run parks, sticks, differs or repeats. Method: `python -m
+    tests.kill.programs --from … --to …`, in as many processes as there are cores. `HOLDFAST_PROGRAMS_PROGRESS` names
+    a file to go on from."""
     where = os.environ.get("HOLDFAST_PROGRAMS_PROGRESS")
     tally = play_programs(
         FIRST_OF_CHAOS,

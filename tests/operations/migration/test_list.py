@@ -9,7 +9,13 @@ import pytest
 
 from holdfast.store.sql import migrate as module
 from holdfast.store.sql.dialect import POSTGRES, SQLITE, Dialect
-from holdfast.store.sql.migrate import MIN_READER, SCHEMA_VERSION, for_dialect, load_migrations, migrate
+from holdfast.store.sql.migrate import (
+    MIN_READER,
+    SCHEMA_VERSION,
+    for_dialect,
+    load_migrations,
+    migrate,
+)
 from tests.operations.migration.grounds import BOTH, Ground, Seen
 from tests.operations.migration.next_migrations import all_migrations
 from tools.make_schema_snapshot import changes

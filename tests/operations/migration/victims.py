@@ -1,7 +1,7 @@
 """Processes that migrate: several at once, or one that is killed on the way.
 
-`python -m tests.operations.migration.victims` is a kennel. It has loaded everything, takes one order a line, forks for it, and
-says what became of its children. A fork is ready in a millisecond, where a new interpreter takes half a second.
+`python -m tests.operations.migration.victims` is a kennel. It has loaded everything, takes one order a line, forks for
+it, and says what became of its children. A fork is ready in a millisecond, where a new interpreter takes half a second.
 
 A child that is to die counts its *moments*: every call and return that Python sees. On SQLite each step of the
 database's own machine and each write to the file is one of these too, so it also dies inside a statement and between

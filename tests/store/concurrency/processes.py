@@ -1,7 +1,7 @@
 """Child processes that a test can talk to, freeze and kill.
 
-A child is `python -m tests.store.concurrency.children ROLE JSON`; see there for the roles. It says one line of JSON at a time and
-is told one line at a time, so that a test always knows how far it has come.
+A child is `python -m tests.store.concurrency.children ROLE JSON`; see there for the roles. It says one line of JSON
+at a time and is told one line at a time, so that a test always knows how far it has come.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 from tests.store.concurrency.stores import PATIENCE_S
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).resolve().parents[3]
 
 
 class Child:

@@ -32,8 +32,8 @@ Why that is fair
     A cut while a write is under way needs no case of its own: it is the cut right after it, with that write torn.
 
 What is not modelled
-    Bytes that rot later, and a flush that fails: `tests.store.disk_faults.failing_disk` does the second. Cutting at reads would
-    repeat the cut at the write before them.
+    Bytes that rot later, and a flush that fails: `tests.store.disk_faults.failing_disk` does the second. Cutting at
+    reads would repeat the cut at the write before them.
 
 The same tape, position and seed always give the same files.
 """

@@ -1,0 +1,136 @@
+"""Figures in the documentation are those of the code.
+
+Each row names a page, a phrase of it with the figure in parentheses, and the constant that it quotes. A change of the
+constant changes the page, too, and a change of the phrase the row. Line breaks of the page count as spaces.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import pytest
+
+from holdfast.agents.models.provider_limits import SHUT_AFTER
+from holdfast.agents.tool_calls import ANSWER_BYTES_MAX
+from holdfast.engine.model_requests import AWAKE_US
+from holdfast.engine.stall_detector import HOLD_AFTER_S
+from holdfast.engine.tracebacks import BYTES_MAX, FRAMES_MAX
+from holdfast.kit.checkpoints import KEPT_MAX
+from holdfast.model.agent_registry import ENTRY_BYTES_MAX
+from holdfast.model.lease import FAILED_ATTEMPTS_MAX, LEASE_TTL_US, RENEW_EVERY_US, STOP_AHEAD_US
+from holdfast.model.limits import (
+    ATTEMPTS_DEFAULT,
+    BODY_BYTES_MAX,
+    HEADER_BYTES_MAX,
+    JSON_BYTES_MAX,
+    KIB,
+    MIB,
+    PRIORITY_MAX,
+    PRIORITY_MIN,
+    ROWS_PER_PAGE_MAX,
+    STREAMS_PER_KEY_MAX,
+)
+from holdfast.model.suspicion import DEATHS_PER_DAY, KILLS_ALONE_MAX, SUSPECT_AT
+from holdfast.model.time import MILLISECOND, SECOND
+from holdfast.model.worker_presence import BEAT_US, LOST_US
+from holdfast.registry.connection import SLOWLY, SOON
+from holdfast.registry.nats import RELIST_US
+from holdfast.server.access import BELIEVED_US
+from holdfast.server.page_schemas import BULK_MAX
+from holdfast.server.settings import DEFAULT_PORT, TOGETHER, Rates, Settings
+from holdfast.worker.maintenance import SWEEP_EVERY_US
+from holdfast.worker.watchdog import BLOCKING_LIMIT_S, ROUNDS_PER_LEASE
+from holdfast.worker.worker import DRAIN_S
+from tests.support.project import ROOT
+
+WORDS = dict(enumerate("zero one two three four five six seven eight nine ten eleven twelve".split()))
+FRACTIONS = {3: "third", 6: "sixth", 12: "twelfth"}
+LEASE_S = LEASE_TTL_US // SECOND
+PER_KEY = Rates()
+
+
+class Quote(NamedTuple):
+    page: str
+    phrase: str
+    value: object
+
+
+QUOTES = [
+    Quote("access.md", r"By default ([\d,]+) requests", f"{PER_KEY.requests.per_s:,}"),
+    Quote("access.md", r"([\d,]+) submissions and", f"{PER_KEY.submissions.per_s:,}"),
+    Quote("access.md", r"(\d+) MiB a second", PER_KEY.bytes.per_s // MIB),
+    Quote(
+        "access.md",
+        r"(\w+) times that for a namespace",
+        WORDS[TOGETHER.requests.per_s // PER_KEY.requests.per_s],
+    ),
+    Quote("access.md", r"at most (\d+) open streams", STREAMS_PER_KEY_MAX),
+    Quote("access.md", r"A body has at most (\d+) MiB", BODY_BYTES_MAX // MIB),
+    Quote("access.md", r"headers (\d+) KiB", HEADER_BYTES_MAX // KIB),
+    Quote("access.md", r"a page ([\d,]+) rows", f"{ROWS_PER_PAGE_MAX:,}"),
+    Quote("api.md", r"at most (\d+) jobs \(`ids`\)", BULK_MAX),
+    Quote("api.md", r"a body beyond (\d+) MiB", BODY_BYTES_MAX // MIB),
+    Quote("api.md", r"headers beyond (\d+) KiB", HEADER_BYTES_MAX // KIB),
+    Quote("glossary.md", r"or (\w+) times within a day", WORDS[DEATHS_PER_DAY]),
+    Quote("guarantees.md", r"After (\w+) deaths without progress", WORDS[SUSPECT_AT]),
+    Quote("guarantees.md", r"\(or (\w+) within a day\)", WORDS[DEATHS_PER_DAY]),
+    Quote("guarantees.md", r"every (\w+) of a lease", FRACTIONS[ROUNDS_PER_LEASE]),
+    Quote("guarantees.md", r"(\d+) minutes, `HOLDFAST_BLOCKING_LIMIT`", int(BLOCKING_LIMIT_S) // 60),
+    Quote("guarantees.md", r"a key is believed for (\w+) seconds", WORDS[BELIEVED_US // SECOND]),
+    Quote("guarantees.md", r"after (\w+) missed beats", WORDS[LOST_US // BEAT_US]),
+    Quote("guarantees.md", r"one call of the store in (\w+) seconds", WORDS[BEAT_US // SECOND]),
+    Quote("kit.md", r"The last (\d+) checkpoints", KEPT_MAX),
+    Quote("models.md", r"a wait beyond (\w+) seconds", WORDS[AWAKE_US // SECOND]),
+    Quote("models.md", r"(\w+) failures in a row", WORDS[SHUT_AFTER]),
+    Quote("operating/README.md", r"for up to (\d+) s", int(DRAIN_S)),
+    Quote("operating/README.md", r"begun within (\d+) s", int(Settings().drain_timeout_s)),
+    Quote("operating/README.md", r"of another host after (\d+) s", LEASE_S),
+    Quote("operating/configuration.md", r"`HOLDFAST_LEASE_TTL` \| `(\w+)`", f"{LEASE_S}s"),
+    Quote(
+        "operating/configuration.md",
+        r"`HOLDFAST_BLOCKING_LIMIT` \| `(\w+)`",
+        f"{int(BLOCKING_LIMIT_S) // 60}m",
+    ),
+    Quote("operating/configuration.md", r"`--port` \| `(\d+)`", DEFAULT_PORT),
+    Quote("operating/configuration.md", r"(\d+) KiB of headers", HEADER_BYTES_MAX // KIB),
+    Quote("operating/configuration.md", r"(\d+) s for a body", int(Settings().body_timeout_s)),
+    Quote("operating/configuration.md", r"renewed every (\w+)", FRACTIONS[LEASE_TTL_US // RENEW_EVERY_US]),
+    Quote("operating/configuration.md", r"in their last (\w+)", FRACTIONS[LEASE_TTL_US // STOP_AHEAD_US]),
+    Quote("operating/configuration.md", r"a sweep every (\d+) s", SWEEP_EVERY_US // SECOND),
+    Quote("operating/configuration.md", r"(\d+) s to drain", int(DRAIN_S)),
+    Quote("operating/configuration.md", r"held after (\w+) minutes", WORDS[int(HOLD_AFTER_S) // 60]),
+    Quote("operating/nats.md", r"(\d+) KiB a value", ENTRY_BYTES_MAX // KIB),
+    Quote("operating/nats.md", r"after ([\d.]+) s, then", SOON.base_us / MILLISECOND / 1000),
+    Quote("operating/nats.md", r"then up to every (\d+) s", SOON.cap_us // SECOND),
+    Quote("operating/nats.md", r"tried up to every (\d+) s", SLOWLY.cap_us // SECOND),
+    Quote("operating/nats.md", r"also every (\d+) s", RELIST_US // SECOND),
+    Quote("operating/runbook.md", r"could not renew for (\d+) s", LEASE_S),
+    Quote("operating/runbook.md", r"is tried (\w+) times", WORDS[KILLS_ALONE_MAX]),
+    Quote("outside.md", r"`priority` (\d+ to \d+)", f"{PRIORITY_MIN} to {PRIORITY_MAX}"),
+    Quote("outside.md", r"(\w+) attempts in all", WORDS[FAILED_ATTEMPTS_MAX]),
+    Quote("tools.md", r"(\w+) times if nothing is said", WORDS[ATTEMPTS_DEFAULT]),
+    Quote("tools.md", r"more than (\d+) MiB", JSON_BYTES_MAX // MIB),
+    Quote("tools.md", r"your frames \(at most (\d+) and", FRAMES_MAX),
+    Quote("tools.md", r"your frames \(at most \d+ and (\d+) KiB", BYTES_MAX // KIB),
+    Quote("tools.md", r"A result above (\d+) kB", ANSWER_BYTES_MAX // 1000),
+]
+
+
+def find_figures(text: str, phrase: str) -> set[str]:
+    """What stands in the place of the figure, everywhere where the phrase is."""
+    return set(re.findall(phrase.replace(" ", r"\s+"), text))
+
+
+@pytest.mark.parametrize("quote", QUOTES, ids=lambda quote: f"{quote.page}: {quote.phrase}")
+def test_a_page_quotes_the_code(quote: Quote) -> None:
+    figures = find_figures((ROOT / "docs" / quote.page).read_text(encoding="utf-8"), quote.phrase)
+    assert figures, f"docs/{quote.page} no longer says {quote.phrase!r}: change the row of QUOTES"
+    assert figures == {str(quote.value)}, (
+        f"docs/{quote.page} and the code differ: the code says {quote.value}"
+    )
+
+
+def test_a_figure_that_differs_is_found() -> None:
+    text = "leases last 30 s;\nothers wait for up\nto 45 s, or for up to 30 s"
+    assert find_figures(text, r"for up to (\d+) s") == {"45", "30"}
