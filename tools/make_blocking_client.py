@@ -1,4 +1,4 @@
-"""Write `src/holdfast/client/blocking.py` from `Client`: the same methods, for code that does not await.
+"""Write `src/holdfast/client/blocking_client.py` from `Client`: the same methods, for code that does not await.
 
 python -m tools.make_blocking_client            write it
 python -m tools.make_blocking_client --check    fail if it is not what `Client` says
@@ -14,7 +14,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 SOURCE: Final = ROOT / "src/holdfast/client/client.py"
-TARGET: Final = ROOT / "src/holdfast/client/blocking.py"
+TARGET: Final = ROOT / "src/holdfast/client/blocking_client.py"
 WRITTEN_BY_HAND: Final = frozenset({"close"})
 
 HEAD: Final = '''"""Blocking client: `Client` for code that does not await. Calls run on a loop in a thread of its own.

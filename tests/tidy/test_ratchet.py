@@ -20,7 +20,7 @@ FILE_BAND = range(601, 641)
 
 # "store/sqlite/executor.py" or "store/sqlite/executor.py:Writer.run" → why it is longer than the band.
 LONGER: dict[str, str] = {
-    "client/blocking.py": "written by tools/make_blocking_client.py",
+    "client/blocking_client.py": "written by tools/make_blocking_client.py",
     "client/client.py": "one class: a typed method for each operation",
     "model/replay_history.py": "one class reads one journal, and what it keeps of a call and of a job is read with it",
 }

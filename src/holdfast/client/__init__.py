@@ -7,13 +7,13 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from holdfast.client.blocking import BlockingClient
+    from holdfast.client.blocking_client import BlockingClient
     from holdfast.client.external_agent import ExternalAgent
     from holdfast.client.external_work import Unrecoverable, Work
     from holdfast.client.http import RemoteClient
 
 _WHERE: Final = {
-    "BlockingClient": "holdfast.client.blocking",
+    "BlockingClient": "holdfast.client.blocking_client",
     "ExternalAgent": "holdfast.client.external_agent",
     "RemoteClient": "holdfast.client.http",
     "Unrecoverable": "holdfast.client.external_work",

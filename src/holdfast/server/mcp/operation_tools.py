@@ -12,16 +12,16 @@ import msgspec
 
 from holdfast.api.operation import KEY_FIELDS, Operation
 from holdfast.model.access import AccessScope
-from holdfast.server.mcp.tools import Args, McpContext, McpTool
+from holdfast.server.mcp.tools import Args, McpContext, ServerTool
 from holdfast.server.operation_routes import operations
 
 
-def operation_tools() -> list[McpTool[Any]]:
+def operation_tools() -> list[ServerTool[Any]]:
     """The tools of all operations that are marked as such."""
     return [to_tool(one) for one in operations() if one.tool]
 
 
-def to_tool(operation: Operation[Any, Any]) -> McpTool[Any]:
+def to_tool(operation: Operation[Any, Any]) -> ServerTool[Any]:
     """The operation as a tool."""
     names_person = operation.scope is AccessScope.DECIDE
     hidden = {*KEY_FIELDS, operation.waits, *(() if names_person else ("by",))}
@@ -47,6 +47,6 @@ def to_tool(operation: Operation[Any, Any]) -> McpTool[Any]:
             values["by"] = context.caller
         return await context.client.call(operation, operation.request(**values))
 
-    return McpTool(
+    return ServerTool(
         name=operation.name, description=operation.tool, args=args, act=act, reads=operation.method == "GET"
     )

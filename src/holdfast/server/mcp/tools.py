@@ -37,7 +37,7 @@ class McpContext(msgspec.Struct, frozen=True):
 Act = Callable[[McpContext, A], Awaitable[Any]]
 
 
-class McpTool(msgspec.Struct, Generic[A], frozen=True, kw_only=True):
+class ServerTool(msgspec.Struct, Generic[A], frozen=True, kw_only=True):
     name: str
     description: str
     args: type[A]
@@ -57,9 +57,9 @@ class ToolTable:
     """Tools in the order in which they are listed."""
 
     def __init__(self) -> None:
-        self.tools: dict[str, McpTool[Any]] = {}
+        self.tools: dict[str, ServerTool[Any]] = {}
 
-    def add(self, tool: McpTool[Any]) -> None:
+    def add(self, tool: ServerTool[Any]) -> None:
         assert tool.name not in self.tools, f"two tools are called {tool.name}"
         self.tools[tool.name] = tool
 
@@ -68,7 +68,7 @@ class ToolTable:
 
         def add(act: Act[A]) -> Act[A]:
             description = " ".join((args.__doc__ or "").split())
-            self.add(McpTool(name=act.__name__, description=description, args=args, act=act, reads=reads))
+            self.add(ServerTool(name=act.__name__, description=description, args=args, act=act, reads=reads))
             return act
 
         return add

@@ -24,7 +24,7 @@ Token = Annotated[str | None, Meta(description="Only for work that another sessi
 # ── agents ────────────────────────────────────────────────────────────────────────────────────────
 
 
-class RegisterAgent(Args, frozen=True):
+class RegisterAgentArgs(Args, frozen=True):
     """Register this session as an agent, so that others find it and it can claim work. Do this once, before
     claim_work. The same handle on the same host and project is the same agent again. It stays online while this
     session lives."""
@@ -48,8 +48,8 @@ class RegisterAgent(Args, frozen=True):
     metadata: dict[str, Any] | None = None
 
 
-@TABLE.tool(RegisterAgent)
-async def register_agent(desk: McpContext, asked: RegisterAgent) -> Any:
+@TABLE.tool(RegisterAgentArgs)
+async def register_agent(desk: McpContext, asked: RegisterAgentArgs) -> Any:
     told = {name: getattr(asked, name) for name in asked.__struct_fields__}
     told["visibility"] = Visibility(asked.visibility)
     handle, agent_type = told.pop("handle"), told.pop("agent_type")
@@ -62,7 +62,7 @@ async def register_agent(desk: McpContext, asked: RegisterAgent) -> Any:
     return agent
 
 
-class Heartbeat(Args, frozen=True):
+class HeartbeatArgs(Args, frozen=True):
     """Say that an agent is there, and how busy it is. The agent that this session registered beats by itself; call
     this only to change what it says."""
 
@@ -73,15 +73,15 @@ class Heartbeat(Args, frozen=True):
     current_task_count: Annotated[int, Meta(ge=0)] | None = None
 
 
-@TABLE.tool(Heartbeat)
-async def heartbeat(desk: McpContext, asked: Heartbeat) -> Any:
+@TABLE.tool(HeartbeatArgs)
+async def heartbeat(desk: McpContext, asked: HeartbeatArgs) -> Any:
     status = None if asked.status is None else AgentStatus(asked.status)
     return await desk.client.heartbeat_agent(
         desk.keeping.guid(asked.guid), status=status, current_task_count=asked.current_task_count
     )
 
 
-class DiscoverAgents(Args, frozen=True):
+class DiscoverAgentsArgs(Args, frozen=True):
     """List agents, wherever they live: who is there, what each can do, whether it has room. Use it before submit_work
     to see whether anybody has the capability."""
 
@@ -93,8 +93,8 @@ class DiscoverAgents(Args, frozen=True):
     cursor: Cursor = None
 
 
-@TABLE.tool(DiscoverAgents, reads=True)
-async def discover_agents(desk: McpContext, asked: DiscoverAgents) -> Any:
+@TABLE.tool(DiscoverAgentsArgs, reads=True)
+async def discover_agents(desk: McpContext, asked: DiscoverAgentsArgs) -> Any:
     return await desk.client.list_registry(
         capability=asked.capability,
         agent_type=asked.agent_type,
@@ -109,7 +109,7 @@ async def discover_agents(desk: McpContext, asked: DiscoverAgents) -> Any:
 # ── work for others ───────────────────────────────────────────────────────────────────────────────
 
 
-class SubmitWork(Args, frozen=True):
+class SubmitWorkArgs(Args, frozen=True):
     """Hand a piece of work to whoever has the capability. It is durable at once, and done once even if agents die
     meanwhile. Read what came of it with get_work."""
 
@@ -140,13 +140,13 @@ class SubmitWork(Args, frozen=True):
     ] = None
 
 
-@TABLE.tool(SubmitWork)
-async def submit_work(desk: McpContext, asked: SubmitWork) -> Any:
+@TABLE.tool(SubmitWorkArgs)
+async def submit_work(desk: McpContext, asked: SubmitWorkArgs) -> Any:
     told = {name: getattr(asked, name) for name in asked.__struct_fields__}
     return await desk.client.submit_work(told.pop("description"), told.pop("capability"), **told)
 
 
-class ListWork(Args, frozen=True):
+class ListWorkArgs(Args, frozen=True):
     """List work items, newest first, with their status."""
 
     status: Status | None = None
@@ -157,12 +157,12 @@ class ListWork(Args, frozen=True):
     cursor: Cursor = None
 
 
-@TABLE.tool(ListWork, reads=True)
-async def list_work(desk: McpContext, asked: ListWork) -> Any:
+@TABLE.tool(ListWorkArgs, reads=True)
+async def list_work(desk: McpContext, asked: ListWorkArgs) -> Any:
     return await desk.client.list_work(**{name: getattr(asked, name) for name in asked.__struct_fields__})
 
 
-class GetWork(Args, frozen=True):
+class GetWorkArgs(Args, frozen=True):
     """Read one work item: its status, who has it, its progress, its result or its error."""
 
     work_id: WorkId
@@ -171,21 +171,21 @@ class GetWork(Args, frozen=True):
     ] = 0
 
 
-@TABLE.tool(GetWork, reads=True)
-async def get_work(desk: McpContext, asked: GetWork) -> Any:
+@TABLE.tool(GetWorkArgs, reads=True)
+async def get_work(desk: McpContext, asked: GetWorkArgs) -> Any:
     work = await desk.client.get_work(asked.work_id)
     return msgspec.structs.replace(work, description=work.description[asked.from_character :])
 
 
-class CancelWork(Args, frozen=True):
+class CancelWorkArgs(Args, frozen=True):
     """Cancel a work item for good, whether somebody works on it or not. Whoever does is told to stop."""
 
     work_id: WorkId
     why: Annotated[str, Meta(description="Kept with the work.")] = ""
 
 
-@TABLE.tool(CancelWork)
-async def cancel_work(desk: McpContext, asked: CancelWork) -> Any:
+@TABLE.tool(CancelWorkArgs)
+async def cancel_work(desk: McpContext, asked: CancelWorkArgs) -> Any:
     cancelled = await desk.client.cancel_work(asked.work_id, why=asked.why)
     desk.keeping.over(asked.work_id)
     return cancelled
@@ -194,7 +194,7 @@ async def cancel_work(desk: McpContext, asked: CancelWork) -> Any:
 # ── work for this session ─────────────────────────────────────────────────────────────────────────
 
 
-class ClaimWork(Args, frozen=True):
+class ClaimWorkArgs(Args, frozen=True):
     """Take work that fits this session's capabilities. An empty list means that there is none now. What you claim is
     yours until you call complete_work or fail_work: this server renews its lease for you while the session lives, as
     long as you name the work at least once an hour (report_progress does). Finish or fail everything that you claim."""
@@ -210,8 +210,8 @@ class ClaimWork(Args, frozen=True):
     guid: Guid = None
 
 
-@TABLE.tool(ClaimWork)
-async def claim_work(desk: McpContext, asked: ClaimWork) -> Any:
+@TABLE.tool(ClaimWorkArgs)
+async def claim_work(desk: McpContext, asked: ClaimWorkArgs) -> Any:
     items = await desk.client.claim_work(
         desk.keeping.guid(asked.guid),
         capabilities=asked.capabilities,
@@ -223,7 +223,7 @@ async def claim_work(desk: McpContext, asked: ClaimWork) -> Any:
     return {"items": items}
 
 
-class RenewWork(Args, frozen=True):
+class RenewWorkArgs(Args, frozen=True):
     """Renew the lease of claimed work by hand. Work that this session has claimed is renewed by itself."""
 
     work_id: WorkId
@@ -232,14 +232,14 @@ class RenewWork(Args, frozen=True):
     lease_token: Token = None
 
 
-@TABLE.tool(RenewWork)
-async def renew_work(desk: McpContext, asked: RenewWork) -> Any:
+@TABLE.tool(RenewWorkArgs)
+async def renew_work(desk: McpContext, asked: RenewWorkArgs) -> Any:
     right = desk.keeping.right(asked.work_id, asked.fence, asked.lease_token)
     lease_s = asked.lease_seconds or desk.keeping.lease_s(asked.work_id)
     return await desk.client.renew_work(asked.work_id, **right, lease_seconds=lease_s)
 
 
-class ReportProgress(Args, frozen=True):
+class ReportProgressArgs(Args, frozen=True):
     """Say how far claimed work has come, for whoever watches. It renews the lease as well."""
 
     work_id: WorkId
@@ -249,8 +249,8 @@ class ReportProgress(Args, frozen=True):
     lease_token: Token = None
 
 
-@TABLE.tool(ReportProgress)
-async def report_progress(desk: McpContext, asked: ReportProgress) -> Any:
+@TABLE.tool(ReportProgressArgs)
+async def report_progress(desk: McpContext, asked: ReportProgressArgs) -> Any:
     right = desk.keeping.right(asked.work_id, asked.fence, asked.lease_token)
     return await desk.client.progress_work(
         asked.work_id,
@@ -261,7 +261,7 @@ async def report_progress(desk: McpContext, asked: ReportProgress) -> Any:
     )
 
 
-class CompleteWork(Args, frozen=True):
+class CompleteWorkArgs(Args, frozen=True):
     """Finish claimed work with its result. Do it once the work is really done: it cannot be taken back. A `fenced`
     error means that somebody else has the work now, and this result was not kept."""
 
@@ -273,15 +273,15 @@ class CompleteWork(Args, frozen=True):
     lease_token: Token = None
 
 
-@TABLE.tool(CompleteWork)
-async def complete_work(desk: McpContext, asked: CompleteWork) -> Any:
+@TABLE.tool(CompleteWorkArgs)
+async def complete_work(desk: McpContext, asked: CompleteWorkArgs) -> Any:
     right = desk.keeping.right(asked.work_id, asked.fence, asked.lease_token)
     done = await desk.client.complete_work(asked.work_id, **right, result=asked.result)
     desk.keeping.over(asked.work_id)
     return done
 
 
-class FailWork(Args, frozen=True):
+class FailWorkArgs(Args, frozen=True):
     """Give up claimed work. If another try can help, it goes back to the others after a while, and becomes a dead
     letter when its attempts are used up; with recoverable=false it has failed for good."""
 
@@ -293,8 +293,8 @@ class FailWork(Args, frozen=True):
     lease_token: Token = None
 
 
-@TABLE.tool(FailWork)
-async def fail_work(desk: McpContext, asked: FailWork) -> Any:
+@TABLE.tool(FailWorkArgs)
+async def fail_work(desk: McpContext, asked: FailWorkArgs) -> Any:
     right = desk.keeping.right(asked.work_id, asked.fence, asked.lease_token)
     failed = await desk.client.fail_work(
         asked.work_id, **right, message=asked.message, code=asked.code, recoverable=asked.recoverable

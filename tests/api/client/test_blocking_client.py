@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.client.blocking import BlockingClient
+from holdfast.client.blocking_client import BlockingClient
 from holdfast.client.client import Client
 from holdfast.errors import NotFound, NotOver, StoreReadOnly, StoreUnavailable
 from tests.support.project import ROOT
@@ -32,7 +32,7 @@ async def greet(name: str) -> str:
 
 
 def test_the_file_is_what_the_client_says() -> None:
-    written = (ROOT / "src/holdfast/client/blocking.py").read_text(encoding="utf-8")
+    written = (ROOT / "src/holdfast/client/blocking_client.py").read_text(encoding="utf-8")
     assert written == generate(), "python -m tools.make_blocking_client"
 
 
