@@ -12,6 +12,7 @@ import apsw
 import asyncpg
 import pytest
 
+from holdfast.model.states import Status
 from tests.kill.processes.receiver import Receiver
 from tests.kill.processes.stage import KILL, PATIENCE_S, Stage
 from tests.support.project import ROOT
@@ -87,6 +88,24 @@ async def test_a_killed_worker_is_replaced_at_once(stage: Stage, receiver: Recei
     await first.end(KILL)
     await receiver.until_arrived("page", times=2)
     await receiver.release()
+    assert await stage.completed() == "read page"
+
+
+async def test_a_server_frees_the_jobs_of_a_killed_worker(stage: Stage, receiver: Receiver) -> None:
+    """No worker is left, and the lease is ten minutes: the maintenance loop of the API server on the same host finds
+    that the process is gone, and the job is pending again for the next worker."""
+    stage.environment = NEVER
+    receiver.hold("page")
+    server = await stage.command("serve", "--port", "0")
+    await server.wait_for_log("listening on")
+    worker = await stage.worker(APP)
+    await stage.submit("waits", item="page")
+    await receiver.until_arrived("page")
+    await worker.end(KILL)
+    await stage.until_recorded("job_requeued", times=1)
+    await receiver.release()
+    assert (await stage.job()).status is Status.PENDING
+    await stage.worker(APP)
     assert await stage.completed() == "read page"
 
 
