@@ -97,9 +97,9 @@ class Router:
                 if method in endpoint.methods:
                     return endpoint, {name: _decoded(text) for name, text in found.items()}
             allowed = ", ".join(sorted({method for line in lines for method in line.methods}))
-            error = NotAllowed(f"{method} is nothing one does to {path}", hint=f"It takes {allowed}.")
+            error = NotAllowed(f"{method} is not allowed for {path}", hint=f"Allowed: {allowed}.")
             raise Refusal(405, error, headers={"Allow": allowed})
-        raise NotFound("there is nothing at this path", hint="GET /api/openapi.json lists what there is.")
+        raise NotFound("there is no endpoint at this path", hint="GET /api/openapi.json lists the endpoints.")
 
 
 def _matched(template: list[str], parts: list[str]) -> dict[str, str] | None:

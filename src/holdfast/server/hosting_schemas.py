@@ -18,7 +18,7 @@ from holdfast.store.ports.namespaces import NamespaceRecord
 
 
 class NewAgent(Asks, frozen=True, kw_only=True):
-    """An agent: a model by its name, what it is told, and tools of the application by theirs."""
+    """A configured agent: its model, its instructions, and the names of its tools."""
 
     name: Name
     model: Name | None = None
@@ -30,7 +30,7 @@ class NewAgent(Asks, frozen=True, kw_only=True):
 
 class NewMessage(Asks, frozen=True, kw_only=True):
     """A message to an agent: `text`, or `content` of any kind. Without a `session_id` it belongs to the agent's one
-    conversation. Its id or its `Idempotency-Key` stands for it: sent again, it is the same message."""
+    conversation. Its id or its `Idempotency-Key` is its idempotency key: sent again, it is the same message."""
 
     text: str | msgspec.UnsetType = msgspec.UNSET
     content: Any = msgspec.UNSET
@@ -42,8 +42,7 @@ class NewMessage(Asks, frozen=True, kw_only=True):
 
 
 class NewSchedule(Asks, frozen=True, kw_only=True):
-    """Jobs of a kind that begin by the clock: minute, hour, day, month, weekday, in a time zone. Its id stands for it:
-    the same again is the same schedule."""
+    """A schedule: a cron expression (minute, hour, day, month, weekday) in a time zone. Its id makes it idempotent."""
 
     id: Name
     kind: Name
@@ -56,11 +55,11 @@ class NewSchedule(Asks, frozen=True, kw_only=True):
 
 
 class Plain(Asks, frozen=True, kw_only=True):
-    """Nothing more is said."""
+    """No parameters."""
 
 
 class LimitsOfQueue(Asks, frozen=True, kw_only=True):
-    """What a queue takes. None is no limit."""
+    """Limits of a queue. None: no limit."""
 
     depth_max: Whole | None = None
     age_max_us: Whole | None = None

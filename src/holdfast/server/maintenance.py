@@ -64,7 +64,7 @@ class Tending:
                 if rounds % FORGET_EVERY == 0:
                     await self.forget()
             except HoldfastError as error:
-                log.warning("work was not looked after this time: %s", error)
+                log.warning("maintenance round for work items failed: %s", error)
             rounds += 1
 
     async def go(self) -> list[SweepResult]:
@@ -72,14 +72,14 @@ class Tending:
         await self._store.clock.sync()
         ended = await self._outwork.tidy()
         if ended:
-            log.info("work that nobody began in time, or that was cancelled meanwhile: %d", ended)
+            log.info("work items past their deadline or cancelled: %d", ended)
         _, swept = await sweep_jobs(self._store, self._clock, RULES)
         for one in swept:
             what = "a dead letter" if one.dead else "pending again"
             level = logging.WARNING if one.dead else logging.INFO
             log.log(
                 level,
-                "job %s: the lease of %s ran out; it is %s",
+                "work %s: the lease of agent %s expired; it is %s",
                 one.head.job_id,
                 one.head.lease_owner,
                 what,
@@ -99,10 +99,10 @@ class Tending:
             given_back = await self.go()
             left = await self._held()
         except HoldfastError as error:
-            log.warning("NATS is back; work in progress could not be looked at: %s", error)
+            log.warning("NATS is back; work in progress could not be checked: %s", error)
             return
         log.info(
-            "NATS is back; work in progress: %d left with their agents, whose leases hold; %d given back",
+            "NATS is back; work in progress: %d kept by their agents, %d released",
             len(left),
             sum(agent_in(one.head.lease_owner) is not None for one in given_back),
         )

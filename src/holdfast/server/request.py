@@ -141,7 +141,7 @@ async def read_body(
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
-        msg = f"the content type is {kind or 'not said'!r}, and must be application/json"
+        msg = f"the content type is {kind or 'missing'!r}, and must be application/json"
         raise Refusal(
             415, NotAllowed(msg, hint="Send JSON, with Content-Type: application/json."), headers=_CLOSE
         )

@@ -96,7 +96,7 @@ class WhichGraph(Asks, frozen=True, kw_only=True):
 
 
 class NewJob(Asks, frozen=True, kw_only=True):
-    """A message to an agent. Its id or its `Idempotency-Key` stands for the request: sent again, it is the same job."""
+    """A message to an agent. Its id or its `Idempotency-Key` is its idempotency key: sent again, it is the same job."""
 
     kind: Name
     input: Any = None
@@ -109,7 +109,7 @@ class NewJob(Asks, frozen=True, kw_only=True):
 
 
 class Word(Asks, frozen=True, kw_only=True):
-    """A word to a job: why, and who says it. The operation id may come as `Idempotency-Key` instead."""
+    """A command to a job: its reason and its author. The operation id may be sent as `Idempotency-Key` instead."""
 
     why: str = ""
     by: str = ""
@@ -124,7 +124,7 @@ class Signal(Asks, frozen=True, kw_only=True):
 
 
 class Answering(Asks, frozen=True, kw_only=True):
-    """An answer to what a job asks: a value, or text as somebody typed it."""
+    """The answer to a question of a job: a value, or text as a person typed it."""
 
     answer: Any
     question_id: Name | None = None
@@ -137,7 +137,7 @@ class Resuming(Word, frozen=True, kw_only=True):
 
 
 class Reconciling(Asks, frozen=True, kw_only=True):
-    """What became of an uncertain call: `happened`, `not_happened`, `skip`, `fail` or `relaunch`."""
+    """Decision about a call of unknown outcome: `happened`, `not_happened`, `skip`, `fail` or `relaunch`."""
 
     decision: str
     why: str
@@ -148,7 +148,7 @@ class Reconciling(Asks, frozen=True, kw_only=True):
 
 
 class Deciding(Word, frozen=True, kw_only=True):
-    """`step_key`: which call, if the approval is named by its job."""
+    """Decision about an approval. `step_key`: the call, if the id is a job's."""
 
     step_key: str | None = None
 
@@ -173,8 +173,8 @@ class Raising(Asks, frozen=True, kw_only=True):
 
 
 class Forking(Asks, frozen=True, kw_only=True):
-    """`at` is the step that is done anew, or the number of an event. Without `input` it is the original's. `edits` are
-    other results, by step key, of reads and models before it."""
+    """A fork. `at` is the first step that the new job runs itself, or the number of an event. Without `input` it is the
+    original's. `edits` replace results of reads and models before it, by step key."""
 
     at: str | int
     input: Any = msgspec.UNSET
@@ -206,7 +206,7 @@ class NewBatch(Asks, frozen=True, kw_only=True):
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
-    """`degraded` says what is not as it should be; the store's tier says what it survives."""
+    """Health check. `degraded` lists problems; the store's tier says what it survives."""
 
     status: Literal["ok", "degraded", "draining", "unavailable"]
     timestamp: str
@@ -215,7 +215,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Events(msgspec.Struct, frozen=True, kw_only=True):
-    """Facts in order. `next` is the `after` of the next page; None when this one ends the journal."""
+    """Journal events in order. `next` is the `after` of the next page; None at the end of the journal."""
 
     items: tuple[EventView, ...]
     next: int | None
@@ -230,7 +230,7 @@ class FrameShape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionShape(msgspec.Struct, frozen=True, kw_only=True):
-    """A conversation as of its head: nodes as asked for, the ids from root to leaf, and what it used."""
+    """A session as of its head: nodes as requested, the ids from root to leaf, and its usage."""
 
     session_id: str
     revision: int

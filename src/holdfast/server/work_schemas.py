@@ -30,8 +30,8 @@ class Says(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class NewWork(Says, frozen=True, kw_only=True, rename="camel"):
-    """Work for whoever has the capability. `taskId` stands for it: sent again, it is the same work. After its
-    `deadline` nobody begins it."""
+    """A work item to submit. `taskId` is its idempotency key: sent again, it is the same work. It does not start after
+    its `deadline`."""
 
     description: Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": DESCRIPTION_MAX})]
     capability: Name
@@ -59,8 +59,8 @@ class WhichNews(Asks, frozen=True, kw_only=True):
 
 
 class Claims(Says, frozen=True, kw_only=True, rename="camel"):
-    """An agent asks for work. If there is none now, the answer waits for some. `claimId` stands for the question: asked
-    again, it finds the same work."""
+    """A claim by an agent. If there is no work, the response waits for some (long polling). `claimId` is its
+    idempotency key: sent again, it returns the same work."""
 
     guid: Name
     capabilities: Names | None = None
@@ -82,7 +82,7 @@ class Renews(Holds, frozen=True, kw_only=True, rename="camel"):
 
 
 class Progresses(Renews, frozen=True, kw_only=True, rename="camel"):
-    """How far it is, in percent. The lease is renewed with it."""
+    """Progress in percent. Renews the lease."""
 
     progress: Annotated[int, Meta(ge=0, le=100)]
     note: Annotated[str, Meta(max_length=NOTE_MAX)] | None = None
@@ -98,7 +98,7 @@ class WorkError(Says, frozen=True, kw_only=True, rename="camel"):
 
 
 class Fails(Holds, frozen=True, kw_only=True, rename="camel"):
-    """This attempt has failed. Not `recoverable`: no other will do better."""
+    """A failed attempt. Not `recoverable`: do not retry."""
 
     error: WorkError
     recoverable: bool = True
@@ -117,7 +117,7 @@ class Cancels(Says, frozen=True, kw_only=True, rename="camel"):
 
 
 class Registers(Says, frozen=True, kw_only=True, rename="camel"):
-    """An agent that lives elsewhere says who it is. Without a `guid`, its host, project and handle do."""
+    """Registration of an external agent. Without a `guid`, its host, project and handle identify it."""
 
     handle: Name
     agent_type: Name
@@ -139,7 +139,7 @@ class Beats(Says, frozen=True, kw_only=True, rename="camel"):
 
 
 class AgentChanges(Changes, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """What is different from now on; what is left out stays."""
+    """Changes of a registry entry; omitted fields stay."""
 
 
 class WhichAgents(Paged, frozen=True, kw_only=True, rename={"viewer": "for"}):
@@ -153,8 +153,7 @@ class WhichAgents(Paged, frozen=True, kw_only=True, rename={"viewer": "for"}):
 
 
 class AgentPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Everybody by handle, wherever they live. `items` are those of this page that our workers drive, as they are
-    configured."""
+    """One page of agents, by handle. `items` are the configured agents of this page."""
 
     agents: tuple[AgentEntryView, ...] = ()
     items: tuple[AgentView, ...] = ()

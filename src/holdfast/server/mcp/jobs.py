@@ -16,8 +16,8 @@ By = Annotated[str, Meta(description="The person who decided; written into the j
 
 
 class ListDeadLetters(Args, frozen=True):
-    """List work and jobs that used up their attempts, each with every cause. They are kept whole until somebody
-    requeues or discards them."""
+    """List the dead-letter queue: work and jobs that failed all attempts, each with every cause. They are kept until a
+    person requeues or discards them."""
 
     limit: Rows = 20
     cursor: Cursor = None
@@ -29,8 +29,7 @@ async def list_dead_letters(desk: McpContext, asked: ListDeadLetters) -> Any:
 
 
 class RequeueDeadLetter(Args, frozen=True):
-    """Try a dead letter again, with fresh attempts, once its cause is gone. What it has done already is not done
-    again."""
+    """Requeue a dead letter once its cause is fixed. Attempts count from zero; recorded calls are not repeated."""
 
     job_id: JobId
     why: Why = ""
@@ -42,7 +41,7 @@ async def requeue_dead_letter(desk: McpContext, asked: RequeueDeadLetter) -> Any
 
 
 class DiscardDeadLetter(Args, frozen=True):
-    """End a dead letter for good. Nobody tries it again."""
+    """Discard a dead letter: the job is cancelled and not tried again."""
 
     job_id: JobId
     why: Annotated[str, Meta(min_length=1, description="The reason; written into the journal.")]
@@ -54,8 +53,8 @@ async def discard_dead_letter(desk: McpContext, asked: DiscardDeadLetter) -> Any
 
 
 class GetJob(Args, frozen=True):
-    """Read one job: its status, its input and output, what it waits for and how to go on. Instants are microseconds
-    since 1970."""
+    """Read one job: its status, its input and output, what it waits for and the commands that continue it. Instants are
+    microseconds since 1970."""
 
     job_id: JobId
 
@@ -66,8 +65,7 @@ async def get_job(desk: McpContext, asked: GetJob) -> Any:
 
 
 class GetTrace(Args, frozen=True):
-    """Read a job's life as a timeline: its steps and calls, who drove it, where it was interrupted, what recovery did
-    and why."""
+    """Read the timeline of a job: its calls, its workers, where it was interrupted, what recovery did and why."""
 
     job_id: JobId
 
@@ -92,8 +90,8 @@ async def list_waiting(desk: McpContext, asked: ListWaiting) -> Any:
 
 
 class Approve(Args, frozen=True):
-    """Say yes to a call that waits for approval. Only when a person has seen its arguments and said so: give the
-    person's name."""
+    """Approve a call that waits for approval. Only when a person has seen its arguments and agreed: give the person's
+    name."""
 
     approval_id: Approval
     by: By
@@ -106,7 +104,7 @@ async def approve(desk: McpContext, asked: Approve) -> Any:
 
 
 class Deny(Args, frozen=True):
-    """Say no to a call that waits for approval. Only when a person has decided so: give the person's name."""
+    """Deny a call that waits for approval. Only when a person has decided so: give the person's name."""
 
     approval_id: Approval
     by: By

@@ -65,7 +65,8 @@ class Keeping:
             return named
         if self.agent is None:
             raise InvalidMove(
-                "this session is no agent yet", hint="Call register_agent first, or give a guid."
+                "this session is not registered as an agent",
+                hint="Call register_agent first, or give a guid.",
             )
         return self.agent.guid
 
@@ -83,7 +84,7 @@ class Keeping:
             try:
                 await self._patience.answer("heartbeat", beat, within_s=ANSWER_S)
             except HoldfastError as error:
-                log.warning("heartbeat of %s refused: %s (%s)", agent.handle, error, error.hint)
+                log.warning("heartbeat of agent %s rejected: %s (%s)", agent.handle, error, error.hint)
 
     # ── work ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -124,7 +125,7 @@ class Keeping:
             if not tries:
                 await rest(kept.lease_s / 3)
             if self._clock.tick_us() - kept.named_at > FORGOTTEN_US:
-                log.warning("work %s was not named for an hour: its lease runs out", work_id)
+                log.warning("work %s was not mentioned for an hour: its lease is no longer renewed", work_id)
                 self._kept.pop(work_id, None)
                 return
             try:
@@ -132,7 +133,7 @@ class Keeping:
                     await self._client.renew_work(work_id, **kept.right(), lease_seconds=kept.lease_s)
                 tries = 0
             except (Fenced, NotFound) as error:
-                log.warning("work %s is not this session's any more: %s", work_id, error)
+                log.warning("this session lost the lease of work %s: %s", work_id, error)
                 self._kept.pop(work_id, None)
             except (Unavailable, TimeoutError) as error:
                 tries += 1

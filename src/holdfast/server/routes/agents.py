@@ -21,7 +21,7 @@ from holdfast.server.schemas import Paged
 
 
 async def create_agent(asked: ApiRequest) -> ApiResponse:
-    """The agent exists. The same again is the same agent; another one under its name is a conflict."""
+    """Create an agent. Repeating the request changes nothing; the same name with other settings is a conflict."""
     new: NewAgent = asked.body
     known = await asked.store.agents.find(new.name, namespace=asked.namespace)
     made = await asked.client.create_agent(
@@ -39,7 +39,7 @@ async def create_agent(asked: ApiRequest) -> ApiResponse:
 
 
 async def message_agent(asked: ApiRequest) -> ApiResponse:
-    """The message is in the session's inbox, and the job that answers it exists."""
+    """Send a message to an agent; returns the job that answers it."""
     new: NewMessage = asked.body
     if (new.text is msgspec.UNSET) == (new.content is msgspec.UNSET):
         raise InvalidPayload("a message has either text or content", hint='Send {"text": "…"}.')
@@ -57,7 +57,7 @@ async def message_agent(asked: ApiRequest) -> ApiResponse:
 
 
 async def list_agent_jobs(asked: ApiRequest) -> ApiResponse:
-    """The jobs that answer messages to this agent, newest first."""
+    """List the jobs that answer messages to an agent, newest first."""
     which: Paged = asked.query
     page = await asked.client.agent_jobs(asked.path["id"], limit=which.limit, cursor=which.cursor)
     return ApiResponse(value=page, tagged=True)

@@ -16,7 +16,7 @@ from holdfast.server.schemas import Deciding, Paged
 
 
 async def list_needs(asked: ApiRequest) -> ApiResponse:
-    """Decisions that wait for a person, longest waiting first.
+    """List decisions that wait for a person, longest waiting first.
 
     They are of jobs that wait for nothing else, and of running jobs with an uncertain call, an approval or a question
     open."""
@@ -24,7 +24,7 @@ async def list_needs(asked: ApiRequest) -> ApiResponse:
 
 
 async def list_approvals(asked: ApiRequest) -> ApiResponse:
-    """Calls that wait for a yes, longest waiting first."""
+    """List calls that wait for approval, longest waiting first."""
     needs = await asked.client.waiting_for_person()
     return _page(asked, "approvals", tuple(need for need in needs if need.approval_id is not None))
 
@@ -41,7 +41,7 @@ def _place(need: Need) -> tuple[Key, ...]:
 
 
 async def approve_call(asked: ApiRequest) -> ApiResponse:
-    """The call may be made. The id is the approval's, or that of a job with one open approval."""
+    """Approve a call. The id is the approval's, or that of a job with one open approval."""
     word: Deciding = asked.body
     return heard(
         await asked.client.approve(
@@ -55,7 +55,7 @@ async def approve_call(asked: ApiRequest) -> ApiResponse:
 
 
 async def deny_call(asked: ApiRequest) -> ApiResponse:
-    """The call may not be made. The id is the approval's, or that of a job with one open approval."""
+    """Deny a call. The id is the approval's, or that of a job with one open approval."""
     word: Deciding = asked.body
     return heard(
         await asked.client.deny(

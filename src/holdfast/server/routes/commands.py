@@ -15,7 +15,7 @@ from holdfast.server.schemas import Answering, Raising, Reconciling, Resuming, S
 
 
 async def stop_job(asked: ApiRequest) -> ApiResponse:
-    """The job will do nothing more to the outside, and ends cancelled."""
+    """Cancel a job: it makes no further calls."""
     word: Word = asked.body
     return heard(
         await asked.client.cancel(
@@ -25,7 +25,7 @@ async def stop_job(asked: ApiRequest) -> ApiResponse:
 
 
 async def signal_job(asked: ApiRequest) -> ApiResponse:
-    """The signal is in the job's mail."""
+    """Send a signal to a job."""
     word: Signal = asked.body
     return heard(
         await asked.client.signal(
@@ -39,7 +39,7 @@ async def signal_job(asked: ApiRequest) -> ApiResponse:
 
 
 async def answer_job(asked: ApiRequest) -> ApiResponse:
-    """The answer to what the job asks is in its mail."""
+    """Answer a question of a job."""
     word: Answering = asked.body
     return heard(
         await asked.client.answer(
@@ -53,7 +53,7 @@ async def answer_job(asked: ApiRequest) -> ApiResponse:
 
 
 async def resume_job(asked: ApiRequest) -> ApiResponse:
-    """A job that is held for a person may go on."""
+    """Resume a job that is held for a person."""
     word: Resuming = asked.body
     return heard(
         await asked.client.resume(
@@ -67,7 +67,7 @@ async def resume_job(asked: ApiRequest) -> ApiResponse:
 
 
 async def raise_budget(asked: ApiRequest) -> ApiResponse:
-    """A budget that counts for this job has at least these limits."""
+    """Raise limits of a budget that applies to a job."""
     word: Raising = asked.body
     limits = {name: getattr(word.limits, name) for name in word.limits.__struct_fields__}
     return heard(
@@ -83,7 +83,7 @@ async def raise_budget(asked: ApiRequest) -> ApiResponse:
 
 
 async def reconcile_step(asked: ApiRequest) -> ApiResponse:
-    """A person has said what became of an uncertain call; the job goes on from there."""
+    """Settle a call of unknown outcome by the decision of a person."""
     word: Reconciling = asked.body
     return heard(
         await asked.client.reconcile(

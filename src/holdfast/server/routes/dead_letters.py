@@ -15,14 +15,14 @@ from holdfast.server.schemas import Paged, Word
 
 
 async def list_dead_letters(asked: ApiRequest) -> ApiResponse:
-    """Dead letters with their causes, newest first."""
+    """List dead letters with their causes, newest first."""
     which: Paged = asked.query
     page = await asked.client.dead_letters(limit=which.limit, cursor=which.cursor)
     return ApiResponse(value=page, tagged=True)
 
 
 async def requeue_dead_letter(asked: ApiRequest) -> ApiResponse:
-    """The dead letter is tried again: same job, same journal, same keys."""
+    """Requeue a dead letter: same job, same journal, same idempotency keys."""
     word: Word = asked.body
     return heard(
         await asked.client.requeue(
@@ -32,7 +32,7 @@ async def requeue_dead_letter(asked: ApiRequest) -> ApiResponse:
 
 
 async def discard_dead_letter(asked: ApiRequest) -> ApiResponse:
-    """The dead letter is over, cancelled by name and reason."""
+    """Discard a dead letter: the job is cancelled."""
     word: Word = asked.body
     return heard(
         await asked.client.discard(

@@ -23,7 +23,7 @@ from holdfast.server.schemas import Forking, Narrowed, NewJob, OneJob, WhichJobs
 
 
 async def submit_job(asked: ApiRequest) -> ApiResponse:
-    """A durable job exists for this request."""
+    """Submit a job."""
     new: NewJob = asked.body
     submitted = await asked.client.submit(
         new.kind,
@@ -57,14 +57,14 @@ def filter_of(which: Narrowed) -> JobFilter:
 
 
 async def list_jobs(asked: ApiRequest) -> ApiResponse:
-    """Jobs, newest first."""
+    """List jobs, newest first."""
     which: WhichJobs = asked.query
     page = await asked.client.list(filter_of(which), limit=which.limit, cursor=which.cursor)
     return ApiResponse(value=page, tagged=True)
 
 
 async def get_job(asked: ApiRequest) -> ApiResponse:
-    """One job: where it stands, what it waits for, and its output once it is over."""
+    """Get one job: status, what it waits for, and its output once it has ended."""
     job_id = asked.path["id"]
     if asked.query.wait_ms:
         try:
@@ -77,13 +77,13 @@ async def get_job(asked: ApiRequest) -> ApiResponse:
 
 
 async def reply_of_job(asked: ApiRequest) -> ApiResponse:
-    """What was answered to the message that this job is; `wait_ms` waits for it."""
+    """Get the reply to a message; `wait_ms` waits for it (long polling)."""
     reply = await asked.client.reply(asked.path["id"], timeout_s=asked.query.wait_ms / 1000)
     return ApiResponse(value=reply, tagged=True)
 
 
 async def fork_job(asked: ApiRequest) -> ApiResponse:
-    """A new job exists that shares this one's past up to a step, and does the rest itself."""
+    """Fork a job: create a job that shares its history up to a step and runs the rest itself."""
     await asked.head()
     how: Forking = asked.body
     submitted = await fork(

@@ -31,7 +31,7 @@ ZIP: Final = "application/zip"
 
 
 async def list_events(asked: ApiRequest) -> ApiResponse | ASGIApp:
-    """The facts of a job, in order."""
+    """List the journal events of a job, in order."""
     head = await asked.head()
     which: WhichEvents = asked.query
     # The head stands for the whole journal: a reader that has it is answered without a look at the events.
@@ -51,17 +51,17 @@ async def list_events(asked: ApiRequest) -> ApiResponse | ASGIApp:
 
 
 async def walk_job(asked: ApiRequest) -> ApiResponse:
-    """What a replay of the job would be handed, call by call. It needs no code and calls nothing."""
+    """Preview a replay: the recorded result of each call. Runs no code."""
     return ApiResponse(value=await asked.client.walk(asked.path["id"]), tagged=True)
 
 
 async def verify_job(asked: ApiRequest) -> ApiResponse:
-    """The job's chain and grammar, recomputed from its first event."""
+    """Verify a job's journal: hash chain and grammar, from its first event."""
     return ApiResponse(value=await asked.client.verify(asked.path["id"]))
 
 
 async def stream_job(asked: ApiRequest) -> ASGIApp:
-    """What the job says while it runs, as server-sent events."""
+    """Stream the output of a running job, as server-sent events."""
     head = await asked.head()
     which: WhichChunks = asked.query
     after = asked.request.headers.get("last-event-id") or which.after
@@ -96,7 +96,7 @@ class JournalLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 async def export_job(asked: ApiRequest) -> ASGIApp:
-    """The journal and the blobs that it names, as JSON lines; the last line says that nothing is missing.
+    """Export a journal with its blobs, as JSON lines; the last line marks a complete export.
 
     Whoever accepts `application/zip` gets it as one file, signed if the server has a key.
     """

@@ -29,7 +29,7 @@ from holdfast.store.ports.namespaces import NamespaceRecord
 
 
 async def create_schedule(asked: ApiRequest) -> ApiResponse:
-    """Jobs of this kind begin by the clock. The same again is the same schedule; another under its id is a conflict."""
+    """Create a schedule (cron). Repeating the request changes nothing; the same id with other times is a conflict."""
     new: NewSchedule = asked.body
     known = await _is_known(asked, new.id)
     made = await asked.client.create_schedule(
@@ -57,29 +57,29 @@ async def _is_known(asked: ApiRequest, schedule_id: str) -> bool:
 
 
 async def list_schedules(asked: ApiRequest) -> ApiResponse:
-    """Schedules by id."""
+    """List schedules by id."""
     which: Paged = asked.query
     page = await asked.client.list_schedules(limit=which.limit, cursor=which.cursor)
     return ApiResponse(value=page, tagged=True)
 
 
 async def get_schedule(asked: ApiRequest) -> ApiResponse:
-    """One schedule: its times, what it starts, and when it fires next."""
+    """Get one schedule: its times, what it starts, and when it fires next."""
     return ApiResponse(value=await asked.client.get_schedule(asked.path["id"]), tagged=True)
 
 
 async def pause_schedule(asked: ApiRequest) -> ApiResponse:
-    """It does not fire until it is resumed. Twice is once."""
+    """Pause a schedule until it is resumed."""
     return ApiResponse(value=await asked.client.pause_schedule(asked.path["id"]))
 
 
 async def resume_schedule(asked: ApiRequest) -> ApiResponse:
-    """It fires again, from its next instant on; what came during the pause is left out."""
+    """Resume a schedule from its next time on; times during the pause are skipped."""
     return ApiResponse(value=await asked.client.resume_schedule(asked.path["id"]))
 
 
 async def remove_schedule(asked: ApiRequest) -> ApiResponse:
-    """There is no such schedule any more; the answer shows it as it was. Its jobs stay."""
+    """Remove a schedule; returns it. Its jobs stay."""
     return ApiResponse(value=await asked.client.remove_schedule(asked.path["id"]))
 
 
@@ -87,12 +87,12 @@ async def remove_schedule(asked: ApiRequest) -> ApiResponse:
 
 
 async def list_queues(asked: ApiRequest) -> ApiResponse:
-    """The queues that have limits, by name."""
+    """List the queues that have limits, by name."""
     return ApiResponse(value=QueueList(items=await asked.client.list_queues()), tagged=True)
 
 
 async def limit_queue(asked: ApiRequest) -> ApiResponse:
-    """The queue takes so much from now on, whatever it took before. Without any limit it takes everything."""
+    """Set the limits of a queue. Without limits it accepts every job."""
     limits: LimitsOfQueue = asked.body
     return ApiResponse(
         value=await asked.client.limit_queue(
@@ -102,7 +102,7 @@ async def limit_queue(asked: ApiRequest) -> ApiResponse:
 
 
 async def unlimit_queue(asked: ApiRequest) -> ApiResponse:
-    """The queue takes everything."""
+    """Remove the limits of a queue."""
     return ApiResponse(value=await asked.client.limit_queue(asked.path["queue"]))
 
 
@@ -110,12 +110,12 @@ async def unlimit_queue(asked: ApiRequest) -> ApiResponse:
 
 
 async def list_namespaces(asked: ApiRequest) -> ApiResponse:
-    """All namespaces, by name."""
+    """List namespaces by name."""
     return ApiResponse(value=NamespaceList(items=await asked.client.list_namespaces()), tagged=True)
 
 
 async def create_namespace(asked: ApiRequest) -> ApiResponse:
-    """The namespace exists. Twice is once."""
+    """Create a namespace. Repeating the request changes nothing."""
     new: NewNamespace = asked.body
     known = {one.namespace for one in await asked.client.list_namespaces()}
     made = await asked.client.create_namespace(new.namespace)

@@ -25,7 +25,7 @@ _CURSOR: Final = "agents"
 
 
 async def register_agent(asked: ApiRequest) -> ApiResponse:
-    """The agent is found by others, and may claim. The same again is the same agent, as it says now."""
+    """Register an external agent, so that it can claim work. Repeating the request updates the entry."""
     new: Registers = asked.body
     told = msgspec.structs.asdict(new)
     known = new.guid is not None and await _is_known(asked.client, new.guid)
@@ -43,7 +43,7 @@ async def _is_known(client: EmbeddedClient, guid: str) -> bool:
 
 
 async def heartbeat_agent(asked: ApiRequest) -> ApiResponse:
-    """The agent was there just now."""
+    """Heartbeat of an external agent."""
     said: Beats = asked.body
     entry = await asked.client.heartbeat_agent(
         asked.path["id"], status=said.status, current_task_count=said.current_task_count
@@ -52,18 +52,18 @@ async def heartbeat_agent(asked: ApiRequest) -> ApiResponse:
 
 
 async def update_agent(asked: ApiRequest) -> ApiResponse:
-    """The agent is as it says; what it leaves out stays."""
+    """Update the entry of an external agent; omitted fields stay."""
     changes: AgentChanges = asked.body
     return ApiResponse(value=await asked.client.update_agent(asked.path["id"], changes))
 
 
 async def deregister_agent(asked: ApiRequest) -> ApiResponse:
-    """There is no such entry any more. What the agent holds, it holds until its leases run out."""
+    """Deregister an external agent. It keeps the work that it holds until its leases expire."""
     return ApiResponse(value=await asked.client.deregister_agent(asked.path["id"]))
 
 
 async def list_agents(asked: ApiRequest) -> ApiResponse:
-    """Agents by handle: those that live elsewhere, those that are configured, and those that a worker has code for."""
+    """List agents by handle: external agents, configured agents, and agents that a worker has code for."""
     which: WhichAgents = asked.query
     client = asked.client
     found: dict[tuple[str, str], tuple[AgentEntryView, AgentView | None]] = {}
@@ -112,7 +112,7 @@ def _hosted(view: AgentView) -> AgentEntryView:
 
 
 async def get_agent(asked: ApiRequest) -> ApiResponse:
-    """One agent, by its id or name; one that lives elsewhere by its guid."""
+    """Get one agent, by id or name; an external agent by its guid."""
     try:
         found = await asked.client.get_agent(asked.path["id"])
     except NotFound as unknown:

@@ -20,7 +20,7 @@ _SCOPES: Final = {"full": FULL_GRAPH, "active": ACTIVE_PATH, "none": ACTIVE_PATH
 
 
 async def get_session(asked: ApiRequest) -> ApiResponse:
-    """A session as of its head: its graph, the path that is active, and what it used."""
+    """Get a session as of its head: graph, active path, usage."""
     session_id = check_name(asked.path["id"], "session id")
     which: WhichGraph = asked.query
     view = await asked.store.sessions.load(session_id, _SCOPES[which.graph], namespace=asked.namespace)
@@ -65,14 +65,14 @@ def _active(nodes: tuple[SessionNode, ...], leaf: str | None) -> tuple[str, ...]
 
 
 async def list_inbox(asked: ApiRequest) -> ApiResponse:
-    """Queued batches of a session, in order."""
+    """List the queued batches of a session, in order."""
     session_id = check_name(asked.path["id"], "session id")
     batches = await asked.store.inbox.list(session_id, namespace=asked.namespace)
     return ApiResponse(value=Batches(items=tuple(batches)), tagged=True)
 
 
 async def enqueue_batch(asked: ApiRequest) -> ApiResponse:
-    """The batch is durable and in the session's queue."""
+    """Add a batch to the inbox of a session."""
     new: NewBatch = asked.body
     draft = BatchDraft(
         session_id=check_name(asked.path["id"], "session id"),
@@ -92,7 +92,7 @@ async def enqueue_batch(asked: ApiRequest) -> ApiResponse:
 
 
 async def cancel_batch(asked: ApiRequest) -> ApiResponse:
-    """The batch is out of the queue; the answer shows it as it was."""
+    """Withdraw a queued batch; returns it."""
     session_id = check_name(asked.path["id"], "session id")
     batch_id = check_name(asked.path["batch"], "batch id")
     batch = await asked.store.inbox.cancel(session_id, batch_id, namespace=asked.namespace)
@@ -105,8 +105,8 @@ async def cancel_batch(asked: ApiRequest) -> ApiResponse:
     if known.state is BatchState.CANCELLED:
         return ApiResponse(value=known, headers=REPLAYED)
     why = "a turn has it" if known.state is BatchState.QUEUED else f"it is {known.state}"
-    msg = f"batch {batch_id!r} cannot be taken back: {why}"
-    raise InvalidMove(msg, hint="What was delivered is part of the session; say something else instead.")
+    msg = f"batch {batch_id!r} cannot be withdrawn: {why}"
+    raise InvalidMove(msg, hint="Delivered input is part of the session. Send a correction instead.")
 
 
 ENDPOINTS: Final = (

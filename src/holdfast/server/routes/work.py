@@ -38,7 +38,7 @@ from holdfast.server.work_schemas import (
 
 
 async def submit_work(asked: ApiRequest) -> ApiResponse:
-    """The work is durable, and waits for somebody who can do it."""
+    """Submit a work item."""
     new: NewWork = asked.body
     told = {name: value for name, value in msgspec.structs.asdict(new).items() if value is not None}
     work = Work(**{"project_id": DEFAULT_PROJECT, **told})
@@ -51,7 +51,7 @@ async def submit_work(asked: ApiRequest) -> ApiResponse:
 
 
 async def list_work(asked: ApiRequest) -> ApiResponse:
-    """Work, newest first."""
+    """List work items, newest first."""
     which: WhichWork = asked.query
     page = await asked.client.list_work(
         status=which.status,
@@ -65,12 +65,12 @@ async def list_work(asked: ApiRequest) -> ApiResponse:
 
 
 async def get_work(asked: ApiRequest) -> ApiResponse:
-    """One work item: who holds it, how far it is, what came of it."""
+    """Get one work item: its agent, progress and result."""
     return ApiResponse(value=await asked.client.get_work(asked.path["id"]), tagged=True)
 
 
 async def claim_work(asked: ApiRequest) -> ApiResponse:
-    """So much work is the agent's for the time of the lease."""
+    """Claim work items for an agent; each is leased for a time."""
     ask: Claims = asked.body
     claim = functools.partial(
         asked.client.claim_work,
@@ -91,25 +91,25 @@ async def claim_work(asked: ApiRequest) -> ApiResponse:
 
 
 async def renew_work(asked: ApiRequest) -> ApiResponse:
-    """The work is its holder's for the whole time of the lease again."""
+    """Renew the lease of a work item."""
     said: Renews = asked.body
     return ApiResponse(value=await asked.client.renew_work(asked.path["id"], **_said(said)))
 
 
 async def progress_work(asked: ApiRequest) -> ApiResponse:
-    """Everybody can read how far it is; the lease is renewed."""
+    """Report the progress of a work item; renews the lease."""
     said: Progresses = asked.body
     return ApiResponse(value=await asked.client.progress_work(asked.path["id"], **_said(said)))
 
 
 async def complete_work(asked: ApiRequest) -> ApiResponse:
-    """The work is done. The same again from its holder is answered like the first time."""
+    """Complete a work item. Repeating the request returns the first response."""
     said: Completes = asked.body
     return ApiResponse(value=await asked.client.complete_work(asked.path["id"], **_said(said)))
 
 
 async def fail_work(asked: ApiRequest) -> ApiResponse:
-    """The attempt has failed: another follows, or the work is a dead letter, or it has failed for good."""
+    """Report a failed attempt: the work is retried, becomes a dead letter, or fails for good."""
     said: Fails = asked.body
     view = await asked.client.fail_work(
         asked.path["id"],
@@ -123,7 +123,7 @@ async def fail_work(asked: ApiRequest) -> ApiResponse:
 
 
 async def release_work(asked: ApiRequest) -> ApiResponse:
-    """The work is given back, and pending at once."""
+    """Release a work item: it is pending at once."""
     said: Releases = asked.body
     view = await asked.client.release_work(asked.path["id"], **_said(said))
     asked.house.ready(view.capability)
@@ -131,7 +131,7 @@ async def release_work(asked: ApiRequest) -> ApiResponse:
 
 
 async def cancel_work(asked: ApiRequest) -> ApiResponse:
-    """Nobody works on it any more; whoever held it is refused from now on."""
+    """Cancel a work item. The agent that holds it can no longer report on it."""
     said: Cancels = asked.body
     return ApiResponse(
         value=await asked.client.cancel_work(asked.path["id"], why=said.why, by=asked.by(said.by))
@@ -139,7 +139,7 @@ async def cancel_work(asked: ApiRequest) -> ApiResponse:
 
 
 async def follow_feed(asked: ApiRequest) -> ASGIApp:
-    """What happens to work and to agents, as server-sent events."""
+    """Stream changes of work items and agents, as server-sent events."""
     after = after_of(asked.request.headers.get("last-event-id") or asked.query.after)
     store, client, namespace = asked.store, asked.client, asked.namespace
     outwork = ExternalWork(store, asked.house.clock, random.random)

@@ -17,7 +17,7 @@ from holdfast.server.schemas import Paged, Word
 
 
 async def list_workers(asked: ApiRequest) -> ApiResponse:
-    """Workers by name: what they can do, what they hold, when they were last heard."""
+    """List workers by name: capabilities, jobs held, last heartbeat."""
     which: Paged = asked.query
     return ApiResponse(
         value=await asked.client.list_workers(limit=which.limit, cursor=which.cursor), tagged=True
@@ -25,7 +25,7 @@ async def list_workers(asked: ApiRequest) -> ApiResponse:
 
 
 async def drain_worker(asked: ApiRequest) -> ApiResponse:
-    """The worker is told with its next heartbeat to drain, as SIGTERM would."""
+    """Drain a worker: it reads the request with its next heartbeat and stops as after SIGTERM."""
     word: Word = asked.body
     seen = await ask_to_drain(
         asked.store,
@@ -34,7 +34,7 @@ async def drain_worker(asked: ApiRequest) -> ApiResponse:
         why=word.why,
         operation_id=asked.key(word.operation_id) or asked.request_id,
         request_id=asked.request_id,
-        detail=f"by {word.by or 'nobody named'}",
+        detail=f"by {word.by or 'unnamed'}",
     )
     return ApiResponse(value=worker_view(seen), status=202)
 
