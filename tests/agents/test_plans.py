@@ -623,7 +623,7 @@ BAD: dict[str, tuple[str, list[tuple[str, str, dict[str, Any], list[str]]]]] = {
         ],
     ),
     "a key of its own": (
-        "node 'a': .* was given a key",
+        "node 'a': .* was called with an idempotency key",
         [("a", "pay", {"order": "o", "cents": 1, "key": "k"}, [])],
     ),
     "a name twice": (

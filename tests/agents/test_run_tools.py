@@ -100,7 +100,7 @@ async def test_a_reply_without_calls(bench: Bench) -> None:
 
 @pytest.mark.parametrize("reply", ["text", None, 5, {}, [], {"content": "text"}])
 async def test_what_is_no_reply_is_refused(bench: Bench, reply: Any) -> None:
-    with pytest.raises(InvalidPayload, match="is no reply of a model"):
+    with pytest.raises(InvalidPayload, match="is not the response of a model"):
         await hf.run_tools(reply, bench.tools)
 
 

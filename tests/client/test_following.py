@@ -49,7 +49,7 @@ async def test_no_answer_is_said_at_once(backend: Backend) -> None:
         await one.store.presences.beat(CLERK)
         posted = await one.client.message("clerk", "one")
         await one.client.cancel(posted.job_id)
-        with pytest.raises(InvalidMove, match="is cancelled: there is no answer"):
+        with pytest.raises(InvalidMove, match="is cancelled: it has no answer"):
             await one.client.reply(posted.job_id)
         with pytest.raises(InvalidMove, match="answers no message"):
             await one.client.reply(await one.sleeping())

@@ -104,7 +104,7 @@ async def test_killed_and_restarted(
             expected.add(f"after-{nth}")
             await until(lambda: lists(link, expected), 2)
     said = [record.getMessage() for record in caplog.records]
-    assert sum("lost NATS" in line for line in said) == restarts
+    assert sum("connection to NATS lost" in line for line in said) == restarts
     assert sum("connected to NATS" in line for line in said) == restarts + 1
     attempts = sum("connecting to NATS" in line for line in said)
     assert attempts == restarts + 1 + sum("trying again" in line for line in said), "each attempt is logged"

@@ -145,12 +145,10 @@ class EmbeddedFollowing(EmbeddedOperating, ABC):
 def _said(job: JobView) -> dict[str, Any]:
     """What a turn that is over says about its answer."""
     if job.status is not Status.COMPLETED:
-        msg = f"job {job.job_id} is {job.status}: there is no answer"
-        raise InvalidMove(msg, hint="Send the message again; the conversation is as it was before.")
+        msg = f"job {job.job_id} is {job.status}: it has no answer"
+        raise InvalidMove(msg, hint="Send the message again; the conversation is unchanged.")
     return job.output if isinstance(job.output, dict) else {}
 
 
 def _no_message(job_id: str) -> InvalidMove:
-    return InvalidMove(
-        f"job {job_id} answers no message", hint="GET the job: its output is what it returned."
-    )
+    return InvalidMove(f"job {job_id} answers no message", hint="Read the job: its output is its result.")

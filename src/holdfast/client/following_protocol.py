@@ -33,7 +33,7 @@ class Following(Protocol):
         ...
 
     async def walk(self, job_id: str) -> Walk:
-        """What a replay of the job would be handed, call by call. It needs no code and calls nothing."""
+        """Preview a replay: the recorded result of each call. Runs no code."""
         ...
 
     async def fork(

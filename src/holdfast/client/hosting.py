@@ -189,7 +189,7 @@ class EmbeddedHosting:
         msg = f"there is no agent {kind!r}"
         raise NotFound(
             msg,
-            hint="`holdfast agent list` shows what is there; `holdfast worker` brings an application's own.",
+            hint="`holdfast agent list` lists them. Agents of an application need a worker: holdfast worker app.py",
         )
 
     async def _took(self, record: JobRecord) -> bool:

@@ -75,7 +75,7 @@ class Hosting(Protocol):
     async def list_workers(
         self, *, limit: int = ROWS_PER_PAGE_DEFAULT, cursor: str | None = None
     ) -> Page[WorkerView]:
-        """Workers by name: what they can do, what they hold, when they were last heard."""
+        """List workers by name: capabilities, jobs held, last heartbeat."""
         ...
 
     async def drain_worker(

@@ -58,7 +58,7 @@ class EmbeddedOperating(EmbeddedHosting):
         if known is None:
             return await self._store.schedules.put(new)
         if not _is_same(known, new):
-            msg = f"the schedule {schedule_id!r} is another one"
+            msg = f"schedule {schedule_id!r} exists with other settings"
             raise Conflict(msg, hint="Remove it first, or give the new one an id of its own.")
         return known
 
@@ -93,7 +93,7 @@ class EmbeddedOperating(EmbeddedHosting):
         known = await self.get_schedule(schedule_id)
         if not await self._store.schedules.remove(schedule_id, namespace=self._namespace):
             msg = f"there is no schedule {schedule_id!r}"
-            raise NotFound(msg, hint="`holdfast schedule list` shows what is there.")
+            raise NotFound(msg, hint="`holdfast schedule list` lists them.")
         return known
 
     # ── queues ────────────────────────────────────────────────────────────────────────────────────

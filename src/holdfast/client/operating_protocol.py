@@ -39,15 +39,15 @@ class Operating(Protocol):
     async def list_schedules(
         self, *, limit: int = ROWS_PER_PAGE_DEFAULT, cursor: str | None = None
     ) -> Page[Schedule]:
-        """Schedules by id."""
+        """List schedules by id."""
         ...
 
     async def pause_schedule(self, schedule_id: str) -> Schedule:
-        """It does not fire until it is resumed. Twice is once."""
+        """Pause a schedule until it is resumed."""
         ...
 
     async def resume_schedule(self, schedule_id: str) -> Schedule:
-        """It fires again, from its next instant on; what came during the pause is left out."""
+        """Resume a schedule from its next time on; times during the pause are skipped."""
         ...
 
     async def remove_schedule(self, schedule_id: str) -> Schedule:
@@ -59,17 +59,17 @@ class Operating(Protocol):
     async def limit_queue(
         self, queue: str, *, depth_max: int | None = None, age_max_us: int | None = None
     ) -> QueueLimits:
-        """The queue takes so much from now on, whatever it took before. Without any limit it takes everything."""
+        """Set the limits of a queue. Without limits it accepts every job."""
         ...
 
     async def list_queues(self) -> tuple[QueueLimits, ...]:
-        """The queues that have limits, by name."""
+        """List the queues that have limits, by name."""
         ...
 
     # ── namespaces and numbers ────────────────────────────────────────────────────────────────────
 
     async def create_namespace(self, namespace: str) -> NamespaceRecord:
-        """The namespace exists. Twice is once."""
+        """Create a namespace. Repeating the request changes nothing."""
         ...
 
     async def list_namespaces(self) -> tuple[NamespaceRecord, ...]:

@@ -50,7 +50,7 @@ class RemoteFollowing(RemoteOperating):
                     raise
             tries += 1
             if tries > STREAM_TRIES:
-                msg = f"the stream of job {job_id} is cut off again and again"
+                msg = f"the stream of job {job_id} was cut off too often"
                 raise StoreUnavailable(msg)
 
     async def reply(self, job_id: str, *, timeout_s: float | None = None) -> Reply:

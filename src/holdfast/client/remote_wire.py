@@ -160,7 +160,7 @@ def error_of(status: int, data: bytes) -> HoldfastError:
 
 
 def _foreign(status: int) -> Unavailable:
-    msg = f"the server answered {status}, and not as Holdfast does"
+    msg = f"the server answered {status}, which is not a response of Holdfast"
     return Unavailable(msg, hint="Check HOLDFAST_API_URL: is it a Holdfast server?")
 
 

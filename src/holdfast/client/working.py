@@ -201,7 +201,7 @@ class EmbeddedWorking(EmbeddedRegistering, ABC):
         names = entry.capabilities if capabilities is None else tuple(capabilities)
         foreign = sorted(set(names) - set(entry.capabilities))
         if foreign:
-            msg = f"agent {entry.guid!r} has not said that it can {', '.join(foreign)}"
+            msg = f"agent {entry.guid!r} does not have the capability {', '.join(foreign)}"
             raise InvalidPayload(msg, hint="Update its entry first: PATCH /api/agents/{guid}.")
         if not names:
             raise InvalidPayload(f"agent {entry.guid!r} has no capability", hint="Register with some.")

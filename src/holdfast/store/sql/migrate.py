@@ -98,7 +98,7 @@ def check(applied: list[Applied], min_reader: int, dialect: Dialect) -> list[Mig
     """What is still to do; or SchemaMismatch, when this code must not touch the store."""
     newest = max((row.number for row in applied), default=0)
     if newest > SCHEMA_VERSION and min_reader > SCHEMA_VERSION:
-        msg = f"the store has schema {newest} and wants code for {min_reader}; this Holdfast knows {SCHEMA_VERSION}"
+        msg = f"the store has schema {newest} and needs Holdfast with schema {min_reader}; this has {SCHEMA_VERSION}"
         raise SchemaMismatch(
             msg, hint="Install the newer Holdfast that migrated this store; there is no way back."
         )
