@@ -105,7 +105,7 @@ async def test_what_is_no_reply_is_refused(bench: Bench, reply: Any) -> None:
 
 
 async def test_two_tools_of_one_name_are_refused(bench: Bench) -> None:
-    with pytest.raises(InvalidSetting, match="both 'look' and 'look'"):
+    with pytest.raises(InvalidSetting, match="'look' and 'look' would both have the name"):
         await hf.run_tools(claude([]), [bench.look, bench.look])
 
 

@@ -81,12 +81,12 @@ def test_a_worker_reports_a_job_that_stands_still_and_holds_it(tmp_path: Path) -
     person, _ = done(tmp_path, "jobs", "--person")
     assert "No progress: its code waits for something that is not durable" in person
     shown, _ = done(tmp_path, "job", job_id)
-    assert f"waits at   {tmp_path / 'app.py'}:20 in wait_for_reply" in shown
+    assert f"waits at    {tmp_path / 'app.py'}:20 in wait_for_reply" in shown
     assert f"holdfast resume {job_id} --why '…'" in shown
     assert f"holdfast cancel {job_id}" in shown
     doctor, _ = done(tmp_path, "doctor")
     assert "1 jobs that make no progress: holdfast jobs --reason stalled" in doctor
-    assert "Stalled: its code waits" in done(tmp_path, "trace", job_id)[0]
+    assert "stalled: its code waits" in done(tmp_path, "trace", job_id)[0]
     (tmp_path / "repaired").touch()
     done(tmp_path, "resume", job_id, "--why", "the reply is there", "--by", "ada")
     with working(tmp_path):

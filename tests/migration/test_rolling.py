@@ -172,7 +172,7 @@ async def test_old_code_is_refused_where_it_may_not_read(ground: Ground, tmp_pat
     process = started(ground, tmp_path, old=True)
     out, err = await asyncio.to_thread(process.communicate, "")
     assert (process.returncode != 0, out) == (True, "")
-    assert f"needs Holdfast with schema {OLD + 1}; this Holdfast knows {OLD}" in err
+    assert f"wants code for {OLD + 1}; this Holdfast knows {OLD}" in err
 
 
 async def test_the_code_that_we_keep_is_one_that_may_still_read(ground: Ground) -> None:

@@ -90,7 +90,7 @@ async def test_a_job_that_exits_under_up_is_convicted_alone(stage: Stage) -> Non
     shown = await stage.holdfast("job", "poison")
     assert "it ended with status 9" in shown
     trace = await stage.holdfast("trace", "poison")
-    assert "runs alone" in trace
+    assert "in a process of its own" in trace
     await up.wait_for_log(r"job poison \(crashes\) is a dead letter: its process ended with status 9")
 
 

@@ -70,7 +70,7 @@ async def test_a_dead_letter_tells_each_failed_attempt_with_its_traceback(stage:
         assert f'File "{APP}", line {line_of("KEY ERROR")}, in find_price' in shown
         assert shown.count("return PRICES[item]") == 1
         assert shown.count("same traceback") == 2, "once is enough"
-        assert "attempts)" not in shown
+        assert "used up its attempts" not in shown
     trace = json.loads(await stage.holdfast("trace", "buys", "--json"))
     assert [seam["error"]["traceback"][-1]["line"] for seam in trace["seams"] if seam["error"]] == [
         line_of("KEY ERROR")

@@ -223,4 +223,4 @@ async def test_a_store_that_is_named_counts_before_the_declared_one(
     assert await stage.completed() == "hello Ada"
     assert not (stage.folder / "other.db").exists()
     assert worker.log.count("The App declares another store, which is ignored") == 1
-    assert f"{way} names " in worker.log
+    assert f"{way} is used: " in worker.log

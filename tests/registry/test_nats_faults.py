@@ -182,7 +182,7 @@ async def test_it_need_not_be_there_at_the_start() -> None:
         url = server.url
         server.halt()
         async with linked(url, well=False) as link:
-            await until(lambda: "nobody listens" in link.connection.trouble)
+            await until(lambda: "no NATS server listens" in link.connection.trouble)
             assert await guids(link) == set()
             assert not link.place.health().connected
             assert await refused(link) < PROMPTLY_S

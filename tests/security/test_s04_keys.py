@@ -287,7 +287,7 @@ async def test_s25_an_unknown_key_costs_what_a_wrong_one_does(
         calls.clear()
         monkeypatch.setattr("holdfast.model.access.key_digest", counted)
         for _ in range(2):
-            with pytest.raises(Exception, match="needs a key"):
+            with pytest.raises(Exception, match="needs an API key"):
                 await gate._named(f"Bearer {text}")
         assert (calls, len(digests)) == (["keys.find"], 2)
 

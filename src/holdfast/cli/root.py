@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from typing import Final
 
@@ -107,6 +106,8 @@ class Lazy(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Name the commands that are spelled nearly like the one that was typed."""
         if args and self.get_command(ctx, args[0]) is None:
+            import difflib  # the help does without it
+
             near = difflib.get_close_matches(args[0], [*_COMMANDS, *_RENAMED], n=3, cutoff=0.6)
             names = dict.fromkeys(_RENAMED.get(name, name) for name in near)
             meant = f" Did you mean: {', '.join(names)}?" if names else ""
