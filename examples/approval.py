@@ -32,7 +32,7 @@ async def treasurer(to: str, cents: int) -> str:
 async def main(cents: int) -> None:
     job_id = f"transfer-{uuid.uuid4()}"
     if cents > LARGE_CENTS:
-        print(f"It waits for a person. In another terminal: holdfast job {job_id}", flush=True)
+        print(f"It waits for an approval. In another terminal: holdfast job {job_id}", flush=True)
     print(await treasurer.run("ada", cents, id=job_id))
 
 

@@ -1,57 +1,57 @@
-"""Every error Holdfast raises, and what each one asks of you.
+"""Errors: every exception that Holdfast raises, with a stable code, whether to retry, and what to do.
 
-An error answers three questions: whose move is it, may I try again, what do I type now.
+An error answers three questions: who has to act, may the call be repeated, and what to type.
 
     HoldfastError                 .code  .retry  .hint
-    ├── Misuse                    the caller's mistake; the same call fails again
+    ├── Misuse                    the call is wrong; the same call fails again
     │   ├── NotFound              no such job, session, blob …
-    │   ├── InvalidPayload        not JSON we store: NaN, duplicate keys, too deep
+    │   ├── InvalidPayload        not valid JSON: NaN, duplicate keys, too deep
     │   │   └── TooLarge          larger than the limit named in the message
-    │   ├── InvalidName           an id or key with characters or a length we refuse
-    │   ├── InvalidMove           this state does not allow that
+    │   ├── InvalidName           an id or key with an invalid character or length
+    │   ├── InvalidMove           the current state does not allow it
     │   ├── InvalidPlan           a cycle, a missing or a forward reference
-    │   ├── NotAllowed            the server does not take this: method, host, origin, kind of content
-    │   ├── Unauthorized          the server does not know you: no key, or none that opens it
-    │   ├── Forbidden             the server knows you, and your role does not reach this
-    │   └── InvalidSetting        a store address, flag or variable that makes no sense
-    ├── Conflict                  somebody was first; read again, decide again
-    │   ├── Fenced                the job has a new holder; stop driving it
-    │   ├── MailWaiting           read your mail before you wait, finish or fire
-    │   ├── HeadMoved             the session's head is not the one you built on
+    │   ├── NotAllowed            the server rejects the method, host, origin or content type
+    │   ├── Unauthorized          the API key is missing, unknown, expired or revoked
+    │   ├── Forbidden             the role of the API key does not allow it
+    │   └── InvalidSetting        an invalid store address, option or variable
+    ├── Conflict                  another writer was first; read again, decide again
+    │   ├── Fenced                another worker holds the job; stop running it
+    │   ├── MailWaiting           the job has unread mail; read it first
+    │   ├── HeadMoved             the session has moved on since it was read
     │   ├── TurnConflict          this turn id was committed with other content
-    │   ├── ClaimLost             the inbox claim belongs to somebody else now
+    │   ├── ClaimLost             another worker has the inbox claim now
     │   ├── SessionBound          this handle is bound to another session
     │   ├── KeyReused             the same idempotency key with another body
-    │   ├── LeaseLost             the work item is not yours any more
-    │   │   ├── LeaseExpired      your time was over before you came back
-    │   │   └── LeaseTaken        another worker has it
-    │   ├── CallUncertain         an earlier try of this call may have happened; a person must say
-    │   └── EvidenceFails         what a checkpoint claims is not true now
+    │   ├── LeaseLost             the lease of the work item is lost
+    │   │   ├── LeaseExpired      the lease expired
+    │   │   └── LeaseTaken        another worker holds the lease
+    │   ├── CallUncertain         an earlier attempt may have happened; a person decides
+    │   └── EvidenceFails         the evidence of a checkpoint does not verify
     ├── Unavailable               the environment; try later
-    │   ├── Busy                  the queue takes no more now; nothing was written
-    │   ├── StoreBusy             no turn to write within the time limit; nothing was written
+    │   ├── Busy                  the queue is full; nothing was written
+    │   ├── StoreBusy             the write lock was not free in time; nothing was written
     │   ├── StoreUnavailable      the database does not answer; nothing was written
-    │   ├── OutcomeUnknown        the connection died during COMMIT; ask by operation id
-    │   ├── NotOver               the job has not ended within the time; it goes on
-    │   ├── StoreFull             no room on the disk; nothing was written
+    │   ├── OutcomeUnknown        the connection broke during COMMIT; repeat the call
+    │   ├── NotOver               the job has not ended in time; it continues
+    │   ├── StoreFull             the disk is full; nothing was written
     │   └── StoreReadOnly         the file or its folder cannot be written
-    ├── Unfit                     this store cannot keep what it declares; refused at open
-    │   ├── ForeignFile           a file, but not one of ours
-    │   ├── SchemaMismatch        older or newer than this code
+    ├── Unfit                     the store cannot keep its guarantees; rejected at open
+    │   ├── ForeignFile           the file is not a Holdfast store
+    │   ├── SchemaMismatch        the schema is older or newer than this code
     │   └── TierNotKept           old library, network filesystem, fsync off …
-    ├── InJob                     what durable code gets, and may catch
+    ├── InJob                     raised inside a job; its code may catch it
     │   ├── Refused               raised by a tool: the receiver certainly did nothing
     │   ├── CallFailed            a step or tool raised an error that it did not declare
-    │   ├── Denied                a person said no, or nobody said yes in time
+    │   ├── Denied                a person denied it, or it expired
     │   ├── PlanFailed            a node of a plan failed, and the plan stopped
-    │   ├── Unproven              the evidence of a checkpoint does not hold
+    │   ├── Unproven              the evidence of a checkpoint does not verify
     │   └── Withdrawn             the job was cancelled before this could be written or sent
-    ├── NoResult                  the job you wait for gives none
+    ├── NoResult                  the job has no result
     │   ├── JobCancelled          it was cancelled
     │   ├── JobFailed             it was ended as failed
     │   │   └── JobTimedOut       it was not over within its timeout; a CallFailed too, for a parent
     │   └── JobHeld               it waits for a person, who must decide before it goes on
-    └── Broken                    a promise does not hold; stop and keep the evidence
+    └── Broken                    a guarantee is violated; stop and keep the evidence
         └── StoreCorrupt          a damaged page, row or hash chain
 
     try:
@@ -124,12 +124,14 @@ class InvalidPlan(Misuse):
 
 class NotAllowed(Misuse):
     code = "not_allowed"
-    default_hint = "Ask the address that `holdfast serve` printed, with JSON, not from another site's page."
+    default_hint = (
+        "Send JSON to the address that `holdfast serve` printed, and not from a page of another site."
+    )
 
 
 class Unauthorized(Misuse):
     code = "unauthorized"
-    default_hint = "Set HOLDFAST_API_KEY to a key from `holdfast key create` that is not over or revoked."
+    default_hint = "Set HOLDFAST_API_KEY to a valid key. Create one with `holdfast api-key create`."
 
 
 class Forbidden(Misuse):
@@ -142,7 +144,7 @@ class InvalidSetting(Misuse):
     default_hint = "Use sqlite:///file.db, postgresql://user@host/database, or memory:."
 
 
-# ── somebody was first ────────────────────────────────────────────────────────────────────────────
+# ── another writer was first ────────────────────────────────────────────────────────────────────────────
 
 
 class Conflict(HoldfastError):
@@ -152,7 +154,7 @@ class Conflict(HoldfastError):
 
 class Fenced(Conflict):
     code = "fenced"
-    default_hint = "Another worker holds this job now. Stop driving it; nothing of yours was written."
+    default_hint = "Another worker holds this job now. Stop running it; this write was not applied."
 
 
 class MailWaiting(Conflict):
@@ -217,7 +219,7 @@ class LeaseExpired(LeaseLost):
 
 class LeaseTaken(LeaseLost):
     code = "lease_taken"
-    default_hint = "Another worker has the item. Drop it; nothing of yours was written."
+    default_hint = "Another worker holds the item. Stop working on it; this write was not applied."
 
 
 class CallUncertain(Conflict):
@@ -225,7 +227,7 @@ class CallUncertain(Conflict):
 
     code = "call_uncertain"
     default_hint = (
-        "Look whether it happened, then say so: "
+        "Check whether it happened, then decide: "
         "ledger.reconcile(tool_name, command, 'happened' or 'not_happened', why=…)."
     )
 
@@ -236,7 +238,7 @@ class CallUncertain(Conflict):
 
 class EvidenceFails(Conflict):
     code = "evidence_fails"
-    default_hint = "Go back to an earlier checkpoint: get_last_verified_checkpoint(task_id)."
+    default_hint = "Use an earlier checkpoint: get_last_verified_checkpoint(task_id)."
 
 
 # ── the environment ───────────────────────────────────────────────────────────────────────────────
@@ -249,10 +251,10 @@ class Unavailable(HoldfastError):
 
 
 class Busy(Unavailable):
-    """The queue is full or behind; `.retry_after_s` is when it is worth asking again."""
+    """The queue is full or behind; `.retry_after_s` is when to retry."""
 
     code = "busy"
-    default_hint = "Send the same request again after a while; nothing was kept. More workers help."
+    default_hint = "Send the same request again later; nothing was stored. More workers help."
 
     def __init__(self, message: str, *, retry_after_s: int, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -275,12 +277,12 @@ class OutcomeUnknown(Unavailable):
 
 class NotOver(Unavailable):
     code = "not_over"
-    default_hint = "The job goes on by itself. Ask again, or see what it waits for with `holdfast job ID`."
+    default_hint = "The job continues by itself. Ask again, or see what it waits for with `holdfast job ID`."
 
 
 class StoreFull(Unavailable):
     code = "store_full"
-    default_hint = "Make room on the disk; what was acknowledged is safe and work goes on by itself."
+    default_hint = "Free disk space; acknowledged data is safe, and work continues by itself."
 
 
 class StoreReadOnly(Unavailable):
@@ -338,10 +340,10 @@ class CallFailed(InJob):
 
 
 class Denied(InJob):
-    """`.by` is who said no; empty when the time was up."""
+    """`.by` is the person who denied it; empty when it expired."""
 
     code = "denied"
-    default_hint = "Nothing was done. Go on without it, or ask again with other arguments."
+    default_hint = "The call was not made. Continue without it, or request it again with other arguments."
 
     def __init__(self, message: str, *, by: str = "", hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -352,7 +354,7 @@ class PlanFailed(InJob):
     """`.node` is the first node that failed, `.outcomes` how all of them came out, by name."""
 
     code = "plan_failed"
-    default_hint = 'Say on_failure="skip_dependents" or "go_on" to have the outcomes instead of this error.'
+    default_hint = 'Use on_failure="skip_dependents" or "go_on" to get the outcomes instead of this error.'
 
     def __init__(
         self, message: str, *, node: str = "", outcomes: Any = None, hint: str | None = None
@@ -364,12 +366,12 @@ class PlanFailed(InJob):
 
 class Unproven(InJob):
     code = "unproven"
-    default_hint = "Do the work again that the evidence is about, then make the checkpoint."
+    default_hint = "Repeat the work that the evidence is about, then make the checkpoint."
 
 
 class Withdrawn(InJob):
     code = "withdrawn"
-    default_hint = "Nothing to do: the job was cancelled, and nothing of this was written or sent."
+    default_hint = "Nothing to do: the job was cancelled before this was written or sent."
 
 
 # ── waiting for a job ─────────────────────────────────────────────────────────────────────────────
@@ -395,7 +397,7 @@ class JobFailed(NoResult):
 
 
 class JobTimedOut(JobFailed, CallFailed):
-    """What whoever waits for the job gets, and what its parent gets from `hf.spawn`."""
+    """Raised to callers that wait for the job, and to its parent from `hf.spawn`."""
 
     code = "job_timed_out"
     default_hint = (

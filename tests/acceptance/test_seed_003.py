@@ -216,7 +216,7 @@ def _restart_nats(stage: Registry, held: str, said: dict[str, Any]) -> None:
     until(lambda: stage.ask("GET", "/health")["status"] == "degraded")
     assert stage.ask("GET", "/health/ready")["status"] != "unavailable"
     page = stage.ask("GET", "/api/agents")
-    assert [one["guid"] for one in page["agents"]] == ["survivor"], "the last that is known"
+    assert [one["guid"] for one in page["agents"]] == ["survivor"], "the last known state"
     assert page["registry"]["staleSince"] is not None
     meanwhile = stage.ask("POST", "/api/work", {"description": "meanwhile", "capability": "c"})["id"]
     assert stage.ask("GET", f"/api/work/{meanwhile}")["status"] == "pending"

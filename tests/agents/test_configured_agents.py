@@ -128,7 +128,7 @@ def test_what_can_be_seen_at_once_is_refused_at_once(app: hf.App) -> None:
     assert check_hosted(agent(tools=("teleport",))).name == "a", "no application is known"
     with pytest.raises(InvalidSetting, match="teleport"):
         check_hosted(agent(tools=("teleport",)), app.callees)
-    with pytest.raises(InvalidPayload, match="names no model"):
+    with pytest.raises(InvalidPayload, match="is not the name of a model"):
         check_hosted(agent(model="hal:9000"))
 
 

@@ -475,7 +475,7 @@ async def test_a_plan_that_cannot_work_goes_back_to_the_model(bench: Bench) -> N
 
 async def test_a_model_that_plans_nonsense_is_given_up(bench: Bench) -> None:
     model = hf.llm([submits({"name": "a", "tool": "look", "args": {"what": {"$ref": "a"}}})])
-    with pytest.raises(InvalidPlan, match=r"no plan that can work, in 3 tries: the plan has a cycle: a → a"):
+    with pytest.raises(InvalidPlan, match=r"no valid plan in 3 attempts: the plan has a cycle: a → a"):
         await hf.plan(model, "pay ada", tools=bench.tools)
 
 
@@ -624,7 +624,7 @@ BAD: dict[str, tuple[str, list[tuple[str, str, dict[str, Any], list[str]]]]] = {
         ],
     ),
     "a key of its own": (
-        "node 'a': .* was given a key",
+        "node 'a': .* was called with an idempotency key",
         [("a", "pay", {"order": "o", "cents": 1, "key": "k"}, [])],
     ),
     "a name twice": (

@@ -75,7 +75,7 @@ async def test_a_question_waits_for_its_answer(backend: Backend, app: hf.App) ->
         view = await client.get(job_id)
         assert view.wait_reason is WaitReason.APPROVAL
         (need,) = view.needs
-        assert need.what == "ops is asked: Approve the refund?"
+        assert need.what == "Question for ops: Approve the refund?"
         assert need.person
         assert need.commands == (f"holdfast answer {job_id} --yes", f"holdfast answer {job_id} --no")
         assert need.due_at == (await asked(shop, job_id))[0].due_at
@@ -131,10 +131,10 @@ async def test_nobody_answers(backend: Backend, app: hf.App) -> None:
         await client.signal(job_id, "something-else")
         assert await shop.drive_all() == ["waiting"]
         shop.clock.advance(1 * DAY + 1 * HOUR)
-        with pytest.raises(InvalidMove, match="nobody answered in time"):
+        with pytest.raises(InvalidMove, match="the time to answer is over"):
             await client.answer(job_id, "yes")
         assert await shop.drive_all() == ["completed"]
-        assert (await shop.job(job_id)).output == "nobody answered in time: Anybody?"
+        assert (await shop.job(job_id)).output == "no answer in time: Anybody?"
         assert (await replay(shop.store, job_id, program.program, clock=shop.clock)).difference is None
 
 
@@ -171,9 +171,11 @@ async def test_an_answer_has_the_type_that_was_asked_for(backend: Backend, app: 
         client = client_of(shop)
         job_id = await submitted(shop, program)
         assert await shop.drive_all() == ["waiting"]
-        with pytest.raises(InvalidPayload, match=r"this does not answer 'What\?': .+") as refused:
+        with pytest.raises(
+            InvalidPayload, match=r"the answer does not match the schema of 'What\?': .+"
+        ) as refused:
             await client.answer(job_id, bad)
-        assert "What fits: {" in refused.value.hint
+        assert "The schema is: {" in refused.value.hint
         assert await shop.drive_all() == []
         await client.answer(job_id, good)
         assert await shop.drive_all() == ["completed"]

@@ -100,12 +100,12 @@ async def test_a_reply_without_calls(bench: Bench) -> None:
 
 @pytest.mark.parametrize("reply", ["text", None, 5, {}, [], {"content": "text"}])
 async def test_what_is_no_reply_is_refused(bench: Bench, reply: Any) -> None:
-    with pytest.raises(InvalidPayload, match="is no reply of a model"):
+    with pytest.raises(InvalidPayload, match="is not the response of a model"):
         await hf.run_tools(reply, bench.tools)
 
 
 async def test_two_tools_of_one_name_are_refused(bench: Bench) -> None:
-    with pytest.raises(InvalidSetting, match="both 'look' and 'look'"):
+    with pytest.raises(InvalidSetting, match="'look' and 'look' would both have the name"):
         await hf.run_tools(claude([]), [bench.look, bench.look])
 
 

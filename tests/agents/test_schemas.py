@@ -214,7 +214,9 @@ def test_names_are_such_as_every_provider_takes(app: hf.App) -> None:
     names = [one["name"] for one in hf.schemas(dotted, long)]
     assert names[0] == "files_read_file"
     assert (len(names[1]), names[1][:55]) == (64, "x" * 55)
-    with pytest.raises(InvalidSetting, match=r"both 'files.read file' and 'files_read_file'"):
+    with pytest.raises(
+        InvalidSetting, match=r"'files.read file' and 'files_read_file' would both have the name"
+    ):
         hf.schemas(dotted, app.tool(name="files_read_file")(call))
     with pytest.raises(InvalidSetting, match="neither a tool nor an agent"):
         hf.schemas(call)  # type: ignore[call-overload]
@@ -231,8 +233,8 @@ def by_place(line: str, /) -> None: ...
     [
         (no_json, "parameter 'where' of no_json has a type that JSON schema cannot express"),
         (unresolved, "parameter 'amount' of unresolved has a type hint that does not resolve"),
-        (several, "parameter 'lines' of several cannot be given by name"),
-        (by_place, "parameter 'line' of by_place cannot be given by name"),
+        (several, "parameter 'lines' of several is positional-only"),
+        (by_place, "parameter 'line' of by_place is positional-only"),
     ],
 )
 def test_what_cannot_be_told_names_its_parameter(

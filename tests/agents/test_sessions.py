@@ -115,7 +115,7 @@ async def test_a_handler_must_be_async_and_have_a_name_of_its_own(app: hf.App) -
     app.assistant("helper")
     with pytest.raises(InvalidSetting, match="two agents called 'helper'"):
         app.assistant("helper")
-    with pytest.raises(InvalidSetting, match="not an `async def`"):
+    with pytest.raises(InvalidSetting, match="not declared with `async def`"):
         app.session(lambda _turn: "x")  # type: ignore[arg-type,return-value]
 
 

@@ -106,7 +106,7 @@ async def test_an_agents_own_code_does_not_speak(app: hf.App) -> None:
 
     @app.agent
     async def poet() -> None:
-        with pytest.raises(InvalidMove, match=r"hf\.emit outside a call"):
+        with pytest.raises(InvalidMove, match=r"hf\.emit was called outside a tool or step"):
             hf.emit("hello")
 
     async with app.running():

@@ -400,13 +400,13 @@ async def test_words_for_jobs_say_so_outside_one(app: hf.App, word: str) -> None
 
 
 def test_declarations_that_make_no_sense_are_refused(app: hf.App) -> None:
-    with pytest.raises(InvalidSetting, match="verifiable tool without a probe"):
+    with pytest.raises(InvalidSetting, match="verifiable tool needs a probe"):
         app.tool(effect="verifiable")
     with pytest.raises(InvalidSetting, match="not a side-effect class"):
         app.tool(effect="harmless")
     with pytest.raises(InvalidSetting, match="not a duration"):
         app.tool(effect="idempotent", key_lifetime="soon")
-    with pytest.raises(InvalidSetting, match="not an `async def`"):
+    with pytest.raises(InvalidSetting, match="not declared with `async def`"):
         app.agent(lambda: None)  # type: ignore[arg-type, return-value]
 
     async def twin() -> None: ...

@@ -147,7 +147,7 @@ def test_reading_only(root: Path) -> None:
         "notes_read_file",
         "notes_list_files",
     ]
-    with pytest.raises(InvalidSetting, match="is not there"):
+    with pytest.raises(InvalidSetting, match="does not exist"):
         file_tools(root / "nothing")
 
 

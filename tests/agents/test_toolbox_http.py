@@ -178,7 +178,7 @@ async def test_each_hop_is_judged_again(web: Web, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(Refused, match=r"b.example.com:80 has no public address"):
         await get(url="http://a.example.com/moved?to=http://b.example.com/")
     names.turns = [[PUBLIC]]
-    with pytest.raises(Refused, match="not among the hosts"):
+    with pytest.raises(Refused, match="not an allowed host"):
         await get(url=f"http://a.example.com/moved?to=http://127.0.0.1:{web.port}/")
     assert names.connected == [PUBLIC, PUBLIC]
     assert [path.partition("?")[0] for path in web.paths()] == ["/moved", "/moved"]
@@ -193,7 +193,7 @@ async def test_redirects_are_followed_so_far_and_without_secrets(
     assert (fetched.body, fetched.url) == ("GET /page ", "http://b.example.com/page")
     assert ["authorization" in headers for _method, _path, headers, _body in web.asked] == [True, True, False]
     Names(web, monkeypatch, *[[PUBLIC]] * 9)
-    with pytest.raises(Refused, match="more than 5 times"):
+    with pytest.raises(Refused, match="more than 5 redirects"):
         await get(url="http://a.example.com/moved?to=" + "/moved?to=" * 8)
 
 
@@ -203,7 +203,7 @@ async def test_a_host_without_a_port_is_allowed_at_the_usual_one_only(
     names = Names(web, monkeypatch)
     get = http_tools(allow=["example.com"])[0]
     for url in (f"http://example.com:{web.port}/", "https://example.com:80/", "http://a.example.com/"):
-        with pytest.raises(Refused, match="not among the hosts"):
+        with pytest.raises(Refused, match="not an allowed host"):
             await get(url=url)
     assert not names.connected
 
@@ -264,7 +264,7 @@ async def test_sending(web: Web) -> None:
     assert (moved.status, moved.headers["location"]) == (302, "/elsewhere")
     with pytest.raises(Refused, match="not a method that may be sent"):
         await send(method="DELETE", url=url)
-    with pytest.raises(Refused, match="half of a character"):
+    with pytest.raises(Refused, match="lone surrogate"):
         await send(method="POST", url=url, body="\ud800")
     with pytest.raises(Refused, match="more than the limit"):
         await send(method="POST", url=url, body="x" * 600_000)

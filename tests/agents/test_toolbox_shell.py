@@ -85,7 +85,7 @@ async def test_what_no_shell_can_take_is_refused(tmp_path: Path, command: str) -
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(InvalidSetting, match="is not there"):
+    with pytest.raises(InvalidSetting, match="does not exist"):
         shell_tool(tmp_path / "nothing")
 
 

@@ -82,7 +82,7 @@ def test_agents_are_created_listed_and_shown(desk: CommandDesk, folder: Path) ->
     first, again = desk.type(*plain), desk.type(*plain)
     assert first.json == again.json, "the same again is the same agent"
     assert first.json["configuration"]["instructions"] == "Be brief."
-    assert desk.type("agent", "create", "plain").status == 4, "another one of its name"
+    assert desk.type("agent", "create", "plain").status == 4, "the same name with other settings"
     unknown = desk.type("agent", "create", "x", "--tool", "teleport", "--app", str(folder / "app.py"))
     assert (unknown.status, "'teleport'" in unknown.err) == (2, True)
     assert desk.type("agent", "create", "x", "--model", "hal:9000").status == 2
@@ -118,7 +118,7 @@ def test_a_chat_through_a_pipe(desk: CommandDesk, folder: Path) -> None:
     assert (first.returncode, first.stdout) == (0, "Hello\ufffd there.\nIt is order 42 at sea.\n")
     assert f"holdfast chat helper --session ada --store {desk.where} --app app.py" in first.stderr
     nobody = chat(desk, folder, "hi\n", "nobody")
-    assert (nobody.returncode, "There are: helper" in nobody.stderr) == (3, True)
+    assert (nobody.returncode, "Agents: helper" in nobody.stderr) == (3, True)
     code = chat(desk, folder, "hi\n", "clerk", "--app", "app.py")
     assert (code.returncode, code.stdout) == (0, "I am code.\n")
     desk.type("queue", "limit", "default", "--depth", "0")
@@ -174,11 +174,11 @@ def test_ctrl_c_ends_the_turn_and_keeps_the_session(desk: CommandDesk, terminal:
     terminal.see("This takes ")
     assert "day" not in terminal.seen
     terminal.type("\x03")
-    terminal.see("cancelled; the conversation is as it was before")
+    terminal.see("cancelled: the conversation is unchanged")
     terminal.type("my order\n")
     terminal.see(f"It is order 42 at sea.\r\n{PROMPT}")
     terminal.type("\x03")
-    terminal.see("go on with it: holdfast chat helper --session ada")
+    terminal.see("continue it: holdfast chat helper --session ada")
     assert terminal.process.wait(30) == 0
 
     async def look() -> list[Status]:
@@ -223,7 +223,10 @@ def test_schedules_are_listed_paused_resumed_and_removed(desk: CommandDesk) -> N
 
 def test_queues_have_limits(desk: CommandDesk) -> None:
     desk.type("agent", "create", "helper")
-    assert desk.type("queue", "list").err == "no queue has limits\n"
+    assert (
+        desk.type("queue", "list").err
+        == "no queue has limits. Set one: holdfast queue limit QUEUE --depth 10000\n"
+    )
     assert desk.type("queue", "limit", "slow", "--depth", "3", "--age", "5m").status == 0
     assert desk.type("queue", "list", "--json").json == {
         "queue": "slow",
@@ -233,4 +236,7 @@ def test_queues_have_limits(desk: CommandDesk) -> None:
     assert "5 m" in desk.type("queue", "list").out
     assert desk.type("queue", "limit", "slow", "--age", "soon").status == 2
     assert desk.type("queue", "limit", "slow").status == 0
-    assert desk.type("queue", "list").err == "no queue has limits\n"
+    assert (
+        desk.type("queue", "list").err
+        == "no queue has limits. Set one: holdfast queue limit QUEUE --depth 10000\n"
+    )

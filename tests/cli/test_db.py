@@ -32,7 +32,7 @@ def holdfast(*arguments: str, cwd: Path, store: str | None = None) -> subprocess
 @pytest.mark.store("sqlite")
 def test_a_life_on_sqlite(tmp_path: Path) -> None:
     """Migrate, status, backup, restore, verify, doctor in an empty folder: each says what it did and exits 0."""
-    assert "schema is current" in holdfast("db", "migrate", cwd=tmp_path).stdout
+    assert "schema is up to date" in holdfast("db", "migrate", cwd=tmp_path).stdout
     status = json.loads(holdfast("db", "status", "--json", cwd=tmp_path).stdout)
     assert (status["tier"], status["epoch"], status["synchronous"]) == ("sqlite", 1, "2")
     backup = json.loads(holdfast("db", "backup", "b.db", "--json", cwd=tmp_path).stdout)

@@ -40,18 +40,22 @@ def test_a_call_that_happened_is_adopted(desk: CommandDesk, step: str, tmp_path:
         "on the statement",
     )
     assert (done.status, done.out) == (0, "")
-    assert "any worker that has code for it goes on" in done.err
-    assert "1 letter not read yet" in desk.type("job", job_id).out
+    assert "the job continues as soon as a worker claims it" in done.err
+    assert "1 message not read yet" in desk.type("job", job_id).out
     assert desk.go_on() == ["completed"]
     assert desk.type("job", job_id, "--json").json["output"] == {"receipt": 1}
-    assert "ada said about pay that it had happened: on the statement." in desk.type("trace", job_id).out
+    assert "ada decided about pay: it happened (on the statement)." in desk.type("trace", job_id).out
 
 
 def test_it_did_not_happen_has_its_time(desk: CommandDesk) -> None:
     """Refused with the instant while the old worker could still send; accepted when it could not."""
     job_id = desk.live(Lives.uncertain, ago_us=40 * SECOND)
     early = desk.type("reconcile", job_id, "pay", "--not-happened", "--why", "not there")
-    assert (early.status, "it is too early" in early.err, "Say it again in" in early.err) == (4, True, True)
+    assert (early.status, "it is too early" in early.err, "Repeat the command in" in early.err) == (
+        4,
+        True,
+        True,
+    )
     assert desk.type("reconcile", job_id, "pay", "--skip", "--why", "leave it").status == 0
 
 
@@ -66,7 +70,7 @@ def test_a_second_word_is_a_conflict(desk: CommandDesk) -> None:
     }
     assert desk.type(*words, "--json").json["repeated"], "before the job has heard it"
     other = desk.type("reconcile", job_id, "0/pay#1", "--fail", "--why", "no")
-    assert (other.status, "ada has already said not_happened" in other.err) == (4, True)
+    assert (other.status, "ada has already decided 'not_happened'" in other.err) == (4, True)
     assert desk.go_on() == ["completed"]
     assert desk.type(*words, "--json").json["repeated"], "and after"
 
@@ -103,7 +107,7 @@ def test_a_running_job_is_asked(desk: CommandDesk) -> None:
     # The lease is counted in this boot's time, as the command's process will read it.
     done, job = desk.live(_on_this_boot(drive), ago_us=0)
     assert (done.returncode, job.status) == (0, "cancelled")
-    assert "asked: whoever drives it" in done.stderr
+    assert "cancel requested: its worker" in done.stderr
 
 
 def _on_this_boot(work: Any) -> Any:
@@ -122,11 +126,13 @@ def _on_this_boot(work: Any) -> Any:
 def test_a_dead_letter_is_tried_again_or_ended(desk: CommandDesk) -> None:
     job_id = desk.live(Lives.dead)
     done = desk.type("dead", "requeue", job_id, "--why", "the shop is up")
-    assert (done.status, done.err) == (0, "it will be tried again, with attempts counted from nothing\n")
+    assert (done.status, done.err) == (0, "requeued: the job is tried again, its attempts count from zero\n")
     assert desk.type("job", job_id, "--json").json["attempts"] == 0
     assert desk.go_on() == ["pending", "pending", "waiting"]
     assert desk.type("dead", "discard", job_id).status == 2, "an end needs a reason"
-    assert desk.type("dead", "discard", job_id, "--why", "withdrawn").err == "discarded: it is cancelled\n"
+    assert (
+        desk.type("dead", "discard", job_id, "--why", "withdrawn").err == "discarded: the job is cancelled\n"
+    )
     assert desk.type("dead", "discard", job_id, "--why", "withdrawn").status == 4
     assert desk.type("dead", "list").out == ""
 
@@ -158,7 +164,7 @@ def test_an_approval_is_given_once(desk: CommandDesk) -> None:
     job_id = desk.live(Lives.asking)
     assert desk.type("approve", job_id, "--why", "called").status == 0
     late = desk.type("deny", "apr_1", "--why", "no")
-    assert (late.status, "approval apr_1 was approved by ada already" in late.err) == (4, True)
+    assert (late.status, "approval apr_1 was already approved by ada" in late.err) == (4, True)
     assert "holdfast approve" not in desk.type("job", job_id).out, "nothing to decide any more"
 
 
@@ -167,17 +173,17 @@ def test_a_budget_is_raised_by_the_line_that_the_screen_shows(desk: CommandDesk)
     job_id = desk.live(Lives.stopped)
     shown = desk.type("job", job_id).out
     assert "$0.000000 of $3.000000 spent, 2 of 2 tool calls" in shown
-    assert "its budget is used up: 2 of 2 tool calls" in shown
+    assert "Budget used up: 2 of 2 tool calls" in shown
     assert f"holdfast raise {job_id} --tool-calls 4 --why '…'" in shown
-    assert "its budget is used up" in desk.type("jobs", "--person").out
+    assert "Budget used up" in desk.type("jobs", "--person").out
     done = desk.type("raise", job_id, "--tool-calls", "4", "--usd", "4.5", "--why", "worth it")
     assert (done.status, done.out) == (0, "")
-    assert "any worker that has code for it goes on" in done.err
+    assert "the job continues as soon as a worker claims it" in done.err
     assert desk.live(Lives.go_on_thrifty, ago_us=0) == ["completed"]
     (budget,) = desk.type("job", job_id, "--json").json["budgets"]
     assert budget["limits"] == {"tool_calls": 4, "usd_micros": 4_500_000}
     assert budget["spent"]["tool_calls"] == 3
-    assert "ada raised the budget: 4 tool calls" in desk.type("trace", job_id).out
+    assert "budget raised by ada: 4 tool calls" in desk.type("trace", job_id).out
     late = desk.type("raise", job_id, "--tool-calls", "9")
     assert (late.status, "it is completed" in late.err) == (4, True)
 
@@ -185,14 +191,14 @@ def test_a_budget_is_raised_by_the_line_that_the_screen_shows(desk: CommandDesk)
 @pytest.mark.parametrize(
     "arguments, status, said",
     [
-        ((), 2, "nothing to raise"),
+        ((), 2, "no limit was given"),
         (("--tool-calls", "1"), 2, "allows 2 tool calls already"),
         (("--tokens", "9"), 2, "has no limit on tokens"),
         (("--tokens", "many"), 2, "Invalid value for '--tokens'"),
         (("--usd", "much"), 2, "'much' is not an amount of dollars"),
         (("--wall", "soon"), 2, "soon"),
         (("--tool-calls", "-1"), 2, "tool_calls is -1"),
-        (("--tool-calls", "9", "--budget", "job_none"), 3, "does not count for job"),
+        (("--tool-calls", "9", "--budget", "job_none"), 3, "does not apply to job"),
     ],
     ids=lambda value: " ".join(value)[:40] if isinstance(value, tuple) else None,
 )
@@ -229,11 +235,11 @@ def test_mistakes_in_raising_end_in_a_sentence(
         (("reconcile", "ID", "pay", "--happened"), 2, "Missing option '--why'"),
         (("reconcile", "ID", "pay", "--happened", "--why", " "), 2, "a decision needs a reason"),
         (("reconcile", "ID", "mail", "--happened", "--why", "x"), 3, "has no call 'mail'"),
-        (("reconcile", "ID", "pay", "--fail", "--result", "1", "--why", "x"), 2, "has no result"),
+        (("reconcile", "ID", "pay", "--fail", "--result", "1", "--why", "x"), 2, "takes no result"),
         (("approve", "apr_none"), 3, "there is no open approval"),
-        (("dead", "requeue", "ID"), 4, "is no dead letter: it is waiting (reconcile)"),
+        (("dead", "requeue", "ID"), 4, "is not a dead letter: it is waiting (reconcile)"),
         (("jobs", "--status", "lost"), 2, "'lost' is not a status"),
-        (("jobs", "--reason", "lost"), 2, "'lost' is nothing that a job waits for"),
+        (("jobs", "--reason", "lost"), 2, "'lost' is not a wait reason"),
         (("jobs", "--limit", "0"), 2, "Invalid value for '--limit'"),
         (("jobs", "--cursor", "xyz"), 2, "the cursor"),
     ],

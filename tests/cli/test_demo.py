@@ -33,7 +33,7 @@ def test_three_kills_and_nothing_twice(desk: CommandDesk) -> None:
     takeovers = [nth for nth, line in enumerate(lines) if "takes over" in line]
     assert sorted(kills + takeovers) == [nth for pair in zip(kills, takeovers, strict=True) for nth in pair]
     assert len(kills) == 3
-    assert "the receiver has it already: not sent again" in done.stdout
+    assert "the receiver confirms that it happened: not sent again" in done.stdout
     counted = [" ".join(line.split()) for line in lines[-6:]]
     assert counted == [
         "1 PDF",
@@ -41,7 +41,7 @@ def test_three_kills_and_nothing_twice(desk: CommandDesk) -> None:
         "1 e-mail",
         "0 repeated steps",
         "3 kills; the journal verifies",
-        "Nothing lost, nothing twice.",
+        "Nothing lost, nothing repeated.",
     ]
 
 

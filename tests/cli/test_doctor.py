@@ -80,7 +80,7 @@ async def test_the_last_sweep_that_found_something_is_told(tmp_path: Path) -> No
     await remember(store, LastSweep(at=1_700_000_000_000_000, by="sweep of a", stats=stats))
     await store.close()
     done = await asyncio.to_thread(holdfast, "doctor", "--json", cwd=tmp_path)
-    assert "2 jobs back in their queues, 1 held as dead letters" in done.stdout
+    assert "2 jobs requeued, 1 moved to the dead-letter queue" in done.stdout
     assert "2023-11-14T22:13:20" in done.stdout
 
 
@@ -104,8 +104,8 @@ def test_a_healthy_store_is_told_in_full(desk: CommandDesk, tmp_path: Path) -> N
         assert (tier[0], "a power cut may take acknowledged records" in tier[1]) == ("warning", True)
     assert {verdict for verdict, _ in told.values()} == {"ok"}, told
     assert {"schema", "clock", "orphaned leases", "uncertain calls", "backup", "journals"} <= set(told)
-    assert f"open to code from {MIN_READER} on" in told["schema"][1]
-    assert " 1 jobs read and checked" in told["journals"][1].replace("of ", " ")
+    assert f"readable by Holdfast with schema {MIN_READER} or newer" in told["schema"][1]
+    assert " 1 jobs verified" in told["journals"][1].replace("of ", " ")
 
 
 @BOTH
@@ -117,7 +117,7 @@ def test_what_waits_for_somebody_is_a_warning(desk: CommandDesk) -> None:
     told = findings(done.out)
     assert done.status == 0, "nothing is broken"
     assert told["uncertain calls"][0] == told["dead letters"][0] == told["parked jobs"][0] == "warning"
-    assert told["backup"] == ("warning", "none that this store knows of: holdfast db backup FILE")
+    assert told["backup"] == ("warning", "no backup recorded. Make one: holdfast db backup FILE")
 
 
 def test_a_worker_that_is_gone_and_a_queue_without_one(desk: CommandDesk) -> None:
@@ -130,7 +130,7 @@ def test_a_worker_that_is_gone_and_a_queue_without_one(desk: CommandDesk) -> Non
     told = findings(desk.type("doctor", "--json").out)
     assert told["orphaned leases"][0] == "warning"
     assert told["queues"][0] == "warning"
-    assert "are there workers?" in told["queues"][1]
+    assert "Are workers running?" in told["queues"][1]
 
 
 def test_a_journal_that_was_changed_fails(desk: CommandDesk) -> None:
@@ -187,7 +187,7 @@ def test_it_says_how_nats_is(
     assert line.startswith("ok: connected, with JetStream")
     monkeypatch.setenv("HOLDFAST_NATS_URL", "nats://u:hush-hush-17@127.0.0.1:1")
     (line,) = nats_line()
-    assert line.startswith("warning: nobody listens at 127.0.0.1:1")
+    assert line.startswith("warning: no NATS server listens at 127.0.0.1:1")
     monkeypatch.setenv("HOLDFAST_NATS_URL", "http://u:hush-hush-17@host")
     (line,) = nats_line()
     assert line.startswith("failed: ")

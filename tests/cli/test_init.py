@@ -38,6 +38,6 @@ def test_what_it_says_works(tmp_path: Path) -> None:
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text("mine")
     refused = holdfast(tmp_path, "init")
-    assert (refused.returncode, "is there already" in refused.stderr) == (4, True)
+    assert (refused.returncode, "exists already" in refused.stderr) == (4, True)
     assert (tmp_path / "app.py").read_text() == "mine"
     assert [path.name for path in tmp_path.iterdir()] == ["app.py"]

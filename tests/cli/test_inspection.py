@@ -95,14 +95,14 @@ def test_an_uncertain_call_is_shown_with_all_one_needs_to_decide(desk: CommandDe
     assert done.status == 0
     for said in (
         "waiting: reconcile",
-        "It waits for a person: nobody knows whether pay happened",
+        "Needs a person: Outcome unknown: pay",
         '{"cents":4200,"found":"ORDER","order":"A-1"}',
         "unsafe to repeat and cannot be looked up",
         "key         hf_",
         f"holdfast reconcile {job_id} '0/pay#1' --happened --result @file --why '…'",
-        "allowed from",
-        "Next time nobody need be asked",
-        '@hf.step(effect="idempotent")  sent again',
+        "allowed after",
+        "To let Holdfast recover this call by itself",
+        'effect="idempotent"  sent again',
         f"holdfast trace {job_id}",
     ):
         assert said in done.out, said
@@ -120,15 +120,15 @@ def test_each_state_says_how_to_go_on(desk: CommandDesk) -> None:
     assert f"holdfast resume {ids['parked']} --accept" in said["parked"]
     assert "0/pay#1 arguments" in said["parked"]
     assert '0/pay_out#1 {"order":"A-1"}' in said["parked"]
-    assert "It waits for a timer" in said["sleeping"]
+    assert "Waits for a timer" in said["sleeping"]
     assert '{"sent":{"receipt":1},"then":"AFTER"}' in said["finished"]
-    assert "3 claims, last by bee" in said["finished"]
+    assert "claims      3, last by bee" in said["finished"]
 
 
 def test_a_cancelled_job_says_who_and_why(desk: CommandDesk) -> None:
     job_id = desk.live(Lives.sleeping)
     desk.type("cancel", job_id, "--why", "ordered twice")
-    assert "ended by    ada: ordered twice" in desk.type("job", job_id).out
+    assert "cancel      requested by ada: ordered twice" in desk.type("job", job_id).out
 
 
 @pytest.mark.parametrize("width", [40, 80, 120])
@@ -177,11 +177,11 @@ def test_a_timeline_fits_its_terminal(desk: CommandDesk, width: int) -> None:
     text = " ".join(done.out.split())
     for said in (
         "research#1",
-        "ant took the job",
+        "claimed by ant",
         "bee took over from ant",
-        "because the lease of ant was over; 2 recorded outcomes were used instead of calling again.",
+        "The lease of ant had expired; 2 recorded outcomes were replayed, not called again.",
         "send_report was sent again under the same key: it is idempotent",
-        "waits: timer",
+        "waiting: timer",
     ):
         assert said in text, said
     (mail,) = [line for line in lines if "━" in line and "send" in line]
@@ -189,6 +189,50 @@ def test_a_timeline_fits_its_terminal(desk: CommandDesk, width: int) -> None:
     assert "succeeded ×2 idempotent" in mail, "the outcome is never pushed off the screen"
     (nap,) = [line for line in lines if "━" in line and "sleep" in line]
     assert nap.index("━") >= mail.rindex("━") - 1, "the nap begins where the mail ends"
+
+
+def test_a_timeline_is_in_the_order_of_the_journal(desk: CommandDesk) -> None:
+    """Lines stand where their events stand: what recovery did is told after the takeover, not before it."""
+    desk.columns(200)
+    lines = desk.type("trace", desk.live(Lives.finished)).out.splitlines()
+    (over,) = [nth for nth, line in enumerate(lines) if "bee took over from ant" in line]
+    (sent,) = [nth for nth, line in enumerate(lines) if "was sent again under the same key" in line]
+    (slept,) = [nth for nth, line in enumerate(lines) if "sleep#1" in line]
+    assert over < sent < slept
+
+
+def test_the_attempts_of_a_job_are_numbered(desk: CommandDesk) -> None:
+    shown = desk.type("trace", desk.live(Lives.dead)).out
+    assert "attempt 1 failed: LookupError: no such page" in shown
+    assert "attempt 2 failed: LookupError: no such page" in shown
+    assert "(attempt 2)" in shown
+    assert "(attempt 3)" in shown
+
+
+def test_step_keys_are_listed_for_the_commands_that_take_one(desk: CommandDesk) -> None:
+    job_id = desk.live(Lives.finished)
+    listed = [line["step"] for line in desk.type("trace", job_id, "--steps", "--json").lines]
+    assert "0/send_report#1" in listed
+    assert "send_report#1" in desk.type("trace", job_id).out, "and the timeline shows the end of each"
+
+
+def test_only_reasons_that_a_job_can_have_are_offered(desk: CommandDesk) -> None:
+    """A suspect is ready: no job waits for that reason, and asking for it would show nothing for ever."""
+    desk.live(_nothing)
+    refused = desk.type("jobs", "--reason", "suspect")
+    assert (refused.status, "'suspect' is not a wait reason" in refused.err) == (2, True)
+    assert "suspect" not in desk.type("jobs", "--help").out
+
+
+@pytest.mark.parametrize(
+    "typed, meant", [("workers", "worker"), ("agents", "agent"), ("key", "api-key"), ("keys", "api-key")]
+)
+def test_a_command_that_is_not_there_is_met_with_the_one_that_is(
+    desk: CommandDesk, typed: str, meant: str
+) -> None:
+    done = desk.type(typed)
+    assert done.status == 2
+    assert re.search(rf"Did you mean: .*\b{meant}\b", done.err), done.err
 
 
 def test_a_trace_is_data_too(desk: CommandDesk) -> None:
@@ -202,7 +246,7 @@ def test_a_trace_is_data_too(desk: CommandDesk) -> None:
 
 def test_a_job_that_just_began_has_a_trace(desk: CommandDesk) -> None:
     job_id = desk.live(lambda one: one.submit(one.refund), ago_us=0)
-    assert "refund was submitted" in desk.type("trace", job_id).out
+    assert "refund submitted" in desk.type("trace", job_id).out
 
 
 # ── the rest ──────────────────────────────────────────────────────────────────────────────────────
@@ -212,7 +256,7 @@ def test_a_job_that_just_began_has_a_trace(desk: CommandDesk) -> None:
 def test_one_journal_is_verified(desk: CommandDesk) -> None:
     job_id = desk.live(Lives.finished)
     done = desk.type("verify", job_id)
-    assert (done.status, done.out) == (0, "14 events: all hold\n")
+    assert (done.status, done.out) == (0, "14 events: verified\n")
 
 
 def test_a_changed_journal_is_noticed(desk: CommandDesk) -> None:
@@ -242,7 +286,7 @@ def test_dead_letters_are_listed_with_causes(desk: CommandDesk) -> None:
 
 def test_doctor_lists_the_crash_points_without_a_store(desk: CommandDesk) -> None:
     done = desk.type("doctor", "--crash-points", "--json")
-    assert {line["point"]: line["what is true there"] for line in done.lines} == crash_points()
+    assert {line["crash point"]: line["state at this point"] for line in done.lines} == crash_points()
 
 
 def test_every_command_is_on_the_page() -> None:

@@ -54,20 +54,20 @@ def test_an_undeclared_step_that_was_cut_off(tmp_path: Path) -> None:
 
     held = holdfast(tmp_path, "run", "--resume", "--run-id", "first")
     assert held.returncode == 1
-    assert "send_mail was cut off, nobody knows whether it happened" in held.stderr
+    assert "outcome unknown: send_mail was cut off" in held.stderr
     assert "holdfast reconcile first 0/send_mail#1 --happened | --not-happened --why …" in held.stderr
     assert "holdfast job first" in held.stderr
     assert "Traceback" not in held.stderr
 
     screen = holdfast(tmp_path, "job", "first").stdout
     for said in (
-        "It waits for a person: nobody knows whether send_mail happened",
+        "Needs a person: Outcome unknown: send_mail",
         "it is unsafe to repeat and cannot be looked up",
         "holdfast reconcile first '0/send_mail#1' --happened --result @file --why '…'",
-        "Next time nobody need be asked, if the function says what repeating it would do:",
-        '@hf.step(effect="read_only")  run again: it changes nothing',
-        '@hf.step(effect="idempotent")  sent again, under the same `key: hf.Key`',
-        '@hf.step(effect="verifiable", probe=…)  looked up first, at its receiver',
+        "To let Holdfast recover this call by itself, declare its side effect in its @hf.tool or @hf.step:",
+        'effect="read_only"  it changes nothing: run again',
+        'effect="idempotent"  sent again under the same idempotency key',
+        'effect="verifiable", probe=…  the receiver is asked first',
     ):
         assert said in screen, said
 

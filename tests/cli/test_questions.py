@@ -62,21 +62,21 @@ def test_the_question_is_shown_with_what_to_type(desk: CommandDesk) -> None:
     job_id = desk.live(asking)
     desk.columns(200)
     shown = desk.type("job", job_id).out
-    assert "It waits for a person: ops is asked: Refund it?" in shown
+    assert "Needs a person: Question for ops: Refund it?" in shown
     assert f"holdfast answer {job_id} --yes" in shown
     assert f"holdfast answer {job_id} --no" in shown
     assert '{"type":"boolean"}' in shown
-    assert "ops is asked: Refund it?" in desk.type("jobs", "--person").out
+    assert "Question for ops: Refund it?" in desk.type("jobs", "--person").out
     assert "waiting: approval" in desk.type("jobs").out
     done = desk.type("answer", job_id, "--yes")
     assert (done.status, done.out) == (0, "")
-    assert "answered: any worker that has code for it goes on with it" in done.err
+    assert "answered: the job continues as soon as a worker claims it" in done.err
     assert desk.live(going_on, ago_us=0) == ["completed"]
     assert desk.type("job", job_id, "--json").json["output"] == ["A-1", True]
     life = desk.type("trace", job_id).out
     assert "Refund it?" in life
     assert "answered" in life
-    assert "an answer" in life
+    assert "answer received" in life
 
 
 def test_the_plan_is_shown_with_the_nodes_that_were_not_reached(desk: CommandDesk) -> None:
@@ -101,8 +101,8 @@ def test_an_answer_that_does_not_fit_is_refused(desk: CommandDesk) -> None:
     job_id = desk.live(asking)
     wrong = desk.type("answer", job_id, "perhaps")
     assert wrong.status == 2
-    assert "this does not answer 'Refund it?': it is not a boolean" in wrong.err
-    assert 'What fits: {"type":"boolean"}' in wrong.err
+    assert "the answer does not match the schema of 'Refund it?': it is not a boolean" in wrong.err
+    assert 'The schema is: {"type":"boolean"}' in wrong.err
     (question,) = desk.type("job", job_id, "--json").json["needs"]
     raw = desk.type("signal", job_id, question["question_id"], "--data", "7")
     assert (raw.status, "it is not a boolean" in raw.err) == (2, True)
@@ -127,7 +127,7 @@ def test_what_cannot_be_answered(desk: CommandDesk) -> None:
     assert desk.type("answer", job_id, "--yes", "--question", "ask_x").status == 3
     assert desk.type("answer", "job_none", "--yes").status == 3
     assert desk.type("answer", job_id, "--yes", "--operation-id", "op").status == 0
-    assert "said before" in desk.type("answer", job_id, "--yes", "--operation-id", "op").err
+    assert "already received before" in desk.type("answer", job_id, "--yes", "--operation-id", "op").err
     assert desk.type("answer", job_id, "--no").status == 4
     nothing = desk.type("answer", asleep, "--yes")
-    assert (nothing.status, "asks nothing" in nothing.err) == (3, True)
+    assert (nothing.status, "has no open question" in nothing.err) == (3, True)

@@ -109,20 +109,19 @@ def test_agents_workers_and_a_chat_through_a_server(afar: Afar) -> None:
     assert afar.type("agent", "create", "helper").returncode == 4
     assert afar.type("agent", "create", "other", "--model", "hal:9000").returncode == 2
     assert afar.type("agent", "show", "nobody").returncode == 3
-    assert "no workers" in afar.type("workers").stderr
+    assert "no workers" in afar.type("worker", "list").stderr
     afar.work()
-    worker = afar.json("workers")
+    worker = afar.json("worker", "list")
     assert (worker["state"], worker["holds"]) == ("here", 0)
     assert [agent["name"] for agent in afar.json("agent", "list")] == ["clerk", "helper"]
     talk = afar.type("chat", "helper", "--session", "ada", said="hi\n\nmy order")
     assert (talk.returncode, talk.stdout) == (0, "Hello\ufffd there.\nIt is order 42 at sea.\n")
-    assert "go on with it: holdfast chat helper --session ada" in talk.stderr
+    assert "continue it: holdfast chat helper --session ada" in talk.stderr
     code = afar.type("chat", "clerk", said="hi\n")
     assert (code.returncode, code.stdout) == (0, "I am code.\n")
-    assert afar.type("workers", "drain", "nobody", "--why", "enough").returncode == 3
-    assert afar.type("workers", "drain", worker["label"]).returncode == 2, "a reason is needed"
-    assert afar.type("workers", "--json", "drain", worker["label"], "--why", "enough").returncode == 2
-    asked = afar.json("workers", "drain", worker["label"], "--why", "enough", "--by", "ada")
+    assert afar.type("worker", "drain", "nobody", "--why", "enough").returncode == 3
+    assert afar.type("worker", "drain", worker["label"]).returncode == 2, "a reason is needed"
+    asked = afar.json("worker", "drain", worker["label"], "--why", "enough", "--by", "ada")
     assert (asked["worker"], asked["draining"]) == (worker["worker"], False)
     assert asked["drain_asked_at"] is not None
     nobody = afar.type("chat", "nobody", said="hi\n")
@@ -143,11 +142,11 @@ def test_a_chat_on_a_terminal_through_a_server(afar: Afar, monkeypatch: pytest.M
         terminal.see("This takes ")
         assert "day" not in terminal.seen
         terminal.type("\x03")
-        terminal.see("cancelled; the conversation is as it was before")
+        terminal.see("cancelled: the conversation is unchanged")
         terminal.type("hi\n")
         terminal.see(f"there.\r\n{PROMPT}")
         terminal.type("\x03")
-        terminal.see("go on with it: holdfast chat helper --session ada")
+        terminal.see("continue it: holdfast chat helper --session ada")
         assert terminal.process.wait(30) == 0
     finally:
         terminal.close()
@@ -177,16 +176,16 @@ def test_a_job_is_forked_and_replayed_through_a_server(afar: Afar) -> None:
     ran = afar.type("run", "--job", "job.json", "--app", "app.py", "--store", afar.store)
     assert (ran.stdout, "HOLDFAST_API_URL" in ran.stderr) == ("8\n", False)
     here = afar.type("run", "--job", "job.json", "--app", "app.py")
-    assert (here.stdout, "HOLDFAST_API_URL is not used" in here.stderr) == ("8\n", True)
+    assert (here.stdout, "HOLDFAST_API_URL is ignored" in here.stderr) == ("8\n", True)
     walked = afar.type("replay", "one")
     assert walked.returncode == 0, walked.stderr
     assert "returns" in walked.stdout
     assert "no code was run" in walked.stderr
     same = afar.type("replay", "one", "--app", "app.py")
-    assert (same.returncode, "the same: 1 steps" in same.stdout) == (0, True)
+    assert (same.returncode, "identical: 1 steps" in same.stdout) == (0, True)
     (afar.folder / "other.py").write_text(APP + OTHERWISE, encoding="utf-8")
     differs = afar.type("replay", "one", "--app", "other.py")
-    assert (differs.returncode, "it differs" in differs.stdout) == (1, True)
+    assert (differs.returncode, "different" in differs.stdout) == (1, True)
     forked = afar.json("fork", "one", "--at", "0/double#1", "--id", "two")
     assert forked == {"job_id": "two", "created": True}
     assert afar.json("fork", "one", "--at", "0/double#1", "--id", "two")["created"] is False

@@ -92,21 +92,24 @@ def test_a_job_runs_replays_and_forks(folder: Path) -> None:
     job = job_in(err)
 
     out, _ = done(folder, "replay", job, "--app", "app.py")
-    assert out == "the same: 2 steps, no live call, the same end\n"
+    assert out == "identical: 2 steps replayed, no live calls, same result\n"
 
     (folder / "changed.py").write_text(APP.replace('await look("end")', 'await look("the end")'))
     out, _ = done(folder, "replay", job, "--app", "changed.py", status=1)
-    assert "it differs: the call was made with other arguments" in out
+    assert "different: the call was made with other arguments" in out
     assert "0/look#2" in out
 
-    out, _ = done(folder, "fork", job, "--at", "0/look#2", "--id", "job_fork")
+    _, err = done(folder, "fork", job, "--at", "look", status=2)
+    assert "'look' names 2 steps" in err
+    assert "'0/look#1', '0/look#2'" in err
+    out, _ = done(folder, "fork", job, "--at", "look#2", "--id", "job_fork")
     assert out.strip() == "job_fork"
     out, _ = done(folder, "run", "--resume", "--run-id", "job_fork", "--app", "app.py")
     assert out.splitlines() == ["looked at end", '["KELP","END"]'], "nothing of the past is called again"
     edit = ("--edit", "0/look#1", '"another"', "--why", "what if", "--by", "ada")
     out, _ = done(folder, "fork", job, "--at", "0/look#2", "--id", "job_other", *edit)
     assert out.strip() == "job_other"
-    assert "written by ada for this fork: what if" in done(folder, "trace", "job_other")[0]
+    assert "Result replaced by ada for this fork: what if" in done(folder, "trace", "job_other")[0]
     out, _ = done(folder, "run", "--resume", "--run-id", "job_other", "--app", "app.py")
     assert out.splitlines() == ["looked at end", '["another","END"]']
 
@@ -156,8 +159,8 @@ def test_a_worker_drives_what_is_queued_and_drains(folder: Path) -> None:
 @pytest.mark.parametrize(
     "arguments, status, said",
     [
-        (["run"], 2, "say either which job to start or which to go on with"),
-        (["run", "--resume"], 2, "say either which job to start or which to go on with"),
+        (["run"], 2, "the job to run is not clear"),
+        (["run", "--resume"], 2, "the job to run is not clear"),
         (["run", "--job", "nothing.json"], 3, "there is no file nothing.json"),
         (["run", "--resume", "--run-id", "job_x", "--app", "nothing.py"], 3, "there is no file"),
         (["replay", "job_x", "--app", "app.py"], 3, "there is no store"),

@@ -79,14 +79,14 @@ def test_a_worker_reports_a_job_that_stands_still_and_holds_it(tmp_path: Path) -
     assert "waiting: stalled" in done(tmp_path, "jobs")[0]
     assert "stalled" in done(tmp_path, "jobs", "--reason", "stalled")[0]
     person, _ = done(tmp_path, "jobs", "--person")
-    assert "no progress: its code waits for something that is not durable" in person
+    assert "No progress: its code waits for something that is not durable" in person
     shown, _ = done(tmp_path, "job", job_id)
-    assert f"stands at   {tmp_path / 'app.py'}:20 in wait_for_reply" in shown
+    assert f"waits at    {tmp_path / 'app.py'}:20 in wait_for_reply" in shown
     assert f"holdfast resume {job_id} --why '…'" in shown
     assert f"holdfast cancel {job_id}" in shown
     doctor, _ = done(tmp_path, "doctor")
-    assert "1 jobs whose code makes no progress: holdfast jobs --reason stalled" in doctor
-    assert "Stalled: its code waits" in done(tmp_path, "trace", job_id)[0]
+    assert "1 jobs that make no progress: holdfast jobs --reason stalled" in doctor
+    assert "stalled: its code waits" in done(tmp_path, "trace", job_id)[0]
     (tmp_path / "repaired").touch()
     done(tmp_path, "resume", job_id, "--why", "the reply is there", "--by", "ada")
     with working(tmp_path):
@@ -101,14 +101,14 @@ def test_a_stalled_job_is_shown_and_cancelled(desk: CommandDesk) -> None:
     desk.columns(200)
     job_id = desk.live(Lives.stalled)
     lines = [line.split() for line in desk.type("job", job_id).out.splitlines()]
-    at = next(number for number, line in enumerate(lines) if line[:2] == ["stands", "at"])
+    at = next(number for number, line in enumerate(lines) if line[:2] == ["waits", "at"])
     assert lines[at][-1] == "forgetful"
     assert lines[at - 1] == ["task", "Lives.forgetful"]
     (need,) = desk.type("jobs", "--person", "--json").lines
     assert (need["reason"], need["job_status"], need["job_id"]) == ("stalled", "waiting", job_id)
     assert desk.type("cancel", job_id, "--why", "no use").status == 0
     assert desk.type("jobs", "--status", "cancelled", "--json").lines[0]["job_id"] == job_id
-    assert "nothing waits for a person" in desk.type("jobs", "--person").err
+    assert "no job needs a person" in desk.type("jobs", "--person").err
 
 
 @BOTH
@@ -126,7 +126,7 @@ def test_a_running_job_that_needs_a_person_is_shown(desk: CommandDesk, kind: str
     job_id, listed, job = desk.live(look)
     assert shown in listed
     assert job_id in listed
-    assert "It runs, and needs a person: " in job
+    assert "Running, and needs a person: " in job
 
 
 async def typed(where: str, *arguments: str) -> str:

@@ -146,7 +146,7 @@ def test_a_supervisor_that_is_killed_leaves_nobody_behind(tmp_path: Path) -> Non
     [
         (("nothing.py",), 3, "there is no file"),
         (("--store", "mysql://here"), 2, "mysql"),
-        (("--store", "memory:"), 2, "one process's own"),
+        (("--store", "memory:"), 2, "belongs to one process"),
     ],
 )
 def test_what_cannot_get_up_says_why_once(
@@ -173,7 +173,7 @@ def test_a_supervisor_that_is_killed_leaves_no_stopped_worker_behind(tmp_path: P
         os.kill(worker, signal.SIGSTOP)
         try:
             one.process.kill()
-            assert "stopping: what runs is finished or given back" in one.rest(), (
+            assert "stopping: calls in progress finish, jobs are released" in one.rest(), (
                 "until the last has closed its end"
             )
         finally:

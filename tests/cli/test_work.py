@@ -1,4 +1,4 @@
-"""`holdfast work` and `holdfast agents` as a person types them."""
+"""`holdfast work` and `holdfast agent external` as a person types them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_work_is_submitted_listed_shown_and_cancelled(desk: CommandDesk) -> None
 
 def test_agents_are_listed_as_they_are(desk: CommandDesk) -> None:
     desk.type("db", "migrate")
-    assert "no agents" in desk.type("agents").err
+    assert "no external agents" in desk.type("agent", "external").err
 
     async def register(one: Lives) -> None:
         client = EmbeddedClient(one.store, one.clock, RandomIds())
@@ -52,11 +52,11 @@ def test_agents_are_listed_as_they_are(desk: CommandDesk) -> None:
 
     desk.columns(120)
     desk.live(properly, ago_us=0)
-    listed = desk.type("agents").out
+    listed = desk.type("agent", "external").out
     assert "dig, carry" in listed
     assert "online" in listed
-    assert desk.type("agents", "--capability", "fly").out == ""
-    (told,) = desk.type("agents", "--json").out.splitlines()
+    assert desk.type("agent", "external", "--capability", "fly").out == ""
+    (told,) = desk.type("agent", "external", "--json").out.splitlines()
     assert json.loads(told)["guid"] == "a1"
 
 

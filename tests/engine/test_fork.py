@@ -227,7 +227,7 @@ async def test_an_effect_under_way_is_refused(backend: Backend) -> None:
 
         original = await shop.submit(unlucky)
         assert await end(shop) == "waiting"
-        for at, how in ((5, "was under way"), (6, "is uncertain")):
+        for at, how in ((5, "was under way"), (6, "has an unknown outcome")):
             with pytest.raises(InvalidMove, match=f"0/send#1 {how}") as refused:
                 await fork(shop.store, original, at=at, ids=IDS)
             assert "Fork before event 4; or settle the call first." in refused.value.hint
@@ -236,7 +236,7 @@ async def test_an_effect_under_way_is_refused(backend: Backend) -> None:
         word = MailDraft(job_id=original, kind=MailKind.RECONCILE, operation_id="o", sender="ann", body=body)
         await shop.store.post.send(word)
         assert await end(shop) == "completed"
-        with pytest.raises(InvalidMove, match="is uncertain") as refused:
+        with pytest.raises(InvalidMove, match="has an unknown outcome") as refused:
             await fork(shop.store, original, at=6, ids=IDS)
         assert "or after event 8, where it was settled" in refused.value.hint
         taken = await forked(shop, original, 9)

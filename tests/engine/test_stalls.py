@@ -92,7 +92,7 @@ def test_a_future_that_never_comes_is_reported_and_then_held(
         report = await report_of(shop, job_id)
         assert "not durable" in report["why"]
         assert report["tasks"][-1]["stack"][-1] == line_of_nothing()
-        with pytest.raises(JobHeld, match=r"makes no progress, and it is held: .*wait_for_nothing"):
+        with pytest.raises(JobHeld, match=r"makes no progress, and the job is held: .*wait_for_nothing"):
             await result(shop.store, job_id)
 
     with caplog.at_level(logging.WARNING, logger="holdfast.stall"):

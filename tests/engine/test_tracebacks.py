@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.engine.children import farewell
 from holdfast.engine.failures import recorded, told
 from holdfast.engine.recovery import causes_of, summarize_causes
 from holdfast.engine.tracebacks import (
@@ -20,6 +21,7 @@ from holdfast.engine.tracebacks import (
 )
 from holdfast.errors import CallFailed
 from holdfast.model import events as e
+from holdfast.model.states import Status
 
 TOKEN = "sk-ant-api03-Zm9vYmFyYmF6cXV4MTIzNDU2"
 
@@ -169,3 +171,13 @@ def test_a_dead_letter_lists_each_failure_and_each_death(
     found = causes_of(enumerate(facts))
     assert [(cause["why"], cause["at"], cause["holder"]) for cause in found] == causes
     assert summarize_causes(found) == summary
+
+
+def test_a_failed_child_tells_its_parent_type_and_message() -> None:
+    """The parent's code gets a sentence and the name of the class, not the text of a record."""
+    created = e.JobCreated("research", parent_job_id="job_parent", parent_step_key="0/research#1")
+    error = {"type": "ValueError", "message": "no kelp", "traceback": []}
+    (letter,) = farewell("job_child", created, (), e.JobFailed(error), Status.FAILED).letters
+    raised = recorded(letter.body["error"])
+    assert isinstance(raised, CallFailed)
+    assert (str(raised), raised.error_type) == ("the child job failed: ValueError: no kelp", "ValueError")

@@ -220,7 +220,7 @@ def test_a_result_that_cannot_be_kept_does_not_repeat_the_call(db: Database) -> 
         return {"file": object()}
 
     for _ in range(2):
-        with pytest.raises(InvalidPayload, match="was executed"):
+        with pytest.raises(InvalidPayload, match="was called"):
             ToolLedger(db).execute_or_replay("mail", "send", odd, "t")
     assert world.calls["mail"] == 1
 

@@ -41,8 +41,8 @@ def lived_in(town: Town) -> dict[str, str]:
         "/sessions": said["session_id"],
         f"/sessions/{said['session_id']}": "Good to hear from you.",
         "/agents": "gardener",
-        "/numbers": "Numbers",
-        "/no/such/page": "no such page",
+        "/numbers": "Metrics",
+        "/no/such/page": "Page not found",
     }
 
 
@@ -92,7 +92,7 @@ def test_the_keyboard_is_enough(town: Town, page: Any) -> None:
     page.get_by_role("button", name="Approve").first.focus()
     page.keyboard.press("Enter")
     dialog.get_by_label("Your name").fill("Ada")
-    if dialog.get_by_label("Why").count():
-        dialog.get_by_label("Why").fill("it is right")
+    if dialog.get_by_label("Reason").count():
+        dialog.get_by_label("Reason").fill("it is right")
     page.keyboard.press("Enter")
     assert town.until(asks, lambda one: one["status"] == "completed")["output"] == "paid 4200 to ada"

@@ -39,7 +39,7 @@ def test_uncertain_calls(town: Town, page: Any) -> None:
         town.until(job_id, lambda one: one["wait_reason"] == "reconcile")
     (town.folder / "hold").unlink()
     late = need(page, again).get_by_role("button", name="It did not happen")
-    assert late.is_disabled() or "may be said in" not in need(page, again).inner_text()
+    assert late.is_disabled() or "is allowed in" not in need(page, again).inner_text()
     press(page, skipped, "Skip it")
     assert town.until(skipped, lambda one: one["status"] == "completed")["output"] == "it said None"
     press(page, failed, "Fail it")
@@ -51,7 +51,7 @@ def test_uncertain_calls(town: Town, page: Any) -> None:
         word = word_of(town, job_id, "tool_reconciled")
         assert (word["decision"], word["by"], word["why"]) == (decision, "Ada", WHY)
     assert sorted(town.mails()) == [f"{to}: Dear friend" for to in ("ada", "bob", "eve", "eve")]
-    see(page, "Nothing waits for you")
+    see(page, "No job needs attention")
 
 
 def test_a_no_and_an_answer(town: Town, page: Any) -> None:
@@ -88,12 +88,12 @@ def test_parked_jobs(town: Town, page: Any) -> None:
     assert_accessible(page)
     press(page, cancelled, "Cancel the job")
     town.until(cancelled, lambda one: one["status"] == "cancelled")
-    press(page, accepted, "Accept the drift")
+    press(page, accepted, "Accept the change")
     town.until(accepted, lambda one: one["status"] == "completed")
     town.kill(second)
     changed.unlink()
     town.worker()
-    press(page, resumed, "Go on")
+    press(page, resumed, "Continue")
     assert town.until(resumed, lambda one: one["status"] == "completed")["output"] == "sent to ada"
     assert town.mails().count("ada: from the changeling") == 3, "none was sent again"
     assert town.mails().count("eve: from the changeling") == 1, "by the one whose drift was accepted"
@@ -111,9 +111,9 @@ def test_stalled_jobs(town: Town, page: Any) -> None:
     press(page, cancelled, "Cancel the job")
     town.until(cancelled, lambda one: one["status"] == "cancelled")
     (town.folder / "reply").touch()
-    press(page, resumed, "Go on")
+    press(page, resumed, "Continue")
     assert town.until(resumed, lambda one: one["status"] == "completed")["output"] == "the desk is tidy"
-    see(page, "Nothing waits for you")
+    see(page, "No job needs attention")
 
 
 def test_a_job_that_asks_while_it_runs(town: Town, page: Any) -> None:
@@ -124,7 +124,7 @@ def test_a_job_that_asks_while_it_runs(town: Town, page: Any) -> None:
     see(need(page, job_id), "job is running")
     need(page, job_id).get_by_role("button", name="Answer").click()
     speak(page, answer='"blue"')
-    see(page, "Nothing waits for you")
+    see(page, "No job needs attention")
     (town.folder / "done").touch()
     assert town.until(job_id, lambda one: one["status"] == "completed")["output"] == "browsed, blue"
 
@@ -154,4 +154,4 @@ def test_dead_letters(town: Town, page: Any) -> None:
     assert town.until(again, lambda one: one["status"] == "completed")["output"] == "it works after all"
     press(page, enough, "Discard")
     assert town.until(enough, lambda one: one["status"] == "cancelled")["cancelled_why"] == WHY
-    see(page, "Nothing waits for you")
+    see(page, "No job needs attention")

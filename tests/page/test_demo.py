@@ -20,7 +20,7 @@ PATIENCE_MS = 90_000
 @pytest.mark.parametrize("store", STORES, indirect=True)
 def test_three_kills_are_seen_and_nothing_twice(town: Town, page: Any) -> None:
     page.goto(town.link)
-    see(page, "There is no job yet")
+    see(page, "There are no jobs yet")
     demo = subprocess.Popen(
         [sys.executable, "-m", "holdfast", "demo", "--store", town.where],
         cwd=town.folder,
@@ -31,7 +31,7 @@ def test_three_kills_are_seen_and_nothing_twice(town: Town, page: Any) -> None:
         report = page.locator("main").get_by_role("link", name="report").first
         report.wait_for(timeout=PATIENCE_MS)
         report.click()
-        summary = page.get_by_text(re.compile("Its worker was lost 3 times, and another took over"))
+        summary = page.get_by_text(re.compile("Its worker died 3 times, and another took over"))
         summary.first.wait_for(timeout=PATIENCE_MS)
         see(page, re.compile("upload was sent again under the same key"))
         page.get_by_text(re.compile("send_email was not sent again")).first.wait_for(timeout=PATIENCE_MS)
@@ -40,7 +40,7 @@ def test_three_kills_are_seen_and_nothing_twice(town: Town, page: Any) -> None:
         assert takeovers.count() == 3, "each is a seam in the waterfall, to be seen without scrolling in it"
         said = demo.communicate(timeout=PATIENCE_MS / 1000)[0]
         assert demo.returncode == 0, said
-        assert "Nothing lost, nothing twice." in said
+        assert "Nothing lost, nothing repeated." in said
     finally:
         demo.kill()
         demo.wait()

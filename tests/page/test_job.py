@@ -31,8 +31,9 @@ def test_the_traceback_of_a_failure_is_in_sight(town: Town, page: Any) -> None:
     need(page, job_id).locator(".traceback pre").filter(has_text=frames).wait_for()
     page.goto(f"{town.url}/jobs/{job_id}")
     page.locator("article.need .traceback pre").filter(has_text=frames).wait_for()
-    pane = page.get_by_label("The chosen step")
-    row(page, "attempt failed").click()
+    pane = page.get_by_label("Selected step")
+    see(page.get_by_label("Recovery"), re.compile(r"3 attempts failed; \d calls made again\."))
+    row(page, "attempt 1 failed").click()
     pane.locator(".traceback pre").filter(has_text=frames).wait_for()
     row(page, "add_up").click()
     pane.locator(".traceback pre").filter(has_text="return PRICES[item]").wait_for()
@@ -45,9 +46,9 @@ def test_views_and_the_past(town: Town, page: Any) -> None:
     town.until(job_id, lambda one: one["status"] == "completed")
     page.goto(f"{town.url}/jobs/{job_id}")
     row(page, "mail").click()
-    pane = page.get_by_label("The chosen step")
+    pane = page.get_by_label("Selected step")
     see(pane, "unsafe")
-    see(pane, "key the receiver sees")
+    see(pane, "idempotency key")
     see(pane, "Dear friend")
     assert "step=" in page.url
     page.get_by_role("treeitem", name=re.compile("looking")).get_by_role("button", name="Fold").first.click()
@@ -76,9 +77,9 @@ def test_views_and_the_past(town: Town, page: Any) -> None:
     page.get_by_role("link", name="Table").click()
     page.locator("main table").get_by_text("mail").first.wait_for()
     page.get_by_role("link", name="Journal").click()
-    see(page, re.compile("the chain holds"))
-    page.get_by_role("button", name="Check again").click()
-    see(page, re.compile("the chain holds"))
+    see(page, re.compile("hash chain intact"))
+    page.get_by_role("button", name="Verify again").click()
+    see(page, re.compile("hash chain intact"))
     page.get_by_role("button", name="1", exact=True).click()
     page.wait_for_url(re.compile("seq=1"))
     page.get_by_role("link", name="Input and output").click()
@@ -115,9 +116,9 @@ def test_a_signal_and_what_one_takes_away(town: Town, page: Any) -> None:
     lines = [json.loads(line) for line in kept.value.path().read_text().splitlines()]
     assert job_id in json.dumps(lines[0])
     with page.expect_download() as kept:
-        page.get_by_role("button", name="Export, signed").click()
+        page.get_by_role("button", name="Export (signed)").click()
     assert kept.value.path().read_bytes().startswith(b"PK")
-    page.get_by_role("link", name="Others of this kind").click()
+    page.get_by_role("link", name="Jobs of this kind").click()
     page.wait_for_url("**/jobs?kind=listener")
 
 
@@ -133,9 +134,9 @@ def test_a_fork_from_a_step_with_another_input(town: Town, page: Any) -> None:
     row(page, "mail").click()
     page.get_by_role("button", name="Fork from here").click()
     dialog = page.get_by_role("dialog")
-    see(dialog, re.compile("2 recorded results are reused, without a call"))
-    see(dialog, re.compile("1 call that this job made"))
-    see(dialog, re.compile("1 effect among them"))
+    see(dialog, re.compile("2 recorded results are reused without a call"))
+    see(dialog, re.compile("1 call of this job would be made again"))
+    see(dialog, re.compile("1 side effect among them"))
     speak(page, input='{"to": "bob"}')
     page.wait_for_url(lambda url: job_id not in url)
     fork = page.url.rpartition("/")[2]
@@ -157,6 +158,9 @@ def test_a_fork_with_other_arguments_of_a_tool(town: Town, page: Any) -> None:
     see(page, "sign out")
     page.goto(f"{town.url}/jobs/{job_id}")
     row(page, "scripted").click()
+    see(page.locator(".job-head"), "unknown")  # no price is known: not $0
+    see(page.get_by_label("Selected step"), re.compile("tokens, cost unknown"))
+    assert page.get_by_role("treeitem").filter(has_text=re.compile("run_tools|call-0")).count() == 0
     page.get_by_role("button", name="Fork with another answer").click()
     answer = page.locator("#field-result").input_value()
     assert '"ada"' in answer
@@ -168,6 +172,9 @@ def test_a_fork_with_other_arguments_of_a_tool(town: Town, page: Any) -> None:
     assert town.mails() == ["ada: Dear friend", "bob: Dear friend"]
     see(page, re.compile(f"forked from {job_id}"))
     row(page, "scripted").click()
-    see(page.get_by_label("The chosen step"), re.compile("written by Ada for this fork.*what if it was Bob"))
+    see(
+        page.get_by_label("Selected step"),
+        re.compile("Result replaced by Ada for this fork.*what if it was Bob"),
+    )
     created = town.get(f"/api/jobs/{fork}/events")["items"][0]["body"]
     assert created["edited"]["by"] == "Ada"

@@ -46,7 +46,7 @@ def test_an_uncertain_mail_is_settled_from_the_page(
     speak(page, why="it is in her inbox", result='"sent by hand"')
     job = town.until(job_id, lambda one: one["status"] == "completed")
     assert job["output"] == "sent by hand"
-    see(page, "Nothing waits for you")
+    see(page, "No job needs attention")
     events = town.get(f"/api/jobs/{job_id}/events")["items"]
     (word,) = [one for one in events if one["type"] == "tool_reconciled"]
     assert (word["body"]["by"], word["body"]["why"]) == ("Ada", "it is in her inbox")

@@ -19,7 +19,7 @@ def test_what_was_done_is_counted_and_drawn(town: Town, page: Any) -> None:
     see(page, "By agent")
     page.get_by_role("row", name="clerk 2 jobs").wait_for()
     page.get_by_role("row").filter(has_text="scripted").first.wait_for()
-    see(page, "waits long")  # a bound of the alerts, beside the line that it is for
+    see(page, "very slow")  # a bound of the alerts, beside the line that it is for
     page.locator(".charts canvas").nth(3).wait_for()
     assert_accessible(page)
     page.get_by_text("last day").click()

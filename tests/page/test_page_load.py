@@ -13,11 +13,11 @@ from tests.page.processes import Town
 from tests.page.user_actions import see, speak
 
 PAGES = {
-    "/": "What needs you",
+    "/": "Needs attention",
     "/jobs": "Jobs",
     "/sessions": "Sessions",
     "/agents": "Agents",
-    "/numbers": "Numbers",
+    "/numbers": "Metrics",
 }
 
 
@@ -32,7 +32,7 @@ def test_every_page_opens_anew_at_its_address(town: Town, page: Any, path: str) 
 @pytest.mark.parametrize("store", STORES, indirect=True)
 def test_a_job_appears_while_one_looks(town: Town, page: Any) -> None:
     page.goto(f"{town.url}/jobs")
-    see(page, "There is no job yet")
+    see(page, "There are no jobs yet")
     job_id = town.submit("clerk", input={"to": "ada"}, id="a job/with a slash")
     see(page, "pending")
     town.worker()
@@ -56,7 +56,7 @@ def test_the_link_lets_one_write_and_its_token_is_gone(town: Town, watched: Watc
     assert page.url == f"{town.url}/"
     job_id = town.submit("sleeper")
     page.goto(f"{town.url}/jobs/{job_id}")
-    page.get_by_role("button", name="Stop", exact=True).click()
+    page.get_by_role("button", name="Cancel job", exact=True).click()
     speak(page, why="it is enough")
     see(page, "cancelled")
     job = town.until(job_id, lambda one: one["status"] == "cancelled")

@@ -49,7 +49,7 @@ def test_a_worker_is_drained_from_the_page(town: Town, page: Any) -> None:
     card = page.locator("article.worker").filter(has_text="ending")
     card.get_by_role("button", name="Drain").click()
     speak(page, why="the machine is needed")
-    card.get_by_text("asked to drain").wait_for()
+    card.get_by_text("drain requested").wait_for()
     assert ending.wait(2 * PATIENCE_S) == 0
     card.wait_for(state="detached")
     page.locator("article.worker").filter(has_text="staying").get_by_role("button", name="Drain").wait_for()
@@ -65,7 +65,7 @@ def test_one_signs_in_with_the_link_and_out_again(town: Town, watched: Watched) 
     page.goto(town.url)
     page.get_by_role("button", name="read only").click()
     page.get_by_role("dialog").get_by_label("API key").fill(town.link)
-    page.get_by_role("button", name="Use it").click()
+    page.get_by_role("button", name="Sign in").click()
     see(page, "sign out").click()
     see(page, "read only")
 
@@ -79,7 +79,7 @@ def test_a_server_that_goes_away_is_told_and_found_again(town: Town, watched: Wa
     page.goto(f"{town.url}/jobs")
     see(page, "a job that stays")
     town.kill(town.server)
-    see(page, "no answer")
+    see(page, "no response")
     see(page, "a job that stays")
     town.serve(town.url.rpartition(":")[2])
     see(page, "live")
@@ -89,9 +89,9 @@ def test_a_server_that_goes_away_is_told_and_found_again(town: Town, watched: Wa
 
 def test_keys_and_colours(town: Town, page: Any) -> None:
     page.goto(town.url)
-    see(page, "There is no job yet")
+    see(page, "There are no jobs yet")
     page.keyboard.press("?")
-    page.get_by_role("dialog").get_by_text("go to Numbers").wait_for()
+    page.get_by_role("dialog").get_by_text("go to Metrics").wait_for()
     page.keyboard.press("Escape")
     colour = "() => getComputedStyle(document.body).backgroundColor"
     page.emulate_media(color_scheme="light")

@@ -18,7 +18,7 @@ def speak(page: Any, **given: str) -> None:
     anything else is a field by its name."""
     dialog = page.get_by_role("dialog")
     for name, value in given.items():
-        field = dialog.locator(f"#field-{name}") if name != "why" else dialog.get_by_label("Why")
+        field = dialog.locator(f"#field-{name}") if name != "why" else dialog.get_by_label("Reason")
         if field.evaluate("one => one.tagName") == "SELECT":
             field.select_option(value)
         else:

@@ -44,13 +44,13 @@ def test_s01_elsewhere_it_starts_with_keys_only(tmp_path: Path, more: list[str])
     where = f"sqlite:///{tmp_path / 'h.db'}"
     for _ in range(2):
         refused = holdfast("serve", "--host", EVERYWHERE, "--port", "0", "--store", where, *more)
-        assert (refused.returncode, "holdfast key create" in refused.stderr) == (2, True), refused.stderr
+        assert (refused.returncode, "holdfast api-key create" in refused.stderr) == (2, True), refused.stderr
         assert holdfast("db", "migrate", "--store", where).returncode == 0  # also with a store that has none
 
 
 def test_s01_with_keys_it_starts_elsewhere_and_asks(desk: CommandDesk) -> None:
     desk.live(lambda one: one.sleeping())
-    key = desk.type("key", "create", "--role", "viewer", "--name", "ada", "--why", "to look").out.strip()
+    key = desk.type("api-key", "create", "--role", "viewer", "--name", "ada", "--why", "to look").out.strip()
     plain = holdfast("serve", "--host", EVERYWHERE, "--port", "0", "--store", desk.where)
     assert (plain.returncode, "--insecure" in plain.stderr) == (2, True), "not in plain text unasked"
     process = subprocess.Popen(

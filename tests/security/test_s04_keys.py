@@ -72,23 +72,23 @@ def test_s04_a_digest_belongs_to_its_store_and_its_id() -> None:
 def test_s04_the_command_makes_lists_and_revokes(desk: CommandDesk) -> None:
     desk.live(lambda one: one.sleeping())
     why = ("--why", "nightly runs")
-    made = desk.type("key", "create", "--role", "operator", "--role", "viewer", "--name", "ci", *why)
+    made = desk.type("api-key", "create", "--role", "operator", "--role", "viewer", "--name", "ci", *why)
     key = made.out.strip()
     assert re.fullmatch(r"hf_[0-9a-z]{16}\.[\w-]{43}", key)
     told = desk.type(
-        "key", "create", "--role", "viewer", "--name", "ada", "--expires-in", "90d", *why, "--json"
+        "api-key", "create", "--role", "viewer", "--name", "ada", "--expires-in", "90d", *why, "--json"
     ).json
     assert (told["roles"], told["namespace"], "digest" in told) == (["viewer"], "default", False)
-    listed = desk.type("key", "list", "--json")
+    listed = desk.type("api-key", "list", "--json")
     assert {one["name"]: one["roles"] for one in listed.lines} == {
         "ci": ["operator", "viewer"],
         "ada": ["viewer"],
     }
-    for shown in (listed.out, desk.type("key", "list").out, desk.type("audit", "--json").out):
+    for shown in (listed.out, desk.type("api-key", "list").out, desk.type("audit", "--json").out):
         assert key.partition(".")[2] not in shown
         assert told["key"].partition(".")[2] not in shown
-    assert desk.type("key", "revoke", told["key_id"], "--why", "left").status == 0
-    assert desk.type("key", "revoke", "nobody", "--why", "x").status == 3
+    assert desk.type("api-key", "revoke", told["key_id"], "--why", "left").status == 0
+    assert desk.type("api-key", "revoke", "nobody", "--why", "x").status == 3
     assert [(one["what"], one["who"], one["reason"]) for one in desk.type("audit", "--json").lines] == [
         ("key.create", "ada", "nightly runs"),
         ("key.create", "ada", "nightly runs"),
@@ -100,15 +100,15 @@ def test_s04_the_command_makes_lists_and_revokes(desk: CommandDesk) -> None:
         ("--role", "agent", "--name", "a", *why),
         ("--role", "viewer", "--name", "a", "--expires-in", "soon", *why),
     ):
-        assert desk.type("key", "create", *wrong).status == 2, wrong
+        assert desk.type("api-key", "create", *wrong).status == 2, wrong
     nowhere = ("--role", "viewer", "--name", "a", "--namespace", "new", *why)
-    assert desk.type("key", "create", *nowhere).status == 3
-    assert desk.type("key", "create", *nowhere, "--make-namespace").status == 0
+    assert desk.type("api-key", "create", *nowhere).status == 3
+    assert desk.type("api-key", "create", *nowhere, "--make-namespace").status == 0
 
 
 def test_s04_no_file_of_the_store_has_the_secret(desk: CommandDesk, tmp_path: Path) -> None:
     desk.live(lambda one: one.sleeping())
-    key = desk.type("key", "create", "--role", "viewer", "--name", "ci", "--why", "x").out.strip()
+    key = desk.type("api-key", "create", "--role", "viewer", "--name", "ci", "--why", "x").out.strip()
     key_id, secret = key.removeprefix("hf_").split(".")
     folder = Path(desk.where.removeprefix("sqlite:///")).parent
     files = [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
@@ -287,7 +287,7 @@ async def test_s25_an_unknown_key_costs_what_a_wrong_one_does(
         calls.clear()
         monkeypatch.setattr("holdfast.model.access.key_digest", counted)
         for _ in range(2):
-            with pytest.raises(Exception, match="needs a key"):
+            with pytest.raises(Exception, match="needs an API key"):
                 await gate._named(f"Bearer {text}")
         assert (calls, len(digests)) == (["keys.find"], 2)
 

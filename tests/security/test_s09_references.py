@@ -149,9 +149,9 @@ async def test_a_model_cannot_choose_a_secret(app: hf.App) -> None:
 
     (told,) = hf.schemas(charge)
     assert list(told["input_schema"]["properties"]) == ["cents"]  # type: ignore[call-overload]
-    with pytest.raises(InvalidPayload, match="for anybody to give"):
+    with pytest.raises(InvalidPayload, match="that a caller may give"):
         charge.given({"cents": 1, "token": "secret://admin"})
-    with pytest.raises(InvalidPayload, match="for anybody to give"):
+    with pytest.raises(InvalidPayload, match="that a caller may give"):
         charge.admit({"cents": 1, "token": "secret://admin"}, frozenset())
 
 

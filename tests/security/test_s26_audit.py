@@ -142,7 +142,7 @@ async def test_s26_an_admin_reads_its_own_log(backend: Backend) -> None:
 def test_s26_the_command_notices_a_changed_log(desk: CommandDesk, damage: str) -> None:
     desk.live(lambda one: one.sleeping())
     for name in ("a", "b", "c"):
-        made = desk.type("key", "create", "--role", "viewer", "--name", name, "--why", f"for {name}")
+        made = desk.type("api-key", "create", "--role", "viewer", "--name", name, "--why", f"for {name}")
         assert made.status == 0
     fine = desk.type("audit", "--last", "2", "--json")
     assert ([one["seq"] for one in fine.lines], fine.status) == ([2, 3], 0)

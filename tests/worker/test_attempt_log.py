@@ -30,14 +30,17 @@ CALL = Recorded("0/fax#1", "", name="fax", raised=ERROR)
             f"is a dead letter, failed after 2 attempts: {PLACE}",
         ),
         (e.JobDeadLettered(({"why": "its lease ran out"},)), "is a dead letter: its lease ran out"),
-        (e.JobParked({"why": "pay is gone"}), "is parked, its code does not fit its journal: pay is gone"),
+        (
+            e.JobParked({"why": "pay is gone"}),
+            "is parked, its code no longer matches its journal: pay is gone",
+        ),
         (
             e.JobStalled({"why": "its tasks wait for each other", "tasks": []}),
             "is held, it makes no progress: its tasks wait for each other",
         ),
         (
             e.JobWaiting(WaitReason.RECONCILE),
-            f"waits for a person: fax raised {PLACE}, nobody knows whether it happened",
+            f"waits for a person: outcome unknown: fax raised {PLACE}",
         ),
         (e.JobWaiting(WaitReason.BUDGET), "waits for a person: its budget is used up"),
         (e.JobWaiting(WaitReason.SIGNAL), None),

@@ -62,7 +62,7 @@ async def test_a_sweep_every_half_minute(backend: Backend, caplog: pytest.LogCap
         assert maintenance.last is not None
         assert (maintenance.last.stats.expired_found, maintenance.last.stats.recovered) == (1, 1)
         assert (await shop.store.jobs.head(job_id)).status is Status.PENDING
-        assert "jobs whose worker is gone: 1; back in their queues 1" in caplog.text
+        assert "jobs whose worker died: 1; requeued 1" in caplog.text
         told = await find_last_sweep(shop.store)
         assert told == maintenance.last
         assert told.by == "sweep of a"
@@ -116,7 +116,7 @@ async def test_a_claim_before_the_sweep_leaves_it_nothing(backend: Backend) -> N
 async def test_a_job_that_keeps_losing_its_workers_is_not_held(
     backend: Backend, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It may be the victim of another. A process that cannot run it alone says who can."""
+    """It may be the victim of another. A process that cannot isolate it says who can."""
     async with opened(backend) as shop:
         maintenance = maintenance_of(shop, leaves_suspects=True)
         job_id = await shop.submit(nothing)
@@ -126,7 +126,7 @@ async def test_a_job_that_keeps_losing_its_workers_is_not_held(
             await maintenance.run_round()
         head = await shop.store.jobs.head(job_id)
         assert (head.status, head.takeovers) == (Status.PENDING, 3)
-        said = [line for line in caplog.messages if "run it alone" in line]
+        said = [line for line in caplog.messages if "isolate it" in line]
         assert len(said) == 2, "from the second death on"
         assert "Start one: holdfast worker" in said[0]
 
@@ -146,7 +146,10 @@ async def test_a_suspect_that_no_worker_takes_needs_attention(backend: Backend) 
         shop.clock.advance(1)
         (need,) = await client.waiting_for_person()
         assert (need.job_id, need.job_status, need.reason) == (job_id, Status.PENDING, WaitReason.SUSPECT)
-        assert need.what == "suspected of crashing its worker; waits for a worker that runs it alone"
+        assert (
+            need.what
+            == "Suspected of crashing its workers; waits for a worker that can run it in a process of its own"
+        )
         assert [cause["holder"] for cause in need.evidence] == ["first", "second"]
         assert need.commands == (
             "holdfast worker YOUR_MODULE --queue default",

@@ -18,7 +18,7 @@ export function App(): JSX.Element {
   const { path } = usePlace();
   const [first, second] = path;
   useEffect(() => {
-    const name = second ?? (first ? first[0]?.toUpperCase() + first.slice(1) : "What needs you");
+    const name = second ?? (first ? first[0]?.toUpperCase() + first.slice(1) : "Needs attention");
     document.title = `${visible(name ?? "")} · Holdfast`;
   }, [first, second]);
   return (
@@ -39,10 +39,10 @@ function chosen(path: readonly string[]): JSX.Element {
   }
   return (
     <section>
-      <h1>There is no such page</h1>
+      <h1>Page not found</h1>
       <p>
-        <a href="/">What needs you</a>, <a href="/jobs">jobs</a>, <a href="/agents">agents and workers</a>,{" "}
-        <a href="/numbers">numbers</a>.
+        <a href="/">Needs attention</a>, <a href="/jobs">jobs</a>, <a href="/agents">agents and workers</a>,{" "}
+        <a href="/numbers">metrics</a>.
       </p>
     </section>
   );

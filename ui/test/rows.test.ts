@@ -52,6 +52,19 @@ const trace = (spans: Span[], seams: Seam[]): Trace => ({
   plans: [],
 });
 
+test("the scopes of a model's tool calls have no rows", () => {
+  const life = trace([span(2, { scope: ["run_tools#1", "call-0#1"] }), span(3, { scope: ["mine#1", "run_tools#2", "call-1#1"] })], []);
+  assert.deepEqual(
+    rowsOf(life, new Set()).map((row) => [row.kind, row.depth]),
+    [
+      ["span", 0],
+      ["scope", 0],
+      ["span", 1],
+    ],
+  );
+  assert.deepEqual(scopesOf(life), ["/mine#1"]);
+});
+
 test("calls lie under their scopes, in the order of the journal", () => {
   const life = trace(
     [span(2), span(4, { scope: ["a#1", "b#1"], start_at: 0 }), span(5, { scope: ["a#1"] }), span(7)],

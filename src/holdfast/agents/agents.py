@@ -57,10 +57,10 @@ class Agent(Generic[P, R]):
         timeout: Duration | None = None,
     ) -> None:
         if not inspect.iscoroutinefunction(function):
-            msg = f"the agent {name} is not an `async def`"
+            msg = f"the agent {name} is not declared with `async def`"
             raise InvalidSetting(
                 msg,
-                hint="Write it as `async def`; blocking work belongs into a tool or step, which may be plain.",
+                hint="Write it as `async def`; put blocking code into a tool or step, which may be a plain `def`.",
             )
         functools.update_wrapper(self, function)
         self.name = check_name(name, "agent name")
@@ -75,7 +75,7 @@ class Agent(Generic[P, R]):
         self.capability = None if capability is None else check_word(capability, "capability")
         self.boundaries = tuple(check_word(one, "boundary") for one in boundaries)
         if self.capability is not None and len(self.signature.names) != 1:
-            msg = f"the agent {name} takes work, and has {len(self.signature.names)} parameters"
+            msg = f"the agent {name} takes work items, and must have one parameter; it has {len(self.signature.names)}"
             raise InvalidSetting(msg, hint="Give it one: `work: hf.Work`.")
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -120,7 +120,8 @@ class Agent(Generic[P, R]):
         if context.find_drive() is not None:
             msg = f"{self.name}.{method} inside a job"
             raise InvalidSetting(
-                msg, hint=f"Say `await hf.spawn({self.name}, …)`: then it is started once, whatever happens."
+                msg,
+                hint=f"Use `await hf.spawn({self.name}, …)`: it starts the job once, even if this job is resumed.",
             )
         host = await self._host()
         return host, await host.start(self.draft(self.signature.bind(args, kwargs), job_id=job_id))

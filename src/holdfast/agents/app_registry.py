@@ -160,8 +160,8 @@ class AppRegistry(ABC):
             )
             self._must_be_new(agent.name)
             if agent.capability in {one.capability for one in self.agents.values()} - {None}:
-                msg = f"two agents take work for {agent.capability!r}"
-                raise InvalidSetting(msg, hint="One capability of an application is one agent's.")
+                msg = f"two agents of the application serve the capability {agent.capability!r}"
+                raise InvalidSetting(msg, hint="Give each capability to one agent only.")
             self.agents[agent.name] = agent
             return agent
 

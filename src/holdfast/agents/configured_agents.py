@@ -54,7 +54,7 @@ class HostedAssistants:
         context.enter(drive, Context(drive.owner.job_id, drive.owner.namespace, ASSISTANT))
         agent_id = given.get("agent") if isinstance(given, dict) else None
         if not isinstance(agent_id, str):
-            msg = f"job {drive.owner.job_id} does not say which agent it is a message to"
+            msg = f"job {drive.owner.job_id} does not name its agent"
             raise InvalidMove(msg, hint='Its input is {"agent": ID}; `holdfast agent list` shows the ids.')
         return await self._assistant(await _told(drive, agent_id)).program(drive, given)
 

@@ -50,6 +50,6 @@ def context() -> Context:
     """The job that this code runs in."""
     current = CURRENT.get()
     if current is None:
-        msg = "there is no job here"
-        raise InvalidMove(msg, hint="Ask for the context inside an agent's function.")
+        msg = "this code does not run inside a job"
+        raise InvalidMove(msg, hint="Use the context inside an agent's function.")
     return current[1]

@@ -211,7 +211,7 @@ class Session:
         """The answer to a message of the past, said otherwise perhaps: a branch beside it."""
         node = await (await self._host()).store.sessions.node(self.id, node_id)
         if node is None or node.caused_by is None:
-            msg = f"node {node_id!r} of session {self.id!r} is no message that somebody sent"
+            msg = f"node {node_id!r} of session {self.id!r} is not a message of a user"
             raise NotFound(msg, hint="Retry from a message of a person; `await session.view()` shows them.")
         said = content if content is not None else message_in(node)["content"]
         return await (await self.post(said, after=node.parent_node_id)).drive()

@@ -86,7 +86,7 @@ def mcp(
     call may take, unless a rule says otherwise.
     """
     if (command is None) == (url is None):
-        msg = f"the MCP server {name} needs a command or a url, one of them"
+        msg = f"the MCP server {name} needs either a command or a url"
         raise InvalidSetting(
             msg, hint='Say hf.mcp("files", ["program", "argument"]) or hf.mcp("web", url="https://…").'
         )
@@ -162,7 +162,9 @@ class McpServer:
                 msg = f"the MCP server {self.name} cannot be reached: {error.message}"
                 raise Refused(msg, hint="Nothing was sent. Try again later, or another way.") from error
             if error.code in _DID_NOTHING:
-                raise Refused(error.message, hint="The server did nothing. Correct the call.") from error
+                raise Refused(
+                    error.message, hint="The server rejected the call and did nothing. Correct the arguments."
+                ) from error
             raise
         finally:
             POST.reset(token)
@@ -179,8 +181,8 @@ class McpServer:
             cursor = page.next_cursor
             if not cursor:
                 return offers
-        msg = f"the MCP server {self.name} offers tools without end"
-        raise InvalidPayload(msg, hint="Ask whoever runs it.")
+        msg = f"the MCP server {self.name} lists tools without end"
+        raise InvalidPayload(msg, hint="Ask the operator of that server.")
 
     async def _client(self) -> Any:
         """The client of this event loop. One that has lost its server is replaced: nothing was sent over it yet."""
@@ -255,8 +257,8 @@ class _Schemed(Signature):
             # Half of a character would end the connection, and everybody's calls with it.
             msgspec.json.encode(given)
         except ValueError:
-            msg = f"an argument of {self.name} holds half of a character"
-            raise InvalidPayload(msg, hint="Write whole characters.") from None
+            msg = f"an argument of {self.name} contains an incomplete character (a lone surrogate)"
+            raise InvalidPayload(msg, hint="Send valid Unicode text.") from None
         fault = next(iter(checker.iter_errors(given)), None)
         if fault is not None:
             at = "".join(f"[{one!r}]" for one in fault.instance_path)
@@ -272,7 +274,7 @@ class _Schemed(Signature):
             except ValueError as error:
                 msg = f"the server describes {self.name} in a way that cannot be read: {shortened(str(error), 500)}"
                 raise InvalidSetting(
-                    msg, hint="Leave the tool out with only=…, and tell whoever wrote it."
+                    msg, hint="Leave the tool out with only=…, and report it to its author."
                 ) from None
         return self._checker
 

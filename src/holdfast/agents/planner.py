@@ -37,7 +37,7 @@ async def planned(
     ]
     instructions = _INSTRUCTIONS + "\n".join(json.dumps(one, ensure_ascii=False) for one in told)
     messages: list[Said] = [user(goal)]
-    why: Misuse = InvalidPlan("the model made no plan")
+    why: Misuse = InvalidPlan("the model did not return a plan")
     for _ in range(TRIES):
         reply = await model.ask(
             messages, instructions=instructions, tools=[_submit(offered)], must_call=SUBMIT
@@ -45,7 +45,7 @@ async def planned(
         messages.append(reply.message)
         calls = [call for call in reply.calls if call.name == SUBMIT]
         if not calls:
-            why = InvalidPlan("the model made no plan")
+            why = InvalidPlan("the model did not return a plan")
             answers = [_answer(call.id, f"Call {SUBMIT}.") for call in reply.calls]
             messages.append(user(answers or f"Call {SUBMIT}."))
             continue
@@ -58,8 +58,8 @@ async def planned(
             messages.append(user([_answer(call.id, said) for call in reply.calls]))
             continue
         return made
-    msg = f"{model.name} made no plan that can work, in {TRIES} tries: {why}"
-    raise InvalidPlan(msg, hint="Say more in the goal, or give the tools clearer descriptions.")
+    msg = f"{model.name} returned no valid plan in {TRIES} attempts: {why}"
+    raise InvalidPlan(msg, hint="Describe the goal in more detail, or improve the descriptions of the tools.")
 
 
 def _answer(call_id: str, said: str) -> dict[str, Any]:

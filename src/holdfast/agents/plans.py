@@ -135,9 +135,7 @@ def _by_name(tools: Iterable[Any]) -> dict[str, Callee]:
     for tool in tools:
         if not isinstance(tool, Tool | Agent):
             msg = f"{tool!r} is neither a tool nor an agent"
-            raise InvalidSetting(
-                msg, hint="Declare the function with @hf.tool, and say what repeating it does."
-            )
+            raise InvalidSetting(msg, hint="Declare the function with @hf.tool(effect=…).")
         if named.setdefault(tool.name, tool) is not tool:
             msg = f"there are two tools called {tool.name!r}"
             raise InvalidSetting(msg, hint="Give one of them another name with name=….")

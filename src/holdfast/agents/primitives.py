@@ -87,10 +87,10 @@ def emit(said: Any, *, stream: str = DEFAULT_STREAM) -> Room:
     if voice is None:
         if context.find_drive() is None:
             return Room()
-        msg = "hf.emit outside a call"
+        msg = "hf.emit was called outside a tool or step"
         raise InvalidMove(
             msg,
-            hint="Say it inside a tool or step; the agent's own code runs again whenever the job is resumed.",
+            hint="Call it inside a tool or step: the agent's own code runs again whenever the job is resumed.",
         )
     check_name(stream, "stream")
     return voice.say(plain(said, "what is said"), stream)

@@ -93,12 +93,10 @@ def by_wire_name(tools: Iterable[Any]) -> dict[str, Callee]:
     for tool in tools:
         if not isinstance(tool, Tool | Agent):
             msg = f"{tool!r} is neither a tool nor an agent"
-            raise InvalidSetting(
-                msg, hint="Declare the function with @hf.tool, and say what repeating it does."
-            )
+            raise InvalidSetting(msg, hint="Declare the function with @hf.tool(effect=…).")
         name = wire_name(tool.name)
         if name in named:
-            msg = f"a model would know both {named[name].name!r} and {tool.name!r} as {name!r}"
+            msg = f"{named[name].name!r} and {tool.name!r} would both have the name {name!r} for a model"
             raise InvalidSetting(msg, hint="Give one of them another name with name=….")
         named[name] = tool
     return named
@@ -154,8 +152,8 @@ def parameters_of(tool: Callee) -> dict[str, Any]:
 def _schema(tool: Callee, one: Declared, defs: _Definitions) -> dict[str, Any]:
     where = f"the parameter {one.name!r} of {tool.name}"
     if one.kind in {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY}:
-        msg = f"{where} cannot be given by name, and a model has no other way"
-        raise InvalidSetting(msg, hint="Make it an ordinary parameter; a list, if there may be many.")
+        msg = f"{where} is positional-only, and a model passes arguments by name"
+        raise InvalidSetting(msg, hint="Make it an ordinary parameter, or a list for many values.")
     if not one.is_read:
         msg = f"{where} has a type hint that does not resolve"
         raise InvalidSetting(

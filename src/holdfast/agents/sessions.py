@@ -251,5 +251,5 @@ async def _branched(engine: session_turns.SessionTurn, begun: session_turns.Begu
 def check_handler(handler: Any) -> None:
     """It can take turns; or an error that says how to write it."""
     if not inspect.iscoroutinefunction(handler):
-        msg = f"the session {getattr(handler, '__name__', handler)!r} is not an `async def`"
+        msg = f"the session {getattr(handler, '__name__', handler)!r} is not declared with `async def`"
         raise InvalidSetting(msg, hint="Write it as `async def`, with one parameter: the turn.")

@@ -95,7 +95,7 @@ class Signature:
                 given[name] = value if type(value) in SCALARS else plain(value, self._said[name])
             return given
         if self.key_parameter in kwargs:
-            msg = f"{self.name} was given a key"
+            msg = f"{self.name} was called with an idempotency key"
             raise InvalidSetting(
                 msg, hint=f"Leave `{self.key_parameter}` out: Holdfast makes the key and hands it over."
             )
@@ -109,7 +109,7 @@ class Signature:
     def no_secrets(self, named: Mapping[str, Any]) -> None:
         """None of these says which secret the call uses: that is for the program's own code."""
         if taken := sorted(named.keys() & self.secret_parameters):
-            msg = f"{self.name} has no parameter {', '.join(map(repr, taken))} for anybody to give"
+            msg = f"{self.name} has no parameter {', '.join(map(repr, taken))} that a caller may give"
             raise InvalidPayload(msg, hint="Leave it out. In code, give it a default: = hf.secret(…).")
 
     def _bound(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -118,7 +118,7 @@ class Signature:
             extra = {} if self.key_parameter is None else {self.key_parameter: ""}
             bound = self._signature.bind(*args, **kwargs, **extra)
         except TypeError as error:
-            msg = f"{self.name} cannot be called like that: {error}"
+            msg = f"{self.name} was called with wrong arguments: {error}"
             raise InvalidPayload(msg, hint="Pass the arguments that the function names.") from None
         bound.apply_defaults()
         return {name: value for name, value in bound.arguments.items() if name != self.key_parameter}
@@ -260,7 +260,7 @@ def typed(value: Any, kind: Any, what: str) -> Any:
     try:
         return msgspec.convert(value, kind, dec_hook=_read_model)
     except msgspec.ValidationError as error:
-        msg = f"{what} is not what its type says: {error}"
+        msg = f"{what} does not match its type: {error}"
         raise InvalidPayload(msg, hint="Correct the value, or the type hint.") from None
     except TypeError:
         return value  # a hint that only a type checker understands
@@ -294,7 +294,7 @@ def _write_object(value: Any) -> Any:
 
     base = to_base(value)
     if base is value:
-        msg = f"{type(value).__qualname__} is no type that JSON can be made of"
+        msg = f"{type(value).__qualname__} cannot be encoded as JSON"
         raise TypeError(msg)
     return base
 

@@ -237,7 +237,7 @@ def _environment(env: Mapping[str, str | Secret] | None, *, inherit_env: bool) -
 def _found(command: list[str], env: Mapping[str, str], cwd: str | os.PathLike[str] | None) -> str:
     """The program's own path; or Refused, before anything is started."""
     if not command:
-        msg = "no program to run"
+        msg = "the command is empty"
         raise InvalidSetting(msg, hint='Say which: hf.run_process(["git", "status"]).')
     is_named = os.sep not in command[0]
     found = shutil.which(command[0] if is_named else Path(cwd or ".") / command[0], path=env.get("PATH"))

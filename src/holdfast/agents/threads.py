@@ -49,7 +49,7 @@ async def in_thread(function: Callable[[], T]) -> T:
         _interrupt(thread)
         await asyncio.wait([done], timeout=PATIENCE_S)
         if not done.done():
-            log.warning("a blocking call does not end although it was cancelled; it is left behind")
+            log.warning("a blocking call was cancelled and does not end: its thread is abandoned")
         else:
             done.cancelled() or done.exception()  # looked at, so that nobody complains about it
         raise

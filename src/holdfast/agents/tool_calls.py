@@ -210,7 +210,7 @@ def _checked(callee: Callee, arguments: Any) -> dict[str, Any]:
     if named is None:
         named = {}
     if not isinstance(named, Mapping):
-        msg = f"the arguments of {callee.name} are no JSON object"
+        msg = f"the arguments of {callee.name} are not a JSON object"
         raise InvalidPayload(msg, hint='Send an object with the arguments by name: {"name": value}.')
     encode_result(dict(named))
     given = callee.given(named)
@@ -244,7 +244,7 @@ def _understood(reply: Any) -> tuple[list[Call], Any]:
     if _has(reply, "tool_calls") or _of(reply, "role") == "assistant":
         asked = _of(reply, "tool_calls") or []
         return [_chat_call(nth, one) for nth, one in enumerate(asked)], _as_tool_messages
-    msg = f"a {type(reply).__name__} is no reply of a model"
+    msg = f"a {type(reply).__name__} is not the response of a model"
     raise InvalidPayload(
         msg, hint="Give run_tools the Message, ChatCompletion or Response itself, or the same as a dict."
     )

@@ -240,14 +240,17 @@ def terms_of(
     """The terms that an author declared; or an error that says what does not fit together."""
     declared = parse_effect(effect)
     if declared is Effect.VERIFIABLE and probe is None:
-        msg = "a verifiable tool without a probe"
-        raise InvalidSetting(msg, hint="Give it probe=…, which asks the receiver whether a key happened.")
+        msg = "a verifiable tool needs a probe"
+        raise InvalidSetting(
+            msg,
+            hint="Declare probe=…, a function that asks the receiver whether the call with a key happened.",
+        )
     if on_resume not in {None, "relaunch"}:
         msg = f"on_resume={on_resume!r} is not known"
-        raise InvalidSetting(msg, hint='Leave it out, or say on_resume="relaunch".')
+        raise InvalidSetting(msg, hint='Leave it out, or use on_resume="relaunch".')
     if output is not None and on_resume != "relaunch":
-        msg = "output= is for tools that are launched again"
-        raise InvalidSetting(msg, hint='Say on_resume="relaunch" as well, or give a probe instead.')
+        msg = 'output= needs on_resume="relaunch"'
+        raise InvalidSetting(msg, hint='Declare on_resume="relaunch", or use probe= instead.')
     asks = output if output is not None else probe
     return CallPolicy(
         effect=declared,

@@ -50,7 +50,7 @@ class Recipient(msgspec.Struct, frozen=True):
 
 
 class CreateAgent(OperationRequest, frozen=True, kw_only=True):
-    """An agent: a model by its name, its instructions, and tools of the application by their names."""
+    """A configured agent: its model, its instructions, and the names of its tools."""
 
     name: Name
     model: Name | None = None
@@ -68,7 +68,7 @@ class CreateAgent(OperationRequest, frozen=True, kw_only=True):
     location="/api/agents/{agent_id}",
 )
 async def create_agent(api: ApiContext, request: CreateAgent) -> Created[AgentView]:
-    """The agent exists. The same again is the same agent; another one under its name is a conflict."""
+    """Create an agent. Repeating the request changes nothing; the same name with other settings is a conflict."""
     configuration = Configuration(
         model=request.model,
         instructions=request.instructions,
@@ -117,7 +117,7 @@ class AgentPage(msgspec.Struct, frozen=True, kw_only=True):
 
 @operation("GET", "/api/agents", scope=AccessScope.READ, errors=(422,))
 async def list_agents(api: ApiContext, request: ListAgents) -> AgentPage:
-    """Agents by handle: external ones, configured ones, and those that a worker offers code for."""
+    """List agents by handle: external agents, configured agents, and agents that a worker has code for."""
     if request.source not in {None, "hosted", "external"}:
         msg = f"there is no source {request.source!r}"
         raise InvalidPayload(msg, hint="Say hosted or external, or leave it out for both.")
@@ -181,7 +181,7 @@ class GetAgent(OperationRequest, frozen=True, kw_only=True):
 
 @operation("GET", "/api/agents/{agent}", scope=AccessScope.READ, errors=(404,))
 async def get_agent(api: ApiContext, request: GetAgent) -> AgentView:
-    """One agent, by its id or name; an external one by its guid."""
+    """Get one agent, by id or name; an external agent by its guid."""
     try:
         return (await _find(api, request.agent))[0]
     except NotFound as unknown:
@@ -199,7 +199,7 @@ async def get_agent(api: ApiContext, request: GetAgent) -> AgentView:
 
 class MessageAgent(OperationRequest, frozen=True, kw_only=True, rename={"job_id": "id"}):
     """A message to an agent: `text`, or `content` of any kind. Without a `session_id` it belongs to the agent's one
-    conversation. Its id or its `Idempotency-Key` stands for it: sent again, it is the same message."""
+    conversation. Its id or its `Idempotency-Key` is its idempotency key: sent again, it is the same message."""
 
     agent: Name
     text: str | msgspec.UnsetType = msgspec.UNSET
@@ -220,7 +220,7 @@ class MessageAgent(OperationRequest, frozen=True, kw_only=True, rename={"job_id"
     location="/api/jobs/{job_id}",
 )
 async def message_agent(api: ApiContext, request: MessageAgent) -> Posted:
-    """The message is in the session's inbox, and the job that answers it exists."""
+    """Send a message to an agent; returns the job that answers it."""
     from holdfast.agents.conversation import bound_to, drafted
 
     if (request.text is msgspec.UNSET) == (request.content is msgspec.UNSET):
@@ -267,7 +267,7 @@ class ListAgentJobs(PageRequest, frozen=True, kw_only=True):
 
 @operation("GET", "/api/agents/{agent}/jobs", scope=AccessScope.READ, errors=(404, 422))
 async def list_agent_jobs(api: ApiContext, request: ListAgentJobs) -> Page[JobRecord]:
-    """The jobs that answer messages to this agent, newest first."""
+    """List the jobs that answer messages to an agent, newest first."""
     view, _ = await _find(api, request.agent)
     which = JobFilter(namespace=api.namespace, kind=view.kind)
     limit, cursor = request.limit, request.cursor

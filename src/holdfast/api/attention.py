@@ -27,7 +27,7 @@ class ListNeeds(PageRequest, frozen=True, kw_only=True):
     "decision.",
 )
 async def list_needs(api: ApiContext, request: ListNeeds) -> Page[Need]:
-    """Decisions that wait for a person, longest waiting first.
+    """List decisions that wait for a person, longest waiting first.
 
     They are of jobs that wait for nothing else, and of running jobs with an uncertain call, an approval or a question
     open."""
@@ -40,7 +40,7 @@ class ListApprovals(PageRequest, frozen=True, kw_only=True):
 
 @operation("GET", "/api/approvals", scope=AccessScope.READ)
 async def list_approvals(api: ApiContext, request: ListApprovals) -> Page[Need]:
-    """Calls that wait for approval, longest waiting first."""
+    """List calls that wait for approval, longest waiting first."""
     found = await needs.list_needs(api.store.jobs, api.namespace, api.load)
     return _page(request, "approvals", tuple(need for need in found if need.approval_id is not None))
 
@@ -66,7 +66,7 @@ class ListDeadLetters(PageRequest, frozen=True, kw_only=True):
     "requeued or discarded.",
 )
 async def list_dead_letters(api: ApiContext, request: ListDeadLetters) -> Page[Need]:
-    """Dead letters with their causes, newest first."""
+    """List dead letters with their causes, newest first."""
     which = JobFilter(namespace=api.namespace, wait_reason=WaitReason.DEAD_LETTER)
     page = await api.store.jobs.list(which, limit=request.limit, cursor=request.cursor)
     jobs = [await api.load(record.job_id) for record in page]

@@ -37,8 +37,8 @@ def _meant(job: Loaded) -> str:
     if stopped is not None:
         return stopped.budget_id
     if not job.budgets:
-        msg = f"no budget counts for job {job.head.job_id}"
-        raise InvalidMove(msg, hint="An agent has one if it declares it: @hf.agent(budget=hf.Budget(usd=2)).")
+        msg = f"no budget applies to job {job.head.job_id}"
+        raise InvalidMove(msg, hint="Declare one: @hf.agent(budget=hf.Budget(usd=2)).")
     return job.budgets[-1]
 
 
@@ -49,21 +49,21 @@ def check(job: Loaded, said: MailDraft) -> None:
         raise over(job.head, "raise a budget of")
     account = next((one for one in job.accounts if one.budget_id == budget_id), None)
     if account is None:
-        msg = f"budget {budget_id!r} does not count for job {job.head.job_id}"
+        msg = f"budget {budget_id!r} does not apply to job {job.head.job_id}"
         known = ", ".join(map(shlex.quote, job.budgets))
         raise NotFound(msg, hint=f"These do: {known}." if known else "No budget does.")
     allowed = money.told(account.limits)
     known = ", ".join(f"{OPTIONS[name]} ({money.show(name, most)})" for name, most in allowed.items())
     if not limits:
-        msg = "nothing to raise"
-        raise InvalidPayload(msg, hint=f"Say how much is allowed in total: {known}.")
+        msg = "no limit was given"
+        raise InvalidPayload(msg, hint=f"Give the new total of a limit: {known}.")
     for name, most in limits.items():
         if name not in allowed:
             msg = f"budget {budget_id} has no limit on {name}"
             raise InvalidPayload(msg, hint=f"It has: {known}.")
         if most <= allowed[name]:
             msg = f"budget {budget_id} allows {money.show(name, allowed[name])} {money.WORDS[name]} already"
-            raise InvalidPayload(msg, hint="A limit is a total, and is only raised: say more.")
+            raise InvalidPayload(msg, hint="A limit is a total and is never lowered: give a larger one.")
 
 
 def waits_for(job: Loaded, said: MailDraft) -> bool:

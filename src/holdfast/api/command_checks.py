@@ -1,4 +1,4 @@
-"""What people say to a job, and what is wrong with it if something is: pure checks, and errors that say what now."""
+"""Checks of commands to a job: pure functions, and errors that name the next command."""
 
 from __future__ import annotations
 
@@ -52,15 +52,15 @@ def cancel_letter(asked: CancelRequested, job_id: str) -> MailDraft:
 
 
 def word(step_key: str, generation: int, decision: str, *, why: str, by: str, result: Any) -> dict[str, Any]:
-    """A person's word on an uncertain call."""
+    """The decision of a person about a call of unknown outcome."""
     check_name(by, "by")
     if decision not in DECIDED:
         msg = f"{decision!r} is not a decision"
-        raise InvalidPayload(msg, hint=f"Say one of {', '.join(DECIDED)}.")
+        raise InvalidPayload(msg, hint=f"Use one of {', '.join(DECIDED)}.")
     if result is not None and decision not in {"happened", "skip"}:
-        msg = f"a call that is reconciled as {decision} has no result"
+        msg = f"the decision {decision!r} takes no result"
         raise InvalidPayload(
-            msg, hint="Give a result with `happened` (what it returned) or `skip` (instead)."
+            msg, hint="Give a result with `happened` (what the call returned) or `skip` (a substitute) only."
         )
     return {
         "step_key": step_key,
@@ -72,10 +72,10 @@ def word(step_key: str, generation: int, decision: str, *, why: str, by: str, re
 
 
 def reason(why: str) -> str:
-    """The reason, which must be one: it is all that the next person will know."""
+    """The reason, which must not be empty: the next reader of the journal has nothing else."""
     if not why.strip():
         msg = "a decision needs a reason"
-        raise InvalidPayload(msg, hint="Say why: --why 'the order is in the shop's list'.")
+        raise InvalidPayload(msg, hint='Give one: --why "the order is in the shop\'s list"')
     return why
 
 
@@ -118,16 +118,16 @@ def earlier_cancel(job: Loaded, asked: CancelRequested) -> Accepted | None:
 
 
 def must_be_first(heard: Mail | None, sent: MailDraft) -> None:
-    """Of two who speak at once the first is heard, and the other is told so."""
+    """Of two concurrent decisions the first is applied, and the second is rejected."""
     if heard is not None and heard.operation_id != sent.operation_id:
-        msg = f"{heard.sender or 'somebody'} was quicker, and said {heard.body['decision']}"
-        raise Conflict(msg, hint="The job goes on with that; what you said changes nothing.")
+        msg = f"{heard.sender or 'another person'} has already decided: {heard.body['decision']}"
+        raise Conflict(msg, hint="The job continues with that decision; yours was not applied.")
 
 
 def _must_be_same(operation_id: str, stored: tuple[Any, ...], sent: tuple[Any, ...]) -> None:
     digests = [canonical.hex_digest(canonical.encode(list(one))) for one in (stored, sent)]
     if digests[0] != digests[1]:
-        msg = f"operation {operation_id} was used for something else"
+        msg = f"operation id {operation_id} was used for another command"
         raise KeyReused(msg, stored=digests[0], sent=digests[1])
 
 
@@ -150,7 +150,10 @@ def meant_generation(job: Loaded, step_key: str, operation_id: str) -> int:
     msg = f"job {job.head.job_id} has no call {step_key!r}"
     named = ", ".join(map(shlex.quote, waiting))
     raise NotFound(
-        msg, hint=f"Uncertain are: {named}." if named else f"No call of it is uncertain. {_look(job)}"
+        msg,
+        hint=f"Calls of unknown outcome: {named}."
+        if named
+        else f"It has no call of unknown outcome. {_look(job)}",
     )
 
 
@@ -167,16 +170,16 @@ def check_reconcile(job: Loaded, said: dict[str, Any], *, now: int) -> None:
         raise _decided_before(job, place, call.status)
     need = uncertain_need(job, *place)
     if (letter := word_on(job, need)) is not None:
-        msg = f"{letter.sender or 'somebody'} has already said {letter.body['decision']} about {place[0]}"
-        raise Conflict(msg, hint=f"The job goes on with that as soon as a worker takes it. {_look(job)}")
+        msg = f"{letter.sender or 'another person'} has already decided {letter.body['decision']!r} for {place[0]}"
+        raise Conflict(msg, hint=f"The job continues with that as soon as a worker claims it. {_look(job)}")
     if said["decision"] in RESENDS and need.allowed_at is not None and now < need.allowed_at:
         msg = (
-            f"it is too early to say that {need.tool} did not happen: until {_clock(need.allowed_at)} "
-            "the worker that was cut off could still be sending it"
+            f"it is too early to decide that {need.tool} did not happen: until {_clock(need.allowed_at)} "
+            "the worker that was cut off may still send it"
         )
         left = max((need.allowed_at - now) // 1_000_000 + 1, 1)
         raise InvalidMove(
-            msg, hint=f"Say it again in {left} s; --happened, --skip and --fail are allowed now."
+            msg, hint=f"Repeat the command in {left} s; --happened, --skip and --fail are allowed now."
         )
 
 
@@ -184,15 +187,15 @@ def _decided_before(job: Loaded, place: tuple[str, int], status: CallStatus) -> 
     for fact in job.facts:
         done = fact.event
         if isinstance(done, ToolReconciled) and (done.step_key, done.generation) == place:
-            msg = f"{done.by or 'somebody'} has already said {done.decision} about {place[0]}"
+            msg = f"{done.by or 'another person'} has already decided {done.decision!r} for {place[0]}"
             return Conflict(msg, hint=_look(job))
     effect = job.job.calls[place].effect
-    msg = f"call {place[0]} is {status}, not uncertain"
+    msg = f"the outcome of call {place[0]} is known: {status}"
     if status is CallStatus.PREPARED:
         settles = effect in {Effect.IDEMPOTENT, Effect.VERIFIABLE}
-        by_itself = "; recovery settles it by itself" if settles else "; a worker has to look at it first"
+        by_itself = "; recovery settles it by itself" if settles else "; a worker must recover it first"
         return InvalidMove(msg + by_itself, hint=_look(job))
-    return InvalidMove(msg, hint=f"Nothing is left to decide. {_look(job)}")
+    return InvalidMove(msg, hint=f"There is nothing to decide. {_look(job)}")
 
 
 # ── approvals ─────────────────────────────────────────────────────────────────────────────────────
@@ -216,10 +219,10 @@ def only_approval(job: Loaded, step_key: str | None) -> str:
         return still_open[0]
     if still_open:
         msg = f"job {job.head.job_id} waits for {len(still_open)} approvals"
-        raise InvalidMove(msg, hint=f"Name one: {', '.join(map(shlex.quote, still_open))}.")
+        raise InvalidMove(msg, hint=f"Give the id of one: {', '.join(map(shlex.quote, still_open))}.")
     if asked:
         return list(asked)[-1]  # decided; `check_approval` says by whom
-    msg = f"job {job.head.job_id} has asked for no approval"
+    msg = f"job {job.head.job_id} has requested no approval"
     raise NotFound(msg, hint=_look(job))
 
 
@@ -227,17 +230,17 @@ def check_approval(job: Loaded, approval_id: str, *, now: int) -> None:
     approval = approvals_of(job)[approval_id]
     if approval.decided is not None:
         done = approval.decided
-        msg = f"approval {approval_id} was {done.decision} by {done.by or 'somebody'} already"
+        msg = f"approval {approval_id} was already {done.decision} by {done.by or 'another person'}"
         raise Conflict(msg, hint=_look(job))
     if job.head.status in TERMINAL:
         raise over(job.head, "decide for")
     if (letter := answer_to(job, approval_id)) is not None:
         decision = letter.body.get("decision")
-        msg = f"approval {approval_id} was {decision} by {letter.sender or 'somebody'} already"
-        raise Conflict(msg, hint="The job hears of it as soon as a worker takes it.")
+        msg = f"approval {approval_id} was already {decision} by {letter.sender or 'another person'}"
+        raise Conflict(msg, hint="The job reads the decision as soon as a worker claims it.")
     expires_at = approval.asked.expires_at
     if expires_at is not None and expires_at <= now:
-        msg = f"approval {approval_id} has expired, at {_clock(expires_at)}"
+        msg = f"approval {approval_id} expired at {_clock(expires_at)}"
         raise InvalidMove(msg, hint=_look(job))
 
 
@@ -247,16 +250,18 @@ def check_approval(job: Loaded, approval_id: str, *, now: int) -> None:
 def check_choice(choice: str) -> None:
     if choice not in CHOICES:
         msg = f"{choice!r} is not a choice"
-        raise InvalidPayload(msg, hint=f"Say one of {', '.join(CHOICES)}.")
+        raise InvalidPayload(msg, hint=f"Use one of {', '.join(CHOICES)}.")
 
 
 def over(head: JobHead, what: str) -> InvalidMove:
     msg = f"cannot {what} job {head.job_id}: it is {head.status}"
-    return InvalidMove(msg, hint=f"Nothing is left to do. See `holdfast job {shlex.quote(head.job_id)}`.")
+    return InvalidMove(
+        msg, hint=f"The job has ended; its outcome: `holdfast job {shlex.quote(head.job_id)}`."
+    )
 
 
 def not_dead(job: Loaded) -> InvalidMove:
-    msg = f"job {job.head.job_id} is no dead letter: it is {state(job.head)}"
+    msg = f"job {job.head.job_id} is not a dead letter: it is {state(job.head)}"
     return InvalidMove(msg, hint="`holdfast dead list` shows the dead letters.")
 
 
@@ -266,7 +271,7 @@ def not_held(job: Loaded) -> InvalidMove:
     msg = f"job {job.head.job_id} is not held: it is {state(job.head)}"
     if job.head.status is Status.WAITING:
         return InvalidMove(msg, hint=_look(job))
-    return InvalidMove(msg, hint="It goes on by itself as soon as a worker has room for it.")
+    return InvalidMove(msg, hint="It continues by itself as soon as a worker is free.")
 
 
 def state(head: JobHead) -> str:
@@ -277,7 +282,7 @@ def state(head: JobHead) -> str:
 
 
 def _look(job: Loaded) -> str:
-    return f"`holdfast job {shlex.quote(job.head.job_id)}` says what it waits for."
+    return f"`holdfast job {shlex.quote(job.head.job_id)}` shows what it waits for."
 
 
 def _clock(at: int) -> str:

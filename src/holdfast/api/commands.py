@@ -48,7 +48,7 @@ class CancelJob(CommandRequest, frozen=True, kw_only=True):
     "POST", "/api/jobs/{job_id}/stop", scope=AccessScope.OPERATE, errors=COMMAND_ERRORS, audit="job.cancel"
 )
 async def cancel_job(api: ApiContext, request: CancelJob) -> Accepted:
-    """The job starts no further call, and ends cancelled."""
+    """Cancel a job: it makes no further calls."""
     job = await api.load(request.job_id)
     command = command_checks.cancel(request.why, request.by, api.operation_id(request.operation_id))
     if (earlier := command_checks.earlier_cancel(job, command)) is not None:
@@ -88,7 +88,7 @@ class SignalJob(OperationRequest, frozen=True, kw_only=True):
 
 @operation("POST", "/api/jobs/{job_id}/signal", scope=AccessScope.OPERATE, errors=COMMAND_ERRORS)
 async def signal_job(api: ApiContext, request: SignalJob) -> Accepted:
-    """The signal is in the job's mailbox."""
+    """Send a signal to a job."""
     job = await api.load(request.job_id)
     check_name(request.name, "signal name")
     letter = MailDraft(
@@ -106,7 +106,7 @@ async def signal_job(api: ApiContext, request: SignalJob) -> Accepted:
 
 
 class AnswerJob(OperationRequest, frozen=True, kw_only=True):
-    """An answer to a question of a job: a value, or text as a person typed it."""
+    """The answer to a question of a job: a value, or text as a person typed it."""
 
     job_id: JobId
     answer: Any
@@ -119,7 +119,7 @@ class AnswerJob(OperationRequest, frozen=True, kw_only=True):
     "POST", "/api/jobs/{job_id}/answer", scope=AccessScope.DECIDE, errors=COMMAND_ERRORS, audit="job.answer"
 )
 async def answer_job(api: ApiContext, request: AnswerJob) -> Accepted:
-    """The answer to the job's question is in its mailbox."""
+    """Answer a question of a job."""
     job = await api.load(request.job_id)
     question_id, body = answered(job, request.answer, request.question_id, request.operation_id)
     return await signal_job(
@@ -138,7 +138,7 @@ async def answer_job(api: ApiContext, request: AnswerJob) -> Accepted:
 
 
 class ReconcileStep(OperationRequest, frozen=True, kw_only=True):
-    """The outcome of an uncertain call: `happened`, `not_happened`, `skip`, `fail` or `relaunch`."""
+    """Decision about a call of unknown outcome: `happened`, `not_happened`, `skip`, `fail` or `relaunch`."""
 
     job_id: JobId
     step_key: str
@@ -158,7 +158,7 @@ class ReconcileStep(OperationRequest, frozen=True, kw_only=True):
     audit="call.reconcile",
 )
 async def reconcile_step(api: ApiContext, request: ReconcileStep) -> Accepted:
-    """A person has decided the outcome of an uncertain call; the job continues from there."""
+    """Settle a call of unknown outcome by the decision of a person."""
     job_id, step_key, decision = request.job_id, request.step_key, request.decision
     job = await api.load(job_id)
     operation_id = api.operation_id(request.operation_id)
@@ -205,7 +205,7 @@ class DecideCall(CommandRequest, frozen=True, kw_only=True):
     "person's name.",
 )
 async def approve_call(api: ApiContext, request: DecideCall) -> Accepted:
-    """The call may be made. The id is the approval's, or that of a job with one open approval."""
+    """Approve a call. The id is the approval's, or that of a job with one open approval."""
     return await _decide(api, request, "approved")
 
 
@@ -218,7 +218,7 @@ async def approve_call(api: ApiContext, request: DecideCall) -> Accepted:
     tool="Deny a call that waits for approval. Only when a person has decided so: give the person's name.",
 )
 async def deny_call(api: ApiContext, request: DecideCall) -> Accepted:
-    """The call may not be made. The id is the approval's, or that of a job with one open approval."""
+    """Deny a call. The id is the approval's, or that of a job with one open approval."""
     return await _decide(api, request, "denied")
 
 
@@ -283,7 +283,7 @@ class ResumeJob(CommandRequest, frozen=True, kw_only=True):
     "POST", "/api/jobs/{job_id}/resume", scope=AccessScope.OPERATE, errors=COMMAND_ERRORS, audit="job.resume"
 )
 async def resume_job(api: ApiContext, request: ResumeJob) -> Accepted:
-    """A job that is held for a person continues."""
+    """Resume a job that is held for a person."""
     job = await api.load(request.job_id)
     command_checks.check_choice(request.choice)
     operation_id = api.operation_id(request.operation_id)
@@ -325,7 +325,7 @@ class RequeueDeadLetter(CommandRequest, frozen=True, kw_only=True):
     "again.",
 )
 async def requeue_dead_letter(api: ApiContext, request: RequeueDeadLetter) -> Accepted:
-    """The dead letter is tried again: same job, same journal, same keys."""
+    """Requeue a dead letter: same job, same journal, same idempotency keys."""
     command = command_checks.requeue(request.why, request.by, api.operation_id(request.operation_id))
     ruling = Ruling((command,), Move(status=Status.PENDING, anew=True))
     while True:
@@ -354,7 +354,7 @@ class DiscardDeadLetter(CommandRequest, frozen=True, kw_only=True):
     tool="End a dead letter for good; it is not tried again. Give the reason.",
 )
 async def discard_dead_letter(api: ApiContext, request: DiscardDeadLetter) -> Accepted:
-    """The dead letter is over, cancelled by name and reason."""
+    """Discard a dead letter: the job is cancelled."""
     command = command_checks.cancel(
         command_checks.reason(request.why), request.by, api.operation_id(request.operation_id)
     )
@@ -395,7 +395,7 @@ class RaiseBudget(OperationRequest, frozen=True, kw_only=True):
     "POST", "/api/jobs/{job_id}/raise", scope=AccessScope.DECIDE, errors=COMMAND_ERRORS, audit="budget.raise"
 )
 async def raise_budget(api: ApiContext, request: RaiseBudget) -> Accepted:
-    """A budget that counts for this job has at least these limits."""
+    """Raise limits of a budget that applies to a job."""
     job, operation_id = await api.load(request.job_id), api.operation_id(request.operation_id)
     limits = Budget(**{name: getattr(request.limits, name) for name in BudgetLimits.__struct_fields__})
     letter = budget_raise.letter(

@@ -40,7 +40,7 @@ class ExternalRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class RegisterAgent(ExternalRequest, frozen=True, kw_only=True, rename="camel"):
-    """An external agent says who it is. Without a `guid`, its host, project and handle do."""
+    """Registration of an external agent. Without a `guid`, its host, project and handle identify it."""
 
     handle: Name
     agent_type: Name
@@ -64,7 +64,7 @@ class RegisterAgent(ExternalRequest, frozen=True, kw_only=True, rename="camel"):
     location="/api/agents/{guid}",
 )
 async def register_agent(api: ApiContext, request: RegisterAgent) -> Created[AgentEntryView]:
-    """The agent is found by others, and may claim. The same again is the same agent, as it says now."""
+    """Register an external agent, so that it can claim work. Repeating the request updates the entry."""
     check_names(hostname=request.hostname, projectId=request.project_id, username=request.username)
     place = f"{request.project_id or DEFAULT_PROJECT}/{request.handle}"
     fields = msgspec.structs.asdict(request)
@@ -91,7 +91,7 @@ class HeartbeatAgent(ExternalRequest, frozen=True, kw_only=True, rename="camel")
 
 @operation("POST", "/api/agents/{agent}/heartbeat", scope=AccessScope.WORK, errors=ENTRY_ERRORS)
 async def heartbeat_agent(api: ApiContext, request: HeartbeatAgent) -> AgentEntryView:
-    """The agent is alive; or not found, and it should register again."""
+    """Heartbeat of an external agent."""
     check_name(request.agent, "guid")
     return _view(
         api,
@@ -100,14 +100,14 @@ async def heartbeat_agent(api: ApiContext, request: HeartbeatAgent) -> AgentEntr
 
 
 class UpdateAgent(Changes, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """New values of an entry; what is left out stays."""
+    """Changes of a registry entry; omitted fields stay."""
 
     agent: Name
 
 
 @operation("PATCH", "/api/agents/{agent}", scope=AccessScope.WORK, errors=ENTRY_ERRORS)
 async def update_agent(api: ApiContext, request: UpdateAgent) -> AgentEntryView:
-    """The entry has these values; what is left out stays."""
+    """Update the entry of an external agent; omitted fields stay."""
     changes = Changes(**{name: getattr(request, name) for name in Changes.__struct_fields__})
     return _view(api, await api.registry.update(check_name(request.agent, "guid"), changes))
 
@@ -118,7 +118,7 @@ class DeregisterAgent(ExternalRequest, frozen=True, kw_only=True, rename="camel"
 
 @operation("DELETE", "/api/agents/{agent}", scope=AccessScope.WORK, errors=(422, 503))
 async def deregister_agent(api: ApiContext, request: DeregisterAgent) -> Deregistered:
-    """The entry is removed. The agent keeps its work until the leases expire."""
+    """Deregister an external agent. It keeps the work that it holds until its leases expire."""
     guid = check_name(request.agent, "guid")
     return Deregistered(guid=guid, deregistered=await api.registry.deregister(guid))
 

@@ -1,4 +1,4 @@
-"""What a client is told: one job, what it needs, how its life went. Instants are microseconds since 1970."""
+"""Records that a client returns: jobs, needs, timelines. Instants are microseconds since 1970."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from holdfast.model.worker_presence import SessionKind, WorkerState
 
 
 class Accepted(msgspec.Struct, frozen=True, kw_only=True):
-    """A word that was said to a job, durable under its operation id.
+    """A command to a job, stored durably under its operation id.
 
-    `at_once`: it is a fact of the job's journal already. Otherwise it lies in the job's mail, and whoever drives it
-    next reads it before anything else. `repeated`: this operation was accepted before, and nothing was written now.
+    `at_once`: it is in the job's journal already. Otherwise it is in the job's mailbox, and the next worker reads it
+    before anything else. `repeated`: this operation was accepted before, and nothing was written now.
     """
 
     job_id: str
@@ -27,7 +27,7 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EventView(msgspec.Struct, frozen=True, kw_only=True):
-    """One fact as it lies in the journal. `body` is None once it was erased."""
+    """One journal event. `body` is None once it was erased."""
 
     seq: int
     type: str
@@ -39,21 +39,21 @@ class EventView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EventPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Events in order. `next` is the `after` of the next page; None when this one ends the journal."""
+    """Journal events in order. `next` is the `after` of the next page; None at the end of the journal."""
 
     items: tuple[EventView, ...]
     next: int | None
 
 
 class Need(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that a job waits for, and what to type to go on.
+    """One thing that a job waits for, and the commands that continue it.
 
-    For an uncertain call and for an approval, `args` are the canonical arguments and `key` is what the receiver saw;
-    `evidence` is why nobody knows, and `error` is what the call raised, with its traceback. For a parked or stalled job
-    `evidence` is the report, for a dead letter its causes, for a suspect that no worker takes the deaths of its
-    workers, for a question the JSON schema of an answer. In the report of a stalled job `at` is the line of the
-    author's code where a task stands. `job_status` says whether the job waits, or still runs something else.
-    `allowed_at`: before this instant nobody may say that the call did not happen.
+    For a call of unknown outcome and for an approval, `args` are the canonical arguments and `key` is what the receiver
+    saw; `evidence` is why the outcome is unknown, and `error` is what the call raised, with its traceback. For a parked
+    or stalled job `evidence` is the report, for a dead letter its causes, for a suspect the deaths of its workers, for
+    a question the JSON schema of an answer. In the report of a stalled job `at` is the line of the author's code where
+    a task waits. `job_status` tells whether the job waits, or still runs other calls.
+    `allowed_at`: the decision "did not happen" is rejected before this instant.
     """
 
     job_id: str
@@ -101,7 +101,7 @@ class PlanView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BudgetView(msgspec.Struct, frozen=True, kw_only=True):
-    """A budget that counts for a job: its limits and what its whole tree has used, in exact units."""
+    """A budget that applies to a job: its limits and what the whole tree of jobs has used, in exact units."""
 
     budget_id: str
     since: int
@@ -110,10 +110,10 @@ class BudgetView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as it stands: the head and the journal, read together.
+    """A job: its head and its journal, read together.
 
-    `worker` holds it now; `attempts` and `takeovers` are what has been used up of either. `error` is what it failed
-    with, or the causes of a dead letter; of a job that is tried again, what its last attempt failed with.
+    `worker` holds it now; `attempts` and `takeovers` count failed attempts and takeovers without progress. `error` is
+    what it failed with, or the causes of a dead letter; of a job that is tried again, the error of its last attempt.
     """
 
     job_id: str
@@ -216,7 +216,7 @@ class SeamKind(StrEnum):
 
 
 class Seam(msgspec.Struct, frozen=True, kw_only=True):
-    """A moment at which the job changed hands or state. `until`: how long it then waited for somebody."""
+    """A change of worker or status. `until`: the end of the wait that it began."""
 
     kind: SeamKind
     seq: int
@@ -230,7 +230,7 @@ class Seam(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Note(msgspec.Struct, frozen=True):
-    """What recovery did, and why, in one sentence."""
+    """One sentence about what recovery did, and why."""
 
     seq: int
     at: int
@@ -239,7 +239,7 @@ class Note(msgspec.Struct, frozen=True):
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True):
-    """A job's life. Spans are in the order of their beginnings, seams and notes in the order of the journal."""
+    """The timeline of a job. Spans are ordered by their start, seams and notes by the journal."""
 
     job_id: str
     kind: str
@@ -254,7 +254,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Checked(msgspec.Struct, frozen=True):
-    """One job's journal, read from its first event: what is wrong with it, and nothing if all holds."""
+    """Verification of one job's journal from its first event; no violations if it is intact."""
 
     job_id: str
     events: int
@@ -262,9 +262,8 @@ class Checked(msgspec.Struct, frozen=True):
 
 
 class AgentView(msgspec.Struct, frozen=True, kw_only=True):
-    """An agent that takes messages. A configured one has an id of its own; one that is `declared` by code goes by its
-    kind, and its configuration is its code. `session_id` is the conversation that a message belongs to if it names
-    none."""
+    """An agent that takes messages. A configured agent has an id of its own; one that is `declared` by code goes by its
+    kind and has no configuration. `session_id` is the conversation of a message that names none."""
 
     agent_id: str
     name: str
@@ -274,11 +273,11 @@ class AgentView(msgspec.Struct, frozen=True, kw_only=True):
     configuration: Configuration | None = None
     created_at: int | None = None
     entry: AgentEntryView | None = None
-    """What an agent says of itself that lives elsewhere; it takes work, and no messages."""
+    """The registry entry of an external agent, which takes work and no messages."""
 
 
 class Posted(msgspec.Struct, frozen=True, kw_only=True):
-    """A message that is durable, and the job that answers it. `repeated`: it was accepted before."""
+    """A stored message and the job that answers it. `repeated`: it was accepted before."""
 
     job_id: str
     session_id: str
@@ -287,9 +286,9 @@ class Posted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker as it last said. `worker` is its name in journals, `label` the same for people; `holds` counts the jobs
-    that are in its name now. `drain_asked_at`: since when somebody wants it to drain, which it hears within seconds if
-    it `drains` at all."""
+    """A worker as of its last heartbeat. `worker` is its full name, as in journals, `label` the short one; `holds`
+    counts its jobs. `drain_asked_at`: when a drain was requested, which it reads within seconds if it `drains` on
+    request."""
 
     worker: str
     label: str
@@ -311,15 +310,15 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stats(msgspec.Struct, frozen=True, kw_only=True, rename={"by_project": "byProject"}):
-    """How many jobs have each status, and all of them; by namespace as well."""
+    """Counts of jobs by status and in total; of agents and work items by project."""
 
     totals: dict[str, int]
     by_project: dict[str, dict[str, int]]
 
 
 class Walked(StrEnum):
-    """What a replay gives the code for a recorded call: its result or its error, nothing since the code gave it up; or
-    that it has no outcome, and what then."""
+    """What a replay does with a recorded call: it returns its result, raises its error, waits, recovers, or the code
+    has given the call up."""
 
     RETURNS = "returns"
     RAISES = "raises"
@@ -329,7 +328,7 @@ class Walked(StrEnum):
 
 
 class WalkedStep(msgspec.Struct, frozen=True, kw_only=True):
-    """A recorded call, and what a replay answers it with. `seq` is the event of its outcome, None if it has none."""
+    """A recorded call and what a replay does with it. `seq` is the event of its outcome, None if it has none."""
 
     step_key: str
     kind: SpanKind
@@ -346,7 +345,7 @@ class WalkedStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Walk(msgspec.Struct, frozen=True, kw_only=True):
-    """What a replay of the job would be handed: its input, the state that its last commit kept, and each call since.
+    """Preview of a replay: the job's input, the state of its last commit, and each call since.
 
     `from_seq`: the commit that a resume starts from, 0 if it starts from the top.
     """
@@ -363,7 +362,7 @@ class Walk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
-    """What was answered to a message: in its own turn, or in the one it joined (`turn_job_id`)."""
+    """The reply to a message, in its own turn or in the turn that it joined (`turn_job_id`)."""
 
     job_id: str
     turn_job_id: str

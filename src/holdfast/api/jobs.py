@@ -37,7 +37,7 @@ JOB_PATH: Final = "/api/jobs/{job_id}"
 
 
 class SubmitJob(OperationRequest, frozen=True, kw_only=True, rename={"job_id": "id"}):
-    """A new job. Its id or its `Idempotency-Key` stands for the request: sent again, it is the same job."""
+    """A new job. Its id or its `Idempotency-Key` is its idempotency key: sent again, it is the same job."""
 
     kind: Name
     input: Any = None
@@ -58,7 +58,7 @@ class SubmitJob(OperationRequest, frozen=True, kw_only=True, rename={"job_id": "
     location=JOB_PATH,
 )
 async def submit_job(api: ApiContext, request: SubmitJob) -> Submitted:
-    """A durable job exists for this request."""
+    """Submit a job."""
     draft = JobDraft(
         kind=request.kind,
         input=request.input,
@@ -77,8 +77,8 @@ async def submit_job(api: ApiContext, request: SubmitJob) -> Submitted:
 
 
 class ForkJob(OperationRequest, frozen=True, kw_only=True, rename={"fork_id": "id"}):
-    """`at` is the step that is done anew, or the number of an event. Without `input` it is the original's. `edits` are
-    other results, by step key, of reads and models before it."""
+    """A fork. `at` is the first step that the new job runs itself, or the number of an event. Without `input` it is the
+    original's. `edits` replace results of reads and models before it, by step key."""
 
     job_id: JobId
     at: str | int
@@ -101,7 +101,7 @@ class ForkJob(OperationRequest, frozen=True, kw_only=True, rename={"fork_id": "i
     location=JOB_PATH,
 )
 async def fork_job(api: ApiContext, request: ForkJob) -> Submitted:
-    """A new job exists that shares this one's past up to a step, and does the rest itself."""
+    """Fork a job: create a job that shares its history up to a step and runs the rest itself."""
     from holdfast.engine.fork import SAME, fork
 
     await api.head(request.job_id)
@@ -126,7 +126,7 @@ async def fork_job(api: ApiContext, request: ForkJob) -> Submitted:
 
 class JobSelection(OperationRequest, frozen=True, kw_only=True):
     """Which jobs. A status may be spelled as other systems do, and several are parted by commas. `since` and `until`
-    are about when a job was made; `text` is searched in its id, kind, session id and request key."""
+    are about when a job was made; `text` is looked for in its id, kind, session id and request key."""
 
     status: str | None = None
     wait_reason: WaitReason | None = None
@@ -164,13 +164,13 @@ def to_filter(which: JobSelection) -> JobFilter:
 
 @operation("GET", "/api/jobs", scope=AccessScope.READ, errors=(422,))
 async def list_jobs(api: ApiContext, request: ListJobs) -> Page[JobRecord]:
-    """Jobs, newest first."""
+    """List jobs, newest first."""
     which = msgspec.structs.replace(to_filter(request), namespace=api.namespace)
     return await api.store.jobs.list(which, limit=request.limit, cursor=request.cursor)
 
 
 class GetJob(OperationRequest, frozen=True, kw_only=True):
-    """`wait_ms`: how long the response may wait for the job to end."""
+    """`wait_ms`: how long the answer may wait for the job to end."""
 
     job_id: JobId
     wait_ms: WaitMs = 0
@@ -185,7 +185,7 @@ class GetJob(OperationRequest, frozen=True, kw_only=True):
     "microseconds since 1970.",
 )
 async def get_job(api: ApiContext, request: GetJob) -> JobView:
-    """One job: its state, what it waits for, and its output once it is over."""
+    """Get one job: status, what it waits for, and its output once it has ended."""
     head, sealed = await api.look(request.job_id)
     if request.wait_ms and head.status not in TERMINAL:
         head, sealed = await _wait_for_end(api, head, sealed, request.wait_ms / 1000)
@@ -229,7 +229,7 @@ async def _events_version(api: ApiContext, request: ListEvents) -> str:
     etag=_events_version,
 )
 async def list_events(api: ApiContext, request: ListEvents) -> EventPage:
-    """The events of a job, in order."""
+    """List the journal events of a job, in order."""
     head = await api.head(request.job_id)
     most = min(request.limit, max(head.head_seq - request.after, 0))
     sealed = await api.store.journal.read(head.job_id, after=request.after, limit=most) if most else ()
@@ -254,7 +254,7 @@ class GetTrace(OperationRequest, frozen=True, kw_only=True):
     "recovery did and why.",
 )
 async def get_trace(api: ApiContext, request: GetTrace) -> Trace:
-    """The job's history: its calls, which worker ran it when, what recovery did and why; also as it was at an event."""
+    """Get the timeline of a job: calls, workers, recovery; optionally as of an event."""
     head = await api.head(request.job_id)
     sealed = await api.store.journal.read(head.job_id, limit=request.seq)
     now = api.clock.wall_us()
@@ -287,7 +287,7 @@ class VerifyJob(OperationRequest, frozen=True, kw_only=True):
 
 @operation("GET", "/api/jobs/{job_id}/verify", scope=AccessScope.READ, errors=(404,))
 async def verify_job(api: ApiContext, request: VerifyJob) -> Checked:
-    """The job's hash chain and grammar, recomputed from its first event."""
+    """Verify a job's journal: hash chain and grammar, from its first event."""
     while True:
         head, sealed = await api.head(request.job_id), await api.store.journal.read(request.job_id)
         if head == await api.head(request.job_id):  # no write came in between, so the two belong together
@@ -300,7 +300,7 @@ class PreviewReplay(OperationRequest, frozen=True, kw_only=True):
 
 @operation("GET", "/api/jobs/{job_id}/replay", scope=AccessScope.READ, errors=(404,))
 async def preview_replay(api: ApiContext, request: PreviewReplay) -> Walk:
-    """What a replay of the job would return, call by call. It needs no code and calls nothing."""
+    """Preview a replay: the recorded result of each call. Runs no code."""
     head = await api.head(request.job_id)
     return walk_of(head, await api.store.journal.read(request.job_id), now=api.clock.wall_us())
 
@@ -317,7 +317,7 @@ class GetReply(OperationRequest, frozen=True, kw_only=True):
 
 @operation("GET", "/api/jobs/{job_id}/reply", scope=AccessScope.READ, errors=(404, 409, 503))
 async def get_reply(api: ApiContext, request: GetReply) -> Reply:
-    """The reply to the message that this job is; `wait_ms` waits for it."""
+    """Get the reply to a message; `wait_ms` waits for it (long polling)."""
     from holdfast.agents.conversation import message_in, text_in
 
     job_id = turn_id = request.job_id

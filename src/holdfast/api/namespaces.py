@@ -36,7 +36,7 @@ class ListNamespaces(OperationRequest, frozen=True, kw_only=True):
 
 @operation("GET", "/api/namespaces", scope=AccessScope.ADMIN, shared=True)
 async def list_namespaces(api: ApiContext, _request: ListNamespaces) -> NamespaceList:
-    """All namespaces, by name."""
+    """List namespaces by name."""
     return NamespaceList(items=tuple(await api.store.namespaces.list()))
 
 
@@ -46,7 +46,7 @@ class CreateNamespace(OperationRequest, frozen=True, kw_only=True):
 
 @operation("POST", "/api/namespaces", scope=AccessScope.ADMIN, errors=(415, 422), shared=True)
 async def create_namespace(api: ApiContext, request: CreateNamespace) -> Created[NamespaceRecord]:
-    """The namespace exists. Creating it again changes nothing."""
+    """Create a namespace. Repeating the request changes nothing."""
     known = {one.namespace for one in await api.store.namespaces.list()}
     await api.store.namespaces.create(request.namespace)
     record = next(one for one in await api.store.namespaces.list() if one.namespace == request.namespace)
@@ -64,7 +64,7 @@ class GetStats(OperationRequest, frozen=True, kw_only=True):
     tool="Count jobs, work items and agents, in all and by project.",
 )
 async def get_stats(api: ApiContext, _request: GetStats) -> Stats:
-    """How many jobs have each status."""
+    """Count jobs by status."""
     counts = await api.store.jobs.counts(api.namespace)
     jobs = {"jobs": sum(counts.values())} | {str(status): number for status, number in counts.items()}
     agents = (await api.registry.list(limit=AGENTS_MAX)).items

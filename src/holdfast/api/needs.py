@@ -62,17 +62,17 @@ def needs_of(job: Loaded) -> Iterator[Need]:
     match job.head.wait_reason:
         case WaitReason.DRIFT:
             at, parked = _newest(job, e.JobParked)
-            yield _held(job, at, "its code does not fit its journal any more", parked.report)
+            yield _held(job, at, "Code no longer matches the journal", parked.report)
         case WaitReason.STALLED:
             at, stalled = _newest(job, e.JobStalled)
             report = arrange_report(stalled.report)
-            yield _held(job, at, f"no progress: {report['why']}", report)
+            yield _held(job, at, f"No progress: {report['why']}", report)
         case WaitReason.DEAD_LETTER:
             at, _ = _newest(job, e.JobDeadLettered)
             causes = find_causes(job)
             yield _held(job, at, summarize_causes(causes), causes)
         case WaitReason.RESTORE_REVIEW:
-            what = "the store was restored from a backup: what the job did afterwards is forgotten"
+            what = "Store restored from a backup: calls that the job made after the backup are not in its journal"
             yield _held(job, job.facts[-1].at, what, None)
         case WaitReason.BUDGET:
             yield _spent(job)
@@ -82,9 +82,9 @@ def needs_of(job: Loaded) -> Iterator[Need]:
             yield _waits(job, "a signal", ("holdfast signal {job} NAME --data '{{…}}'",))
         case WaitReason.CHILD:
             children = ", ".join(sorted(open_children(job)))
-            yield _waits(job, f"its children: {children}" if children else "its children")
+            yield _waits(job, f"child jobs: {children}" if children else "child jobs")
         case WaitReason.JOINED:
-            yield _waits(job, f"the turn in front of it in session {job.head.session_id}")
+            yield _waits(job, f"the turn before it in session {job.head.session_id}")
         case _:
             pass
 
@@ -127,7 +127,7 @@ def _unclaimed(job: Loaded) -> Need:
         job_status=job.head.status,
         reason=WaitReason.SUSPECT,
         since=job.facts[-1].at,
-        what="suspected of crashing its worker; waits for a worker that runs it alone",
+        what="Suspected of crashing its workers; waits for a worker that can run it in a process of its own",
         evidence=find_causes(job),
         commands=(f"holdfast worker YOUR_MODULE --queue {queue}", *_filled(job, ("holdfast cancel {job}",))),
     )
@@ -166,10 +166,10 @@ def _spent(job: Loaded) -> Need:
     used = (
         f"{money.show(limit, spent)} of {money.show(limit, stopped.allowed)} {money.WORDS.get(limit, limit)}"
     )
-    whose = "its budget" if stopped.budget_id == job.head.job_id else f"the budget of {stopped.budget_id}"
+    whose = "Budget" if stopped.budget_id == job.head.job_id else f"Budget of {stopped.budget_id}"
     more = shlex.quote(money.written(limit, max(2 * stopped.allowed, spent + 1)))
     raises = f"holdfast raise {{job}} {money.OPTIONS.get(limit, limit)} {more} --why '…'"
-    return _waits(job, f"{whose} is used up: {used}", (raises, "holdfast cancel {job}"), person=True)
+    return _waits(job, f"{whose} used up: {used}", (raises, "holdfast cancel {job}"), person=True)
 
 
 def _filled(job: Loaded, commands: tuple[str, ...]) -> tuple[str, ...]:
@@ -185,7 +185,7 @@ def _uncertain(job: Loaded) -> Iterator[Need]:
 
 
 def uncertain_need(job: Loaded, step_key: str, generation: int) -> Need:
-    """An uncertain call with its arguments, and why nobody knows."""
+    """A call of unknown outcome with its arguments, and why the outcome is unknown."""
     intent, doubt = None, None
     for fact in job.facts:
         match fact.event:
@@ -204,7 +204,7 @@ def uncertain_need(job: Loaded, step_key: str, generation: int) -> Need:
         job_status=job.head.status,
         reason=WaitReason.RECONCILE,
         since=doubt.at,
-        what=f"nobody knows whether {intent.tool} happened",
+        what=f"Outcome unknown: {intent.tool}",
         step_key=step_key,
         generation=generation,
         tool=intent.tool,
@@ -224,7 +224,7 @@ def _is(event: e.ToolCalled | e.ToolUncertain, step_key: str, generation: int) -
 
 
 def word_on(job: Loaded, need: Need) -> Mail | None:
-    """What somebody has said about this uncertain call since it is one, though the job has not read it yet."""
+    """The decision about this call that lies unread in the job's mailbox."""
     for letter in job.letters:
         body = letter.body
         if letter.kind is not MailKind.RECONCILE or letter.sent_at < need.since or not isinstance(body, dict):
@@ -236,7 +236,7 @@ def word_on(job: Loaded, need: Need) -> Mail | None:
 
 
 def answer_to(job: Loaded, approval_id: str) -> Mail | None:
-    """What somebody has said about this approval, though the job has not read it yet."""
+    """The decision about this approval that lies unread in the job's mailbox."""
     for letter in job.letters:
         body = letter.body if isinstance(letter.body, dict) else {}
         if letter.kind is MailKind.APPROVAL and body.get("approval_id") == approval_id:
@@ -285,7 +285,7 @@ def _approvals(job: Loaded) -> Iterator[Need]:
             job_status=job.head.status,
             reason=WaitReason.APPROVAL,
             since=approval.at,
-            what=f"{tool} needs a person's yes",
+            what=f"Approval needed: {tool}",
             step_key=asked.step_key,
             tool=tool,
             args=getattr(asked, "args", None),

@@ -22,7 +22,7 @@ _WORDS: Final = {"yes": True, "y": True, "true": True, "no": False, "n": False, 
 
 
 class Put(msgspec.Struct, frozen=True):
-    """A question that was put. `over`: why nobody waits for an answer any more; empty while somebody does."""
+    """A question that was put. `over`: why the job no longer waits for an answer; empty while it does."""
 
     at: int
     asked: e.QuestionAsked
@@ -41,7 +41,7 @@ def questions_of(job: Loaded) -> dict[str, Put]:
                 bodies[mail_seq] = body
             case e.SignalTaken(name=name, mail_seq=mail_seq) if name in found:
                 if mail_seq is None:
-                    _end(found, name, "nobody answered in time")
+                    _end(found, name, "the time to answer is over")
                 elif misfit(bodies[mail_seq], found[name].asked.schema) is None:
                     _end(found, name, "it has been answered")
             case e.CallCancelled(step_key=step_key):
@@ -75,19 +75,19 @@ def check_answer(job: Loaded, name: str, body: Any, *, now: int) -> None:
     put = questions_of(job).get(name)
     if put is None:
         return
-    look = f"`holdfast job {shlex.quote(job.head.job_id)}` says what it waits for."
+    look = f"`holdfast job {shlex.quote(job.head.job_id)}` shows what it waits for."
     if put.over:
         msg = f"the question {put.asked.question!r} is not open: {put.over}"
         raise InvalidMove(msg, hint=look)
     if _unread(job, put):
-        msg = f"the question {put.asked.question!r} has been answered"
-        raise Conflict(msg, hint="The job hears of it as soon as a worker takes it.")
+        msg = f"the question {put.asked.question!r} has been answered already"
+        raise Conflict(msg, hint="The job reads the answer as soon as a worker claims it.")
     if put.asked.due_at is not None and put.asked.due_at <= now:
-        msg = f"the question {put.asked.question!r} is not open: nobody answered in time"
+        msg = f"the question {put.asked.question!r} is not open: the time to answer is over"
         raise InvalidMove(msg, hint=look)
     if (why := misfit(body, put.asked.schema)) is not None:
-        msg = f"this does not answer {put.asked.question!r}: {why}"
-        raise InvalidPayload(msg, hint=f"What fits: {canonical.encode(put.asked.schema).decode()}")
+        msg = f"the answer does not match the schema of {put.asked.question!r}: {why}"
+        raise InvalidPayload(msg, hint=f"The schema is: {canonical.encode(put.asked.schema).decode()}")
 
 
 def question_needs(job: Loaded) -> Iterator[Need]:
@@ -104,7 +104,7 @@ def question_needs(job: Loaded) -> Iterator[Need]:
             job_status=job.head.status,
             reason=WaitReason.APPROVAL,
             since=put.at,
-            what=f"{asked.to or 'somebody'} is asked: {asked.question}",
+            what=f"Question{f' for {asked.to}' if asked.to else ''}: {asked.question}",
             step_key=asked.step_key,
             question_id=asked.question_id,
             due_at=asked.due_at,
@@ -149,12 +149,12 @@ def answered(job: Loaded, said: Any, question_id: str | None, operation_id: str 
     elif question_id is None:
         waiting = [need.question_id for need in question_needs(job) if need.question_id]
         if len(waiting) > 1:
-            msg = f"job {job.head.job_id} asks {len(waiting)} questions"
-            raise InvalidMove(msg, hint=f"Name one with --question: {', '.join(waiting)}.")
+            msg = f"job {job.head.job_id} has {len(waiting)} open questions"
+            raise InvalidMove(msg, hint=f"Choose one: --question {' | '.join(waiting)}")
         question_id = waiting[0] if waiting else next(reversed(asked), None)
     if question_id is None or question_id not in asked:
-        what = "asks nothing" if question_id is None else f"has no question {question_id!r}"
+        what = "has no open question" if question_id is None else f"has no question {question_id!r}"
         msg = f"job {job.head.job_id} {what}"
-        raise NotFound(msg, hint=f"`holdfast job {shlex.quote(job.head.job_id)}` says what it waits for.")
+        raise NotFound(msg, hint=f"`holdfast job {shlex.quote(job.head.job_id)}` shows what it waits for.")
     body = meant(said, asked[question_id].schema) if isinstance(said, str) else said
     return question_id, body

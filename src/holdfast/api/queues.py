@@ -21,12 +21,12 @@ class ListQueues(OperationRequest, frozen=True, kw_only=True):
 
 @operation("GET", "/api/queues", scope=AccessScope.READ)
 async def list_queues(api: ApiContext, _request: ListQueues) -> QueueList:
-    """The queues that have limits, by name."""
+    """List the queues that have limits, by name."""
     return QueueList(items=tuple(await api.store.queues.list(namespace=api.namespace)))
 
 
 class LimitQueue(OperationRequest, frozen=True, kw_only=True):
-    """The new limits of a queue. None is no limit."""
+    """Limits of a queue. None: no limit."""
 
     queue: Name
     depth_max: Whole | None = None
@@ -35,7 +35,7 @@ class LimitQueue(OperationRequest, frozen=True, kw_only=True):
 
 @operation("PUT", "/api/queues/{queue}", scope=AccessScope.ADMIN, errors=(415, 422))
 async def limit_queue(api: ApiContext, request: LimitQueue) -> QueueLimits:
-    """The queue has these limits from now on, in place of earlier ones."""
+    """Set the limits of a queue. Without limits it accepts every job."""
     limits = QueueLimits(
         queue=request.queue,
         namespace=api.namespace,
@@ -52,5 +52,5 @@ class UnlimitQueue(OperationRequest, frozen=True, kw_only=True):
 
 @operation("DELETE", "/api/queues/{queue}", scope=AccessScope.ADMIN, errors=(422,))
 async def unlimit_queue(api: ApiContext, request: UnlimitQueue) -> QueueLimits:
-    """The queue has no limits."""
+    """Remove the limits of a queue."""
     return await limit_queue(api, LimitQueue(queue=request.queue))

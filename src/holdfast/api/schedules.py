@@ -19,8 +19,7 @@ from holdfast.model.schedule import CatchUp, Schedule, check_schedule
 
 
 class CreateSchedule(OperationRequest, frozen=True, kw_only=True, rename={"schedule_id": "id"}):
-    """Jobs of a kind that begin by the clock: minute, hour, day, month, weekday, in a time zone. Its id stands for it:
-    sent again, it is the same schedule."""
+    """A schedule: a cron expression (minute, hour, day, month, weekday) in a time zone. Its id makes it idempotent."""
 
     schedule_id: Name
     kind: Name
@@ -40,7 +39,7 @@ class CreateSchedule(OperationRequest, frozen=True, kw_only=True, rename={"sched
     location="/api/schedules/{schedule_id}",
 )
 async def create_schedule(api: ApiContext, request: CreateSchedule) -> Created[Schedule]:
-    """The schedule exists. The same again is the same schedule; another under its id is a conflict."""
+    """Create a schedule (cron). Repeating the request changes nothing; the same id with other times is a conflict."""
     from holdfast.engine.cron import after
 
     try:
@@ -87,7 +86,7 @@ class ListSchedules(PageRequest, frozen=True, kw_only=True):
 
 @operation("GET", "/api/schedules", scope=AccessScope.READ, errors=(422,))
 async def list_schedules(api: ApiContext, request: ListSchedules) -> Page[Schedule]:
-    """Schedules by id."""
+    """List schedules by id."""
     return await api.store.schedules.list(namespace=api.namespace, limit=request.limit, cursor=request.cursor)
 
 
@@ -99,21 +98,21 @@ class NamedSchedule(OperationRequest, frozen=True, kw_only=True):
 
 @operation("GET", "/api/schedules/{schedule_id}", scope=AccessScope.READ, errors=(404,))
 async def get_schedule(api: ApiContext, request: NamedSchedule) -> Schedule:
-    """One schedule: its times, what it starts, and when it fires next."""
+    """Get one schedule: its times, what it starts, and when it fires next."""
     schedule_id = check_name(request.schedule_id, "schedule id")
     return await api.store.schedules.get(schedule_id, namespace=api.namespace)
 
 
 @operation("POST", "/api/schedules/{schedule_id}/pause", scope=AccessScope.OPERATE, errors=(404, 415))
 async def pause_schedule(api: ApiContext, request: NamedSchedule) -> Schedule:
-    """It does not fire until it is resumed. Pausing it again changes nothing."""
+    """Pause a schedule until it is resumed."""
     schedule_id = check_name(request.schedule_id, "schedule id")
     return await api.store.schedules.pause(schedule_id, namespace=api.namespace)
 
 
 @operation("POST", "/api/schedules/{schedule_id}/resume", scope=AccessScope.OPERATE, errors=(404, 415))
 async def resume_schedule(api: ApiContext, request: NamedSchedule) -> Schedule:
-    """It fires again, from its next instant on; what fell into the pause is left out."""
+    """Resume a schedule from its next time on; times during the pause are skipped."""
     from holdfast.engine.schedules import resume
 
     check_name(request.schedule_id, "schedule id")
@@ -122,7 +121,7 @@ async def resume_schedule(api: ApiContext, request: NamedSchedule) -> Schedule:
 
 @operation("DELETE", "/api/schedules/{schedule_id}", scope=AccessScope.OPERATE, errors=(404,))
 async def remove_schedule(api: ApiContext, request: NamedSchedule) -> Schedule:
-    """The schedule is removed; the response shows it as it was. Its jobs stay."""
+    """Remove a schedule; returns it. Its jobs stay."""
     known = await get_schedule(api, request)
     if not await api.store.schedules.remove(request.schedule_id, namespace=api.namespace):
         msg = f"there is no schedule {request.schedule_id!r}"

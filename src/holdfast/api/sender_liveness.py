@@ -39,11 +39,11 @@ async def check_not_standing_still(store: Store, job: Loaded, step_key: str, gen
     who = identity_in(sender)
     end_it = "End its process" if who is None else f"End its process (kill -9 {who.pid} on its host)"
     msg = (
-        f"worker {short(sender)}, which sent the call, stands still and lives: when it goes on it may still send it, "
-        "so it is too early to say that it did not happen"
+        f"worker {short(sender)}, which sent the call, is stopped but alive and may still send it: "
+        "it is too early to decide that it did not happen"
     )
     raise InvalidMove(
-        msg, hint=f"{end_it}, then say it again; --happened, --skip and --fail are allowed now."
+        msg, hint=f"{end_it}, then repeat the command; --happened, --skip and --fail are allowed now."
     )
 
 

@@ -30,7 +30,7 @@ class FrameShape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionShape(msgspec.Struct, frozen=True, kw_only=True):
-    """A conversation as of its head: its nodes, the ids from root to leaf, and its usage."""
+    """A session as of its head: nodes as requested, the ids from root to leaf, and its usage."""
 
     session_id: str
     revision: int
@@ -53,7 +53,7 @@ class GetSession(OperationRequest, frozen=True, kw_only=True):
     "GET", "/api/sessions/{session_id}", scope=AccessScope.READ, errors=(404, 422), session="session_id"
 )
 async def get_session(api: ApiContext, request: GetSession) -> SessionShape:
-    """A session as of its head: its graph, the path that is active, and its usage."""
+    """Get a session as of its head: graph, active path, usage."""
     session_id = check_name(request.session_id, "session id")
     view = await api.store.sessions.load(session_id, _GRAPHS[request.graph], namespace=api.namespace)
     if view is None:
@@ -109,7 +109,7 @@ class ListInbox(OperationRequest, frozen=True, kw_only=True):
 
 @operation("GET", "/api/sessions/{session_id}/inbox", scope=AccessScope.READ, session="session_id")
 async def list_inbox(api: ApiContext, request: ListInbox) -> BatchList:
-    """Queued batches of a session, in order."""
+    """List the queued batches of a session, in order."""
     session_id = check_name(request.session_id, "session id")
     return BatchList(items=tuple(await api.store.inbox.list(session_id, namespace=api.namespace)))
 
@@ -140,7 +140,7 @@ class EnqueueBatch(OperationRequest, frozen=True, kw_only=True):
     session="session_id",
 )
 async def enqueue_batch(api: ApiContext, request: EnqueueBatch) -> Created[InboxBatch]:
-    """The batch is durable and in the session's queue."""
+    """Add a batch to the inbox of a session."""
     draft = BatchDraft(
         session_id=check_name(request.session_id, "session id"),
         items=tuple(ItemDraft(item.kind, item.payload) for item in request.items),
@@ -187,7 +187,7 @@ class CancelBatch(OperationRequest, frozen=True, kw_only=True):
     session="session_id",
 )
 async def cancel_batch(api: ApiContext, request: CancelBatch) -> InboxBatch:
-    """The batch is out of the queue; the response shows it as it was."""
+    """Withdraw a queued batch; returns it."""
     session_id = check_name(request.session_id, "session id")
     batch_id = check_name(request.batch_id, "batch id")
     batch = await api.store.inbox.cancel(session_id, batch_id, namespace=api.namespace)

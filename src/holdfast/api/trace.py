@@ -1,8 +1,8 @@
-"""A journal as a picture: calls as spans, changes of hand and state as seams, and what recovery did as sentences.
+"""Trace: a journal as a timeline. Calls are spans, changes of worker and status are seams, notes explain recovery.
 
-The journal says what happened and never "because". But recovery has few ways to go, each leaves its own pattern (a
-second intent under one key, an adopted result, a word from a person), and the class that the author declared says which
-rule it followed. So the reason can be told from the facts alone, years later, without the code.
+The journal records what happened, not why. But recovery has few ways to go, each leaves its own pattern (a second
+intent under one key, an adopted result, a decision of a person), and the declared side-effect class says which rule it
+followed. So the reason follows from the events alone, years later, without the code.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ from holdfast.model.time import to_iso
 from holdfast.model.worker_identity import short
 
 OPEN: Final = "open"
+UNNAMED: Final = "an unnamed person"
 
 
 def trace_of(head: JobHead, sealed: Sequence[SealedEvent], *, now: int) -> Trace:
-    """The life of a job so far. A fact that this version cannot read becomes a seam that says so."""
+    """The timeline of a job so far. An event that this version cannot read becomes a seam that says so."""
     reader = _Reader()
     facts: list[tuple[int, e.Event]] = []
     for one in sealed:
@@ -73,6 +74,7 @@ class _Reader:
         self._edited: dict[str, Any] = {}
         self._results = 0
         self._lost = False
+        self._failed = 0
         self._causes: list[tuple[int, e.Event]] = []
 
     def take(self, at: SealedEvent, event: e.Event) -> None:
@@ -133,10 +135,10 @@ class _Reader:
             self.spans[place] = msgspec.structs.replace(span, notes=(*span.notes, text))
 
     def _say_edited(self, at: SealedEvent, place: tuple[str, ...]) -> None:
-        """What a person wrote instead of it, when this fork was made, is named as theirs."""
+        """Note that a person has replaced this result when the fork was made."""
         if place[1] in self._edited.get("steps", {}):
-            by, why = self._edited.get("by") or "somebody", str(self._edited.get("why", ""))
-            self._note(at, f"its result was written by {by} for this fork{format_reason(why)}.", place)
+            by, why = self._edited.get("by") or UNNAMED, str(self._edited.get("why", ""))
+            self._note(at, f"Result replaced by {by} for this fork{format_reason(why)}.", place)
 
     # ── calls ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -189,7 +191,7 @@ class _Reader:
         if event.generation:
             self._note(
                 at,
-                f"{event.step_key} was run again: it is read-only, and its first record no longer counts.",
+                f"{event.step_key} was run again: it is read-only, and a failed attempt discarded its first result.",
                 place,
             )
 
@@ -210,8 +212,8 @@ class _Reader:
                 args=event.args,
             )
             if event.generation:
-                said = self._said.get(event.step_key, "its last record no longer counts")
-                self._note(at, f"{event.tool} was made again under a new key, because {said}.", place)
+                said = self._said.get(event.step_key, "a failed attempt discarded its record")
+                self._note(at, f"{event.tool} was called again under a new idempotency key: {said}.", place)
         else:
             again = {"attempt": event.attempt, "outcome": OPEN, "end_at": None, "end_seq": None}
             self.spans[place] = msgspec.structs.replace(before, sent_at=(*before.sent_at, at.at), **again)
@@ -228,18 +230,18 @@ class _Reader:
             case e.ToolReturned():
                 self._close(at, place, "succeeded", result=event.result, error=event.error)
                 if event.adopted:
-                    text = "was not sent again: its receiver was asked after the quiet period, and had it already"
+                    text = "was not sent again: after the quiet period its receiver confirmed that it had happened"
                     self._note(at, f"{tool} {text}.", place)
             case e.ToolFailed():
                 self._close(at, place, event.outcome, error=event.error)
             case e.ToolUncertain():
                 self._close(at, place, "uncertain", error=event.error)
-                self._note(at, f"{tool} was held for a person: {event.why}.", place)
+                self._note(at, f"Outcome unknown: {tool}. Held for a person: {event.why}.", place)
             case e.ToolReconciled():
-                by, said = event.by or "somebody", DECISIONS.get(event.decision, event.decision)
-                self._said[event.step_key] = f"{by} said that {said}"
+                by, said = event.by or UNNAMED, DECISIONS.get(event.decision, event.decision)
+                self._said[event.step_key] = f"{by} decided that {said}"
                 self._close(at, place, event.decision, result=event.result)
-                self._note(at, f"{by} said about {tool} that {said}: {event.why}.", place)
+                self._note(at, f"{by} decided about {tool}: {said} ({event.why}).", place)
 
     def _give_up(self, at: SealedEvent, event: e.CallCancelled) -> None:
         for kind in (SpanKind.EFFECT, SpanKind.MODEL, SpanKind.READ, SpanKind.SLEEP):
@@ -300,46 +302,55 @@ class _Reader:
         if place is None:
             self.seam(at, SeamKind.OTHER, f"{event.step_key}: {text}")
 
-    # ── hands and states ──────────────────────────────────────────────────────────────────────────
+    # ── workers and states ──────────────────────────────────────────────────────────────────────────
 
     def _hands(self, at: SealedEvent, event: e.Event) -> None:
         match event:
             case e.JobClaimed():
-                before = self._workers[max(self._workers)] if self._workers else "nobody"
+                before = self._workers[max(self._workers)] if self._workers else "an unknown worker"
                 self._workers[at.fence] = event.worker
                 self._claimed_at = at.at
                 taken_over, self._lost = event.takeover or self._lost, False
                 if find_parent(event.worker) is not None:
-                    said = f"{short(event.worker)} took the job: it runs alone"
+                    said = f"claimed by {short(event.worker)}, in a process of its own{self._attempt()}"
                     self.seam(at, SeamKind.CLAIMED, said, event.worker)
-                    why = "it runs alone in a process of its own, because its workers died"
-                    self._note(at, f"{why}; if that process dies, this job is the cause.")
+                    why = "The job runs in a process of its own, because its workers died"
+                    self._note(at, f"{why}. If that process dies as well, the job is the cause.")
                     return
                 if not taken_over:
-                    self.seam(at, SeamKind.CLAIMED, f"{short(event.worker)} took the job", event.worker)
+                    self.seam(
+                        at,
+                        SeamKind.CLAIMED,
+                        f"claimed by {short(event.worker)}{self._attempt()}",
+                        event.worker,
+                    )
                     return
-                said = f"{short(event.worker)} took over from {short(before)}"
+                said = f"{short(event.worker)} took over from {short(before)}{self._attempt()}"
                 self.seam(at, SeamKind.TAKEOVER, said, event.worker)
-                used = f"{count_outcomes(self._results)} used instead of calling again"
-                why = f"{short(event.worker)} took over because the lease of {short(before)} was over"
-                self._note(at, f"{why}; {used}." if self._results else f"{why}; nothing had been recorded.")
+                used = f"{count_outcomes(self._results)} replayed, not called again"
+                why = f"The lease of {short(before)} had expired"
+                self._note(at, f"{why}; {used}." if self._results else f"{why}; no result had been recorded.")
             case e.JobReleased():
-                self.seam(at, SeamKind.RELEASED, f"given back ({event.why})")
+                self.seam(at, SeamKind.RELEASED, f"released ({event.why})")
             case e.JobWaiting():
-                self.seam(at, SeamKind.WAITING, f"waits: {event.reason.replace('_', ' ')}")
+                self.seam(at, SeamKind.WAITING, f"waiting: {event.reason.replace('_', ' ')}")
             case e.JobParked():
                 why = event.report.get("why", "") if isinstance(event.report, dict) else ""
-                self.seam(at, SeamKind.PARKED, "parked: the code does not fit the journal")
-                self._note(at, f"the job was parked before anything was sent: {why}.")
+                self.seam(at, SeamKind.PARKED, "parked: the code no longer matches the journal")
+                self._note(at, f"Parked before any call was made: {why}.")
             case e.JobStalled():
-                self.seam(at, SeamKind.STALLED, f"Stalled: {arrange_report(event.report)['why']}")
+                self.seam(at, SeamKind.STALLED, f"stalled: {arrange_report(event.report)['why']}")
                 for line in describe_stall(event):
                     self._note(at, line)
             case e.JobDeadLettered():
                 causes = causes_of(self._causes)
                 why, error = summarize_causes(causes), causes[-1].get("error") if causes else None
                 self.seam(at, SeamKind.DEAD_LETTER, f"dead letter: {why}", error=error)
-                self._note(at, "the job was given up and kept whole for a person.")
+                self._note(at, "The job is kept with its journal until a person decides.")
+
+    def _attempt(self) -> str:
+        """The number of the attempt that a claim begins or continues, once one has failed."""
+        return f" (attempt {self._failed + 1})" if self._failed else ""
 
     def _state(self, at: SealedEvent, event: e.Event) -> None:
         match event:
@@ -347,24 +358,25 @@ class _Reader:
                 self._edited = event.edited if isinstance(event.edited, dict) else {}
                 forked = f"forked from {event.forked_from} before its event {event.forked_at_seq}"
                 how = "submitted" if event.forked_from is None else forked
-                self.seam(at, SeamKind.CREATED, f"{event.kind} was {how}")
+                self.seam(at, SeamKind.CREATED, f"{event.kind} {how}")
             case e.JobRequeued() if event.takeover:  # a sweep found it; whoever claims it next takes over
                 self._lost = True
-                ran_out = f"the lease of {short(event.holder or 'its worker')} ran out"
+                ran_out = f"the lease of {short(event.holder or 'its worker')} expired"
                 self.seam(at, SeamKind.REQUEUED, event.why if event.why.startswith(DIED_ALONE) else ran_out)
             case e.JobRequeued() if event.by:
-                self.seam(at, SeamKind.REQUEUED, f"{event.by} had it tried again: {event.why}")
-                self._note(at, f"attempts count from nothing, because {event.by} asked for it: {event.why}.")
+                self._failed = 0
+                self.seam(at, SeamKind.REQUEUED, f"requeued by {event.by}{format_reason(event.why)}")
+                self._note(at, "Its attempts count from zero again.")
             case e.JobRequeued():
                 failed = format_error(event.error)
-                said = f"attempt failed: {failed}" if failed else "to be tried again"
+                self._failed += bool(failed)
+                said = f"attempt {self._failed} failed: {failed}" if failed else "requeued"
                 self.seam(at, SeamKind.REQUEUED, said, error=event.error)
-                if failed:
-                    again = f"; made again: {', '.join(event.rerun)}" if event.rerun else ""
-                    self._note(at, f"the attempt failed with {failed}, and the job was tried again{again}.")
+                if failed and event.rerun:
+                    self._note(at, f"The next attempt makes these calls again: {', '.join(event.rerun)}.")
             case e.CancelRequested():
                 why = f": {event.why}" if event.why else ""
-                self.seam(at, SeamKind.CANCEL_REQUESTED, f"{event.by or 'somebody'} asked for its end{why}")
+                self.seam(at, SeamKind.CANCEL_REQUESTED, f"cancel requested by {event.by or UNNAMED}{why}")
             case e.JobCompleted():
                 self.seam(at, SeamKind.ENDED, "completed")
             case e.JobFailed():
@@ -394,7 +406,9 @@ class _Reader:
                 place = (SpanKind.APPROVAL, self._said.get(event.approval_id, ""), "0")
                 self._close(at, place, event.decision)
                 self._note(
-                    at, f"{event.by or 'somebody'} {event.decision} it{format_reason(event.why)}.", place
+                    at,
+                    f"{event.decision.capitalize()} by {event.by or UNNAMED}{format_reason(event.why)}.",
+                    place,
                 )
             case e.ChildStarted():
                 self._open(at, SpanKind.CHILD, event.step_key, args=event.child_job_id)
@@ -406,21 +420,23 @@ class _Reader:
             case e.NodeFinished():
                 self._close(at, (SpanKind.NODE, f"{event.plan_id}/{event.node}", "0"), event.outcome)
             case e.SignalReceived():
-                said = "an answer" if event.name in self._said else f"signal {event.name}"
+                said = "answer received" if event.name in self._said else f"signal {event.name} received"
                 self.seam(at, SeamKind.SIGNAL, said)
             case e.QuestionAsked():
                 self._open(at, SpanKind.APPROVAL, event.step_key, name=event.question)
                 self._said[event.question_id] = event.step_key
             case e.SignalTaken() if event.name in self._said:
-                outcome = "nobody answered" if event.mail_seq is None else "answered"
+                outcome = "not answered" if event.mail_seq is None else "answered"
                 self._close(at, (SpanKind.APPROVAL, self._said[event.name], "0"), outcome)
             case e.CheckpointSaved() | e.TurnCommitted():
                 self.seam(at, SeamKind.COMMIT, f"state committed ({event.ordinal})")
             case e.StoreRestored():
                 self.seam(at, SeamKind.RESTORED, "the store was restored from a backup")
-                self._note(at, "the job was held, because what it did after the backup is forgotten.")
+                self._note(
+                    at, "Held for review: calls that the job made after the backup are not in this journal."
+                )
             case e.PlanGenerated():
-                self.seam(at, SeamKind.OTHER, "a plan was made, once and for all")
+                self.seam(at, SeamKind.OTHER, "plan recorded")
             case e.BudgetReached():
                 used = (
                     f"{format_amount(event.limit, event.spent)} of {format_limit(event.limit, event.allowed)}"
@@ -430,7 +446,7 @@ class _Reader:
                 self.seam(
                     at,
                     SeamKind.OTHER,
-                    f"{event.by} raised the budget{format_reason(format_raise(event))}",
+                    f"budget raised by {event.by}{format_reason(format_raise(event))}",
                 )
             case _:
                 self.seam(at, SeamKind.OTHER, command_checks.plainly(event))
@@ -455,11 +471,11 @@ def split(step_key: str) -> tuple[tuple[str, ...], str]:
 
 
 DECISIONS: Final = {
-    "happened": "it had happened",
-    "not_happened": "it had not happened",
-    "skip": "it is to be skipped",
-    "fail": "it is to count as failed",
-    "relaunch": "it is to be launched again",
+    "happened": "it happened",
+    "not_happened": "it did not happen",
+    "skip": "it is skipped",
+    "fail": "it counts as failed",
+    "relaunch": "it is launched again",
 }
 
 
@@ -483,7 +499,7 @@ def format_amount(limit: str, much: Any) -> str:
 def describe_stall(event: e.JobStalled) -> list[str]:
     """Where each task of a stalled job stood, one line for each."""
     return [
-        f"{task['task'] or 'A task'} stood at {task['at']}."
+        f"{task['task'] or 'A task'} waits at {task['at']}."
         for task in arrange_report(event.report)["tasks"]
         if task["at"]
     ]
@@ -492,9 +508,9 @@ def describe_stall(event: e.JobStalled) -> list[str]:
 def describe_resend(effect: str, *, same_run: bool) -> str:
     """Why a call has a second intent under one key."""
     if effect == Effect.VERIFIABLE:
-        return "was sent again under the same key: its receiver was asked, and had not got it"
+        return "was sent again under the same key: its receiver confirmed that it had not happened"
     if same_run:
-        return "got a new intent: the first had become too old, and nothing had left yet"
+        return "got a new intent: the first had expired before anything was sent"
     if effect == Effect.IDEMPOTENT:
         return "was sent again under the same key: it is idempotent, and its outcome was not recorded"
     return "was sent again under the same key"

@@ -73,8 +73,8 @@ _STATUSES: Final[dict[WorkStatus, tuple[Status, bool | None]]] = {
 
 
 class SubmitWork(ExternalRequest, frozen=True, kw_only=True, rename="camel"):
-    """Work for an agent with the capability. `taskId` stands for it: sent again, it is the same work. After its
-    `deadline` no agent begins it."""
+    """A work item to submit. `taskId` is its idempotency key: sent again, it is the same work. It does not start after
+    its `deadline`."""
 
     description: Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": DESCRIPTION_MAX})]
     capability: Name
@@ -98,7 +98,7 @@ class SubmitWork(ExternalRequest, frozen=True, kw_only=True, rename="camel"):
     location="/api/work/{id}",
 )
 async def submit_work(api: ApiContext, request: SubmitWork) -> Created[WorkView]:
-    """The work is durable, and waits for an agent that can do it."""
+    """Submit a work item."""
     work = Work(
         description=request.description,
         capability=request.capability,
@@ -126,7 +126,7 @@ class GetWork(ExternalRequest, frozen=True, kw_only=True, rename="camel"):
 
 @operation("GET", "/api/work/{work_id}", scope=AccessScope.READ, errors=(404,))
 async def get_work(api: ApiContext, request: GetWork) -> WorkView:
-    """One work item: which agent holds it, its progress, its result."""
+    """Get one work item: its agent, progress and result."""
     await _check_work(api, request.work_id)
     return work_view(await api.external_work.load(request.work_id))
 
@@ -140,7 +140,7 @@ class ListWork(PageRequest, frozen=True, kw_only=True, rename={"project_id": "pr
 
 @operation("GET", "/api/work", scope=AccessScope.READ, errors=(422,))
 async def list_work(api: ApiContext, request: ListWork) -> WorkList:
-    """Work items, newest first."""
+    """List work items, newest first."""
     check_names(capability=request.capability, boundary=request.boundary, project=request.project_id)
     wanted = request.status
     status, is_dead = (None, None) if wanted is None else _STATUSES[wanted]
@@ -172,8 +172,8 @@ def parse_status(text: str) -> WorkStatus:
 
 
 class ClaimWork(ExternalRequest, frozen=True, kw_only=True, rename="camel"):
-    """An agent claims work. If there is none now, the response waits for some. `claimId` stands for the request: sent
-    again, it finds the same work."""
+    """A claim by an agent. If there is no work, the response waits for some (long polling). `claimId` is its
+    idempotency key: sent again, it returns the same work."""
 
     guid: Name
     capabilities: Names | None = None
@@ -187,7 +187,7 @@ class ClaimWork(ExternalRequest, frozen=True, kw_only=True, rename="camel"):
     "POST", "/api/work/claim", scope=AccessScope.WORK, errors=(404, 415, 422, 503), waits="wait_seconds"
 )
 async def claim_work(api: ApiContext, request: ClaimWork) -> ClaimList:
-    """The claimed work is the agent's for the time of the lease."""
+    """Claim work items for an agent; each is leased for a time."""
     entry = (await api.registry.get(check_name(request.guid, "guid"))).entry
     ask = _to_claim(api, entry, request)
     if not 0 <= request.wait_seconds <= WAIT_S_MAX:
@@ -270,7 +270,7 @@ class RenewWork(HolderRequest, frozen=True, kw_only=True, rename="camel"):
 
 @operation("POST", "/api/work/{work_id}/renew", scope=AccessScope.WORK, errors=HOLDER_ERRORS)
 async def renew_work(api: ApiContext, request: RenewWork) -> Renewed:
-    """The lease holds for its whole time again, from now on."""
+    """Renew the lease of a work item."""
     await _check_work(api, request.work_id)
     ttl_us = _lease_us(request.lease_seconds)
     await api.external_work.renew(request.held, ttl_us)
@@ -278,7 +278,7 @@ async def renew_work(api: ApiContext, request: RenewWork) -> Renewed:
 
 
 class ProgressWork(RenewWork, frozen=True, kw_only=True, rename="camel"):
-    """Progress in percent. The lease is renewed with it."""
+    """Progress in percent. Renews the lease."""
 
     progress: Annotated[int, Meta(ge=0, le=100)]
     note: Annotated[str, Meta(max_length=NOTE_MAX)] | None = None
@@ -286,7 +286,7 @@ class ProgressWork(RenewWork, frozen=True, kw_only=True, rename="camel"):
 
 @operation("POST", "/api/work/{work_id}/progress", scope=AccessScope.WORK, errors=HOLDER_ERRORS)
 async def progress_work(api: ApiContext, request: ProgressWork) -> Renewed:
-    """The progress is recorded, and the lease is renewed."""
+    """Report the progress of a work item; renews the lease."""
     await _check_work(api, request.work_id)
     ttl_us = _lease_us(request.lease_seconds)
     await api.external_work.progress(request.held, request.progress, request.note or "", ttl_us)
@@ -299,7 +299,7 @@ class CompleteWork(HolderRequest, frozen=True, kw_only=True, rename="camel"):
 
 @operation("POST", "/api/work/{work_id}/complete", scope=AccessScope.WORK, errors=HOLDER_ERRORS)
 async def complete_work(api: ApiContext, request: CompleteWork) -> WorkView:
-    """The work is done. The same again from its holder gets the first response again."""
+    """Complete a work item. Repeating the request returns the first response."""
     await _check_work(api, request.work_id)
     return work_view(await api.external_work.complete(request.held, request.result))
 
@@ -310,7 +310,7 @@ class WorkError(ExternalRequest, frozen=True, kw_only=True, rename="camel"):
 
 
 class FailWork(HolderRequest, frozen=True, kw_only=True, rename="camel"):
-    """This attempt has failed. Not `recoverable`: no other attempt would do better."""
+    """A failed attempt. Not `recoverable`: do not retry."""
 
     error: WorkError
     recoverable: bool = True
@@ -318,7 +318,7 @@ class FailWork(HolderRequest, frozen=True, kw_only=True, rename="camel"):
 
 @operation("POST", "/api/work/{work_id}/fail", scope=AccessScope.WORK, errors=HOLDER_ERRORS)
 async def fail_work(api: ApiContext, request: FailWork) -> WorkView:
-    """The attempt has failed: another follows, or the work is a dead letter, or it has failed for good."""
+    """Report a failed attempt: the work is retried, becomes a dead letter, or fails for good."""
     await _check_work(api, request.work_id)
     error = {"type": request.error.code or "Failed", "message": request.error.message}
     return work_view(await api.external_work.fail(request.held, error, recoverable=request.recoverable))
@@ -330,7 +330,7 @@ class ReleaseWork(HolderRequest, frozen=True, kw_only=True, rename="camel"):
 
 @operation("POST", "/api/work/{work_id}/release", scope=AccessScope.WORK, errors=HOLDER_ERRORS)
 async def release_work(api: ApiContext, request: ReleaseWork) -> WorkView:
-    """The work is given back, and pending at once."""
+    """Release a work item: it is pending at once."""
     await _check_work(api, request.work_id)
     view = work_view(await api.external_work.release(request.held, request.why))
     api.notify_ready(view.capability)
@@ -345,7 +345,7 @@ class CancelWork(ExternalRequest, frozen=True, kw_only=True, rename="camel"):
 
 @operation("POST", "/api/work/{work_id}/cancel", scope=AccessScope.OPERATE, errors=HOLDER_ERRORS)
 async def cancel_work(api: ApiContext, request: CancelWork) -> WorkView:
-    """The work is cancelled; what its holder sends from now on is rejected."""
+    """Cancel a work item. The agent that holds it can no longer report on it."""
     await _check_work(api, request.work_id)
     command = command_checks.cancel(request.why, request.by, api.ids.new("op"))
     if not await api.external_work.cancel(request.work_id, command):

@@ -20,10 +20,10 @@ WORK_OVER = frozenset({WorkStatus.COMPLETED, WorkStatus.FAILED, WorkStatus.CANCE
 
 
 class WorkView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A work item as it stands. `id` and `work_item_id` are the same: the id of its job.
+    """A work item. `id` and `work_item_id` are the same: the id of its job.
 
     `assigned_to` is the guid of the agent, or the worker, that holds it now, or that finished it; `attempts` counts
-    what was used up; `error` is what it failed with last, or the causes of a dead letter.
+    failed attempts; `error` is the last error, or the causes of a dead letter.
     """
 
     id: str
@@ -54,7 +54,7 @@ class WorkView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class ClaimedWork(WorkView, frozen=True, kw_only=True, rename="camel"):
-    """A work item that is the caller's until `lease_expires_at`, and what every later word about it must carry.
+    """A claimed work item: leased until `lease_expires_at`, with the fence and token that later requests must carry.
 
     `attempt` counts from 1. `lease_seconds` is how long from the grant the lease holds: a holder renews well within
     it, by its own clock; `lease_expires_at` is for people to read.
@@ -68,20 +68,20 @@ class ClaimedWork(WorkView, frozen=True, kw_only=True, rename="camel"):
 
 
 class ClaimList(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a claim was granted: as many as asked for, fewer, or none."""
+    """Claimed work items: as many as requested, fewer, or none."""
 
     items: tuple[ClaimedWork, ...] = ()
 
 
 class Renewed(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The lease holds until then."""
+    """A renewed lease and its end."""
 
     id: str
     lease_expires_at: str
 
 
 class WorkList(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Work items, newest first, and where to go on."""
+    """One page of work items, newest first."""
 
     items: tuple[WorkView, ...] = ()
     next: str | None = None
@@ -91,14 +91,14 @@ class WorkList(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class AgentEntryView(AgentEntry, frozen=True, kw_only=True, rename="camel"):
-    """An entry, its status as judged now, and who keeps it: `store`, `nats`, or `hosted` for code on our workers."""
+    """A registry entry, its current status, and its source: `store`, `nats`, or `hosted` for code on our workers."""
 
     source: str = "store"
 
 
 class RegistryView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Where entries are kept. `stale_since`: the last known ones are listed, not today's. `ignored`: entries that say
-    nothing sensible."""
+    """State of the registry. `stale_since`: since when the list is the last known one. `ignored`: number of invalid
+    entries."""
 
     source: str = "store"
     connected: bool = True
@@ -107,7 +107,7 @@ class RegistryView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class AgentEntryList(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Agents by handle, wherever they live, and where to go on."""
+    """One page of agents, by handle."""
 
     agents: tuple[AgentEntryView, ...] = ()
     next: str | None = None
@@ -115,7 +115,7 @@ class AgentEntryList(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Deregistered(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """There is no such entry any more. `deregistered` is False if there was none."""
+    """A removed registry entry. `deregistered` is False if there was none."""
 
     guid: str
     deregistered: bool

@@ -20,7 +20,7 @@ class ListWorkers(PageRequest, frozen=True, kw_only=True):
 
 @operation("GET", "/api/workers", scope=AccessScope.READ, errors=(422,), shared=True)
 async def list_workers(api: ApiContext, request: ListWorkers) -> Page[WorkerView]:
-    """Workers by name: what they can do, which leases they hold, when their last heartbeat was."""
+    """List workers by name: capabilities, jobs held, last heartbeat."""
     page = await api.store.presences.list(limit=request.limit, cursor=request.cursor)
     return Page(tuple(map(worker_view, page)), page.next)
 
@@ -38,7 +38,7 @@ class DrainWorker(CommandRequest, frozen=True, kw_only=True):
     shared=True,
 )
 async def drain_worker(api: ApiContext, request: DrainWorker) -> WorkerView:
-    """The worker drains from its next heartbeat on, as on SIGTERM."""
+    """Drain a worker: it reads the request with its next heartbeat and stops as after SIGTERM."""
     check_name(request.worker, "worker name")
     if api.caller is None:
         who, request_id, detail = check_name(request.by, "by"), "", ""

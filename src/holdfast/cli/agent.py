@@ -1,4 +1,4 @@
-"""`holdfast agent`: agents that are configured, not written."""
+"""`holdfast agent`: configured agents (create, list, show), and external agents that have registered."""
 
 from __future__ import annotations
 
@@ -6,17 +6,26 @@ import click
 import msgspec
 
 from holdfast.api.job_records import AgentView
+from holdfast.api.work_records import AgentEntryList, AgentEntryView
 from holdfast.cli import render
 from holdfast.cli.open_store import client_at, server
 from holdfast.cli.options import json_option, store_option
 from holdfast.cli.output import plain, show, table, wait_for
+from holdfast.errors import NotFound
+from holdfast.model.agent_registry import AgentStatus
 from holdfast.model.configured_agents import Configuration, HostedAgent
+from holdfast.model.limits import ROWS_PER_PAGE_MAX
 from holdfast.model.page import Page
+from holdfast.model.time import from_iso
+from holdfast.store.clock import SystemClock
 
 
 @click.group()
 def agent() -> None:
-    """Agents that are configured: a model, instructions, and tools of an application.
+    """Agents: create, list and show configured agents; list external agents.
+
+    A configured agent has a model, instructions, and tools of an application, and no code of its own. An external agent
+    runs elsewhere and has registered to take work.
 
     Example: holdfast agent create helper --model anthropic:claude-sonnet-4-5
     """
@@ -25,18 +34,19 @@ def agent() -> None:
 @agent.command()
 @click.argument("name")
 @click.option(
-    "--model", help="anthropic:NAME, openai:NAME or scripted:FILE; none is a script that says how to choose."
+    "--model",
+    help="anthropic:NAME, openai:NAME or scripted:FILE.  [default: a script that explains how to choose]",
 )
-@click.option("--instructions", default="", help="What the model is told before every conversation.")
+@click.option("--instructions", default="", help="System prompt of every conversation.")
 @click.option(
-    "--tool", "tools", multiple=True, metavar="NAME", help="A tool of the application; as often as needed."
-)
-@click.option(
-    "--context-tokens-max", type=click.IntRange(min=1), help="Beyond so much it goes on from a summary."
+    "--tool", "tools", multiple=True, metavar="NAME", help="A tool of the application; may be repeated."
 )
 @click.option(
-    "--app", "app_at", envvar="HOLDFAST_APP", help="The application, to see whether it has the tools."
+    "--context-tokens-max",
+    type=click.IntRange(min=1),
+    help="Summarize a conversation that grows beyond this.",
 )
+@click.option("--app", "app_at", envvar="HOLDFAST_APP", help="The application; checks that it has the tools.")
 @store_option
 @json_option
 def create(
@@ -50,7 +60,7 @@ def create(
     *,
     as_json: bool,
 ) -> None:
-    """Create an agent. The same again is the same agent; another one of its name is refused.
+    """Create an agent. Repeating the command changes nothing; the same name with other settings is rejected.
 
     Example: holdfast agent create helper --instructions "Be brief." --tool lookup --app app.py
     """
@@ -62,7 +72,7 @@ def create(
     )
     if app_at is not None:
         chosen(tools, load(app_at).callees)
-    if not server():  # where its workers are, somebody else knows what they have
+    if not server():  # a server's workers may have clients of models that this machine has not
         check_hosted(HostedAgent(agent_id="new", name=name, configuration=told))
 
     async def work() -> AgentView:
@@ -71,16 +81,18 @@ def create(
 
     made = wait_for(work())
     _show(made, as_json=as_json)
-    click.echo(f"holdfast chat {plain(made.name)} talks to it", err=True)
+    click.echo(f"Talk to it: holdfast chat {plain(made.name)}", err=True)
 
 
 @agent.command("list")
-@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000), help="At most so many.")
-@click.option("--cursor", help="Go on where the last page ended.")
+@click.option(
+    "--limit", default=50, show_default=True, type=click.IntRange(1, 1000), help="Most rows to show."
+)
+@click.option("--cursor", help="Continue after the last page.")
 @store_option
 @json_option
 def list_(where: str, *, limit: int, cursor: str | None, as_json: bool) -> None:
-    """List agents by name.
+    """List configured agents and agents of applications, by name.
 
     Example: holdfast agent list --json
     """
@@ -101,7 +113,7 @@ def list_(where: str, *, limit: int, cursor: str | None, as_json: bool) -> None:
     if rows:
         table(("name", "id", "model", "tools"), rows, as_json=as_json)
     else:
-        click.echo("no agents; holdfast agent create NAME makes one", err=True)
+        click.echo("no agents. Create one: holdfast agent create NAME", err=True)
     if page.next is not None:
         click.echo(f"more: --cursor {page.next}", err=True)
 
@@ -111,7 +123,7 @@ def list_(where: str, *, limit: int, cursor: str | None, as_json: bool) -> None:
 @store_option
 @json_option
 def show_(name: str, where: str, *, as_json: bool) -> None:
-    """One agent, by its name or id.
+    """Show one agent, by name or id. For external agents: `holdfast agent external HANDLE`.
 
     Example: holdfast agent show helper
     """
@@ -121,6 +133,108 @@ def show_(name: str, where: str, *, as_json: bool) -> None:
             return await client.get_agent(name)
 
     _show(wait_for(look()), as_json=as_json)
+
+
+@agent.command()
+@click.argument("name", metavar="[HANDLE|GUID]", required=False)
+@click.option("--type", "agent_type", metavar="TYPE", help="Only agents of this type.")
+@click.option("--status", type=click.Choice([*AgentStatus]), help="Only agents with this status.")
+@click.option("--capability", metavar="NAME", help="Only agents with this capability.")
+@click.option("--project", metavar="NAME", help="Only agents of this project.")
+@click.option(
+    "--limit", default=50, show_default=True, type=click.IntRange(1, 1000), help="Most rows to show."
+)
+@click.option("--cursor", help="Continue after the last page.")
+@store_option
+@json_option
+def external(
+    name: str | None,
+    where: str,
+    *,
+    agent_type: str | None,
+    status: str | None,
+    capability: str | None,
+    project: str | None,
+    limit: int,
+    cursor: str | None,
+    as_json: bool,
+) -> None:
+    """External agents: list those that have registered, or inspect one.
+
+    Example: holdfast agent external --capability summarize --status online
+    """
+    if name is not None:
+        for entry in wait_for(_entries(name, where)):
+            _show_entry(entry, as_json=as_json)
+        return
+
+    async def look() -> AgentEntryList:
+        async with client_at(where) as client:
+            return await client.list_registry(
+                agent_type=agent_type,
+                status=None if status is None else AgentStatus(status),
+                capability=capability,
+                project_id=project,
+                limit=limit,
+                cursor=cursor,
+            )
+
+    page = wait_for(look())
+    if as_json:
+        for one in page.agents:
+            show(one, as_json=True)
+    elif page.agents:
+        now = SystemClock().wall_us()
+        rows = [
+            (
+                one.handle,
+                one.agent_type,
+                one.status,
+                f"{one.current_task_count}/{one.max_concurrent_tasks}",
+                ", ".join(one.capabilities),
+                f"{render.span(now - from_iso(one.last_heartbeat))} ago" if one.last_heartbeat else "",
+                one.guid,
+            )
+            for one in page.agents
+        ]
+        heads = ("agent", "type", "status", "tasks", "capabilities", "heartbeat", "guid")
+        table(heads, rows, as_json=False)
+    else:
+        click.echo(
+            "no external agents. An agent registers with POST /api/agents/register or through holdfast mcp.",
+            err=True,
+        )
+    if page.registry.stale_since is not None:
+        since = render.instant(from_iso(page.registry.stale_since))
+        click.echo(f"NATS is unreachable since {since}: this is the last known state", err=True)
+    if page.next is not None:
+        click.echo(f"more: --cursor {plain(page.next)}", err=True)
+
+
+async def _entries(name: str, where: str) -> list[AgentEntryView]:
+    """The registered agents with this handle or GUID."""
+    found: list[AgentEntryView] = []
+    cursor: str | None = None
+    async with client_at(where) as client:
+        while True:
+            page = await client.list_registry(limit=ROWS_PER_PAGE_MAX, cursor=cursor)
+            found += [entry for entry in page.agents if name in {entry.handle, entry.guid}]
+            cursor = page.next
+            if cursor is None:
+                break
+    if found:
+        return found
+    msg = f"no external agent {name!r} is registered"
+    raise NotFound(msg, hint="`holdfast agent external` lists those that are.")
+
+
+def _show_entry(entry: AgentEntryView, *, as_json: bool) -> None:
+    if as_json:
+        show(entry, as_json=True)
+        return
+    values = {name: value for name, value in msgspec.structs.asdict(entry).items() if value}
+    lists = {name: ", ".join(value) for name, value in values.items() if isinstance(value, tuple)}
+    show(values | lists, as_json=False, title=plain(entry.handle))
 
 
 def _told(one: AgentView) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""`holdfast key`: who may speak to a server."""
+"""`holdfast api-key`: create, list and revoke the API keys of a store."""
 
 from __future__ import annotations
 
@@ -15,34 +15,35 @@ from holdfast.runtime import open_store
 from holdfast.store.clock import SystemClock
 
 namespace_option = click.option(
-    "--namespace", default=DEFAULT_NAMESPACE, show_default=True, help="Where the key opens."
+    "--namespace",
+    default=DEFAULT_NAMESPACE,
+    show_default=True,
+    help="Namespace that the key gives access to.",
 )
 
 
 @click.group()
-def key() -> None:
-    """API keys: made, listed, revoked, in the store itself. A server that has any asks for one.
+def api_key() -> None:
+    """Manage API keys. A server whose store has keys requires one; `payload-key` creates encryption keys.
 
-    Example: holdfast key create --role admin --name ada --why 'first key'
+    Example: holdfast api-key create --role admin --name ada --why 'first key'
     """
 
 
-@key.command()
+@api_key.command()
 @click.option(
     "--role",
     "roles",
     multiple=True,
     required=True,
     type=click.Choice([role.value for role in Role]),
-    help="What it may do; several add up.",
+    help="What the key may do; may be repeated.",
 )
-@click.option("--name", required=True, help="Whose it is; shown in lists, journals and the audit log.")
-@click.option("--why", required=True, help="What it is for; for the audit log.")
-@click.option(
-    "--expires-in", metavar="TIME", help="It opens nothing after that: 12h, 90d. Without it, it stays."
-)
-@click.option("--session", metavar="ID", help="The session that an agent's key is for.")
-@click.option("--make-namespace", is_flag=True, help="Make the namespace, if there is none of this name.")
+@click.option("--name", required=True, help="Owner of the key; shown in lists, journals and the audit log.")
+@click.option("--why", required=True, help="Purpose of the key; written to the audit log.")
+@click.option("--expires-in", metavar="TIME", help="Lifetime: 12h, 90d.  [default: no expiry]")
+@click.option("--session", metavar="ID", help="With --role agent: the one session that the key is for.")
+@click.option("--make-namespace", is_flag=True, help="Create the namespace if it does not exist.")
 @namespace_option
 @by_option
 @store_option
@@ -60,9 +61,9 @@ def create(
     make_namespace: bool,
     as_json: bool,
 ) -> None:
-    """Make a key. It is printed once, on stdout, and cannot be shown again.
+    """Create a key. It is printed once, on stdout, and cannot be shown again.
 
-    Example: holdfast key create --role operator --name ci --expires-in 90d --why 'nightly runs'
+    Example: holdfast api-key create --role operator --name ci --expires-in 90d --why 'nightly runs'
     """
     lifetime = None if expires_in is None else parse_duration(expires_in)
 
@@ -90,18 +91,18 @@ def create(
         return
     click.echo(text)
     until = "" if made.expires_at is None else f", until {to_iso(made.expires_at)}"
-    click.echo(f"{', '.join(made.roles)} in {plain(namespace)}{until}; it is not shown again", err=True)
-    click.echo("  export HOLDFAST_API_KEY=…   holdfast key revoke " + made.key_id + " --why …", err=True)
+    click.echo(f"{', '.join(made.roles)} in {plain(namespace)}{until}; this key is not shown again", err=True)
+    click.echo("  export HOLDFAST_API_KEY=…   holdfast api-key revoke " + made.key_id + " --why …", err=True)
 
 
-@key.command("list")
-@click.option("--namespace", default=None, help="Only keys of this one.")
+@api_key.command("list")
+@click.option("--namespace", default=None, help="Only keys of this namespace.")
 @store_option
 @json_option
 def list_(namespace: str | None, where: str, *, as_json: bool) -> None:
-    """List keys, revoked and expired ones too: whose they are, what they may do, when they were last used.
+    """List keys, including revoked and expired ones: owner, roles, last use, state.
 
-    Example: holdfast key list --json
+    Example: holdfast api-key list --json
     """
 
     async def look() -> list[ApiKey]:
@@ -122,7 +123,9 @@ def list_(namespace: str | None, where: str, *, as_json: bool) -> None:
     for one in keys if as_json else ():
         click.echo(to_json(_told(one)))
     if not keys:
-        click.echo("no keys", err=True)
+        click.echo(
+            "no API keys. Create one: holdfast api-key create --role admin --name NAME --why …", err=True
+        )
     elif not as_json:
         now = SystemClock().wall_us()
         rows = [
@@ -139,15 +142,15 @@ def list_(namespace: str | None, where: str, *, as_json: bool) -> None:
         table(("id", "name", "roles", "namespace", "last use", "state"), rows, as_json=False)
 
 
-@key.command()
+@api_key.command()
 @click.argument("key_id", metavar="ID")
-@click.option("--why", required=True, help="Why it is taken back; for the audit log.")
+@click.option("--why", required=True, help="The reason; written to the audit log.")
 @by_option
 @store_option
 def revoke(key_id: str, why: str, by: str, where: str) -> None:
-    """Take a key back. Servers that run know it within five seconds.
+    """Revoke a key. Running servers reject it within five seconds.
 
-    Example: holdfast key revoke 7dq4m0x2c8k1n5vz --why 'it was in a log'
+    Example: holdfast api-key revoke 7dq4m0x2c8k1n5vz --why 'it was in a log'
     """
 
     async def work() -> ApiKey:
@@ -159,17 +162,17 @@ def revoke(key_id: str, why: str, by: str, where: str) -> None:
 
     revoked = wait_for(work())
     assert revoked.revoked_at is not None
-    click.echo(f"{plain(revoked.name)} opens nothing since {to_iso(revoked.revoked_at)}", err=True)
+    click.echo(f"key of {plain(revoked.name)} revoked at {to_iso(revoked.revoked_at)}", err=True)
 
 
 def _state(one: ApiKey, now: int) -> str:
     if one.revoked_at is not None:
         return f"revoked {to_iso(one.revoked_at)}"
     if one.expires_at is None:
-        return "open"
-    return f"{'until' if is_open(one, now) else 'expired'} {to_iso(one.expires_at)}"
+        return "active"
+    return f"{'active until' if is_open(one, now) else 'expired'} {to_iso(one.expires_at)}"
 
 
 def _told(one: ApiKey) -> dict[str, object]:
-    """The key without what is kept of its secret."""
+    """The key without the digest of its secret."""
     return {name: getattr(one, name) for name in one.__struct_fields__ if name != "digest"}

@@ -1,4 +1,4 @@
-"""`holdfast audit`: who did what, and whether anybody has touched the record of it."""
+"""`holdfast audit`: the audit log, and the verification of its hash chain."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from holdfast.model.time import to_iso
 
 @click.command()
 @click.option(
-    "--last", default=50, show_default=True, type=click.IntRange(1), help="Show so many lines, the newest."
+    "--last", default=50, show_default=True, type=click.IntRange(1), help="Number of newest entries to show."
 )
 @namespace_option
 @store_option
 @json_option
 def audit(last: int, namespace: str, where: str, *, as_json: bool) -> None:
-    """List privileged acts, and check the chain from its first line; exit status 1 if it does not hold.
+    """Show the audit log, and verify its hash chain from the first entry; exit status 1 if it is broken.
 
     Example: holdfast audit --last 20
     """
@@ -42,10 +42,10 @@ def audit(last: int, namespace: str, where: str, *, as_json: bool) -> None:
             (line.seq, to_iso(line.at), line.who, line.what, one_line(line.object), one_line(line.reason))
             for line in lines
         ]
-        table(("line", "when", "who", "what", "object", "why"), rows, as_json=False)
+        table(("entry", "time", "who", "action", "object", "reason"), rows, as_json=False)
     for fault in found.faults:
         click.secho(fault, fg="red", err=True)
     if found.faults:
-        click.echo("the audit log was changed after it was written", err=True)
+        click.echo("the hash chain is broken: the audit log was changed after it was written", err=True)
         raise click.exceptions.Exit(1)
-    click.echo(f"{found.count} lines, and the chain holds: {found.head.hash.hex()[:16]}", err=True)
+    click.echo(f"{found.count} entries, hash chain intact, head {found.head.hash.hex()[:16]}", err=True)

@@ -35,16 +35,14 @@ from holdfast.runtime.process import Foreground, Process, opened
 
 @click.command()
 @click.argument("agent")
-@click.option("--session", "session_id", metavar="ID", help="Go on with this conversation, or begin it.")
-@click.option(
-    "--app", "app_at", envvar="HOLDFAST_APP", help="The application whose tools and agents it uses."
-)
+@click.option("--session", "session_id", metavar="ID", help="Continue this conversation, or start it.")
+@click.option("--app", "app_at", envvar="HOLDFAST_APP", help="The application: its tools and agents.")
 @app_store_option
 def chat(agent: str, session_id: str | None, app_at: str | None, where: str) -> None:
     """Talk to an agent: one of `holdfast agent list`, or a session of the application.
 
-    Ctrl-C ends the answer that is coming, Ctrl-D or an empty Ctrl-C the chat. With HOLDFAST_API_URL the workers of that
-    server answer; else this process does.
+    Ctrl-C cancels the current answer; at the prompt, Ctrl-C or Ctrl-D ends the chat. With HOLDFAST_API_URL the workers
+    of that server answer; otherwise this process does.
 
     Example: holdfast chat helper --session ada
     """
@@ -71,7 +69,7 @@ async def _chat(agent: str, session_id: str | None, app_at: str | None, where: s
         command = ["holdfast", "chat", agent, "--session", named, "--store", where]
         command += [] if app_at is None else ["--app", app_at]
         failed = await _Talk(session).go_on()
-        click.echo(f"go on with it: {plain(shlex.join(command))}", err=True)
+        click.echo(f"continue it: {plain(shlex.join(command))}", err=True)
         return int(failed)
     finally:
         await process.close()
@@ -80,15 +78,15 @@ async def _chat(agent: str, session_id: str | None, app_at: str | None, where: s
 async def _chat_from_afar(agent: str, session_id: str | None, app_at: str | None, where: str) -> int:
     """Through a server: its workers answer."""
     if app_at is not None:
-        click.echo("--app is not used: the workers of the server have the code", err=True)
+        click.echo("--app is ignored: the workers of the server have the code", err=True)
     async with client_at(where) as client:
         known = await client.get_agent(agent)
         named = session_id or RandomIds().new("session")
         if not (await client.list_workers(limit=1)).items:
-            click.echo("no worker is listed: answers come when one is there", err=True)
+            click.echo("no worker is running: answers come as soon as one starts (holdfast worker)", err=True)
         failed = await _Talk(FarSession(client, known.name, named)).go_on()
         command = ["holdfast", "chat", agent, "--session", named]
-        click.echo(f"go on with it: {plain(shlex.join(command))}", err=True)
+        click.echo(f"continue it: {plain(shlex.join(command))}", err=True)
         return int(failed)
 
 
@@ -105,8 +103,8 @@ async def _session(process: Process, app: App, agent: str, session_id: str) -> S
         msg = f"there is no agent called {agent!r}"
         raise NotFound(
             msg,
-            hint=f"There are: {', '.join(sorted({*known, *app.sessions})) or 'none'}. "
-            f"`holdfast agent create {agent}` makes one.",
+            hint=f"Agents: {', '.join(sorted({*known, *app.sessions})) or 'none'}. "
+            f"Create one: holdfast agent create {agent}",
         )
     return session_with(found, session_id, host)
 
@@ -163,7 +161,7 @@ class _Talk:
             click.echo()
         except JobCancelled:
             click.echo("\n" if self._terminal else "", nl=False)
-            click.echo("cancelled; the conversation is as it was before", err=True)
+            click.echo("cancelled: the conversation is unchanged", err=True)
             return False
         except HoldfastError as error:
             complain(error)
@@ -183,7 +181,7 @@ class _Talk:
                 if self._stopped == job.id:
                     break
                 if isinstance(one, AttemptSuperseded):
-                    click.secho("\n(once more)", dim=True, err=True)
+                    click.secho("\n(new attempt)", dim=True, err=True)
                     said = ""
                 elif isinstance(one.said, str):
                     said += one.said

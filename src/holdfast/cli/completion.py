@@ -1,4 +1,4 @@
-"""`holdfast completion`: the shell completes commands and options."""
+"""`holdfast completion`: prints a shell completion script."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _WHERE = {"bash": "~/.bashrc", "zsh": "~/.zshrc", "fish": "~/.config/fish/comple
 @click.command()
 @click.argument("shell", type=click.Choice(list(_WHERE)))
 def completion(shell: str) -> None:
-    """Print the script that makes a shell complete commands and options.
+    """Print the completion script of a shell.
 
-    bash and zsh: eval "$(holdfast completion bash)" in ~/.bashrc or ~/.zshrc; fish: into its completions.
+    bash, zsh: add eval "$(holdfast completion bash)" to ~/.bashrc or ~/.zshrc. fish: see the example.
 
     Example: holdfast completion fish > ~/.config/fish/completions/holdfast.fish
     """

@@ -1,4 +1,4 @@
-"""`holdfast db`: looking after the store."""
+"""`holdfast db`: status, migration, backup, restore, verification and retention of the store."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from holdfast.store.tables.store import SqlStore
 
 @click.group()
 def db() -> None:
-    """Look after the store.
+    """Manage the store: status, migrate, backup, restore, verify, prune.
 
     Example: holdfast db status
     """
@@ -38,7 +38,7 @@ def db() -> None:
 @store_option
 @json_option
 def status(where: str, *, as_json: bool) -> None:
-    """Show what the store is, what it survives, and how many jobs it holds.
+    """Show the store: address, durability tier, schema, number of jobs.
 
     Example: holdfast db status --store sqlite:///holdfast.db
     """
@@ -66,7 +66,7 @@ def status(where: str, *, as_json: bool) -> None:
 
 
 def survives(store: Store) -> str:
-    """What this store's tier promises, in words."""
+    """What the durability tier of this store survives, in words."""
     if store.tier.survives_power_cut:
         return "kill -9 and a power cut"
     return "kill -9; a power cut may take acknowledged records" if store.tier.survives_kill else "nothing"
@@ -76,9 +76,9 @@ def survives(store: Store) -> str:
 @store_option
 @json_option
 def migrate(where: str, *, as_json: bool) -> None:
-    """Bring the store's schema to this version, making the store if there is none.
+    """Migrate the store's schema to this version; create the store if there is none.
 
-    A SQLite store that holds data is copied first. Killed at any point, run it again.
+    A SQLite store with data is copied first. If the command is killed, run it again.
 
     Example: holdfast db migrate --store postgresql://app@db/holdfast
     """
@@ -91,7 +91,7 @@ def migrate(where: str, *, as_json: bool) -> None:
             await store.close()
         return {"address": info.address, "schema": info.schema_version, "tier": info.tier}
 
-    show(wait_for(bring_up()), as_json=as_json, title="the schema is current")
+    show(wait_for(bring_up()), as_json=as_json, title="schema is up to date")
 
 
 @db.command()
@@ -99,10 +99,10 @@ def migrate(where: str, *, as_json: bool) -> None:
 @store_option
 @json_option
 def backup(target: Path, where: str, *, as_json: bool) -> None:
-    """Copy the store into TARGET while workers go on.
+    """Back up the store to TARGET while workers run.
 
-    The copy is the store at one instant, checked and flushed before it gets its name. It is a SQLite file whichever
-    database it came from, and restores into either.
+    The backup is a snapshot of one instant, checked and flushed before it gets its name. It is a SQLite file for both
+    databases, and restores into either.
 
     Example: holdfast db backup holdfast-2026-11-15.db
     """
@@ -117,26 +117,29 @@ def backup(target: Path, where: str, *, as_json: bool) -> None:
             except (
                 Unavailable
             ) as error:  # it is made all the same: from a replica, or from a disk that is full
-                click.echo(f"the store could not be told of it: {plain(str(error))}", err=True)
+                click.echo(
+                    f"the backup is complete, but its time could not be recorded in the store: {plain(str(error))}",
+                    err=True,
+                )
             return made
         finally:
             await store.close()
 
     with sign_of_life("backing up"):
         made = wait_for(copy())
-    show(made, as_json=as_json, title="backed up")
+    show(made, as_json=as_json, title="backup complete")
 
 
 @db.command()
 @click.argument("source", type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--yes", is_flag=True, help="Do not ask: what the store holds now is replaced.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation: replaces the content of the store.")
 @store_option
 @json_option
 def restore(source: Path, where: str, *, yes: bool, as_json: bool) -> None:
-    """Replace the store's content by a backup.
+    """Restore a backup: replace the content of the store.
 
-    Starts a new epoch: workers that are still running are fenced. Jobs that were not finished wait for review, because
-    what they did after the backup may have happened.
+    Starts a new epoch: workers that still run are fenced. Unfinished jobs are held for review, because they may have
+    acted after the backup was made.
 
     Example: holdfast db restore holdfast-2026-11-15.db --yes
     """
@@ -152,22 +155,27 @@ def restore(source: Path, where: str, *, yes: bool, as_json: bool) -> None:
 
     with sign_of_life("restoring"):
         restored = wait_for(replace())
-    show(restored, as_json=as_json, title="restored")
+    show(restored, as_json=as_json, title="restore complete")
     if restored.held and not as_json:
-        click.echo(f"{restored.held} unfinished jobs wait for review (reason restore_review).", err=True)
+        click.echo(
+            f"{restored.held} unfinished jobs are held for review: holdfast jobs --reason restore_review",
+            err=True,
+        )
     if restored.paused and not as_json:
         click.echo(
-            f"{restored.paused} schedules are paused; holdfast schedule resume ID lets one go on.", err=True
+            f"{restored.paused} schedules are paused. Resume one: holdfast schedule resume ID", err=True
         )
     if restored.revoked and not as_json:
-        click.echo(f"{restored.revoked} API keys are revoked; holdfast key create makes new ones.", err=True)
+        click.echo(
+            f"{restored.revoked} API keys are revoked. Create new ones: holdfast api-key create", err=True
+        )
 
 
 @db.command()
 @store_option
 @json_option
 def verify(where: str, *, as_json: bool) -> None:
-    """Check every invariant in one snapshot of the store; exit status 1 if one does not hold.
+    """Verify all invariants on one snapshot of the store; exit status 1 if one is violated.
 
     Example: holdfast db verify
     """
@@ -194,7 +202,7 @@ def verify(where: str, *, as_json: bool) -> None:
         )
         if report.unread:
             click.echo(
-                f"{report.unread} payloads are encrypted with keys that are not here: what they say was not checked. "
+                f"{report.unread} payloads were not checked: this process does not have their encryption keys. "
                 "Set HOLDFAST_PAYLOAD_KEYS.",
                 err=True,
             )

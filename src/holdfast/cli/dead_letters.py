@@ -1,4 +1,4 @@
-"""`holdfast dead`: work that used up its attempts, kept whole."""
+"""`holdfast dead`: the dead-letter queue."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ from holdfast.model.page import Page
 
 @click.group()
 def dead() -> None:
-    """Dead letters: work that used up its attempts. It is held, not lost.
+    """Dead-letter queue: jobs that failed all their attempts. They are kept until a person decides.
 
     Example: holdfast dead list
     """
 
 
 @dead.command("list")
-@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000), help="At most so many.")
-@click.option("--cursor", help="Go on where the last page ended.")
+@click.option(
+    "--limit", default=50, show_default=True, type=click.IntRange(1, 1000), help="Most rows to show."
+)
+@click.option("--cursor", help="Continue after the last page.")
 @store_option
 @json_option
 def list_(where: str, *, limit: int, cursor: str | None, as_json: bool) -> None:
@@ -48,24 +50,26 @@ def list_(where: str, *, limit: int, cursor: str | None, as_json: bool) -> None:
     if not page.items:
         click.echo("no dead letters", err=True)
     elif not as_json:
-        click.echo("holdfast dead requeue ID tries one again; holdfast dead discard ID ends it", err=True)
+        click.echo(
+            "Try one again: holdfast dead requeue ID. Cancel one: holdfast dead discard ID --why …", err=True
+        )
     if page.next is not None:
         click.echo(f"more: --cursor {page.next}", err=True)
 
 
 @dead.command()
 @click.argument("job_id", metavar="ID")
-@click.option("--why", default="", help="What is different now; for the journal.")
+@click.option("--why", default="", help="What has changed; written to the journal.")
 @by_option
 @operation_option
 @store_option
 @json_option
 def requeue(job_id: str, where: str, *, why: str, by: str, operation_id: str | None, as_json: bool) -> None:
-    """Try a dead letter again: the same job, journal and keys, with attempts counted from nothing.
+    """Try a dead letter again: the same job, journal and idempotency keys. Attempts count from zero.
 
     Example: holdfast dead requeue job_06h57w4p2ksb3f1cqn8xv0zt6e --why 'the shop is up again'
     """
-    done = "it will be tried again, with attempts counted from nothing"
+    done = "requeued: the job is tried again, its attempts count from zero"
     said(
         where,
         lambda client: client.requeue(job_id, why=why, by=by, operation_id=operation_id),
@@ -77,20 +81,20 @@ def requeue(job_id: str, where: str, *, why: str, by: str, operation_id: str | N
 
 @dead.command()
 @click.argument("job_id", metavar="ID")
-@click.option("--why", required=True, help="Why it may end; for the journal.")
+@click.option("--why", required=True, help="The reason; written to the journal.")
 @by_option
 @operation_option
 @store_option
 @json_option
 def discard(job_id: str, where: str, *, why: str, by: str, operation_id: str | None, as_json: bool) -> None:
-    """End a dead letter. Its journal stays.
+    """Cancel a dead letter. Its journal is kept.
 
     Example: holdfast dead discard job_06h57w4p2ksb3f1cqn8xv0zt6e --why 'the order was withdrawn'
     """
     said(
         where,
         lambda client: client.discard(job_id, why=why, by=by, operation_id=operation_id),
-        done="discarded: it is cancelled",
-        sent="asked: the next worker that takes it ends it",
+        done="discarded: the job is cancelled",
+        sent="requested: the next worker that claims the job cancels it",
         as_json=as_json,
     )

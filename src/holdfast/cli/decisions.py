@@ -1,10 +1,11 @@
-"""`holdfast cancel`, `resume`, `signal`, `answer`, `reconcile`, `approve`, `deny`, `raise`: what a person says."""
+"""`holdfast cancel`, `resume`, `signal`, `answer`, `reconcile`, `approve`, `deny`, `raise`: commands to a job."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import shlex
+from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -17,11 +18,14 @@ from holdfast.errors import InvalidPayload, InvalidSetting, NotFound
 from holdfast.model import canonical
 from holdfast.model.budget import Budget
 
+STEPS_NAMED: Final = 12
+"""Most step keys that an error names."""
+
 
 def said(
     where: str, say: Callable[[Client], Awaitable[Accepted]], *, done: str, sent: str, as_json: bool
 ) -> None:
-    """The word is said; data on stdout, what it means now on stderr."""
+    """Send a command to a job; data on stdout, its effect on stderr."""
 
     async def speak() -> Accepted:
         async with client_at(where) as client:
@@ -31,7 +35,7 @@ def said(
     if as_json:
         click.echo(to_json(accepted))
         return
-    again = " (it had been said before)" if accepted.repeated else ""
+    again = " (already received before)" if accepted.repeated else ""
     click.echo(f"{done if accepted.at_once else sent}{again}", err=True)
     if not accepted.at_once:
         click.echo(f"  holdfast job {plain(accepted.job_id)}", err=True)
@@ -48,27 +52,27 @@ def given(argument: str | None) -> Any:
             text = Path(place).read_text(encoding="utf-8")
         except FileNotFoundError:
             msg = f"there is no file {place}"
-            raise NotFound(msg, hint="Name a file with JSON in it after the @.") from None
+            raise NotFound(msg, hint="Give a JSON file after the @: --result @file.json") from None
         except (OSError, UnicodeDecodeError) as error:
             msg = f"cannot read {place}: {error}"
-            raise InvalidPayload(msg, hint="Name a file with JSON in UTF-8 after the @.") from None
+            raise InvalidPayload(msg, hint="Give a JSON file in UTF-8 after the @.") from None
     try:
         return canonical.decode(text.encode("utf-8", "surrogatepass"))
     except InvalidPayload as error:
         msg = f"{place}: {error}"
-        hint = "Text needs quotes of its own: '\"paid\"'. A file is @name.json."
+        hint = "JSON text needs quotes of its own: '\"paid\"'. To read a file: @name.json."
         raise InvalidPayload(msg, hint=hint) from None
 
 
 @click.command()
 @click.argument("job_id", metavar="ID")
-@click.option("--why", default="", help="The reason, for the journal.")
+@click.option("--why", default="", help="The reason; written to the journal.")
 @by_option
 @operation_option
 @store_option
 @json_option
 def cancel(job_id: str, where: str, *, why: str, by: str, operation_id: str | None, as_json: bool) -> None:
-    """End a job. It fires nothing more; what it has already sent is not called back.
+    """Cancel a job. It makes no further calls; calls that it has already made are not undone.
 
     Example: holdfast cancel job_06h57w4p2ksb3f1cqn8xv0zt6e --why 'ordered twice'
     """
@@ -76,17 +80,15 @@ def cancel(job_id: str, where: str, *, why: str, by: str, operation_id: str | No
         where,
         lambda client: client.cancel(job_id, why=why, by=by, operation_id=operation_id),
         done="cancelled",
-        sent="asked: whoever drives it ends it before it fires anything more",
+        sent="cancel requested: its worker cancels the job before its next call",
         as_json=as_json,
     )
 
 
 @click.command()
 @click.argument("job_id", metavar="ID")
-@click.option(
-    "--accept", is_flag=True, help="Let recorded calls rest that the code does not ask for any more."
-)
-@click.option("--why", default="", help="The reason, for the journal.")
+@click.option("--accept", is_flag=True, help="Accept that the code no longer makes some recorded calls.")
+@click.option("--why", default="", help="The reason; written to the journal.")
 @by_option
 @operation_option
 @store_option
@@ -94,7 +96,7 @@ def cancel(job_id: str, where: str, *, why: str, by: str, operation_id: str | No
 def resume(
     job_id: str, where: str, *, accept: bool, why: str, by: str, operation_id: str | None, as_json: bool
 ) -> None:
-    """Let a job go on that is held for a person: parked, stalled, restored, or a dead letter.
+    """Continue a job that is held for a person: parked, stalled, restored, or a dead letter.
 
     Example: holdfast resume job_06h57w4p2ksb3f1cqn8xv0zt6e --why 'the old code is back'
     """
@@ -102,8 +104,8 @@ def resume(
     said(
         where,
         lambda client: client.resume(job_id, choice=choice, why=why, by=by, operation_id=operation_id),
-        done="it will be tried again, with attempts counted from nothing",
-        sent="any worker that has code for it goes on with it",
+        done="requeued: the job is tried again, its attempts count from zero",
+        sent="resumed: the job continues as soon as a worker claims it",
         as_json=as_json,
     )
 
@@ -111,7 +113,7 @@ def resume(
 @click.command()
 @click.argument("job_id", metavar="ID")
 @click.argument("name")
-@click.option("--data", metavar="JSON|@FILE", help="What the signal carries.")
+@click.option("--data", metavar="JSON|@FILE", help="Payload of the signal.")
 @by_option
 @operation_option
 @store_option
@@ -127,8 +129,8 @@ def signal(
     said(
         where,
         lambda client: client.signal(job_id, name, body, by=by, operation_id=operation_id),
-        done="received",
-        sent="sent: it is in the job's mail",
+        done="delivered",
+        sent="sent: the signal is in the job's mailbox",
         as_json=as_json,
     )
 
@@ -136,9 +138,9 @@ def signal(
 @click.command()
 @click.argument("job_id", metavar="ID")
 @click.argument("words", metavar="ANSWER", required=False)
-@click.option("--yes", "yes", flag_value=True, type=bool, default=None, help="Yes.")
-@click.option("--no", "yes", flag_value=False, type=bool, help="No.")
-@click.option("--question", metavar="QUESTION", help="Which one, if the job asks several.")
+@click.option("--yes", "yes", flag_value=True, type=bool, default=None, help="Answer yes.")
+@click.option("--no", "yes", flag_value=False, type=bool, help="Answer no.")
+@click.option("--question", metavar="QUESTION", help="Id of the question, if the job asks several.")
 @by_option
 @operation_option
 @store_option
@@ -154,19 +156,19 @@ def answer(
     operation_id: str | None,
     as_json: bool,
 ) -> None:
-    """Answer what a job asks: --yes, --no, text, or JSON. `holdfast job ID` shows the question, and what fits.
+    """Answer a question of a job: --yes, --no, text, or JSON. `holdfast job ID` shows the question and its schema.
 
     Example: holdfast answer job_06h57w4p2ksb3f1cqn8xv0zt6e --yes
     """
     if (words is None) == (yes is None):
-        msg = "what is the answer?" if words is None else "two answers"
-        raise InvalidSetting(msg, hint="Say --yes, --no, or the answer itself.")
+        msg = "the answer is missing" if words is None else "two answers were given"
+        raise InvalidSetting(msg, hint="Give one: --yes, --no, or the answer itself.")
     value: Any = yes if words is None else given(words) if words.startswith("@") else words
     said(
         where,
         lambda client: client.answer(job_id, value, question_id=question, by=by, operation_id=operation_id),
         done="answered",
-        sent="answered: any worker that has code for it goes on with it",
+        sent="answered: the job continues as soon as a worker claims it",
         as_json=as_json,
     )
 
@@ -175,22 +177,22 @@ def answer(
 @click.argument("job_id", metavar="ID")
 @click.argument("step")
 @click.option(
-    "--happened", "decision", flag_value="happened", help="It happened; --result is what it returned."
+    "--happened", "decision", flag_value="happened", help="The call happened; --result is what it returned."
 )
 @click.option(
     "--not-happened",
     "decision",
     flag_value="not_happened",
-    help="It did not; it is made again, under a new key.",
+    help="The call did not happen: make it again, under a new idempotency key.",
 )
 @click.option(
-    "--skip", "decision", flag_value="skip", help="Leave it; the agent gets --result instead, or nothing."
+    "--skip", "decision", flag_value="skip", help="Skip the call; the agent gets --result, or nothing."
 )
 @click.option(
-    "--fail", "decision", flag_value="fail", help="Leave it; the agent gets an error with your reason."
+    "--fail", "decision", flag_value="fail", help="Fail the call; the agent gets an error with your reason."
 )
-@click.option("--result", metavar="JSON|@FILE", help="With --happened or --skip: what the agent gets.")
-@click.option("--why", required=True, help="How you know; for the journal.")
+@click.option("--result", metavar="JSON|@FILE", help="With --happened or --skip: the result for the agent.")
+@click.option("--why", required=True, help="How you know; written to the journal.")
 @by_option
 @operation_option
 @store_option
@@ -207,21 +209,21 @@ def reconcile(
     operation_id: str | None,
     as_json: bool,
 ) -> None:
-    """Say what became of a call that was cut off. STEP is its step key, or the tool's name if only one waits.
+    """Settle a call whose outcome is unknown. STEP is its step key, or the tool's name if only one such call waits.
 
-    Look at the receiver first: nobody asks again. `holdfast job ID` shows the arguments and the key it saw.
+    Check at the receiver first: the decision is final. `holdfast job ID` shows the arguments and the idempotency key.
 
     Example: holdfast reconcile job_06h57w4p2ksb3f1cqn8xv0zt6e pay --happened --why 'it is on the statement'
     """
     if decision is None:
-        msg = "what became of it?"
+        msg = f"no decision about {step}"
         raise InvalidSetting(msg, hint="Add one of --happened, --not-happened, --skip, --fail.")
     value = given(result)
 
     async def say(client: Client) -> Accepted:
         return await client.reconcile(
             job_id,
-            await _step(client, job_id, step),
+            await find_step(client, job_id, step, kinds={SpanKind.EFFECT}),
             decision,
             why=why,
             by=by,
@@ -229,25 +231,37 @@ def reconcile(
             operation_id=operation_id,
         )
 
-    sent = "noted: any worker that has code for it goes on with it"
+    sent = "recorded: the job continues as soon as a worker claims it"
     said(where, say, done=sent, sent=sent, as_json=as_json)
 
 
-async def _step(client: Client, job_id: str, step: str) -> str:
-    """The step key that is meant by it, or by the name of the only such call; uncertain ones first."""
-    calls = [one for one in (await client.trace(job_id)).spans if one.kind is SpanKind.EFFECT]
-    named = [one for one in calls if step in (one.name, one.step_key.rpartition("/")[2])]
-    for among in ([one for one in named if one.outcome == "uncertain"], named):
-        keys = {one.step_key for one in among}
-        if len(keys) == 1 and step not in {one.step_key for one in calls}:
-            return keys.pop()
-    return step
+async def find_step(client: Client, job_id: str, name: str, *, kinds: Collection[SpanKind] = ()) -> str:
+    """The step key behind a key, the end of one, or the name of a tool; calls of unknown outcome first.
+
+    A name that no step has is given back as it is: the command says what is wrong with it.
+    """
+    spans = [span for span in (await client.trace(job_id)).spans if not kinds or span.kind in kinds]
+    keys = {span.step_key for span in spans}
+    if name in keys:
+        return name
+    named = [span for span in spans if name == span.name or f"/{span.step_key}".endswith(f"/{name}")]
+    named += [span for span in spans if span.step_key.rpartition("/")[2].rpartition("#")[0] == name]
+    for among in ([span for span in named if span.outcome == "uncertain"], named):
+        found = list(dict.fromkeys(span.step_key for span in among))
+        if len(found) == 1:
+            return found[0]
+        if found:
+            msg = f"{name!r} names {len(found)} steps of job {job_id}"
+            raise InvalidSetting(
+                msg, hint=f"Give the step key: {', '.join(map(shlex.quote, found[:STEPS_NAMED]))}."
+            )
+    return name
 
 
 @click.command()
 @click.argument("approval", metavar="ID")
-@click.option("--step", help="Which call, if ID is a job that waits for several.")
-@click.option("--why", default="", help="The reason, for the journal.")
+@click.option("--step", help="Step key of the call, if ID is a job with several.")
+@click.option("--why", default="", help="The reason; written to the journal.")
 @by_option
 @operation_option
 @store_option
@@ -255,7 +269,7 @@ async def _step(client: Client, job_id: str, step: str) -> str:
 def approve(
     approval: str, where: str, *, step: str | None, why: str, by: str, operation_id: str | None, as_json: bool
 ) -> None:
-    """Say yes to a call that waits for it. ID is the approval's, or the job's.
+    """Approve a call that waits for approval. ID is the approval's or the job's.
 
     Example: holdfast approve job_06h57w4p2ksb3f1cqn8xv0zt6e --why 'called the customer'
     """
@@ -263,15 +277,15 @@ def approve(
         where,
         lambda client: client.approve(approval, step_key=step, why=why, by=by, operation_id=operation_id),
         done="approved",
-        sent="approved: any worker that has code for it goes on with it",
+        sent="approved: the job continues as soon as a worker claims it",
         as_json=as_json,
     )
 
 
 @click.command()
 @click.argument("approval", metavar="ID")
-@click.option("--step", help="Which call, if ID is a job that waits for several.")
-@click.option("--why", required=True, help="The reason, for the journal and the agent.")
+@click.option("--step", help="Step key of the call, if ID is a job with several.")
+@click.option("--why", required=True, help="The reason; for the journal and the agent.")
 @by_option
 @operation_option
 @store_option
@@ -279,7 +293,7 @@ def approve(
 def deny(
     approval: str, where: str, *, step: str | None, why: str, by: str, operation_id: str | None, as_json: bool
 ) -> None:
-    """Say no to a call that waits for a yes. ID is the approval's, or the job's.
+    """Deny a call that waits for approval. ID is the approval's or the job's.
 
     Example: holdfast deny job_06h57w4p2ksb3f1cqn8xv0zt6e --why 'too much'
     """
@@ -287,21 +301,21 @@ def deny(
         where,
         lambda client: client.deny(approval, step_key=step, why=why, by=by, operation_id=operation_id),
         done="denied",
-        sent="denied: any worker that has code for it goes on with it",
+        sent="denied: the job continues as soon as a worker claims it",
         as_json=as_json,
     )
 
 
 @click.command("raise")
 @click.argument("job_id", metavar="ID")
-@click.option("--usd", metavar="DOLLARS", help="Money, as 5 or 0.25.")
-@click.option("--tokens", type=int, help="Tokens of models.")
+@click.option("--usd", metavar="DOLLARS", help="Dollars: 5 or 0.25.")
+@click.option("--tokens", type=int, help="Model tokens.")
 @click.option("--tool-calls", type=int, help="Calls of tools and steps.")
-@click.option("--wall", metavar="DURATION", help="Time since the job was created, as 90m or 3d.")
+@click.option("--wall", metavar="DURATION", help="Time since the job was created: 90m, 3d.")
 @click.option("--depth", type=int, help="Levels of children.")
 @click.option("--fan-out", type=int, help="Children of any one job.")
-@click.option("--budget", "budget_id", metavar="ID", help="Whose budget, if several count for the job.")
-@click.option("--why", default="", help="The reason, for the journal.")
+@click.option("--budget", "budget_id", metavar="ID", help="Id of the budget, if several apply to the job.")
+@click.option("--why", default="", help="The reason; written to the journal.")
 @by_option
 @operation_option
 @store_option
@@ -317,9 +331,9 @@ def raise_(
     as_json: bool,
     **limits: Any,
 ) -> None:
-    """Raise limits of the budget that stopped a job. What you say is the new total; nothing is lowered.
+    """Raise limits of the budget that stopped a job. Each value is the new total; limits are never lowered.
 
-    A budget counts for a whole tree of jobs: all of them that wait for it go on.
+    A budget covers a whole tree of jobs: every job that waits for it continues.
 
     Example: holdfast raise job_06h57w4p2ksb3f1cqn8xv0zt6e --usd 5 --why 'worth it'
     """
@@ -330,6 +344,6 @@ def raise_(
             job_id, asked, budget_id=budget_id, why=why, by=by, operation_id=operation_id
         ),
         done="raised",
-        sent="raised: any worker that has code for it goes on with it",
+        sent="raised: the job continues as soon as a worker claims it",
         as_json=as_json,
     )

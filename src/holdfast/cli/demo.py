@@ -1,4 +1,4 @@
-"""`holdfast demo`: three kills, and the verdict of the receivers."""
+"""`holdfast demo`: kills a worker three times and counts what the receivers got."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ if TYPE_CHECKING:
     "--store",
     "where",
     metavar="ADDRESS",
-    help="Where its job is kept, e.g. postgresql://user@host/database; without it in a file that is removed after.",
+    help="Store of the job, e.g. postgresql://user@host/database.  [default: a temporary file]",
 )
 def demo(where: str | None) -> None:
-    """Give an agent a job, kill its worker three times with -9, and count what arrived.
+    """Run an agent, kill its worker three times with kill -9, and count what arrived.
 
-    API, worker, store, receivers and kills are real; the model is a script. Exit status 0: the verdict is true.
+    API, worker, store, receivers and kills are real; the model is scripted.
+    Exit status 1: something was lost or repeated.
 
     Example: holdfast demo
     """
@@ -55,7 +56,7 @@ def _show(verdict: Verdict) -> None:
 
     console = render.console()
     console.print()
-    console.print(render.text("The verdict, from the receivers' own logs", "bold"))
+    console.print(render.text("Result, from the receivers' own logs", "bold"))
     for count, what, wanted in (
         (verdict.pdfs, "PDF", 1),
         (verdict.uploads, "upload", 1),
@@ -66,6 +67,6 @@ def _show(verdict: Verdict) -> None:
     whole = "the journal verifies" if verdict.whole else "the journal does not verify"
     console.print(Text.assemble(f"{verdict.kills:>8}  ", (f"kills; {whole}", "dim")))
     if verdict.true:
-        console.print(render.text("Nothing lost, nothing twice.", "bold green"))
+        console.print(render.text("Nothing lost, nothing repeated.", "bold green"))
     else:
-        console.print(render.text("This is not what we promise.", "bold red"))
+        console.print(render.text("Something was lost or repeated: this breaks the guarantee.", "bold red"))

@@ -1,4 +1,4 @@
-"""`holdfast doctor`: what holds here, and what to do where it does not."""
+"""`holdfast doctor`: checks this machine and the store, and names remedies."""
 
 from __future__ import annotations
 
@@ -31,28 +31,26 @@ FREE_CRITICAL_PERCENT = 5
 
 
 @click.command()
-@click.option(
-    "--crash-points", is_flag=True, help="List the places at which a test may end the process, and stop."
-)
+@click.option("--crash-points", is_flag=True, help="List the crash points for tests, and stop.")
 @click.option(
     "--sample",
     type=click.IntRange(0, 1000),
     default=20,
     show_default=True,
-    help="Check the journals of so many jobs, newest first; `holdfast db verify` checks all.",
+    help="Number of newest jobs whose journals are verified; `holdfast db verify` verifies all.",
 )
 @store_option
 @json_option
 def doctor(where: str, *, sample: int, crash_points: bool, as_json: bool) -> None:
-    """Check this machine and the store, and say which promise holds right now.
+    """Check this machine and the store.
 
-    Exit status 1 if something failed; warnings leave it at 0.
+    Exit status 1 if a check failed; warnings do not change it.
 
     Example: holdfast doctor --store postgresql://app@db/holdfast
     """
     if crash_points:
         points = list(every_crash_point().items())
-        table(("point", "what is true there"), points, as_json=as_json)
+        table(("crash point", "state at this point"), points, as_json=as_json)
         return
     findings = [*_machine(), *_place(where)]
     if not any(finding.verdict == "failed" for finding in findings):
@@ -74,7 +72,7 @@ def _machine() -> Iterator[Finding]:
 
 
 def _place(where: str) -> Iterator[Finding]:
-    """What can be said about a file before it is opened."""
+    """Checks of a file before it is opened."""
     try:
         place = address.parse(where)
         if place.kind != "sqlite":
@@ -82,15 +80,15 @@ def _place(where: str) -> Iterator[Finding]:
         path = place.path.absolute()
         check_place(path)
     except HoldfastError as error:
-        yield _failed("place", error)
+        yield _failed("folder", error)
         return
-    yield Finding("ok", "place", f"{path.parent} is local and can be written")
+    yield Finding("ok", "folder", f"{path.parent} is on a local disk and writable")
     usage = shutil.disk_usage(path.parent)
     free = usage.free * 100 // usage.total
     verdict = (
         "ok" if free >= FREE_WARNING_PERCENT else "warning" if free >= FREE_CRITICAL_PERCENT else "failed"
     )
-    yield Finding(verdict, "free disk", f"{free} % of {usage.total // 2**30} GiB")
+    yield Finding(verdict, "free disk", f"{free} % free of {usage.total // 2**30} GiB")
     for pid, where_it_is in stopped_writers(path).items():
         remedy = f"continue it (kill -CONT {pid}) or end it (kill -9 {pid}): nothing is lost"
         yield Finding("failed", "writers", f"process {pid} is stopped {where_it_is}; {remedy}")
@@ -104,7 +102,9 @@ async def _store(where: str, sample: int) -> list[Finding]:
     try:
         info = await store.info()
         found = [Finding("ok", "store", f"{info.address}, epoch {info.epoch}")]
-        readable = f"schema {info.schema_version}, open to code from {info.min_reader} on"
+        readable = (
+            f"version {info.schema_version}; readable by Holdfast with schema {info.min_reader} or newer"
+        )
         found.append(Finding("ok", "schema", readable))
         reduced = info.tier in {Tier.POSTGRES_REDUCED, Tier.SQLITE_RELAXED, Tier.MEMORY}
         found.append(
@@ -122,7 +122,7 @@ async def _store(where: str, sample: int) -> list[Finding]:
 
 def _sweep(last: LastSweep) -> Finding:
     stats = last.stats
-    told = f"{stats.recovered} jobs back in their queues, {stats.failed} held as dead letters"
+    told = f"{stats.recovered} jobs requeued, {stats.failed} moved to the dead-letter queue"
     return Finding("warning" if stats.failed else "ok", "last sweep", f"{to_iso(last.at)}: {told}")
 
 

@@ -1,4 +1,4 @@
-"""`holdfast export`, `holdfast export-key` and `holdfast verify`: a journal to take away, and whether one holds."""
+"""`holdfast export`, `holdfast export-key` and `holdfast verify`: journal export, its signature, verification."""
 
 from __future__ import annotations
 
@@ -20,13 +20,11 @@ from holdfast.model import canonical
 
 @click.command()
 @click.argument("job_id", metavar="ID")
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), help="The file to write.  [default: job-ID.zip]"
-)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write.  [default: job-ID.zip]")
 @store_option
 @json_option
 def export(job_id: str, output: Path | None, where: str, *, as_json: bool) -> None:
-    """Write a job's journal into a file that can be checked anywhere, signed if HOLDFAST_SIGNING_KEY names a key.
+    """Export a job's journal to a file that can be verified anywhere; signed if HOLDFAST_SIGNING_KEY names a key.
 
     Example: holdfast export job_06h57w4p2ksb3f1cqn8xv0zt6e -o job.zip
     """
@@ -65,13 +63,13 @@ async def _exported(job_id: str, where: str) -> bytes:
 @click.command("export-key")
 @click.argument("file", type=click.Path(path_type=Path))
 def export_key(file: Path) -> None:
-    """Make a key that signs exports, and print the public half, which is for those who check them.
+    """Create the key that signs exports, and print its public key, which verifies them.
 
     Example: holdfast export-key signing.pem
     """
     click.echo(signing.shown(signing.make_key(file).public))
     click.echo(
-        f"HOLDFAST_SIGNING_KEY={plain(str(file))} signs with it. Keep that file to yourself.", err=True
+        f"Set HOLDFAST_SIGNING_KEY={plain(str(file))} to sign exports. Keep that file secret.", err=True
     )
 
 
@@ -80,14 +78,14 @@ def export_key(file: Path) -> None:
 @click.option(
     "--public-key",
     "named",
-    help="The key that must have signed: as `export-key` printed it, or a file of it.",
+    help="Require a signature by this public key (as `export-key` printed it, or a file).",
 )
 @store_option
 @json_option
 def verify(what: str, named: str | None, where: str, *, as_json: bool) -> None:
-    """Check one job's journal from its first event, in the store or in an exported file, for which no store is needed.
+    """Verify one job's journal from its first event, in the store or in an exported file (which needs no store).
 
-    Exit status 1 if something does not fit. `holdfast db verify` checks a whole store.
+    Exit status 1 if it is damaged. `holdfast db verify` verifies a whole store.
 
     Example: holdfast verify job_06h57w4p2ksb3f1cqn8xv0zt6e
     """
@@ -110,7 +108,7 @@ def _verify_file(file: Path, public: bytes | None, *, as_json: bool) -> None:
     verdict = export_file.check(file.read_bytes(), public)
     signed = f"signed by {verdict.signed_by}" if verdict.signed_by else "not signed"
     if verdict.signed_by and not verdict.trusted:
-        signed += "; whose key that is you can say with --public-key"
+        signed += " (not compared with a key that you trust: use --public-key)"
     counted = f"job {verdict.job_id}, {verdict.events:,} events, {verdict.blobs:,} blobs, {signed}"
     _say(counted, verdict.problems, to_json(verdict) if as_json else None)
 
@@ -119,7 +117,7 @@ def _say(counted: str, problems: tuple[str, ...], as_json: str | None) -> None:
     if as_json is not None:
         click.echo(as_json)
     else:
-        click.echo(f"{plain(counted)}: {'all hold' if not problems else 'damaged'}")
+        click.echo(f"{plain(counted)}: {'verified' if not problems else 'damaged'}")
         for problem in problems:
             render.console().print(render.indented(render.text(problem, "red")), soft_wrap=True)
     if problems:

@@ -1,4 +1,4 @@
-"""`holdfast init`: a small project that runs at once. An agent, its tools, a model that is a file, and a test."""
+"""`holdfast init`: creates a small project: an agent, its tools, a scripted model, and a test."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ FILES: Final = {
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path), default=Path(), metavar="[FOLDER]")
 def init(folder: Path) -> None:
-    """Write a small project into a folder, here or named. Nothing that is there is overwritten.
+    """Create a small project in FOLDER, or here. Existing files are not overwritten.
 
     Example: holdfast init support
     """
     there = [name for name in FILES if (folder / name).exists()]
     if there:
-        msg = f"{folder / there[0]} is there already"
+        msg = f"{folder / there[0]} exists already"
         raise Conflict(msg, hint="Name another folder: holdfast init FOLDER. Nothing was written.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -38,8 +38,8 @@ def init(folder: Path) -> None:
             (folder / name).write_text(text, encoding="utf-8")
     except OSError as error:
         msg = f"{folder} cannot be written: {error.strerror}"
-        raise InvalidSetting(msg, hint="Name a folder that is yours to write.") from None
-    click.echo(f"{', '.join(FILES)} are in {plain(str(folder.resolve()))}. Now:", err=True)
+        raise InvalidSetting(msg, hint="Name a folder that you may write to: holdfast init FOLDER.") from None
+    click.echo(f"Created {', '.join(FILES)} in {plain(str(folder.resolve()))}. Try:", err=True)
     steps = ["holdfast run --job job.json", "python -m pytest", "holdfast up app.py"]
     for step in [f"cd {folder}", *steps] if folder != Path() else steps:
         click.echo(f"  {plain(step)}", err=True)

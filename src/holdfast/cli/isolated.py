@@ -1,4 +1,4 @@
-"""`holdfast isolated`: drives one job alone, for the worker that started it. Internal: people do not type it."""
+"""`holdfast isolated`: runs one job in a process of its own, for the worker that started it. Internal command."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def isolated_command(
 @level_option
 @store_option
 def isolated(app_at: str | None, where: str, *, log_format: str, log_level: str) -> None:
-    """Drive one job alone, for the worker that started this process."""
+    """Run one job in this process, for the worker that started it."""
     given = os.environ.pop(HANDED, "")
     if not given:
         msg = "no worker has handed a job to this process"

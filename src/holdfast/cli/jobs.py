@@ -1,4 +1,4 @@
-"""`holdfast jobs` and `holdfast job`: looking at jobs."""
+"""`holdfast jobs` and `holdfast job`: list jobs, show one job."""
 
 from __future__ import annotations
 
@@ -30,17 +30,23 @@ if TYPE_CHECKING:
 
 ERROR_SHOWN_MAX: Final = 2_000
 NODES_NAMED: Final = 8
-"""So many nodes of a plan are named in one line; the trace has all."""
+"""Most nodes of a plan that one line names; the trace names all."""
+REASONS: Final = tuple(reason for reason in WaitReason if reason is not WaitReason.SUSPECT)
+"""Wait reasons that a job has in the store. A suspect is ready; `--person` lists it."""
 
 
 @click.command()
-@click.option("--status", metavar="STATUS", help=f"Only these: {', '.join(Status)}.")
+@click.option("--status", metavar="STATUS", help=f"Only jobs with this status: {', '.join(Status)}.")
 @click.option("--kind", help="Only jobs of this kind.")
-@click.option("--reason", metavar="REASON", help=f"Only jobs that wait for this: {', '.join(WaitReason)}.")
-@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000), help="At most so many.")
-@click.option("--cursor", help="Go on where the last page ended.")
-@click.option("--watch", is_flag=True, help="Look again every second, until Ctrl-C.")
-@click.option("--person", is_flag=True, help="Everything that needs a person, with the command to type.")
+@click.option(
+    "--reason", metavar="REASON", help=f"Only jobs that wait for this reason: {', '.join(REASONS)}."
+)
+@click.option(
+    "--limit", default=50, show_default=True, type=click.IntRange(1, 1000), help="Most rows to show."
+)
+@click.option("--cursor", help="Continue after the last page.")
+@click.option("--watch", is_flag=True, help="Refresh every second, until Ctrl-C.")
+@click.option("--person", is_flag=True, help="Everything that needs a person, longest waiting first.")
 @store_option
 @json_option
 def jobs(
@@ -85,17 +91,17 @@ def jobs(
     elif page.items:
         render.console().print(_jobs_table(page))
     else:
-        click.echo("no jobs" if which == JobFilter() else "no such jobs", err=True)
+        click.echo("no jobs" if which == JobFilter() else "no jobs match", err=True)
     if page.next is not None:
         click.echo(f"more: --cursor {page.next}", err=True)
 
 
 def _reason(word: str) -> WaitReason:
-    try:
-        return WaitReason(word.strip().lower().replace("-", "_").replace(" ", "_"))
-    except ValueError:
-        msg = f"{word!r} is nothing that a job waits for"
-        raise InvalidPayload(msg, hint=f"Use one of {', '.join(WaitReason)}.") from None
+    name = word.strip().lower().replace("-", "_").replace(" ", "_")
+    if name not in REASONS:
+        msg = f"{word!r} is not a wait reason"
+        raise InvalidPayload(msg, hint=f"Use one of {', '.join(REASONS)}.")
+    return WaitReason(name)
 
 
 def _grid(*columns: str) -> Table:
@@ -136,7 +142,7 @@ def _show_needs(needs: tuple[Need, ...], *, as_json: bool) -> None:
             click.echo(to_json(need))
         return
     if not needs:
-        click.echo("nothing waits for a person", err=True)
+        click.echo("no job needs a person", err=True)
         return
     console, now = render.console(), _now()
     for need in needs:
@@ -156,7 +162,7 @@ def _show_needs(needs: tuple[Need, ...], *, as_json: bool) -> None:
 @store_option
 @json_option
 def job(job_id: str, where: str, *, as_json: bool) -> None:
-    """Show one job: what it is, where it stands, what it waits for, and what to type to go on.
+    """Show one job: status, calls, what it waits for, and the commands that continue it.
 
     Example: holdfast job job_06h57w4p2ksb3f1cqn8xv0zt6e
     """
@@ -180,10 +186,10 @@ def job(job_id: str, where: str, *, as_json: bool) -> None:
         _show_need(console, need)
     console.print()
     if found.worker:
-        console.print(render.text(f"{short(found.worker)} is at work on it."))
+        console.print(render.text(f"Running on worker {short(found.worker)}."))
     elif found.status is Status.PENDING:
-        console.print(render.text("Any worker that has code for it takes it next."))
-    console.print(_line("its life", f"holdfast trace {found.job_id}", "cyan"), soft_wrap=True)
+        console.print(render.text("Ready: the next free worker that has its code claims it."))
+    console.print(_line("timeline", f"holdfast trace {found.job_id}", "cyan"), soft_wrap=True)
 
 
 def _line(name: str, value: object, style: str = "") -> Any:
@@ -206,32 +212,33 @@ def _facts(job: JobView, width: int) -> list[tuple[str, object]]:
         rows.append(
             (str(job.status), f"{when(job.ended_at)}, after {render.span(job.ended_at - job.created_at)}")
         )
-    place = f"queue {job.queue}, priority {job.priority}"
+    place = f"{job.queue}, priority {job.priority}"
     if job.session_id:
         place += f", session {job.session_id}"
-    rows.append(("place", place))
+    rows.append(("queue", place))
     if job.parent_job_id:
         rows.append(("parent", job.parent_job_id))
     if job.request_key:
         rows.append(("request", job.request_key))
     effects = ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in sorted(job.calls.items()))
-    done = f"{_count(job.steps, 'read')}, effects: {effects or 'none'}"
-    rows.append(("done", f"{done}; {_count(job.events, 'event')}"))
+    calls = f"{_count(job.steps, 'read')}, side effects: {effects or 'none'}"
+    rows.append(("calls", f"{calls}; {_count(job.events, 'journal event')}"))
     rows += [("budget", _used(budget, job, now)) for budget in job.budgets]
     if job.claims:
-        tries = f"{_count(job.claims, 'claim')}, last by {short(job.last_worker or 'nobody')}"
-        used = f"; used up: {_count(job.attempts, 'attempt')}, {_count(job.takeovers, 'takeover')}"
-        rows.append(("workers", tries + (used if job.attempts or job.takeovers else "")))
+        counts = {"failed attempt": job.attempts, "takeover": job.takeovers}
+        used = ", ".join(_count(number, what) for what, number in counts.items() if number)
+        last = f", last by {short(job.last_worker)}" if job.last_worker else ""
+        rows.append(("claims", f"{job.claims}{f' ({used})' if used else ''}{last}"))
     if job.worker is not None and find_parent(job.worker) is not None:
-        rows.append(("alone", f"since {when(job.changed_at)}, in a process of its own: its workers died"))
+        rows.append(("isolated", f"since {when(job.changed_at)}, in a process of its own: its workers died"))
     elif is_suspect(job.takeovers) and job.status is Status.PENDING and not _is_listed(job):
         command = f"holdfast worker YOUR_MODULE --queue {job.queue}"
-        rows.append(("alone", f"its workers died; waits for a worker that runs it alone: {command}"))
+        rows.append(("isolated", f"its workers died; waits for a worker that can isolate it: {command}"))
     if job.cancel_requested:
         why = f": {job.cancelled_why}" if job.cancelled_why else ""
-        rows.append(("ended by", f"{job.cancelled_by or 'somebody'}{why}"))
+        rows.append(("cancel", f"requested by {job.cancelled_by or 'an unnamed person'}{why}"))
     elif job.unread and job.worker is None:
-        rows.append(("mail", f"{_count(job.unread, 'letter')} not read yet"))
+        rows.append(("mailbox", f"{_count(job.unread, 'message')} not read yet"))
     rows += [("plan", _plan(plan)) for plan in job.plans]
     rows.append(("input", render.short(job.input, width)))
     if job.status is Status.COMPLETED:
@@ -275,7 +282,7 @@ def _used(budget: BudgetView, job: JobView, now: int) -> str:
         for limit, most in budget.limits.items()
     ]
     parts += [f"at most {most} {WORDS[limit]}" for limit, most in budget.limits.items() if limit not in spent]
-    whose = "" if budget.budget_id == job.job_id else f" (with all of {budget.budget_id})"
+    whose = "" if budget.budget_id == job.job_id else f" (shared with the tree of {budget.budget_id})"
     return (", ".join(filter(None, parts)) or "no limits") + whose
 
 
@@ -284,22 +291,21 @@ def _count(number: int, what: str) -> str:
 
 
 def _show_need(console: Console, need: Need) -> None:
-    """What it waits for: the evidence, then the exact words to go on."""
+    """What the job waits for: the evidence, then the commands that continue it."""
     now = _now()
-    head = "It waits for a person" if need.person else "It waits for"
+    head = "Needs a person: " if need.person else "Waits for "
     if need.job_status is Status.RUNNING:
-        head = "It runs, and needs a person"
+        head = "Running, and needs a person: "
     since = f" (for {render.span(now - need.since)})"
-    join = ": " if need.person else " "
-    console.print(render.text(f"{head}{join}{need.what}{since}", "bold yellow" if need.person else ""))
+    console.print(render.text(f"{head}{need.what}{since}", "bold yellow" if need.person else ""))
     width = console.width - 14
     if need.step_key:
         called = f"{need.step_key}" + (f", generation {need.generation}" if need.generation else "")
-        console.print(_line("call", called), soft_wrap=True)
+        console.print(_line("step", called), soft_wrap=True)
     if need.effect:
-        console.print(_line("class", need.effect))
+        console.print(_line("effect", need.effect))
     if need.args is not None:
-        # Somebody is asked to agree to these, or to say what became of them: all of them, to the last character.
+        # A person decides by these: show them to the last character.
         shown = to_json(need.args) if need.person else render.short(need.args, max(width, 400))
         console.print(_line("arguments", shown), soft_wrap=True)
         if need.person and need.args_digest:
@@ -308,17 +314,17 @@ def _show_need(console: Console, need: Need) -> None:
         console.print(_line("key", need.key))
     if need.due_at is not None:
         left = need.due_at - now
-        due = f"{render.instant(need.due_at)}" + (f", in {render.span(left)}" if left > 0 else ", due")
+        due = f"{render.instant(need.due_at)}" + (f", in {render.span(left)}" if left > 0 else ", due now")
         console.print(_line("until", due))
     for line in _evidence(need):
         console.print(_line(*line), soft_wrap=True)
     if need.commands:
-        console.print(render.text("One of these goes on:"))
+        console.print(render.text("To continue, type one of:"))
     for command in need.commands:
         console.print(render.indented(render.text(command, "cyan")), soft_wrap=True)
         if "--not-happened" in command and need.allowed_at is not None and need.allowed_at > now:
             allowed = (
-                f"allowed from {render.instant(need.allowed_at)}, in {render.span(need.allowed_at - now)}"
+                f"allowed after {render.instant(need.allowed_at)}, in {render.span(need.allowed_at - now)}"
             )
             console.print(render.indented(render.text(allowed, "dim"), 6))
     if need.reason is WaitReason.RECONCILE and need.effect == Effect.UNSAFE:
@@ -326,29 +332,32 @@ def _show_need(console: Console, need: Need) -> None:
 
 
 def _show_declarations(console: Console) -> None:
-    """How to be asked less: what a call that nobody declared could have been declared as."""
+    """Side-effect classes that an undeclared call could declare."""
     console.print(
-        render.text("Next time nobody need be asked, if the function says what repeating it would do:")
+        render.text(
+            "To let Holdfast recover this call by itself, declare its side effect in its @hf.tool or @hf.step:"
+        ),
+        soft_wrap=True,
     )
     for declared, means in _DECLARATIONS:
-        console.print(render.indented(render.joined(render.text(declared, "cyan"), means)))
+        console.print(render.indented(render.joined(render.text(declared, "cyan"), means)), soft_wrap=True)
 
 
 _DECLARATIONS: Final = (
-    ('@hf.step(effect="read_only")', "run again: it changes nothing"),
-    ('@hf.step(effect="idempotent")', "sent again, under the same `key: hf.Key`"),
-    ('@hf.step(effect="verifiable", probe=…)', "looked up first, at its receiver"),
+    ('effect="read_only"', "it changes nothing: run again"),
+    ('effect="idempotent"', "sent again under the same idempotency key (`key: hf.Key`)"),
+    ('effect="verifiable", probe=…', "the receiver is asked first whether it happened"),
 )
 
 
 def _evidence(need: Need) -> list[tuple[str, object]]:
     found = need.evidence
     if need.question_id:
-        return [("question", need.question_id), ("fits", render.short(found, 400))]
+        return [("question", need.question_id), ("schema", render.short(found, 400))]
     if isinstance(found, str):
-        return [("why", found), *_traceback(need.error)]
+        return [("reason", found), *_traceback(need.error)]
     if need.reason is WaitReason.DRIFT and isinstance(found, dict):
-        rows: list[tuple[str, object]] = [("why", found.get("why", ""))]
+        rows: list[tuple[str, object]] = [("reason", found.get("why", ""))]
         rows += [("recorded", _call(one)) for one in found.get("recorded", ())]
         return [*rows, ("attempted", _call(found.get("attempted")))]
     if need.reason is WaitReason.STALLED and isinstance(found, dict):
@@ -359,13 +368,13 @@ def _evidence(need: Need) -> list[tuple[str, object]]:
 
 
 def _task(task: Any) -> list[tuple[str, object]]:
-    """A task of a stalled job: the author's line where it stands, then the frames that lead there."""
+    """A task of a stalled job: the line of the author's code where it waits, then the frames that lead there."""
     if not isinstance(task, dict):
         return []
     frames = [line for line in task.get("stack", ()) if line != task.get("at")]
     return [
         ("task", task.get("task", "")),
-        ("stands at", render.text(task.get("at", ""), "bold")),
+        ("waits at", render.text(task.get("at", ""), "bold")),
         *(("", render.text(line, "dim")) for line in frames),
     ]
 
@@ -380,14 +389,14 @@ def _call(one: Any) -> str:
 
 
 def _causes(causes: list[Any]) -> list[tuple[str, object]]:
-    """All causes of a dead letter. A traceback that is the same again is not shown again."""
+    """All causes of a dead letter; a repeated traceback is shown once."""
     rows: list[tuple[str, object]] = []
     shown: list[str] = []
     for cause in causes:
         frames = format_traceback(cause.get("error")) if isinstance(cause, dict) else []
         again = bool(frames) and frames == shown
         head, *lines = _cause(cause)
-        rows += [head, ("", render.text("the same traceback", "dim"))] if again else [head, *lines]
+        rows += [head, ("", render.text("same traceback", "dim"))] if again else [head, *lines]
         shown = frames or shown
     return rows
 

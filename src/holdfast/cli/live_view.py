@@ -1,4 +1,4 @@
-"""What changes while one looks: redrawn on a terminal, a line for each look in a pipe. And signs of life."""
+"""Live view: refreshed on a terminal, one line per refresh in a pipe. And a progress indicator."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def follow(
     as_json: bool,
     every_s: float = EVERY_S,
 ) -> None:
-    """What `look` finds is shown, again and again, until Ctrl-C; that ends it quietly."""
+    """Show what `look` returns, every `every_s` seconds, until Ctrl-C."""
     try:
         wait_for(_follow(where, look, drawn, as_json=as_json, every_s=every_s))
     except KeyboardInterrupt:
@@ -67,7 +67,7 @@ async def _follow(
 
 @contextmanager
 def sign_of_life(what: str) -> Iterator[None]:
-    """Somebody at a terminal sees that it goes on, and for how long. Into a file nothing is written."""
+    """Progress indicator with the elapsed time, on a terminal only."""
     if not sys.stderr.isatty():
         yield
         return

@@ -1,10 +1,10 @@
-"""What a process says about itself on stderr: lines for people, or a JSON object on each line for machines.
+"""Log output on stderr: lines for people, or one JSON object per line for machines.
 
-    2026-11-16 10:02:11.482 WARNING holdfast.worker: job … is somebody else's now  job=job_01… fence=4294967299
+    2026-11-16 10:02:11.482 WARNING holdfast.worker: job … was taken over  worker=vm:4711 job=job_01… fence=4294967299
     {"time":"2026-11-16T10:02:11.482Z","level":"warning","logger":"holdfast.worker","message":"…","job_id":"job_01…"}
 
-What a line belongs to (`engine.named`) is known by where it is said: inside a run it is the job and its fence, inside a
-request the request's id. Foreign text in a message drives no terminal.
+The context of a line (`engine.log_context`) comes from where it is logged: the job and its fence inside a run, the
+request id inside a request. Control sequences in a message are removed.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import click
 from holdfast.cli.output import plain
 from holdfast.engine.log_context import told
 from holdfast.errors import InvalidSetting
+from holdfast.model.worker_identity import short
 
 FORMATS: Final = ("text", "json")
 LEVELS: Final = ("debug", "info", "warning", "error")
@@ -34,7 +35,7 @@ format_option = click.option(
     default="text",
     show_default=True,
     show_envvar=True,
-    help="How it writes its log: for people, or a JSON object on each line.",
+    help="Log format: text for people, or one JSON object per line.",
 )
 level_option = click.option(
     "--log-level",
@@ -43,12 +44,12 @@ level_option = click.option(
     default="info",
     show_default=True,
     show_envvar=True,
-    help="The least that is worth a line.",
+    help="Lowest level to log.",
 )
 
 
 class Log:
-    """What is in every line of it: the worker's name, once there is one."""
+    """Log context of the process: the worker's name, once there is one."""
 
     def __init__(self) -> None:
         self.always: dict[str, str] = {}
@@ -59,7 +60,7 @@ class Log:
 
 @contextmanager
 def logging_as(form: str, level: str, stream: TextIO | None = None) -> Iterator[Log]:
-    """In the block this process writes its log so."""
+    """Configure logging of this process for the block."""
     if form not in FORMATS or level not in LEVELS:
         msg = f"there is no log format {form!r} with level {level!r}"
         raise InvalidSetting(msg, hint=f"Formats: {', '.join(FORMATS)}. Levels: {', '.join(LEVELS)}.")
@@ -79,7 +80,7 @@ def logging_as(form: str, level: str, stream: TextIO | None = None) -> Iterator[
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """HTTP clients tell every request at this level: a line for each call of each job is for whoever asks for more."""
+    """Filter: HTTP clients log every request at info level; those lines appear at debug level only."""
     return record.levelno > logging.INFO or not record.name.startswith(("httpx", "httpcore"))
 
 
@@ -89,7 +90,7 @@ class _Form(logging.Formatter):
         self._log = log
 
     def belongs(self, record: logging.LogRecord) -> dict[str, Any]:
-        """What the line is about, as far as anybody knows."""
+        """Context fields of the line."""
         return {**self._log.always, **told(), **getattr(record, "about", {})}
 
     def trouble(self, record: logging.LogRecord) -> str:
@@ -113,7 +114,10 @@ class Json(_Form):
 class Text(_Form):
     def format(self, record: logging.LogRecord) -> str:
         at = _instant(record).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
-        about = "".join(f" {_SHORT.get(name, name)}={value}" for name, value in self.belongs(record).items())
+        fields = self.belongs(record)
+        if "worker" in fields:
+            fields["worker"] = short(fields["worker"])
+        about = "".join(f" {_SHORT.get(name, name)}={value}" for name, value in fields.items())
         line = f"{at} {record.levelname} {record.name}: {record.getMessage()}" + (about and f" {about}")
         trouble = self.trouble(record)
         return plain(line + (trouble and f"\n{trouble}"))

@@ -1,4 +1,4 @@
-"""`holdfast mcp`: Holdfast as tools of a model, over stdin and stdout."""
+"""`holdfast mcp`: an MCP server over stdin and stdout."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from holdfast.store.clock import SystemClock
 @level_option
 @store_option
 def mcp(where: str, *, log_format: str, log_level: str) -> None:
-    """Serve Holdfast to an MCP client: agents, work, dead letters, traces, approvals. It speaks to the server that
-    HOLDFAST_API_URL names, or over a store.
+    """Serve Holdfast to an MCP client over stdio: agents, work, dead letters, traces, approvals. It uses the
+    server that HOLDFAST_API_URL names, or the store.
 
-    Work that the session claims stays its own while this process lives; at its end what is left is given back.
+    Leases of work that the session claims are renewed while this process lives, and released when it exits.
 
     Example: holdfast mcp --store sqlite:///holdfast.db
     """

@@ -1,4 +1,4 @@
-"""`holdfast namespace`: the walls between tenants of one store."""
+"""`holdfast namespace`: tenants of one store."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.store.ports.namespaces import NamespaceRecord
 
 @click.group()
 def namespace() -> None:
-    """Namespaces: jobs, agents and keys of one are nothing to the others. `default` always exists.
+    """Manage namespaces (tenants). Each has its own jobs, agents and keys; `default` always exists.
 
     Example: holdfast namespace create tests
     """
@@ -24,7 +24,7 @@ def namespace() -> None:
 @store_option
 @json_option
 def create(name: str, where: str, *, as_json: bool) -> None:
-    """Create a namespace. Twice is once.
+    """Create a namespace. Repeating the command changes nothing.
 
     Example: holdfast namespace create tests
     """
@@ -37,7 +37,7 @@ def create(name: str, where: str, *, as_json: bool) -> None:
     if as_json:
         show(made, as_json=True)
     else:
-        click.echo(f"there is a namespace {plain(made.namespace)}", err=True)
+        click.echo(f"namespace {plain(made.namespace)} exists", err=True)
 
 
 @namespace.command("list")

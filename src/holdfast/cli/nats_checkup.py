@@ -1,4 +1,4 @@
-"""What `doctor` finds of NATS, if the environment names one: whether it can be used, or what to change."""
+"""Check of NATS for `doctor`, if the environment names a server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PATIENCE_S: Final = 5.0
 
 
 async def nats_findings() -> list[Finding]:
-    """Nothing is made there by looking."""
+    """Read-only: creates nothing on the server."""
     try:
         settings = nats_settings(os.environ)
         if settings is None:
@@ -32,7 +32,7 @@ async def nats_findings() -> list[Finding]:
     except HoldfastError as error:
         return [Finding("failed", "nats", f"{error}  {error.hint}")]
     except ImportError:
-        return [Finding("failed", "nats", "its library is not installed: pip install 'holdfast[nats]'")]
+        return [Finding("failed", "nats", "the NATS client is not installed: pip install 'holdfast[nats]'")]
     connection = NatsConnection(settings, SystemClock(), random.random)
     return [await _looked(connection)]
 
@@ -62,7 +62,7 @@ async def _looked(connection: NatsConnection) -> Finding:
     if not found.done():
         found.cancel()
         why = connection.trouble or f"no answer within {PATIENCE_S:g} s"
-        return Finding("warning", "nats", f"{why}; work does not depend on it")
+        return Finding("warning", "nats", f"{why}; jobs and work do not depend on it")
     state = found.result()
-    told = "no agents yet" if state is None else f"{state.keys} keys in the bucket of agents"
+    told = "no agents registered" if state is None else f"{state.keys} entries in the registry bucket"
     return Finding("ok", "nats", f"connected, with JetStream; {told}")

@@ -26,7 +26,7 @@ async def existing(where: str, *, migrating: bool = False) -> Store:
     place = address.parse(where)
     if place.kind == "sqlite" and not place.path.is_file():
         msg = f"there is no store at {where}"
-        raise NotFound(msg, hint="Check --store and HOLDFAST_STORE; `holdfast db migrate` makes a new one.")
+        raise NotFound(msg, hint="Check --store and HOLDFAST_STORE, or create a store: holdfast db migrate")
     return await open_store(where, migrating=migrating)
 
 
@@ -41,7 +41,7 @@ def store_for(app: App, where: str) -> str:
     if address.parse(declared) != address.parse(where):
         name = "--store" if _is_typed("where") else "HOLDFAST_STORE"
         click.echo(
-            f"{name} names {redacted(where)}; the App declares another store, which is not used", err=True
+            f"{name} is used: {redacted(where)}. The App declares another store, which is ignored.", err=True
         )
     return where
 

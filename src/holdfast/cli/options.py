@@ -16,7 +16,7 @@ store_option = click.option(
     default=DEFAULT,
     show_default=True,
     show_envvar=True,
-    help="Where facts are kept: sqlite:///file.db or postgresql://user@host/database.",
+    help="Address of the store: sqlite:///file.db or postgresql://user@host/database.",
 )
 
 app_store_option = click.option(
@@ -25,21 +25,21 @@ app_store_option = click.option(
     envvar="HOLDFAST_STORE",
     default=DEFAULT,
     show_envvar=True,
-    help="Where facts are kept: sqlite:///file.db or postgresql://user@host/database."
-    f"  [default: as the App declares, {DEFAULT} if it does not]",
+    help="Address of the store: sqlite:///file.db or postgresql://user@host/database."
+    f"  [default: the store that the App declares, else {DEFAULT}]",
 )
 
 by_option = click.option(
     "--by",
     default=lambda: os.environ.get("HOLDFAST_BY") or _user(),
-    help="Who says it; written into the journal.  [env var: HOLDFAST_BY; default: your login]",
+    help="Your name, for the journal.  [env var: HOLDFAST_BY; default: your login]",
 )
 
 operation_option = click.option(
     "--operation-id",
     default=None,
     metavar="ID",
-    help="Makes the command safe to repeat: the same id again is the same word.",
+    help="Idempotency key: the same command with the same id is applied once.",
 )
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
@@ -49,4 +49,4 @@ def _user() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # a container without a password file
-        return "somebody"
+        return "unknown user"

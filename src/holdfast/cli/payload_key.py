@@ -1,4 +1,4 @@
-"""`holdfast payload-key`: the keys that encrypt what is stored."""
+"""`holdfast payload-key`: creates the keys that encrypt payloads in the store."""
 
 from __future__ import annotations
 
@@ -18,10 +18,13 @@ from holdfast.store.encryption import EVERY, KeyFile, Listed, read_keys
 @click.command("payload-key")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(
-    "--namespace", default=EVERY, show_default=True, help="Whose payloads it encrypts; * is everybody's."
+    "--namespace",
+    default=EVERY,
+    show_default=True,
+    help="Namespace whose payloads the key encrypts; * for all.",
 )
 def payload_key(file: Path, namespace: str) -> None:
-    """Add a key to the file that HOLDFAST_PAYLOAD_KEYS names, or make that file. The newest key encrypts.
+    """Add an encryption key to the file that HOLDFAST_PAYLOAD_KEYS names, or create the file. The newest key encrypts.
 
     Example: holdfast payload-key payload-keys.json
     """
@@ -41,13 +44,13 @@ def payload_key(file: Path, namespace: str) -> None:
             os.fsync(written.fileno())
         beside.replace(file)
     except OSError as error:
-        msg = f"the keys cannot be written: {error.strerror}"
+        msg = f"the key file {file.name!r} cannot be written: {error.strerror}"
         raise InvalidSetting(
             msg, hint=f"Check the folder, and remove {beside.name!r} if it is left over."
         ) from None
     click.echo(named)
     click.echo(
-        f"HOLDFAST_PAYLOAD_KEYS={plain(str(file))} on every process encrypts with it. Without this file what is "
-        "encrypted cannot be read: keep a copy apart from the store's backups.",
+        f"Set HOLDFAST_PAYLOAD_KEYS={plain(str(file))} for every process. Encrypted payloads cannot be read without "
+        "this file: keep a copy apart from the store's backups.",
         err=True,
     )

@@ -1,4 +1,4 @@
-"""`holdfast db prune`: what is over and old is let go."""
+"""`holdfast db prune`: retention, on request."""
 
 from __future__ import annotations
 
@@ -14,32 +14,38 @@ from holdfast.model.time import parse_duration
 
 
 @click.command()
-@click.option("--older-than", required=True, metavar="TIME", help="How long a job has to be over: 30d, 12h.")
+@click.option(
+    "--older-than", required=True, metavar="TIME", help="Only jobs that ended longer ago: 30d, 12h."
+)
 @click.option(
     "--erase-bodies",
     "how",
     flag_value=How.ERASE.value,
     default=How.ERASE.value,
-    help="Keep the jobs, their input and output; erase what their steps and letters said.  [default]",
+    help="Keep jobs, input and output; erase the contents of steps and messages.  [default]",
 )
 @click.option("--remove", "how", flag_value=How.REMOVE.value, help="Remove the jobs; tombstones stay.")
-@click.option("--dry-run", is_flag=True, help="Count, and change nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Count only; change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @store_option
 @json_option
 def prune(older_than: str, how: str, where: str, *, dry_run: bool, yes: bool, as_json: bool) -> None:
-    """Erase or remove jobs that have been over for a while, and blobs that nothing refers to.
+    """Erase or remove jobs that ended some time ago, and blobs without references.
 
-    Kept, however old: jobs that are not over, children of parents that are not, jobs with a call of which nobody knows
-    what came. An erased job still verifies; it can no longer be replayed. Parents go after their children, so a dry run
-    of --remove may name fewer than will go.
+    Always kept: jobs that have not ended, children of parents that have not ended, jobs with a call whose outcome is
+    unknown. An erased job still verifies, and can no longer be replayed. Parents are removed after their children, so a
+    dry run of --remove may count fewer jobs than are removed.
 
     Example: holdfast db prune --older-than 30d --dry-run
     """
     policy = RetentionPolicy(older_than_us=parse_duration(older_than), how=How(how))
     if not (yes or dry_run):
         what = "Erase the bodies of" if policy.how is How.ERASE else "Remove"
-        click.confirm(f"{what} jobs over for {plain(older_than)} in {plain(where)}?", abort=True, err=True)
+        click.confirm(
+            f"{what} jobs that ended more than {plain(older_than)} ago in {plain(where)}?",
+            abort=True,
+            err=True,
+        )
 
     async def work() -> RetentionReport:
         store = await existing(where)

@@ -1,4 +1,4 @@
-"""`holdfast queue`: how much a queue takes before it says no."""
+"""`holdfast queue`: admission control, the limits of queues."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.model.time import parse_duration, show_duration
 
 @click.group()
 def queue() -> None:
-    """Queues: how much they take before they say no. Without limits they take everything.
+    """Show and set queue limits. A queue without limits accepts every job.
 
     Example: holdfast queue limit default --depth 10000 --age 5m
     """
@@ -21,13 +21,13 @@ def queue() -> None:
 
 @queue.command()
 @click.argument("name", metavar="QUEUE")
-@click.option("--depth", type=click.IntRange(min=0), help="So many jobs may be pending.")
-@click.option("--age", metavar="TIME", help="None of them may have been ready for longer: 30s, 5m.")
+@click.option("--depth", type=click.IntRange(min=0), help="Most pending jobs.")
+@click.option("--age", metavar="TIME", help="Longest wait of the oldest ready job: 30s, 5m.")
 @store_option
 def limit(name: str, depth: int | None, age: str | None, where: str) -> None:
-    """Set the limits of a queue; without any it takes everything again.
+    """Set the limits of a queue; without options, remove them.
 
-    Whoever submits beyond them is told to come back later, and nothing is kept. What is in stays in.
+    A submission beyond a limit is rejected with a time to retry, and is not stored. Jobs already in the queue stay.
 
     Example: holdfast queue limit default --depth 10000 --age 5m
     """
@@ -39,7 +39,7 @@ def limit(name: str, depth: int | None, age: str | None, where: str) -> None:
 
     wait_for(work())
     free = depth is None and age is None
-    click.echo(f"{plain(name)} {'takes everything' if free else 'has its limits'}", err=True)
+    click.echo(f"queue {plain(name)}: {'limits removed' if free else 'limits set'}", err=True)
 
 
 @queue.command("list")
@@ -68,4 +68,4 @@ def list_(where: str, *, as_json: bool) -> None:
     if rows:
         table(("queue", "depth_max", "age_max_us" if as_json else "age_max"), rows, as_json=as_json)
     else:
-        click.echo("no queue has limits", err=True)
+        click.echo("no queue has limits. Set one: holdfast queue limit QUEUE --depth 10000", err=True)

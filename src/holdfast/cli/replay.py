@@ -1,4 +1,4 @@
-"""`holdfast replay` and `holdfast fork`: a job's past, walked again or shared."""
+"""`holdfast replay` and `holdfast fork`: replay a journal, or start a new job from a part of it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from holdfast.api.job_records import EventView, Walk, Walked
-from holdfast.cli.decisions import given
+from holdfast.cli.decisions import find_step, given
 from holdfast.cli.open_store import client_at, existing, server
 from holdfast.cli.options import by_option, json_option, store_option
 from holdfast.cli.output import plain, table, to_json, wait_for
@@ -31,15 +31,15 @@ from holdfast.store.clock import SystemClock
 
 @click.command()
 @click.argument("job_id", metavar="ID")
-@click.option("--app", "app_at", envvar="HOLDFAST_APP", help="The code: app.py, or a module.")
+@click.option("--app", "app_at", envvar="HOLDFAST_APP", help="The application: app.py, or a module.")
 @store_option
 @json_option
 def replay(job_id: str, app_at: str | None, where: str, *, as_json: bool) -> None:
-    """Run a finished job's code over its journal: nothing is called, nothing is written.
+    """Replay a finished job's journal through the code: nothing is called, nothing is written.
 
-    Says whether the code still goes the way that the journal tells, or the first step where it does not (exit 1). With
-    HOLDFAST_API_URL the journal is read from that server; the code is always the one here. Without code the server
-    says what each recorded call would be answered with.
+    Prints whether the code still matches the journal, or the first step that differs (exit status 1). With
+    HOLDFAST_API_URL the journal is read from that server; the code is always the local one. Without code, prints the
+    recorded result of each call.
 
     Example: holdfast replay job_06h57w4p2ksb3f1cqn8xv0zt6e --app app.py
     """
@@ -50,7 +50,7 @@ def replay(job_id: str, app_at: str | None, where: str, *, as_json: bool) -> Non
     if as_json:
         click.echo(to_json(found))
     elif found.difference is None:
-        click.echo(f"the same: {found.steps} steps, no live call, the same end")
+        click.echo(f"identical: {found.steps} steps replayed, no live calls, same result")
     else:
         _show(found.difference)
     sys.exit(0 if found.same else 1)
@@ -86,10 +86,8 @@ def _show_walk(walk: Walk, *, as_json: bool) -> None:
         )
         for step in walk.steps
     ]
-    table(("step", "a replay", "event", "with"), rows, as_json=False)
-    click.echo(
-        f"{len(rows)} steps as recorded, and no code was run; --app app.py runs it over them", err=True
-    )
+    table(("step", "replay", "event", "value"), rows, as_json=False)
+    click.echo(f"{len(rows)} recorded steps; no code was run. To run it: --app app.py", err=True)
 
 
 async def _replay_from_afar(job_id: str, app_at: str, where: str) -> Replayed:
@@ -97,8 +95,10 @@ async def _replay_from_afar(job_id: str, app_at: str, where: str) -> Replayed:
     async with client_at(where) as client:
         job, events = await client.get(job_id), await client.events(job_id)
     if job.session_id is not None:
-        msg = f"job {job_id} is a turn of a session, and what was said before lies in its store"
-        raise InvalidSetting(msg, hint="Replay it where the store is, with --store.")
+        msg = f"job {job_id} is a turn of a session, and its replay needs messages that only the store has"
+        raise InvalidSetting(
+            msg, hint=f"Replay it with the store: holdfast replay {job_id} --app {app_at} --store …"
+        )
     program = _program(load(app_at), job.kind)
     sealed = [_sealed(event) for event in events]
     replaying = replay_journal(job_id, sealed, program, clock=SystemClock(), namespace=job.namespace)
@@ -122,13 +122,13 @@ def _sealed(event: EventView) -> SealedEvent:
 def _program(app: App, kind: str) -> Program:
     program = app.programs().get(kind) or app.programs().get(plain_kind(kind))
     if program is None:
-        msg = f"the code has no agent called {kind!r}"
-        raise NotFound(msg, hint=f"There are: {', '.join(sorted(app.programs())) or 'none'}.")
+        msg = f"the application has no agent called {kind!r}"
+        raise NotFound(msg, hint=f"Its agents: {', '.join(sorted(app.programs())) or 'none'}.")
     return program
 
 
 def _show(difference: Difference) -> None:
-    click.echo(f"it differs: {plain(difference.why)}")
+    click.echo(f"different: {plain(difference.why)}")
     for name, step in (("recorded", difference.recorded), ("attempted", difference.attempted)):
         if step is not None:
             place = "" if step.seq is None else f" (event {step.seq})"
@@ -138,18 +138,22 @@ def _show(difference: Difference) -> None:
 
 @click.command()
 @click.argument("job_id", metavar="ID")
-@click.option("--at", required=True, help="The step that is done anew (or the number of an event).")
-@click.option("--input", "changed", metavar="JSON|@FILE", help="Another input than the original's.")
-@click.option("--id", "fork_id", help="The new job's id: the same id twice is one fork.")
+@click.option(
+    "--at",
+    required=True,
+    help="First step that the new job runs itself: a step key, the name of a tool, or the number of an event.",
+)
+@click.option("--input", "changed", metavar="JSON|@FILE", help="Input of the new job.  [default: the same]")
+@click.option("--id", "fork_id", help="Id of the new job; repeating the command with it changes nothing.")
 @click.option(
     "--edit",
     "edits",
     nargs=2,
     multiple=True,
     metavar="STEP JSON|@FILE",
-    help="Another result of a read, or another answer of a model, before that point; as often as needed.",
+    help="Replace the recorded result of a read or of a model before that step; may be repeated.",
 )
-@click.option("--why", default="", help="Why it is changed; for the journal.")
+@click.option("--why", default="", help="The reason; written to the journal.")
 @by_option
 @store_option
 @json_option
@@ -165,18 +169,19 @@ def fork(
     by: str,
     as_json: bool,
 ) -> None:
-    """A new job with everything that this one had recorded before a step, which does the rest itself.
+    """Fork a job: create a new job that shares its history before a step and runs the rest itself.
 
-    Nothing of the shared past is called again; what comes after is sent under keys of the new job.
+    No call of the shared history is made again. Calls after it use idempotency keys of the new job. `holdfast trace ID`
+    shows the step keys.
 
-    Example: holdfast fork job_06h57w4p2ksb3f1cqn8xv0zt6e --at 0/write#2
+    Example: holdfast fork job_06h57w4p2ksb3f1cqn8xv0zt6e --at write
     """
     other: Any = SAME if changed is None else given(changed)
-    results = {step_key: given(result) for step_key, result in edits}
 
     async def work() -> Submitted:
         async with client_at(where) as client:
-            point = int(at) if at.isdecimal() else at
+            point = int(at) if at.isdecimal() else await find_step(client, job_id, at)
+            results = {await find_step(client, job_id, step): given(result) for step, result in edits}
             return await client.fork(
                 job_id, at=point, input=other, fork_id=fork_id, edits=results, by=by, why=why
             )

@@ -9,73 +9,86 @@ import click
 from click.shell_completion import CompletionItem
 
 _COMMANDS: Final = {
-    "init": ("holdfast.cli.init", "init", "Begin a small project that runs at once."),
-    "up": ("holdfast.cli.up", "up", "The API and a worker, in one command."),
-    "demo": ("holdfast.cli.demo", "demo", "Three kills, and what the outside world says about them."),
-    "run": ("holdfast.cli.run", "run", "Run one job here, or go on with one."),
-    "worker": ("holdfast.cli.worker", "worker", "Drive the jobs of an application."),
-    "workers": ("holdfast.cli.workers", "workers", "Who drives jobs now, and what each can do."),
-    "agent": ("holdfast.cli.agent", "agent", "Agents that are configured: create, list, show."),
-    "agents": (
-        "holdfast.cli.agents",
-        "agents",
-        "Agents that live elsewhere: who is there, what each can do.",
+    "init": ("holdfast.cli.init", "init", "Create a small project that runs at once."),
+    "up": ("holdfast.cli.up", "up", "Start the API, the page and a worker on this machine."),
+    "demo": ("holdfast.cli.demo", "demo", "Kill a worker three times and count what arrived."),
+    "run": ("holdfast.cli.run", "run", "Run one job here, or continue one."),
+    "worker": ("holdfast.cli.worker", "worker", "Run a worker: claim and execute jobs. Also: list, drain."),
+    "agent": (
+        "holdfast.cli.agent",
+        "agent",
+        "Agents: create, list, show; external agents: list and inspect.",
     ),
     "work": (
         "holdfast.cli.work_items",
         "work",
-        "Work for whoever has the capability: submit, list, show, cancel.",
+        "Work items, routed by capability: submit, list, show, cancel.",
     ),
     "chat": ("holdfast.cli.chat", "chat", "Talk to an agent."),
     "schedule": (
         "holdfast.cli.schedule",
         "schedule",
-        "What begins by the clock: create, list, pause, resume, remove.",
+        "Manage schedules (cron): create, list, pause, resume, remove.",
     ),
-    "queue": ("holdfast.cli.queue", "queue", "How much a queue takes before it says no."),
-    "namespace": ("holdfast.cli.namespace", "namespace", "The walls between tenants: create, list."),
-    "serve": ("holdfast.cli.serve", "serve", "Answer over HTTP: the API, for machines and for people."),
-    "mcp": ("holdfast.cli.mcp", "mcp", "Serve agents, work and approvals to an MCP client, over stdio."),
-    "key": ("holdfast.cli.api_key", "key", "Who may speak to a server: create, list, revoke."),
-    "audit": ("holdfast.cli.audit", "audit", "Who did what, and whether the record of it holds."),
-    "jobs": ("holdfast.cli.jobs", "jobs", "List jobs, or everything that waits for a person."),
-    "job": ("holdfast.cli.jobs", "job", "One job: where it stands, what it waits for, how to go on."),
-    "trace": ("holdfast.cli.trace", "trace", "A job's life as a timeline, with what recovery did and why."),
-    "cancel": ("holdfast.cli.decisions", "cancel", "End a job."),
-    "resume": ("holdfast.cli.decisions", "resume", "Let a job go on that is held for a person."),
+    "queue": ("holdfast.cli.queue", "queue", "Show and set queue limits."),
+    "namespace": ("holdfast.cli.namespace", "namespace", "Manage namespaces (tenants): create, list."),
+    "serve": ("holdfast.cli.serve", "serve", "Serve the HTTP API and the page."),
+    "mcp": ("holdfast.cli.mcp", "mcp", "Serve Holdfast to an MCP client, over stdio."),
+    "api-key": ("holdfast.cli.api_key", "api_key", "Manage API keys: create, list, revoke."),
+    "audit": ("holdfast.cli.audit", "audit", "Show the audit log and verify its hash chain."),
+    "jobs": ("holdfast.cli.jobs", "jobs", "List jobs, or (--person) everything that needs a person."),
+    "job": ("holdfast.cli.jobs", "job", "Show one job: status, what it waits for, commands to continue."),
+    "trace": ("holdfast.cli.trace", "trace", "Show a job's timeline: calls, attempts, recovery."),
+    "cancel": ("holdfast.cli.decisions", "cancel", "Cancel a job."),
+    "resume": ("holdfast.cli.decisions", "resume", "Continue a job that is held for a person."),
     "signal": ("holdfast.cli.decisions", "signal", "Send a signal to a job."),
-    "answer": ("holdfast.cli.decisions", "answer", "Answer what a job asks."),
-    "reconcile": ("holdfast.cli.decisions", "reconcile", "Say what became of an uncertain call."),
-    "approve": ("holdfast.cli.decisions", "approve", "Say yes to a call that waits for it."),
-    "deny": ("holdfast.cli.decisions", "deny", "Say no to a call that waits for it."),
-    "raise": ("holdfast.cli.decisions", "raise_", "Raise a budget, so that a job can go on."),
-    "dead": ("holdfast.cli.dead_letters", "dead", "Dead letters: list, requeue, discard."),
+    "answer": ("holdfast.cli.decisions", "answer", "Answer a question of a job."),
+    "reconcile": ("holdfast.cli.decisions", "reconcile", "Settle a call whose outcome is unknown."),
+    "approve": ("holdfast.cli.decisions", "approve", "Approve a call that waits for approval."),
+    "deny": ("holdfast.cli.decisions", "deny", "Deny a call that waits for approval."),
+    "raise": ("holdfast.cli.decisions", "raise_", "Raise the budget of a job that has used it up."),
+    "dead": ("holdfast.cli.dead_letters", "dead", "Dead-letter queue: list, requeue, discard."),
     "replay": (
         "holdfast.cli.replay",
         "replay",
-        "Run a finished job's code over its journal, without a live call.",
+        "Replay a finished job's journal through the code: no live calls.",
     ),
-    "fork": ("holdfast.cli.replay", "fork", "A new job that shares another's past up to a step."),
-    "export": ("holdfast.cli.export", "export", "Write a job's journal into a file, signed."),
-    "export-key": ("holdfast.cli.export", "export_key", "Make the key that signs exports."),
+    "fork": ("holdfast.cli.replay", "fork", "Fork a job: a new job that shares its history up to a step."),
+    "export": ("holdfast.cli.export", "export", "Export a job's journal to a file (signed)."),
+    "export-key": ("holdfast.cli.export", "export_key", "Create the key that signs exports."),
     "verify": (
         "holdfast.cli.export",
         "verify",
-        "Check one job's journal from its first event, or an exported file.",
+        "Verify the journal of one job, or an exported file.",
     ),
-    "stats": ("holdfast.cli.stats", "stats", "How many jobs, agents and work items there are."),
-    "db": ("holdfast.cli.db", "db", "Look after the store: status, migrate, backup, restore, verify."),
-    "payload-key": ("holdfast.cli.payload_key", "payload_key", "Make or add a key that encrypts payloads."),
-    "doctor": ("holdfast.cli.doctor", "doctor", "Check this machine and the store, and say what holds."),
-    "completion": ("holdfast.cli.completion", "completion", "Make the shell complete commands and options."),
+    "stats": ("holdfast.cli.stats", "stats", "Count jobs, agents and work items."),
+    "db": ("holdfast.cli.db", "db", "Manage the store: status, migrate, backup, restore, verify, prune."),
+    "payload-key": ("holdfast.cli.payload_key", "payload_key", "Create a key that encrypts payloads."),
+    "doctor": ("holdfast.cli.doctor", "doctor", "Check this machine and the store."),
+    "completion": ("holdfast.cli.completion", "completion", "Print a shell completion script."),
 }
 
+_SECTIONS: Final = {
+    "Start": ("init", "demo", "up", "run", "worker", "serve", "chat", "mcp"),
+    "Look at jobs": ("jobs", "job", "trace", "stats", "replay", "verify", "export"),
+    "Decide": (
+        *("cancel", "resume", "signal", "answer", "reconcile"),
+        *("approve", "deny", "raise", "dead", "fork"),
+    ),
+    "Manage": ("agent", "work", "schedule", "queue", "namespace"),
+    "Operate": ("db", "doctor", "audit", "api-key", "payload-key", "export-key", "completion"),
+}
+"""The commands as `--help` lists them."""
+
+_RENAMED: Final = {"key": "api-key", "keys": "api-key"}
+"""Words that a person may type for a command that has another name."""
+
 _INTERNAL: Final = {"isolated": ("holdfast.cli.isolated", "isolated")}
-"""Commands that Holdfast starts itself: no part of what people type, and in no list."""
+"""Internal commands: Holdfast starts them itself; no help lists them."""
 
 
 class Lazy(click.Group):
-    """A group that knows its commands' names and summaries, and imports one only to run it."""
+    """Lazy command group: knows names and summaries, and imports a command only to run it."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -88,6 +101,19 @@ class Lazy(click.Group):
         command: click.Command = getattr(importlib.import_module(module), name)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Name the commands that are spelled nearly like the one that was typed."""
+        if args and self.get_command(ctx, args[0]) is None:
+            import difflib  # the help does without it
+
+            near = difflib.get_close_matches(args[0], [*_COMMANDS, *_RENAMED], n=3, cutoff=0.6)
+            names = dict.fromkeys(_RENAMED.get(name, name) for name in near)
+            meant = f" Did you mean: {', '.join(names)}?" if names else ""
+            ctx.fail(f"No such command {args[0]!r}.{meant}")
+        return super().resolve_command(ctx, args)
+
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Names and summaries as they stand in the table: completing a word imports no command."""
         names = [
@@ -98,14 +124,17 @@ class Lazy(click.Group):
         return names + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, summary) for name, (_, _, summary) in _COMMANDS.items()])
+        for title, names in _SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, _COMMANDS[name][2]) for name in names])
 
 
 @click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="holdfast")
 def holdfast() -> None:
-    """Agents that outlive their process.
+    """Holdfast: a durable runtime for AI agents.
+
+    A job survives the death of its worker: another worker continues it, and no finished step is repeated.
 
     Example: holdfast jobs --store sqlite:///holdfast.db
     """

@@ -1,4 +1,4 @@
-"""`holdfast run`: one job in the foreground, and the command that goes on with it when it is interrupted."""
+"""`holdfast run`: runs one job in the foreground; prints the command that continues it after an interruption."""
 
 from __future__ import annotations
 
@@ -40,13 +40,18 @@ class Spec(msgspec.Struct):
 
 @click.command()
 @click.option(
-    "--job", "spec_path", type=click.Path(path_type=Path), help="A JSON file: agent, input, app, id."
+    "--job",
+    "spec_path",
+    type=click.Path(path_type=Path),
+    help="Job specification, a JSON file: agent, input, app, id.",
 )
-@click.option("--resume", is_flag=True, help="Go on with a job that was interrupted.")
-@click.option("--run-id", "--id", "job_id", help="The job to go on with.")
-@click.option("--app", "app_at", envvar="HOLDFAST_APP", help="The code: app.py, or a module.")
+@click.option("--resume", is_flag=True, help="Continue a job that was interrupted.")
+@click.option("--run-id", "--id", "job_id", help="Id of the job to continue.")
+@click.option("--app", "app_at", envvar="HOLDFAST_APP", help="The application: app.py, or a module.")
 @click.option(
-    "--write-resume", type=click.Path(path_type=Path), help="Write the command that goes on to this file."
+    "--write-resume",
+    type=click.Path(path_type=Path),
+    help="Write the command that continues the job to this file.",
 )
 @app_store_option
 def run(
@@ -58,18 +63,21 @@ def run(
     *,
     resume: bool,
 ) -> None:
-    """Run one job here, to its end, and print what it returned.
+    """Run one job in this process to its end, and print its result.
 
-    Kill it at any instant: it prints (and writes, if asked) the command that goes on with the job. It runs here, on a
-    store, also when HOLDFAST_API_URL names a server. It drives this job and its children, and no other.
+    It may be killed at any time: on Ctrl-C it prints the command that continues the job. It works on a store, even if
+    HOLDFAST_API_URL names a server. It runs this job and its children, and no other job.
 
     Example: holdfast run --job report.json --app app.py
     """
     if resume is (spec_path is not None) or resume is (job_id is None):
-        msg = "say either which job to start or which to go on with"
-        raise InvalidSetting(msg, hint="holdfast run --job spec.json, or holdfast run --resume --run-id ID")
+        msg = "the job to run is not clear: give either --job, or --resume with --run-id"
+        raise InvalidSetting(
+            msg,
+            hint="Start one: holdfast run --job spec.json. Continue one: holdfast run --resume --run-id ID",
+        )
     if server():
-        click.echo("HOLDFAST_API_URL is not used: the job runs here, on a store", err=True)
+        click.echo("HOLDFAST_API_URL is ignored: the job runs in this process, on a store", err=True)
     sys.exit(wait_for(_run(spec_path, job_id, app_at, write_resume, where)))
 
 
@@ -131,7 +139,7 @@ def _draft(app: App, spec: Spec, app_at: str | None) -> Any:
     agent = app.agents.get(spec.agent)
     if agent is None:
         msg = f"there is no agent called {spec.agent!r}"
-        raise NotFound(msg, hint=f"There are: {', '.join(sorted(app.agents)) or 'none'}.")
+        raise NotFound(msg, hint=f"Agents of the application: {', '.join(sorted(app.agents)) or 'none'}.")
     draft = agent.draft(spec.input, job_id=spec.id or RandomIds().new("job"))
     return msgspec.structs.replace(draft, code_version=app_at)
 
@@ -141,9 +149,9 @@ async def code_of(where: str, job_id: str | None) -> str:
     from holdfast.model.hash_chain import unseal
     from holdfast.runtime import open_store
 
-    hint = "Name the code that runs it: --app app.py"
+    hint = "Name the application: --app app.py"
     if job_id is None:
-        msg = "there is no application to take the agent from"
+        msg = "no application was named"
         raise InvalidSetting(msg, hint=hint)
     store = await open_store(where, migrating=False)
     try:
@@ -153,7 +161,7 @@ async def code_of(where: str, job_id: str | None) -> str:
         await store.close()
     found: str | None = getattr(unseal(first), "code_version", None)
     if found is None:
-        msg = f"job {job_id} does not say where its code is"
+        msg = f"the journal of job {job_id} does not name its application"
         raise InvalidSetting(msg, hint=hint)
     return found
 
@@ -175,7 +183,7 @@ async def _until_over(process: Process, job_id: str, command: str) -> int:
             return 0
         if person.done():
             raise person.result()
-        click.echo(f"interrupted; job {job_id} is safe. Go on with it:\n  {plain(command)}", err=True)
+        click.echo(f"interrupted; job {job_id} is stored. Continue it:\n  {plain(command)}", err=True)
         return INTERRUPTED
     finally:
         for task in (waiting, person, stop):
@@ -200,16 +208,16 @@ async def _question(process: Process, head: JobHead) -> JobHeld:
     job_id = head.job_id
     if head.wait_reason is WaitReason.APPROVAL:
         msg = f"job {job_id} waits for an approval"
-        hint = f"Look at it with `holdfast job {job_id}`, say yes or no, then go on with it."
+        hint = f"`holdfast job {job_id}` shows the call and the commands to approve or deny it. Then continue the job."
         return JobHeld(msg, job_id=job_id, hint=hint)
     from holdfast.model.side_effects import CallStatus
 
     rows = await process.store.ledger.list(job_id, status=CallStatus.UNCERTAIN)
     calls = ", ".join(f"{row.tool_name} ({row.step_key})" for row in rows)
-    msg = f"job {job_id}: nobody knows whether {calls} happened"
+    msg = f"job {job_id} waits for a person. Outcome unknown: {calls}"
     step = rows[0].step_key if rows else "STEP"
     hint = (
-        f"Find out, then say it: holdfast reconcile {job_id} {step} --happened | --not-happened --why …\n"
-        f"  How to declare it, so that nobody need be asked next time: holdfast job {job_id}"
+        f"Check at the receiver, then: holdfast reconcile {job_id} {step} --happened | --not-happened --why …\n"
+        f"  How to declare the call so that it recovers by itself: holdfast job {job_id}"
     )
     return JobHeld(msg, job_id=job_id, hint=hint)

@@ -1,4 +1,4 @@
-"""`holdfast schedule`: what begins by the clock."""
+"""`holdfast schedule`: schedules (cron)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from holdfast.model.schedule import CatchUp, Schedule
 
 @click.group()
 def schedule() -> None:
-    """Schedules: agents that begin by the clock. Declared with `@hf.schedule`, or created here.
+    """Manage schedules (cron). Applications declare them with `@hf.schedule`; others are created here.
 
     Example: holdfast schedule list
     """
@@ -25,16 +25,16 @@ def schedule() -> None:
 @click.argument("schedule_id", metavar="ID")
 @click.argument("kind", metavar="AGENT")
 @click.argument("cron")
-@click.option("--tz", default="UTC", show_default=True, help="The time zone of the times.")
+@click.option("--tz", default="UTC", show_default=True, help="Time zone of the cron expression.")
 @click.option(
     "--catch-up",
     default="skip",
     show_default=True,
     type=click.Choice([one.value for one in CatchUp]),
-    help="What becomes of instants at which no worker was there.",
+    help="What to do about times that passed while no worker was running.",
 )
-@click.option("--input", "given_as", metavar="JSON|@FILE", help="The agent's arguments.")
-@click.option("--queue", default=DEFAULT_QUEUE, show_default=True, help="Where its jobs go.")
+@click.option("--input", "given_as", metavar="JSON|@FILE", help="Arguments of the agent.")
+@click.option("--queue", default=DEFAULT_QUEUE, show_default=True, help="Queue of its jobs.")
 @store_option
 @json_option
 def create(
@@ -49,7 +49,9 @@ def create(
     *,
     as_json: bool,
 ) -> None:
-    """An agent begins by the clock: minute, hour, day, month, weekday. The same again is the same schedule.
+    """Create a schedule: start an agent by a cron expression (minute, hour, day, month, weekday).
+
+    Repeating the command changes nothing.
 
     Example: holdfast schedule create morning report "0 7 * * 1-5" --tz Europe/Berlin
     """
@@ -74,8 +76,10 @@ def create(
 
 
 @schedule.command("list")
-@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000), help="At most so many.")
-@click.option("--cursor", help="Go on where the last page ended.")
+@click.option(
+    "--limit", default=50, show_default=True, type=click.IntRange(1, 1000), help="Most rows to show."
+)
+@click.option("--cursor", help="Continue after the last page.")
 @store_option
 @json_option
 def list_(where: str, *, limit: int, cursor: str | None, as_json: bool) -> None:
@@ -104,9 +108,12 @@ def list_(where: str, *, limit: int, cursor: str | None, as_json: bool) -> None:
             )
             for one in page
         ]
-        table(("schedule", "agent", "cron", "time zone", "missed", "next"), rows, as_json=False)
+        table(("schedule", "agent", "cron", "time zone", "catch-up", "next"), rows, as_json=False)
     else:
-        click.echo("no schedules; an application declares them with @hf.schedule", err=True)
+        click.echo(
+            "no schedules. Declare one with @hf.schedule, or create one: holdfast schedule create ID AGENT CRON",
+            err=True,
+        )
     if page.next is not None:
         click.echo(f"more: --cursor {page.next}", err=True)
 
@@ -115,7 +122,7 @@ def list_(where: str, *, limit: int, cursor: str | None, as_json: bool) -> None:
 @click.argument("schedule_id", metavar="ID")
 @store_option
 def pause(schedule_id: str, where: str) -> None:
-    """It does not fire until it is resumed.
+    """Pause a schedule until it is resumed.
 
     Example: holdfast schedule pause report
     """
@@ -131,7 +138,7 @@ def pause(schedule_id: str, where: str) -> None:
 @click.argument("schedule_id", metavar="ID")
 @store_option
 def resume(schedule_id: str, where: str) -> None:
-    """It fires again, from its next instant on; what came during the pause is left out.
+    """Resume a schedule from its next time on. Times that passed during the pause are skipped.
 
     Example: holdfast schedule resume report
     """
@@ -148,7 +155,7 @@ def resume(schedule_id: str, where: str) -> None:
 @click.argument("schedule_id", metavar="ID")
 @store_option
 def remove(schedule_id: str, where: str) -> None:
-    """There is no such schedule any more; its jobs stay. An application that declares it brings it back.
+    """Remove a schedule. Its jobs stay. An application that declares the schedule creates it again.
 
     Example: holdfast schedule remove report
     """

@@ -1,4 +1,4 @@
-"""`holdfast serve`: the HTTP API, in a process of its own."""
+"""`holdfast serve`: serves the HTTP API and the page."""
 
 from __future__ import annotations
 
@@ -27,36 +27,43 @@ _RATE: Final = re.compile(r"(?P<what>\w+)=(?P<per_s>\d{1,12})(:(?P<burst>\d{1,12
 
 
 @click.command()
-@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
-@click.option("--port", default=8080, show_default=True, help="0 takes one that is free.")
-@click.option("--require-key", is_flag=True, help="Answer nothing without an API key, also on loopback.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", default=8080, show_default=True, help="Port to listen on; 0 takes a free one.")
+@click.option("--require-key", is_flag=True, help="Require an API key on loopback, too.")
 @click.option(
-    "--tls-cert", type=click.Path(exists=True, dir_okay=False), help="The certificate, with its chain."
+    "--tls-cert", type=click.Path(exists=True, dir_okay=False), help="TLS certificate with its chain."
 )
 @click.option(
-    "--tls-key", type=click.Path(exists=True, dir_okay=False), help="The certificate's private key."
+    "--tls-key", type=click.Path(exists=True, dir_okay=False), help="Private key of the certificate."
 )
 @click.option(
-    "--insecure", is_flag=True, help="Plain HTTP where others can reach it: keys can be read on the way."
+    "--insecure", is_flag=True, help="Allow plain HTTP for other machines: keys travel unencrypted."
 )
 @click.option(
     "--proxy",
     "proxies",
     multiple=True,
     metavar="ADDRESS",
-    help="Believe X-Forwarded-For and -Proto of this one.",
+    help="Trust X-Forwarded-For and X-Forwarded-Proto from this address; may be repeated.",
 )
 @click.option(
     "--per-key",
     multiple=True,
     metavar="WHAT=N[:BURST]",
-    help="What one key may ask in a second: requests=100, submissions=50:500, bytes=1000000.",
+    help="Rate limit of one key, per second: requests=100, submissions=50:500, bytes=1000000.",
 )
 @click.option(
-    "--per-namespace", multiple=True, metavar="WHAT=N[:BURST]", help="The same, for all its keys together."
+    "--per-namespace",
+    multiple=True,
+    metavar="WHAT=N[:BURST]",
+    help="Rate limit of all keys of a namespace together.",
 )
 @click.option(
-    "--allow-host", "hosts", multiple=True, metavar="NAME[:PORT]", help="Another name that it is reached by."
+    "--allow-host",
+    "hosts",
+    multiple=True,
+    metavar="NAME[:PORT]",
+    help="Another host name by which clients reach it; may be repeated.",
 )
 @click.option(
     "--fd", type=int, hidden=True, help="A socket that listens already, inherited from `holdfast up`."
@@ -85,12 +92,12 @@ def serve(
     log_format: str,
     log_level: str,
 ) -> None:
-    """Answer over HTTP for the store. Workers are processes of their own, and neither notices the other restart.
+    """Serve the HTTP API and the page for a store. Workers are separate processes: start and stop them independently.
 
-    On loopback, without keys, this machine may read, and whoever has the token that is printed may write; commands of
-    the same user find it by themselves. Elsewhere it needs keys: `holdfast key create`.
+    On loopback without API keys, every local process may read; writing needs the token that is printed, which commands
+    of the same user find by themselves. For other machines create an API key: `holdfast api-key create`.
 
-    SIGTERM or Ctrl-C: streams end, requests that were begun are finished, then it ends.
+    SIGTERM or Ctrl-C: streams end, requests in progress finish, then the server exits.
 
     Example: holdfast serve --store sqlite:///holdfast.db
     """
@@ -156,8 +163,11 @@ def _rates(rates: Rates, given: tuple[str, ...]) -> Rates:
     for text in given:
         found = _RATE.fullmatch(text)
         if found is None or found["what"] not in rates.__struct_fields__:
-            msg = f"{text!r} is not a rate"
-            raise InvalidSetting(msg, hint=f"Say one of {', '.join(rates.__struct_fields__)}: requests=100.")
+            msg = f"{text!r} is not a rate limit"
+            raise InvalidSetting(
+                msg,
+                hint=f"Write WHAT=N[:BURST], WHAT one of {', '.join(rates.__struct_fields__)}: requests=100.",
+            )
         per_s = int(found["per_s"])
         rate = check_rate(Rate(per_s, int(found["burst"] or 10 * per_s)))
         rates = replace(rates, **{found["what"]: rate})
@@ -166,7 +176,9 @@ def _rates(rates: Rates, given: tuple[str, ...]) -> Rates:
 
 def _has_tls(cert: str | None, key: str | None) -> bool:
     if (cert is None) != (key is None):
-        raise InvalidSetting("TLS needs a certificate and its key", hint="Give --tls-cert and --tls-key.")
+        raise InvalidSetting(
+            "TLS needs a certificate and its private key", hint="Give both --tls-cert and --tls-key."
+        )
     return cert is not None
 
 

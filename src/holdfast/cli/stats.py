@@ -1,4 +1,4 @@
-"""`holdfast stats`: how many jobs there are, by status; agents and work by project."""
+"""`holdfast stats`: counts of jobs by status, and of agents and work items by project."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ WORDS: Final = {
 
 
 @click.command()
-@click.option("--watch", is_flag=True, help="Look again every second, until Ctrl-C.")
+@click.option("--watch", is_flag=True, help="Refresh every second, until Ctrl-C.")
 @store_option
 @json_option
 def stats(where: str, *, watch: bool, as_json: bool) -> None:
-    """Count jobs by status, and agents and work by project.
+    """Count jobs by status, and agents and work items by project.
 
     Example: holdfast stats --watch
     """

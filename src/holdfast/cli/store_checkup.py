@@ -1,4 +1,4 @@
-"""What `doctor` finds in an open store: its clock, its leases, what waits for people, its backups, some journals."""
+"""Checks of an open store for `doctor`: clock, leases, jobs that need a person, backups, a sample of journals."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 async def examined(store: Store, clock: Clock, sample: int) -> list[Finding]:
-    """Everything that is worth knowing of a store that answers."""
+    """All findings about an open store."""
     asked_at = clock.wall_us()
     vitals = await store.vitals.look()
     answered_at, store_clock = clock.wall_us(), store.clock
@@ -49,7 +49,7 @@ def _clock(vitals: StoreStats, earliest: int, latest: int, set_by_us: int, *, on
         return Finding("ok", "clock", "store time and this host's clock agree")
     finding = (
         f"store time is {abs(ahead_us) / SECOND:.1f} s {'ahead of' if ahead_us > 0 else 'behind'} this host's clock. "
-        "Times that are shown are off by as much; durations are right, and no job waits for it"
+        "Displayed times are off by as much; durations are right, and no job is delayed"
     )
     if abs(set_by_us) < CLOCK_WARNING_US:
         return Finding("warning", "clock", f"{finding}. Repair this host's time service")
@@ -63,21 +63,25 @@ def _jobs(vitals: StoreStats) -> list[Finding]:
     parked = sum(line.jobs for line in vitals.lines if line.wait_reason is WaitReason.DRIFT)
     stalled = sum(line.jobs for line in vitals.lines if line.wait_reason is WaitReason.STALLED)
     late = vitals.oldest_ready_us >= READY_WARNING_US
-    waited = f"the oldest job that could run has waited {vitals.oldest_ready_us / SECOND:.0f} s"
+    waited = f"oldest ready job has waited {vitals.oldest_ready_us / SECOND:.0f} s"
     return [
-        _none(vitals.expired, "orphaned leases", "jobs whose worker is gone; any worker takes them over"),
+        _none(vitals.expired, "orphaned leases", "jobs whose worker died; the next worker takes them over"),
+        _none(vitals.uncertain, "uncertain calls", "calls with an unknown outcome: holdfast jobs --person"),
+        _none(dead, "dead letters", "jobs that failed all attempts: holdfast dead list"),
         _none(
-            vitals.uncertain, "uncertain calls", "calls that a person must look at: holdfast jobs --person"
+            parked, "parked jobs", "jobs whose code no longer matches their journal: holdfast jobs --person"
         ),
-        _none(dead, "dead letters", "jobs that used up their attempts: holdfast dead list"),
-        _none(parked, "parked jobs", "jobs whose code does not fit: holdfast jobs --person"),
-        _none(stalled, "stalled jobs", "jobs whose code makes no progress: holdfast jobs --reason stalled"),
+        _none(stalled, "stalled jobs", "jobs that make no progress: holdfast jobs --reason stalled"),
         _none(
             vitals.suspects,
             "suspects",
-            "jobs that wait for a worker to run them alone: holdfast jobs --person",
+            "jobs that wait for a worker that can isolate them: holdfast jobs --person",
         ),
-        Finding("warning" if late else "ok", "queues", waited + ("; are there workers?" if late else "")),
+        Finding(
+            "warning" if late else "ok",
+            "queues",
+            waited + (". Are workers running? holdfast worker list" if late else ""),
+        ),
     ]
 
 
@@ -88,14 +92,14 @@ def _none(number: int, check: str, what: str) -> Finding:
 async def _backup(store: Store, now: int) -> Finding:
     last = await find_last_backup(store)
     if last is None:
-        return Finding("warning", "backup", "none that this store knows of: holdfast db backup FILE")
+        return Finding("warning", "backup", "no backup recorded. Make one: holdfast db backup FILE")
     age_us = now - last.at
     verdict = "ok" if age_us < BACKUP_WARNING_US else "warning" if age_us < BACKUP_CRITICAL_US else "failed"
     return Finding(verdict, "backup", f"{to_iso(last.at)}, {age_us / HOUR:.0f} h ago")
 
 
 async def _journals(store: Store, sample: int) -> AsyncIterator[Finding]:
-    """A sample of journals holds, from the first event to the head."""
+    """Verify a sample of journals, from the first event to the head."""
     if not sample:
         return
     client = EmbeddedClient(store, store.clock, RandomIds())
@@ -106,4 +110,4 @@ async def _journals(store: Store, sample: int) -> AsyncIterator[Finding]:
         events += checked.events
         for violation in checked.violations:
             yield Finding("failed", "journals", f"{job.job_id}: {violation}")
-    yield Finding("ok", "journals", f"{events} events of {len(jobs)} jobs read and checked")
+    yield Finding("ok", "journals", f"{events} events of {len(jobs)} jobs verified")

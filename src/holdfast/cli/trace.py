@@ -1,8 +1,9 @@
-"""`holdfast trace`: a job's life as a timeline."""
+"""`holdfast trace`: the timeline of a job."""
 
 from __future__ import annotations
 
 import bisect
+import re
 import textwrap
 from collections.abc import Iterator
 from itertools import pairwise
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 BAR_MIN: Final = 12
 LABEL_MAX: Final = 36
 SQUEEZE: Final = 0.3
-"""A stretch of time that would push everything else to the edge is drawn as this power of its length."""
+"""Long gaps are drawn as this power of their length, so that short spans stay visible."""
 
 OUTCOMES: Final = {
     "succeeded": "green",
@@ -39,12 +40,13 @@ OUTCOMES: Final = {
     "refused": "red",
     "fail": "red",
     "denied": "red",
-    "nobody answered": "red",
+    "not answered": "red",
     "cancelled": "dim",
     "given up": "dim",
     "skip": "dim",
     "not_happened": "dim",
 }
+_TOOL_SCOPE: Final = re.compile(r"run_tools#\d+|call-\d+#\d+")
 SEAMS: Final = {
     SeamKind.TAKEOVER: "bold yellow",
     SeamKind.DEAD_LETTER: "bold red",
@@ -58,13 +60,16 @@ SEAMS: Final = {
 
 @click.command()
 @click.argument("job_id", metavar="ID")
-@click.option("--events", is_flag=True, help="The journal itself, event by event.")
+@click.option("--events", is_flag=True, help="Show the journal, event by event.")
+@click.option(
+    "--steps", is_flag=True, help="List the step keys, which `fork`, `reconcile` and `approve` take."
+)
 @store_option
 @json_option
-def trace(job_id: str, where: str, *, events: bool, as_json: bool) -> None:
-    """Show a job's life: every call with its time and outcome, who drove it when, and what recovery did and why.
+def trace(job_id: str, where: str, *, events: bool, steps: bool, as_json: bool) -> None:
+    """Show the timeline of a job, in the order of its journal: calls, workers, attempts, and what recovery did and why.
 
-    A dotted bar is a read: it leaves no mark when it begins, so the bar starts where it can have begun at the earliest.
+    A dotted bar is a read: its start is not recorded, so the bar begins at the earliest possible time.
 
     Example: holdfast trace job_06h57w4p2ksb3f1cqn8xv0zt6e
     """
@@ -76,6 +81,12 @@ def trace(job_id: str, where: str, *, events: bool, as_json: bool) -> None:
     life, journal = wait_for(look())
     if events:
         _show_events(journal, as_json=as_json)
+    elif steps:
+        rows = [
+            (span.step_key, span.kind, span.name, span.outcome.replace("_", " "), span.seq)
+            for span in sorted(life.spans, key=lambda span: span.seq)
+        ]
+        table(("step", "kind", "name", "outcome", "event"), rows, as_json=as_json)
     elif as_json:
         click.echo(to_json(life))
     else:
@@ -132,33 +143,29 @@ def draw(console: Console, life: Trace) -> None:
     if bar < BAR_MIN:
         label, bar = max(label - (BAR_MIN - bar), 8), BAR_MIN
     axis = Axis(life, bar)
-    notes: dict[int, list[Note]] = {}
-    for note in life.notes:
-        notes.setdefault(note.seq, []).append(note)
     scope: tuple[str, ...] = ()
     shown: list[str] = []
     for item in _in_order(life):
         if isinstance(item, Seam):
             _show_seam(console, item, life)
             frames = format_traceback(item.error)
-            _show_traceback(console, ["  the same traceback"] if frames and frames == shown else frames)
+            _show_traceback(console, ["  same traceback"] if frames and frames == shown else frames)
             shown = frames or shown
-            for note in notes.get(item.seq, ()):
-                _show_note(console, note.text)
+        elif isinstance(item, Note):
+            _show_note(console, item.text)
         else:
-            for depth, name in _entered(scope, item.scope):
+            named = _named_scopes(item)
+            for depth, name in _entered(scope, named):
                 console.print(render.indented(render.text(name, "dim"), 2 + 2 * depth), no_wrap=True)
-            scope = item.scope
+            scope = named
             console.print(_span_line(item, axis, label, bar, life.end_at), no_wrap=True, overflow="ellipsis")
             if place := locate_error(item.error):
                 error = one_line(f"{format_error(item.error)}  {place}")
                 console.print(render.indented(render.text(error, "red"), 6), soft_wrap=True)
-            for said in item.notes:
-                _show_note(console, said)
     for plan in life.plans:
         _show_plan(console, plan)
     if axis.squeezed:
-        console.print(render.text("bars are not to scale: long waits are drawn short", "dim"))
+        console.print(render.text("not to scale: long waits are shortened", "dim"))
 
 
 def _show_plan(console: Console, plan: PlanView) -> None:
@@ -175,12 +182,18 @@ def _show_plan(console: Console, plan: PlanView) -> None:
         console.print(render.indented(line), soft_wrap=True)
 
 
-def _in_order(life: Trace) -> Iterator[Seam | Span]:
-    """Spans where they begin, seams where they are; at one instant the journal decides."""
-    items: list[tuple[int, int, Seam | Span]] = [(seam.at, seam.seq, seam) for seam in life.seams]
-    items += [(span.start_at, span.seq, span) for span in life.spans]
+def _in_order(life: Trace) -> Iterator[Seam | Span | Note]:
+    """Seams, spans and notes in the order of the journal: a span at its first event, a note behind what it explains."""
+    items: list[tuple[int, int, Seam | Span | Note]] = [(seam.seq, 0, seam) for seam in life.seams]
+    items += [(span.seq, 1, span) for span in life.spans]
+    items += [(note.seq, 2, note) for note in life.notes]
     for _, _, item in sorted(items, key=lambda one: one[:2]):
         yield item
+
+
+def _named_scopes(span: Span) -> tuple[str, ...]:
+    """The scopes that the author's code names, without those that Holdfast makes for the tool calls of a model."""
+    return tuple(name for name in span.scope if not _TOOL_SCOPE.fullmatch(name))
 
 
 def _entered(before: tuple[str, ...], now: tuple[str, ...]) -> Iterator[tuple[int, str]]:
@@ -216,9 +229,10 @@ def _show_note(console: Console, said: str) -> None:
 
 
 def _label(span: Span) -> str:
-    depth = "  " * (len(span.scope) + 1)
-    again = f" ({span.generation})" if span.generation else ""
-    return f"{depth}{span.name}{again}"
+    depth = "  " * (len(_named_scopes(span)) + 1)
+    again = f" (run {span.generation + 1})" if span.generation else ""
+    last = span.step_key.rpartition("/")[2]
+    return f"{depth}{last if last.startswith(f'{span.name}#') else span.name}{again}"
 
 
 def _tail(span: Span) -> str:
@@ -260,9 +274,9 @@ def _fitted(text: str, width: int) -> str:
 
 
 def _used(usage: Any) -> str:
-    """What an answer used up, in few words."""
+    """Tokens and cost of a model's answer."""
     if not isinstance(usage, dict) or usage.get("cached"):
-        return ", had by another job" if usage else ""
-    said = f", {usage.get('input', 0):,} + {usage.get('output', 0):,} tokens"
+        return ", from the response cache" if usage else ""
+    tokens = f", {usage.get('input', 0):,} + {usage.get('output', 0):,} tokens"
     micros = usage.get("usd_micros")
-    return said if micros is None else f"{said}, ${micros / 1_000_000:.4f}"
+    return f"{tokens}, cost unknown" if micros is None else f"{tokens}, ${micros / 1_000_000:.4f}"

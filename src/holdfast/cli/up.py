@@ -1,4 +1,4 @@
-"""`holdfast up`: the API and a worker in one command. Whichever of them dies is replaced."""
+"""`holdfast up`: runs the API and workers under a supervisor, which restarts them."""
 
 from __future__ import annotations
 
@@ -22,31 +22,29 @@ from holdfast.store import address
 
 @click.command()
 @click.argument("app_at", metavar="[APP]", required=False)
+@click.option("--port", default=8080, show_default=True, help="Port of the API; 0 takes a free one.")
 @click.option(
-    "--port", default=8080, show_default=True, help="Where the API listens; 0 takes one that is free."
-)
-@click.option(
-    "--workers", default=1, show_default=True, type=click.IntRange(1, 64), help="So many processes."
+    "--workers", default=1, show_default=True, type=click.IntRange(1, 64), help="Number of worker processes."
 )
 @click.option(
     "--concurrency",
     type=click.IntRange(min=1),
-    help="How many jobs each drives at a time.  [default: as the App declares, 16 if it does not]",
+    help="Jobs per worker at the same time.  [default: as the App declares, else 16]",
 )
 @app_store_option
 def up(app_at: str | None, port: int, workers: int, concurrency: int | None, where: str) -> None:
-    """Serve the API and drive the jobs of an application (app.py, or a module); or of configured agents alone.
+    """Start the API, the page and a worker on this machine.
 
-    A worker that is killed is replaced, and its jobs go on at once. So is the API: its port stays open meanwhile.
-    Ctrl-C ends all of it; what was not finished goes on at the next start. It is for this machine alone: for others use
-    `holdfast serve` and `holdfast worker`.
+    APP is the application: app.py, or a module. Without it the worker runs configured agents only. A worker that is
+    killed is restarted, and its jobs continue at once; so is the API, whose port stays open. Ctrl-C stops everything;
+    unfinished jobs continue at the next start. To serve other machines use `holdfast serve` and `holdfast worker`.
 
     Example: holdfast up app.py
     """
     if app_at is not None and not is_store_named():
         where = wait_for(_declared_store(app_at))
     if address.parse(where).kind == "memory":
-        msg = "a store in memory is one process's own, and this is several"
+        msg = "a memory store belongs to one process, and `holdfast up` starts several"
         raise InvalidSetting(msg, hint="Use sqlite:///holdfast.db, or leave --store out.")
     sys.exit(wait_for(_up(app_at, port, workers, concurrency, where)))
 
@@ -100,5 +98,5 @@ def _greet(url: str, where: str, token: str) -> None:
     for line in ("holdfast agent create helper", "holdfast chat helper", "holdfast jobs --watch"):
         click.echo(f"  {line}", err=True)
     if address.parse(where).kind == "sqlite":  # another address may have a password in it
-        click.echo("An agent whose worker is killed three times, to be seen on the page:", err=True)
+        click.echo("To see recovery on the page, run the demo, which kills a worker three times:", err=True)
         click.echo(f"  holdfast demo --store {shlex.quote(where)}", err=True)

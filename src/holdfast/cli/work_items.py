@@ -1,4 +1,4 @@
-"""`holdfast work`: work for whoever has the capability, here or elsewhere."""
+"""`holdfast work`: work items, routed by capability to agents here or elsewhere."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 @click.group()
 def work() -> None:
-    """Work that is routed by capability: submit, list, show, cancel.
+    """Work items, routed by capability: submit, list, show, cancel.
 
     Example: holdfast work submit "Sum up page 3" --capability summarize
     """
@@ -38,22 +38,26 @@ def work() -> None:
 
 @work.command()
 @click.argument("description")
-@click.option("--capability", required=True, metavar="NAME", help="What whoever takes it must be able to do.")
+@click.option(
+    "--capability", required=True, metavar="NAME", help="Capability that an agent needs to take it."
+)
 @click.option("--boundary", metavar="NAME", help="Only agents inside this boundary may take it.")
-@click.option("--priority", default=5, show_default=True, type=click.IntRange(1, 10), help="10 comes first.")
-@click.option("--deadline", metavar="INSTANT", help="Nobody begins it later, e.g. 2026-12-01T12:00:00Z.")
-@click.option("--task-id", metavar="ID", help="Its name: submitted again, it is the same work.")
+@click.option(
+    "--priority", default=5, show_default=True, type=click.IntRange(1, 10), help="1 (last) to 10 (first)."
+)
+@click.option("--deadline", metavar="INSTANT", help="Latest time to start it: 2026-12-01T12:00:00Z.")
+@click.option("--task-id", metavar="ID", help="Idempotency key: the same id is the same work item.")
 @click.option("--agent-type", metavar="TYPE", help="Only agents of this type.")
-@click.option("--prefer", metavar="TYPE", help="Agents of this type first.")
-@click.option("--project", metavar="NAME", help="The project that it counts for.")
-@click.option("--data", metavar="JSON", help="What belongs to it, as JSON; - reads it from the input.")
-@click.option("--wait", "waits", is_flag=True, help="Until it is over; the result is printed.")
+@click.option("--prefer", metavar="TYPE", help="Prefer agents of this type.")
+@click.option("--project", metavar="NAME", help="Project of the work item.")
+@click.option("--data", metavar="JSON", help="Data for the agent; - reads it from stdin.")
+@click.option("--wait", "waits", is_flag=True, help="Wait for its end and print the result.")
 @store_option
 @json_option
 def submit(
     description: str, where: str, *, data: str | None, waits: bool, as_json: bool, **asked: Any
 ) -> None:
-    """Ask for work. It is durable when this returns.
+    """Submit a work item. It is stored durably when this returns.
 
     Example: holdfast work submit "Translate it" --capability translate --data '{"page": 3}' --wait
     """
@@ -73,7 +77,9 @@ def submit(
         )
         if not waits:
             return made
-        click.echo(f"work {plain(made.id)} waits for somebody who can {plain(made.capability)}", err=True)
+        click.echo(
+            f"work {plain(made.id)} waits for an agent with the capability {plain(made.capability)}", err=True
+        )
         while True:
             try:
                 await client.result(made.id, timeout_s=10)
@@ -86,18 +92,20 @@ def submit(
     view = _asked(where, ask, making=True)
     _show(view, as_json=as_json)
     if not waits:
-        click.echo(f"holdfast work show {plain(view.id)} says how it is going", err=True)
+        click.echo(f"Follow it: holdfast work show {plain(view.id)}", err=True)
     elif view.status is not WorkStatus.COMPLETED:
         sys.exit(1)
 
 
 @work.command("list")
-@click.option("--status", type=click.Choice([*WorkStatus]), help="Only work that stands so.")
-@click.option("--capability", metavar="NAME", help="Only work that asks for this.")
+@click.option("--status", type=click.Choice([*WorkStatus]), help="Only work with this status.")
+@click.option("--capability", metavar="NAME", help="Only work for this capability.")
 @click.option("--boundary", metavar="NAME", help="Only work inside this boundary.")
 @click.option("--project", metavar="NAME", help="Only work of this project.")
-@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000), help="At most so much.")
-@click.option("--cursor", help="Go on where the last page ended.")
+@click.option(
+    "--limit", default=50, show_default=True, type=click.IntRange(1, 1000), help="Most rows to show."
+)
+@click.option("--cursor", help="Continue after the last page.")
 @store_option
 @json_option
 def list_(
@@ -133,7 +141,7 @@ def list_(
     elif page.items:
         render.console().print(_listed(page.items))
     else:
-        click.echo("no work; holdfast work submit TEXT --capability NAME asks for some", err=True)
+        click.echo("no work items. Submit one: holdfast work submit TEXT --capability NAME", err=True)
     if page.next is not None:
         click.echo(f"more: --cursor {plain(page.next)}", err=True)
 
@@ -143,7 +151,7 @@ def list_(
 @store_option
 @json_option
 def show_(work_id: str, where: str, *, as_json: bool) -> None:
-    """One work item: who holds it, how far it is, what came of it.
+    """Show one work item: agent, progress, result.
 
     Example: holdfast work show job_01…
     """
@@ -152,11 +160,11 @@ def show_(work_id: str, where: str, *, as_json: bool) -> None:
 
 @work.command()
 @click.argument("work_id")
-@click.option("--why", default="", help="For the journal.")
+@click.option("--why", default="", help="The reason; written to the journal.")
 @store_option
 @json_option
 def cancel(work_id: str, where: str, *, why: str, as_json: bool) -> None:
-    """Nobody works on it any more; whoever held it is refused from now on.
+    """Cancel a work item. The agent that holds it can no longer report on it.
 
     Example: holdfast work cancel job_01… --why "not needed"
     """

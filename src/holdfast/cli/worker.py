@@ -1,4 +1,4 @@
-"""`holdfast worker`: a process that drives jobs until it is told to stop. `holdfast workers`: who does now."""
+"""`holdfast worker`: runs a worker process, lists the workers of a store, and drains one of them."""
 
 from __future__ import annotations
 
@@ -11,15 +11,20 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from holdfast.api.job_records import WorkerView
+from holdfast.cli import render
 from holdfast.cli.isolated import isolated_command
 from holdfast.cli.logs import format_option, level_option, logging_as
-from holdfast.cli.open_store import store_for
-from holdfast.cli.options import app_store_option
-from holdfast.cli.output import wait_for
+from holdfast.cli.open_store import client_at, store_for
+from holdfast.cli.options import app_store_option, by_option, json_option, operation_option, store_option
+from holdfast.cli.output import plain, show, table, to_json, wait_for
+from holdfast.client.client import Client
 from holdfast.engine.telemetry import SILENT, Telemetry
-from holdfast.errors import InvalidSetting
+from holdfast.errors import InvalidSetting, NotFound
 from holdfast.model.ids import check_name
-from holdfast.model.worker_presence import WorkerOffer
+from holdfast.model.limits import ROWS_PER_PAGE_MAX
+from holdfast.model.page import Page
+from holdfast.model.worker_presence import WorkerOffer, WorkerState
 from holdfast.runtime import supervisor_link
 from holdfast.runtime.app import App
 from holdfast.runtime.app_loader import load
@@ -29,52 +34,90 @@ if TYPE_CHECKING:
     from holdfast.server.app import Service
 
 
+class WorkerGroup(click.Group):
+    """Command group with a default: `holdfast worker app.py` is `holdfast worker run app.py`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The options of `run`, which is what a person looks for here, and the other commands below them."""
+        run = self.commands["run"]
+        formatter.write_usage(ctx.command_path, "[OPTIONS] [APP]")
+        formatter.write_usage(ctx.command_path, "COMMAND [ARGS]...", prefix="       ")
+        self.format_help_text(ctx, formatter)
+        with click.Context(run, info_name=ctx.info_name, parent=ctx.parent) as inner:
+            run.format_options(inner, formatter)
+        self.format_commands(ctx, formatter)
+
+
+@click.group(cls=WorkerGroup)
+def worker() -> None:
+    """Run a worker: claim and execute jobs.
+
+    APP is the application: app.py, a module, or either with :NAME. Without APP the worker runs configured agents only.
+
+    SIGTERM or Ctrl-C drains the worker: it claims no more jobs, waits a while for calls in progress, and releases its
+    jobs between two calls. A second signal releases them at once. `holdfast worker drain` does it from anywhere.
+
+    Example: holdfast worker app.py --queue mail --queue default --concurrency 32
+    """
+
+
 class _Port(msgspec.Struct, frozen=True):
-    """Where the worker tells how it is."""
+    """Address of the worker's port for metrics and health."""
 
     host: str
     number: int
     names: tuple[str, ...]
 
 
-@click.command()
+@worker.command("run")
 @click.argument("app_at", metavar="[APP]", required=False)
 @click.option(
     "--concurrency",
     type=click.IntRange(min=1),
-    help="How many jobs it drives at a time.  [default: as the App declares, 16 if it does not]",
+    help="Jobs to run at the same time.  [default: as the App declares, else 16]",
 )
 @click.option(
     "--queue",
     "queues",
     multiple=True,
     metavar="NAME",
-    help="Take jobs of this queue only; as often as needed. Without it: all that the application names.",
+    help="Take jobs from this queue only; may be repeated.  [default: all queues that the application names]",
 )
 @click.option(
-    "--capability", "capabilities", multiple=True, metavar="NAME", help="Something that this worker can do."
+    "--capability",
+    "capabilities",
+    multiple=True,
+    metavar="NAME",
+    help="A capability of this worker; may be repeated.",
 )
-@click.option("--name", help="Its name in journals; must be its own.")
+@click.option("--name", help="Name of this worker in journals; must be unique.")
 @click.option(
     "--metrics-port",
     type=int,
     envvar="HOLDFAST_METRICS_PORT",
     show_envvar=True,
-    help="Answer /metrics and /health here; 0 takes a port that is free.",
+    help="Serve /metrics and /health on this port; 0 takes a free one.",
 )
-@click.option("--metrics-host", default="127.0.0.1", show_default=True, help="Where --metrics-port listens.")
+@click.option(
+    "--metrics-host", default="127.0.0.1", show_default=True, help="Address that --metrics-port listens on."
+)
 @click.option(
     "--allow-host",
     "hosts",
     multiple=True,
     metavar="NAME[:PORT]",
-    help="Another name that its port is reached by.",
+    help="Another host name by which clients reach this port; may be repeated.",
 )
-@click.option("--print-store", is_flag=True, hidden=True, help="Print the store that it would work on.")
+@click.option("--print-store", is_flag=True, hidden=True, help="Print the address of the store, and stop.")
 @format_option
 @level_option
 @app_store_option
-def worker(
+def run(
     app_at: str | None,
     concurrency: int | None,
     queues: tuple[str, ...],
@@ -89,12 +132,9 @@ def worker(
     log_format: str,
     log_level: str,
 ) -> None:
-    """Drive the jobs of an application: app.py, a module, or either with :NAME. Without one, of configured agents.
+    """Run a worker. `run` may be left out: `holdfast worker app.py` does the same.
 
-    SIGTERM or Ctrl-C: it claims nothing more, lets the calls that run come to their end for a while, and gives its jobs
-    back between two calls. Twice: it gives everything back at once. `holdfast workers drain` says it from elsewhere.
-
-    Example: holdfast worker app.py --queue mail --queue default --concurrency 32
+    Example: holdfast worker run app.py
     """
     for queue in queues:
         check_name(queue, "queue")
@@ -144,10 +184,10 @@ async def _work(
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, _stop, process, door)
-        process.heed(lambda: _asked(process, door))
+        process.heed(lambda: _drain(process, door))
         kinds = (
             ", ".join(sorted({*app.agents, *app.sessions}))
-            or "configured agents; it declares none of its own"
+            or "configured agents only (the application declares none)"
         )
         if not supervisor_link.ready(kinds):
             click.echo(f"working on {kinds}; stop with Ctrl-C", err=True)
@@ -170,12 +210,12 @@ async def _open_door(stack: contextlib.AsyncExitStack, process: Process, meter: 
 
     door = side_door(process.store, meter, port.host, port.number, port.names)
     url, service = await stack.enter_async_context(door)
-    click.echo(f"how it is: {url}/health, {url}/metrics", err=True)
+    click.echo(f"health and metrics: {url}/health, {url}/metrics", err=True)
     return service
 
 
-def _asked(process: Process, door: Service | None) -> None:
-    click.echo("asked to drain, as `holdfast workers` shows", err=True)
+def _drain(process: Process, door: Service | None) -> None:
+    click.echo("drain requested with `holdfast worker drain`", err=True)
     _stop(process, door)
 
 
@@ -183,4 +223,104 @@ def _stop(process: Process, door: Service | None) -> None:
     process.drain()
     if door is not None:
         door.drain()
-    click.echo("stopping: what runs is finished or given back; once more to give it back at once", err=True)
+    click.echo(
+        "stopping: calls in progress finish, jobs are released. Press Ctrl-C again to release them at once.",
+        err=True,
+    )
+
+
+# ── the workers of a store ────────────────────────────────────────────────────────────────────────
+
+
+@worker.command("list")
+@click.option(
+    "--limit", default=50, show_default=True, type=click.IntRange(1, 1000), help="Most rows to show."
+)
+@click.option("--cursor", help="Continue after the last page.")
+@store_option
+@json_option
+def list_(where: str, *, limit: int, cursor: str | None, as_json: bool) -> None:
+    """List workers: state, jobs held, queues, kinds, last heartbeat.
+
+    Example: holdfast worker list --json
+    """
+
+    async def look() -> Page[WorkerView]:
+        async with client_at(where) as client:
+            return await client.list_workers(limit=limit, cursor=cursor)
+
+    page = wait_for(look())
+    if as_json:
+        for one in page:
+            show(one, as_json=True)
+    elif page.items:
+        rows = [
+            (
+                one.label,
+                _state(one),
+                f"{one.holds}/{one.concurrency}",
+                ", ".join(one.queues),
+                ", ".join(one.kinds),
+                render.instant(one.seen_at),
+            )
+            for one in page
+        ]
+        table(("worker", "state", "jobs", "queues", "kinds", "last heartbeat"), rows, as_json=False)
+    else:
+        click.echo("no workers. Start one: holdfast worker app.py", err=True)
+    if page.next is not None:
+        click.echo(f"more: --cursor {plain(page.next)}", err=True)
+
+
+def _state(one: WorkerView) -> str:
+    state = "running" if one.state is WorkerState.HERE else str(one.state)
+    return f"{state}, drain requested" if one.drain_asked_at is not None and not one.draining else state
+
+
+@worker.command()
+@click.argument("worker", metavar="WORKER")
+@click.option("--why", required=True, help="The reason; written to the audit log.")
+@by_option
+@operation_option
+@store_option
+@json_option
+def drain(worker: str, where: str, *, why: str, by: str, operation_id: str | None, as_json: bool) -> None:
+    """Drain a worker, wherever it runs: it claims no more jobs, releases its jobs between two calls, and exits.
+
+    WORKER is a name from `holdfast worker list`, or the full name in a journal. The worker reads the request with its
+    next heartbeat, within fifteen seconds. A supervisor such as `holdfast up` starts a new worker in its place.
+
+    Example: holdfast worker drain shop-1:4711 --why 'the machine is needed'
+    """
+
+    async def request() -> WorkerView:
+        async with client_at(where) as client:
+            name = await _find_worker(client, worker)
+            return await client.drain_worker(name, why=why, by=by, operation_id=operation_id)
+
+    view = wait_for(request())
+    if as_json:
+        click.echo(to_json(view))
+    else:
+        click.echo(
+            f"drain requested: {plain(view.label)} stops after its next heartbeat. See: holdfast worker list",
+            err=True,
+        )
+
+
+async def _find_worker(client: Client, name: str) -> str:
+    """The full name of the one worker with this name or label."""
+    found: list[WorkerView] = []
+    cursor: str | None = None
+    while True:
+        page = await client.list_workers(limit=ROWS_PER_PAGE_MAX, cursor=cursor)
+        found += [one for one in page if name in {one.worker, one.label}]
+        cursor = page.next
+        if cursor is None:
+            break
+    exact = [one.worker for one in found if one.worker == name]
+    names = exact or [one.worker for one in found]
+    if len(names) == 1:
+        return names[0]
+    msg = f"{len(names)} workers are called {name!r}" if names else f"there is no worker {name!r}"
+    raise NotFound(msg, hint="`holdfast worker list --json` shows the full names.")

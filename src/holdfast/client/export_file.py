@@ -249,7 +249,7 @@ def _by_blobs(files: Mapping[str, bytes], events: Iterable[SealedEvent]) -> Iter
         if name.startswith(BLOBS):
             digest = name.removeprefix(BLOBS)
             if canonical.hex_digest(data) != digest:
-                yield f"{name} does not have the content its name promises"
+                yield f"{name} does not match its digest"
             if digest not in named:
                 yield f"{name} is named by no event"
 

@@ -136,7 +136,7 @@ class ExternalAgent:
 
         def serve(function: F) -> F:
             if capability in self._functions:
-                msg = f"capability {capability!r} is served already"
+                msg = f"capability {capability!r} has a function already"
                 raise InvalidSetting(msg, hint="One function serves one capability.")
             self._functions[capability] = function
             self._capabilities[capability] = None
@@ -150,7 +150,7 @@ class ExternalAgent:
         while it serves."""
         if self._client is None:
             msg = "the agent is not connected"
-            raise InvalidSetting(msg, hint="Use `async with agent:` around it, or wait until it serves.")
+            raise InvalidSetting(msg, hint="Use `async with agent:`, or wait until it serves.")
         return self._client
 
     # ── its life ──────────────────────────────────────────────────────────────────────────────────
@@ -240,11 +240,11 @@ class ExternalAgent:
             try:
                 await self._patience.answer("heartbeat", ask, within_s=ANSWER_S)
             except NotFound:
-                log.warning("the server does not know %s any more: it registers again", self.handle)
+                log.warning("the server no longer knows agent %s: registering again", self.handle)
                 with contextlib.suppress(HoldfastError):
                     await self._register()
             except HoldfastError as error:
-                log.warning("heartbeat refused: %s (%s)", error, error.hint)
+                log.warning("heartbeat rejected: %s (%s)", error, error.hint)
 
     async def _say_goodbye(self, client: RemoteClient) -> None:
         with contextlib.suppress(HoldfastError, TimeoutError):
@@ -291,7 +291,7 @@ class ExternalAgent:
             if isinstance(error, InvalidPayload):
                 raise error
             await self._patience.wait("claim", self._refused, error)
-        log.warning("claim refused, %s registers again: %s", self.handle, error)
+        log.warning("claim rejected, registering %s again: %s", self.handle, error)
         await self._register()
 
     async def _claim(
@@ -324,7 +324,7 @@ class ExternalAgent:
         item = self._held.pop(task).work.item
         if not task.cancelled() and (error := task.exception()) is not None:
             # Its lease runs out, and somebody else tries.
-            log.error("work %s: its end could not be told", item.id, exc_info=error)
+            log.error("work %s: its end could not be reported", item.id, exc_info=error)
 
     async def _unless_draining(self, asking: Awaitable[T]) -> T | None:
         """What is answered; None, and nobody asks any more, if the agent is drained before."""

@@ -177,7 +177,7 @@ class HeldItem:
         if doing.cancelled():
             if self._given_back:
                 return await self._tell("released", self._release)
-            return await self._failed(RuntimeError("the function was cancelled, and not by us"))
+            return await self._failed(RuntimeError("the function cancelled itself"))
         error = doing.exception()
         if error is None:
             return await self._completed(doing.result())
@@ -222,7 +222,7 @@ class HeldItem:
         return how
 
     def _dropped(self) -> str:
-        log.warning("work %s is not ours any more: %s", self._item.id, self._lost)
+        log.warning("lost the lease of work %s: %s", self._item.id, self._lost)
         return "lost"
 
     def _right(self) -> dict[str, Any]:

@@ -39,7 +39,7 @@ class ServerRetry:
                 await self.wait(what, tries, error)
             else:
                 if tries:
-                    log.info("%s: answered, after %d tries", what, tries + 1)
+                    log.info("%s: answered after %d attempts", what, tries + 1)
                 return answered
 
     async def wait(self, what: str, tries: int, error: Exception) -> None:
@@ -48,7 +48,9 @@ class ServerRetry:
         wait_s = delay(BACK_OFF, tries, self._chance(), told_us) / SECOND
         # Every try is told while there are few of them, and fewer of many.
         level = logging.WARNING if tries & (tries - 1) == 0 else logging.DEBUG
-        log.log(level, "%s: no answer (try %d), again in %.1f s: %s", what, tries, wait_s, _text(error))
+        log.log(
+            level, "%s: no answer (attempt %d), retrying in %.1f s: %s", what, tries, wait_s, _text(error)
+        )
         await rest(wait_s)
 
 

@@ -61,7 +61,7 @@ def read_key(path: Path) -> Key:
         if stat.S_IMODE(path.stat().st_mode) & 0o077:
             msg = f"others can read the signing key {path.name!r}"
             raise InvalidSetting(
-                msg, hint=f"chmod 600 {path.name}, or make a new one: holdfast export-key FILE."
+                msg, hint=f"chmod 600 {path.name}, or create a new key: holdfast export-key FILE"
             )
         private = serialization.load_pem_private_key(path.read_bytes(), password=None)
     except OSError as error:
@@ -90,7 +90,7 @@ def make_key(path: Path) -> Key:
             file.write(data)
     except OSError as error:
         msg = f"the key cannot be written: {error.strerror}"
-        raise InvalidSetting(msg, hint="Name a new file; a key that is there is not replaced.") from None
+        raise InvalidSetting(msg, hint="Name a new file; an existing key is not replaced.") from None
     return Key(private)
 
 

@@ -27,28 +27,28 @@ class Timeline:
     def _told(self, kind: str, body: dict[str, Any]) -> tuple[str, str] | None:
         match kind:
             case "job_created":
-                return "the job is accepted; from here on it cannot be lost", ""
+                return "job accepted and stored: from here on it cannot be lost", ""
             case "job_claimed" if body.get("takeover"):
-                kept = f"{self._finished} finished steps are on record and are not run again"
+                kept = f"{self._finished} finished steps are recorded and not run again"
                 return f"{_who(body)} takes over: {kept}", "bold yellow"
             case "job_claimed":
-                return f"{_who(body)} takes the job", ""
+                return f"{_who(body)} claims the job", ""
             case "llm_responded":
                 return f"model: {_said(body['response'])}", "magenta"
             case "step_finished":
                 return f"{_step(body)} ✓  {body.get('result')}", "green"
             case "tool_called":
-                return f"{body['tool']} → is about to be sent, key …{body['key'][-6:]}", "dim"
+                return f"{body['tool']} → about to be sent, idempotency key …{body['key'][-6:]}", "dim"
             case "tool_returned":
                 how = (
-                    "the receiver has it already: not sent again"
+                    "the receiver confirms that it happened: not sent again"
                     if body.get("adopted")
                     else body.get("result")
                 )
                 return f"{_step(body)} ✓  {how}", "green"
             case "job_waiting":
                 return (
-                    "waits until no call of the dead worker can be under way any more, then asks the receiver",
+                    "waits until the dead worker can no longer be sending, then asks the receiver",
                     "dim",
                 )
             case "tool_uncertain":

@@ -156,8 +156,8 @@ async def _up(where: str, environment: dict[str, str]) -> AsyncIterator[str]:
     while url is None:
         line = (await process.stderr.readline()).decode()
         if not line:
-            msg = f"`holdfast up` did not get up: {heard.strip()}"
-            raise StoreUnavailable(msg, hint="Try it by itself: holdfast up --store …")
+            msg = f"`holdfast up` did not start: {heard.strip()}"
+            raise StoreUnavailable(msg, hint="Start it by itself to see why: holdfast up --store …")
         heard += line
         found = UP.search(line)
         url = None if found is None else found[1]

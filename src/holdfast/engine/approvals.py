@@ -37,7 +37,7 @@ async def agreed(
         while approval.decision is None:
             in_time = await drive.waits.look_again(WaitReason.APPROVAL, approval_id, approval.expires_at)
             if not in_time and approval.decision is None:
-                decided = ApprovalDecided(approval_id, EXPIRED, by="", why="nobody answered in time")
+                decided = ApprovalDecided(approval_id, EXPIRED, by="", why="the time to answer was over")
                 drive.note(decided, at=drive.job_time(approval.expires_at))
         assert approval.seq is not None
         await drive.turn(approval.seq, approval.at)
@@ -78,5 +78,5 @@ def _id(drive: ExecutionContext, step_key: str, digest: str, generation: int, nt
 
 def _said(tool: str, approval: RecordedApproval) -> str:
     if approval.decision == EXPIRED:
-        return f"nobody approved {tool} in time"
-    return f"{approval.by or 'somebody'} said no to {tool}: {approval.why or 'no reason given'}"
+        return f"the approval of {tool} expired"
+    return f"{tool} was denied by {approval.by or 'a person'}: {approval.why or 'no reason given'}"

@@ -35,8 +35,8 @@ async def checkpoint(drive: Execution, state: Any, pack: EvidencePack | None = N
     # A task that has just ended is not forgotten before the next turn of the loop, and the code may be here sooner.
     running = [task for task in drive.tasks if not task.done()]
     if len(running) != 1 or place.scope.path != str(drive.history.ordinal):
-        msg = "a checkpoint inside a scope, or beside other tasks of the job"
-        raise InvalidMove(msg, hint="Make it in the agent's own function, when what it started has ended.")
+        msg = "a checkpoint was made inside a scope, or while other tasks of the job run"
+        raise InvalidMove(msg, hint="Make it in the agent's own function, after its tasks have ended.")
     evidence = None if pack is None or not pack.evidence else pack_to_json(pack)
     if pack is not None and evidence is not None:
 
@@ -47,7 +47,7 @@ async def checkpoint(drive: Execution, state: Any, pack: EvidencePack | None = N
         why = _why_not(pack, [msgspec.convert(one, Result) for one in found])
         if why is not None:
             drive.meter.unproven()
-            raise Unproven(f"the evidence of this checkpoint does not hold: {why}")
+            raise Unproven(f"the evidence of this checkpoint does not verify: {why}")
 
     async def commit(_key: str) -> Any:
         raise AssertionError("a checkpoint is an append, not a call")
@@ -93,7 +93,7 @@ async def unproven(
 
 async def _findings(inspect: Inspector | None, pack: EvidencePack) -> Sequence[Result]:
     if inspect is None:
-        msg = "nobody here looks at evidence"
+        msg = "this runtime has no inspector that verifies evidence"
         raise InvalidSetting(
             msg, hint="Give the runtime an inspector, or make the checkpoint without evidence."
         )

@@ -18,6 +18,7 @@ from holdfast.engine.budgets import ONE_CHILD
 from holdfast.engine.durable_call import CallPolicy, DurableCall
 from holdfast.engine.execution import Execution
 from holdfast.engine.mailbox import News
+from holdfast.engine.tracebacks import format_error
 from holdfast.model import canonical
 from holdfast.model.append import Extras
 from holdfast.model.events import ChildStarted, Event, JobCompleted, JobCreated, JobFailed
@@ -119,7 +120,10 @@ def _not_completed(status: Status, fact: Event) -> dict[str, Any]:
     why = fact.error if isinstance(fact, JobFailed) else None
     if isinstance(why, dict) and why.get("type") == TIMED_OUT:
         return why  # by its class: a parent may do something else then
-    return {"type": "CallFailed", "message": f"the child job was {status}" if why is None else str(why)}
+    if why is None:
+        return {"type": "CallFailed", "message": f"the child job was {status}"}
+    name = str(why["type"]) if isinstance(why, dict) and "type" in why else "Error"
+    return {"type": "CallFailed", "error_type": name, "message": f"the child job failed: {format_error(why)}"}
 
 
 async def _never(_key: str) -> Any:

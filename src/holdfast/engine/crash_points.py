@@ -48,7 +48,7 @@ def crash_points() -> dict[str, str]:
     points = {str(point): meaning for point, meaning in MEANING.items()}
     for call in store_calls():
         points[f"{call}:before"] = "the store is about to be asked; nothing of it has happened"
-        points[f"{call}:after"] = "the store has done it; nobody has heard yet"
+        points[f"{call}:after"] = "the store has committed it; the caller does not know yet"
     return points
 
 

@@ -36,7 +36,7 @@ def after(cron: str, time_zone: str) -> After:
 
     zone = _zone(time_zone)
     if len(cron.split()) != _FIELDS:
-        msg = f"{cron!r} is no cron expression: it has {len(cron.split())} fields"
+        msg = f"{cron!r} is not a cron expression: it has {len(cron.split())} fields"
         raise InvalidSetting(msg, hint=_HINT)
 
     def next_after(instant: int) -> int:
@@ -48,11 +48,11 @@ def after(cron: str, time_zone: str) -> After:
                 if us > instant:
                     return us
         except CronSimError as error:
-            msg = f"{cron!r} is no cron expression: {error}"
+            msg = f"{cron!r} is not a cron expression: {error}"
             raise InvalidSetting(msg, hint=_HINT) from None
         except OverflowError:
             pass
-        msg = f"no instant of {cron!r} ever comes"
+        msg = f"{cron!r} never fires"
         raise InvalidSetting(msg, hint=_HINT)
 
     return next_after

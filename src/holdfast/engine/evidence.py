@@ -96,7 +96,9 @@ class Looker:
             so = check(claim.expected)
         except Exception as error:  # whatever somebody's check raises, it did not say yes
             return Result("failed", f"{type(error).__qualname__}: {error}")
-        return Result("verified") if so is True else Result("failed", f"the check {claim.name!r} says no")
+        return (
+            Result("verified") if so is True else Result("failed", f"the check {claim.name!r} returned False")
+        )
 
     def _row(self, claim: DbRow) -> Result:
         bad = [name for name in (claim.table, *claim.where, *claim.values) if not _IDENTIFIER.fullmatch(name)]
@@ -138,7 +140,7 @@ class Looker:
 
 def _exit(claim: CommandExit) -> Result:
     if claim.observed is None:
-        return Result("pending", "nobody noted how the command ended: metadata={'exit_code': …}")
+        return Result("pending", "the exit code was not recorded: metadata={'exit_code': …}")
     if claim.observed == claim.exit_code:
         return Result("verified")
     return Result("failed", f"the command ended with {claim.observed}, not {claim.exit_code}")

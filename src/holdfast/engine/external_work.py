@@ -363,7 +363,7 @@ def deadline_of(item: WorkItemState) -> int | None:
 
 
 def too_late() -> tuple[tuple[Event, ...], Move]:
-    error = {"type": "DeadlinePassed", "message": "nobody began it by its deadline"}
+    error = {"type": "DeadlinePassed", "message": "it was not started by its deadline"}
     return (JobFailed(error),), Move(status=Status.FAILED)
 
 
@@ -385,16 +385,16 @@ def refused(item: WorkItemState) -> Fenced:
     head = item.head
     if head.status in TERMINAL:
         return Fenced(
-            f"work {head.job_id} is {head.status}", hint="Stop working on it; nothing of yours was written."
+            f"work {head.job_id} is {head.status}", hint="Stop working on it; this write was not applied."
         )
     return Fenced(
-        f"work {head.job_id} is not yours any more: it is {head.status}",
-        hint="Stop working on it, and claim other work; nothing of yours was written.",
+        f"work {head.job_id} is no longer leased to you: it is {head.status}",
+        hint="Stop working on it, and claim other work; this write was not applied.",
     )
 
 
 def busy(job_id: str) -> Unavailable:
-    return Unavailable(f"work {job_id} changes all the time", hint="Say it again.")
+    return Unavailable(f"work {job_id} changes too often to be read consistently", hint="Repeat the request.")
 
 
 async def need_work(store: Store, job_id: str, namespace: str) -> JobHead:

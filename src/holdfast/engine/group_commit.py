@@ -147,7 +147,7 @@ class GroupCommit:
             how = error.code
             return [error] * len(appends)
         except Exception as error:
-            broken = Broken(f"the store failed in a way that no rule covers: {error!r}")
+            broken = Broken(f"the store failed unexpectedly: {error!r}")
             broken.__cause__, how = error, broken.code
             return [broken] * len(appends)
         finally:

@@ -19,15 +19,21 @@ from holdfast.store.contract import Store
 POLL_S: Final = 1.0
 
 _HELD: Final = {
-    WaitReason.DEAD_LETTER: ("it failed too often and is held", "holdfast dead requeue {job}"),
-    WaitReason.DRIFT: ("its code no longer fits its journal", "holdfast job {job}"),
-    WaitReason.STALLED: ("its code makes no progress, and it is held", "holdfast job {job}"),
-    WaitReason.RESTORE_REVIEW: ("the store was restored, and it is held for review", "holdfast resume {job}"),
+    WaitReason.DEAD_LETTER: (
+        "it failed all its attempts and is a dead letter",
+        "holdfast dead requeue {job}",
+    ),
+    WaitReason.DRIFT: ("its code no longer matches its journal", "holdfast job {job}"),
+    WaitReason.STALLED: ("its code makes no progress, and the job is held", "holdfast job {job}"),
+    WaitReason.RESTORE_REVIEW: (
+        "the store was restored from a backup, and the job is held for review",
+        "holdfast resume {job}",
+    ),
 }
 
 _PEOPLE: Final = {
-    WaitReason.RECONCILE: "nobody knows whether a call of it happened",
-    WaitReason.APPROVAL: "it may not go on before somebody has agreed",
+    WaitReason.RECONCILE: "the outcome of a call is unknown",
+    WaitReason.APPROVAL: "it waits for an approval or an answer",
     WaitReason.BUDGET: "its budget is used up",
 }
 
@@ -45,11 +51,11 @@ async def result(store: Store, job_id: str) -> Any:
             return _ended(head, sealed[-1] if len(sealed) == head.head_seq else await _last(store, head))
         if head.wait_reason in _HELD:
             what, command = _HELD[head.wait_reason]
-            hint = f"Look at it and decide: {command.format(job=job_id)}"
+            hint = f"See what it needs, then decide: {command.format(job=job_id)}"
             raise JobHeld(f"job {job_id}: {what}{await _why(store, head)}", job_id=job_id, hint=hint)
         if head.wait_reason in _PEOPLE and head.wait_reason is not told:
             what = _PEOPLE[head.wait_reason]
-            _LOG.warning("job %s: %s. Look at it and decide: holdfast job %s", job_id, what, job_id)
+            _LOG.warning("job %s needs a person: %s. See: holdfast job %s", job_id, what, job_id)
         told = head.wait_reason
         await store.wakeups.wait(topics, POLL_S)
 

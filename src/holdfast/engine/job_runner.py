@@ -241,7 +241,7 @@ class JobRun:
             raise Lost
         head = Head(sealed[-1].seq, sealed[-1].hash) if sealed else EMPTY
         if head != Head(grant.head_seq, grant.head_hash):
-            msg = f"the journal of job {grant.job_id} does not lead to its head"
+            msg = f"the journal of job {grant.job_id} does not match its head"
             raise Broken(msg)
         self._clock = StoreTime(self.desk.clock, sealed[-1].at, self._granted_tick)
         self._pen.resume(self._clock)  # a journal that cannot be replayed ends in the store's time, too
@@ -261,7 +261,7 @@ class JobRun:
     async def _drive_on(self) -> str:
         program = self.desk.program_for(self.grant.kind)
         if program is None:
-            msg = f"no code for jobs of kind {self.grant.kind!r} here"
+            msg = f"this process has no code for jobs of kind {self.grant.kind!r}"
             raise InvalidSetting(msg, hint="Claim only kinds that this process has code for.")
         pinned = None if self._created is None else self._created.python_version
         report = misfit(pinned, self.desk.python, self._history.pythons)

@@ -56,7 +56,7 @@ def replay_events(
             step(job, one.seq, one.fence, event)
             take(one.seq, event, one.at)
     except job_state.Ungrammatical as error:
-        msg = f"the journal of job {job_id} says what cannot be: {error}"
+        msg = f"the journal of job {job_id} is not consistent: {error}"
         raise Broken(msg) from error
     history.heard = job.mail_seq
     return job, created
@@ -72,7 +72,7 @@ def _shortened(
     """Everything before the checkpoint, as the checkpoint has it, and the link that it hangs on."""
     found = _commit(sealed)
     if found is None or found[1].origin != history.origin:
-        msg = f"the journal of job {job_id} cannot be told from its last checkpoint on"
+        msg = f"the journal of job {job_id} cannot be read from its last checkpoint on"
         raise Broken(msg)
     commit, carried = found
     carry(carried, history)

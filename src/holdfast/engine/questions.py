@@ -37,7 +37,7 @@ async def ask(drive: Execution, question: Question, fits: Callable[[Any], bool])
             while not fits(answer := await _answer(drive, question_id, due_at)):
                 pass
         except TimeoutError:
-            msg = f"nobody answered in time: {question.text}"
+            msg = f"no answer in time: {question.text}"
             raise TimeoutError(msg) from None
         return answer
 

@@ -122,8 +122,8 @@ class _Record:
             self.history.take(one.seq, event, one.at)
             self._take(one.seq, event)
         if self.job.status not in TERMINAL:
-            msg = f"job {job_id} is {self.job.status}; only a job that is over can be replayed"
-            raise InvalidMove(msg, hint="Wait for its end, or cancel it.")
+            msg = f"job {job_id} is {self.job.status}; only a job that has ended can be replayed"
+            raise InvalidMove(msg, hint="Wait until it ends, or cancel it: holdfast cancel ID")
 
     @property
     def status(self) -> Status:

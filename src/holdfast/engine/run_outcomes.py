@@ -71,7 +71,7 @@ def output_of(
     try:
         return root.result()
     except asyncio.CancelledError as error:
-        gave_up = CallFailed("the job's function cancelled itself", error_type="CancelledError")
+        gave_up = CallFailed("the function of the job cancelled itself", error_type="CancelledError")
         raise Failed(gave_up, ()) from error
     except Exception as error:
         raise Failed(error, failures.causes(error, raised)) from error

@@ -399,15 +399,15 @@ class _Call:
 
 
 def _describe_doubt(error: dict[str, Any] | None) -> str:
-    """Why nobody knows whether a call happened: what it raised, or that its worker died."""
+    """Why the outcome of a call is unknown: what it raised, or that its worker died."""
     if error is None:
-        return "cut off after its intent"
-    return f"raised {format_error(error)[:_ERROR_SHOWN_MAX]}; nobody knows whether it happened"
+        return "cut off after the call had begun"
+    return f"raised {format_error(error)[:_ERROR_SHOWN_MAX]}; it may or may not have happened"
 
 
 _ERROR_SHOWN_MAX: Final = 500
 _WHY: Final = {
     Effect.UNSAFE: "it is unsafe to repeat and cannot be looked up",
-    Effect.VERIFIABLE: "its receiver cannot tell",
+    Effect.VERIFIABLE: "its receiver cannot tell whether it happened",
     Effect.IDEMPOTENT: "its receiver no longer remembers the key",
 }

@@ -198,7 +198,7 @@ class StreamWriter:
                 return max(outlet.failed() for outlet, _ in sent)
         except Exception:
             # Nothing rests on a stream: the jobs go on, and nobody hears them.
-            log.exception("what jobs say could not be stored; their streams end here")
+            log.exception("the output streams of jobs could not be stored; they end here")
             kept = [False] * len(sent)
         with self.lock:
             for (outlet, _), is_kept in zip(sent, kept, strict=True):
@@ -383,7 +383,7 @@ def _taken(outlet: JobStream) -> Said | None:
     try:
         return outlet.take()
     except HoldfastError:
-        log.exception("what job %s says could not be written out; its stream ends here", outlet.held.job_id)
+        log.exception("the output stream of job %s could not be encoded; it ends here", outlet.held.job_id)
         outlet.settle(is_kept=False)
         return None
 

@@ -151,14 +151,15 @@ def get_task_scope() -> TaskScope:
 
 def _misplaced(task_scope: TaskScope | None) -> InvalidMove:
     if task_scope is None:
-        msg = "a durable call outside a job's own code"
+        msg = "a durable call was made outside the code of a job"
         return InvalidMove(
             msg,
             hint="Make it from an agent's function or a task it started; a task started inside a step cannot.",
         )
-    msg = f"a durable call inside the call {task_scope.inside}"
+    msg = f"a durable call was made inside the call {task_scope.inside}"
     return InvalidMove(
-        msg, hint="A step is one fact. Make the inner call before or after it, or from the agent."
+        msg,
+        hint="A step is one recorded result. Make the inner call before or after it, from the agent's own code.",
     )
 
 

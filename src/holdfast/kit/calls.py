@@ -79,7 +79,7 @@ def shown(value: Any, *, replayed: bool) -> dict[str, Any]:
 
 
 def unstorable(call: Call, packed: dict[str, Any]) -> InvalidPayload:
-    msg = f"{call.tool} was executed, but its {packed['unstorable']} cannot be kept: {packed['why']}"
+    msg = f"{call.tool} was called, but its {packed['unstorable']} cannot be kept: {packed['why']}"
     return InvalidPayload(msg, hint="Return JSON or bytes from execute_fn. The call is not made again.")
 
 

@@ -121,10 +121,12 @@ def check_key(key: ApiKey) -> ApiKey:
     check_name(key.name, "name")
     check_name(key.namespace, "namespace")
     if not key.roles or len(set(key.roles)) < len(key.roles):
-        raise InvalidPayload("a key has roles, each once", hint=f"Name some of {', '.join(Role)}.")
+        raise InvalidPayload(
+            "the roles of a key are missing, or one is given twice", hint=f"Name some of {', '.join(Role)}."
+        )
     if (Role.AGENT in key.roles) != (key.session_id is not None):
-        msg = "an agent's key is for one session, and no other key is"
-        raise InvalidPayload(msg, hint="Name the session of an agent's key, and of no other.")
+        msg = "a key with the role agent needs a session, and no other key may have one"
+        raise InvalidPayload(msg, hint="Use --session ID with --role agent only.")
     if key.session_id is not None:
         check_name(key.session_id, "session id")
     if key.expires_at is not None:

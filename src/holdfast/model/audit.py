@@ -37,7 +37,7 @@ class ActDraft(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Act(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of the log. `hash` is hex."""
+    """One entry of the audit log. `hash` is hex."""
 
     seq: int
     at: int

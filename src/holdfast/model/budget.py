@@ -64,7 +64,7 @@ class Budget:
     ) -> None:
         if (usd is not None and usd_micros is not None) or (wall is not None and wall_us is not None):
             raise InvalidSetting(
-                "one limit is given twice", hint="Give usd or usd_micros, and wall or wall_us."
+                "a limit is given twice", hint="Give either usd or usd_micros, and either wall or wall_us."
             )
         for limit, allowed in {
             "usd_micros": usd_micros if usd is None else dollars(usd),
@@ -205,7 +205,8 @@ def split(budget: Budget, parts: int) -> tuple[Budget, ...]:
     assert parts >= 1, f"a budget is split into one part or more: {parts}"
     if budget.depth == 0:
         raise InvalidSetting(
-            "the budget allows no children", hint="Raise `depth` by one for each level of sub-agents."
+            "the budget does not allow child jobs at this depth",
+            hint="Raise `depth` by one for each level of sub-agents.",
         )
     shares = []
     for place in range(parts):

@@ -19,8 +19,8 @@ PROVIDERS: Final = ("anthropic", "openai", "scripted")
 
 
 class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What an assistant is told. No model: a script that answers and says how to choose one. Tools are names of the
-    application's."""
+    """Configuration of an assistant. Without a model it answers from a script that explains how to choose one. Tools
+    are names of tools of the application."""
 
     model: str | None = None
     instructions: str = ""
@@ -45,13 +45,13 @@ def check_agent(agent: HostedAgent) -> HostedAgent:
     check_name(agent.name, "agent name")
     told = agent.configuration
     if agent.kind != ASSISTANT:
-        msg = f"there is no kind of agent called {agent.kind!r}"
+        msg = f"{agent.kind!r} is not a kind of configured agent"
         raise InvalidSetting(msg, hint=f"Use {ASSISTANT}; other kinds are code, declared with `hf.agent`.")
     if told.model is not None:
         check_name(told.model, "model")
         provider, _, wanted = told.model.partition(":")
         if provider not in PROVIDERS or not wanted:
-            msg = f"{told.model!r} names no model"
+            msg = f"{told.model!r} is not the name of a model"
             raise InvalidPayload(msg, hint="Write anthropic:NAME, openai:NAME or scripted:FILE.")
     for tool in told.tools:
         check_name(tool, "tool name")
@@ -62,8 +62,8 @@ def check_agent(agent: HostedAgent) -> HostedAgent:
         told.context_tokens_max is not None
         and check_integer(told.context_tokens_max, "context_tokens_max") < 1
     ):
-        msg = f"context_tokens_max={told.context_tokens_max} leaves no room for a word"
-        raise InvalidPayload(msg, hint="Leave it out, or give the tokens that a conversation may have.")
+        msg = f"context_tokens_max={told.context_tokens_max} is too small"
+        raise InvalidPayload(msg, hint="Leave it out, or give the most tokens of a conversation.")
     clean = redacted(told.instructions)
     if clean == told.instructions:
         return agent

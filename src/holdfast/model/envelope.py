@@ -36,7 +36,7 @@ def must_be_open(data: object, what: str) -> None:
     if isinstance(data, bytes) and is_sealed(data):
         envelope = read(data)
         named = "unknown" if envelope is None else envelope.key_id
-        msg = f"{what} is encrypted with key {named!r}, which is not here"
+        msg = f"{what} is encrypted with key {named!r}, which this process does not have"
         raise InvalidSetting(msg, hint="Set HOLDFAST_PAYLOAD_KEYS to a file that has the key.")
 
 

@@ -89,13 +89,17 @@ def fork_point(facts: Sequence[ForkedEvent], at: str | int) -> int:
     if isinstance(at, int):
         if not 2 <= at <= facts[-1].seq + 1:
             msg = f"there is no event {at} to fork at; the journal has events 1 to {facts[-1].seq}"
-            raise NotFound(msg, hint="Name an event after the first, or a step key that the trace shows.")
+            raise NotFound(
+                msg, hint="Name an event after the first, or a step key (`holdfast trace ID --steps`)."
+            )
         return at
     for fact in facts:
         if getattr(fact.event, "step_key", None) == at:
             return fact.seq
-    msg = f"the journal tells of no step {at!r}"
-    raise NotFound(msg, hint="Name a step key that the trace shows, or the number of an event.")
+    msg = f"the journal has no step {at!r}"
+    raise NotFound(
+        msg, hint="`holdfast trace ID --steps` lists the step keys. The number of an event works, too."
+    )
 
 
 def taken_over(
@@ -139,10 +143,10 @@ def _edit(past: list[tuple[e.Event, int]], step_key: str, result: Any) -> None:
                 return
             case _:
                 msg = f"{step_key} is neither a read nor an answer of a model that the code has seen"
-                hint = "What an effect, a child or a person said is a fact. Fork before it and let it be done anew."
+                hint = "Only results of reads and models can be edited. Fork before this step, so that it runs again."
                 raise InvalidMove(msg, hint=hint)
-    msg = f"the fork takes over no result of step {step_key!r}"
-    raise NotFound(msg, hint="Name a step that ended before the point of the fork.")
+    msg = f"the fork does not share step {step_key!r}"
+    raise NotFound(msg, hint="Edit a step that ended before the fork point.")
 
 
 def _replaced(event: e.Event, **changes: object) -> e.Event:
@@ -262,9 +266,9 @@ class _Prefix:
 
 def _under_way(call: _Call, facts: Sequence[ForkedEvent]) -> InvalidMove:
     assert call.begun is not None
-    what = "is uncertain" if call.uncertain else "was under way"
+    what = "has an unknown outcome" if call.uncertain else "was under way"
     if call.given_up is not None:
-        what = "had been given up, and nobody knows what came of it,"
+        what = "had been given up, with an unknown outcome,"
     later = [
         fact.seq
         for fact in facts
@@ -273,11 +277,11 @@ def _under_way(call: _Call, facts: Sequence[ForkedEvent]) -> InvalidMove:
     ]
     hint = f"Fork before event {call.begun.seq}"
     hint += f", or after event {later[-1]}, where it was settled." if later else "; or settle the call first."
-    return InvalidMove(f"the effect {call.step_key} {what} at the point of the fork", hint=hint)
+    return InvalidMove(f"the effect {call.step_key} {what} at the fork point", hint=hint)
 
 
 def _open_child(started: e.ChildStarted) -> InvalidMove:
-    msg = f"child {started.child_job_id} was not over at the point of the fork, and has one parent only"
+    msg = f"child {started.child_job_id} had not ended at the fork point, and a child has one parent only"
     return InvalidMove(msg, hint="Fork before it was started, or after it had finished.")
 
 

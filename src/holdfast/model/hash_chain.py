@@ -145,7 +145,7 @@ def unseal(sealed: SealedEvent) -> Event:
     if sealed.body is None:
         msg = f"the body of event {sealed.seq} ({sealed.type}) was erased"
         raise InvalidPayload(
-            msg, hint="Its digest and the chain are still there; the content is gone on purpose."
+            msg, hint="It was erased by retention; its digest is kept, and the hash chain verifies."
         )
     if hashlib.sha256(sealed.body).digest() != sealed.body_digest:
         must_be_open(sealed.body, f"the body of event {sealed.seq}")

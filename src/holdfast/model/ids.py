@@ -94,7 +94,8 @@ def check_name(value: object, what: str) -> str:
         raise InvalidName(f"{what} has the character U+{ord(found[0]):04X} at position {found.start()}")
     if redaction.here().holds_secret(value):
         raise InvalidName(
-            f"{what} holds a secret", hint="Names are stored and shown as they are. Use another."
+            f"{what} holds a secret",
+            hint="Names are stored and shown in plain text. Use a name without the secret.",
         )
     return value
 

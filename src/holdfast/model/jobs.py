@@ -63,7 +63,7 @@ class JobDraft(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Submitted(msgspec.Struct, frozen=True):
-    """`created` is False when this request had been accepted before; the id is that first job's."""
+    """A submitted job. `created` is False when this request was accepted before; the id is that of the first job."""
 
     job_id: str
     created: bool
@@ -107,9 +107,9 @@ def check_fence(head: JobHead, fence: int) -> None:
 
 
 class JobRecord(msgspec.Struct, frozen=True):
-    """Who asked for the job and how it is going; the journal has the rest.
+    """A job in a list: what was submitted, and its status.
 
-    `changed_at` is the instant of its newest event, `worker` who holds it now.
+    `changed_at` is the time of its newest event, `worker` holds it now.
     """
 
     job_id: str
@@ -152,7 +152,7 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobNames(msgspec.Struct, frozen=True):
-    """What jobs go by, in order: for lists to choose from."""
+    """Kinds and queues of jobs, in order."""
 
     kinds: tuple[str, ...]
     queues: tuple[str, ...]

@@ -28,7 +28,7 @@ _HINT: Final = (
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True):
-    """Some rows in order, and where to go on; `next` is None on the last page."""
+    """One page of a list; `next` is the cursor of the next page, None on the last."""
 
     items: tuple[T, ...]
     next: str | None = None
@@ -56,13 +56,11 @@ def decode_cursor(kind: str, text: str, *, keys: int) -> tuple[Key, ...]:
         InvalidPayload: Cut, edited, too long, made up, or made for another listing.
     """
     if len(text) > CURSOR_LENGTH_MAX:
-        raise InvalidPayload(
-            f"the cursor has {len(text):,} characters, more than any we give out", hint=_HINT
-        )
+        raise InvalidPayload(f"the cursor has {len(text):,} characters: it is not valid", hint=_HINT)
     try:
         data = base64.urlsafe_b64decode(text.encode() + b"=" * (-len(text) % 4))
     except ValueError:
-        raise InvalidPayload("the cursor is not one of ours", hint=_HINT) from None
+        raise InvalidPayload("the cursor is not valid", hint=_HINT) from None
     check, body = data[:_CHECK_BYTES], data[_CHECK_BYTES:]
     # Decoding skips foreign characters and unused bits; comparing texts leaves one spelling per cursor.
     if check != canonical.digest(body)[:_CHECK_BYTES] or text != _to_text(data):
@@ -73,7 +71,7 @@ def decode_cursor(kind: str, text: str, *, keys: int) -> tuple[Key, ...]:
         case [str(found), *_] if found != kind:
             raise InvalidPayload(f"the cursor belongs to a listing of {found}, not of {kind}", hint=_HINT)
         case _:
-            raise InvalidPayload("the cursor is not one of ours", hint=_HINT)
+            raise InvalidPayload("the cursor is not valid", hint=_HINT)
 
 
 def _to_text(data: bytes) -> str:

@@ -109,7 +109,7 @@ class Plan:
         """Return the nodes that are not done and wait for nothing that is not done, in order."""
         if unknown := done - {node.name for node in self._order}:
             raise InvalidPlan(
-                f"{min(unknown)!r} is done but not in the plan", hint="This is the journal of another plan."
+                f"{min(unknown)!r} is done but not in the plan", hint="The journal belongs to another plan."
             )
         return tuple(node for node in self._order if node.name not in done and set(node.waits_for) <= done)
 

@@ -15,8 +15,8 @@ RETRY_AFTER_S: Final = 5
 
 
 class QueueLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What a queue of a namespace takes. `depth_max` jobs may be pending; none of them may have been
-    ready for longer than `age_max_us`. None is no limit."""
+    """Limits of a queue: at most `depth_max` pending jobs, none of them ready for longer than `age_max_us`. None: no
+    limit."""
 
     queue: str
     namespace: str = DEFAULT_NAMESPACE
@@ -34,14 +34,14 @@ class Load(msgspec.Struct, frozen=True):
 def admit(limits: QueueLimits, load: Load, coming: int, now: int) -> None:
     """So many more jobs fit; or Busy, with the limit that they would break."""
     if limits.depth_max is not None and load.depth + coming > limits.depth_max:
-        msg = f"queue {limits.queue!r} is full: {limits.depth_max:,} jobs may wait in it"
+        msg = f"queue {limits.queue!r} is full: its limit is {limits.depth_max:,} pending jobs"
         raise Busy(msg, retry_after_s=RETRY_AFTER_S)
     if limits.age_max_us is None or load.oldest_at is None:
         return
     age = now - load.oldest_at
     if age > limits.age_max_us:
         waited, allowed = show_duration(age // SECOND * SECOND), show_duration(limits.age_max_us)
-        msg = f"queue {limits.queue!r} is behind: its oldest job waits {waited}, and {allowed} is the limit"
+        msg = f"queue {limits.queue!r} is behind: its oldest job has waited {waited}, and the limit is {allowed}"
         raise Busy(msg, retry_after_s=RETRY_AFTER_S)
 
 

@@ -111,7 +111,7 @@ def check_policy(policy: RetentionPolicy) -> RetentionPolicy:
     spans = (policy.older_than_us, policy.keys_live_us, policy.blob_grace_us)
     if min(spans) < 0 or not 1 <= policy.batch <= _ONCE:
         msg = "a retention policy needs spans of time that are not negative, and at least one job per commit"
-        raise InvalidSetting(msg, hint="Say how old a job has to be, for example --older-than 30d.")
+        raise InvalidSetting(msg, hint="Give the minimum age of a job: --older-than 30d")
     return policy
 
 
@@ -127,7 +127,7 @@ def kept_because(job: Standing, policy: RetentionPolicy, *, now: int) -> str | N
     if job.parent_status is not None and job.parent_status not in TERMINAL:
         return "its parent is not over"
     if job.open_calls:
-        return "a call of which nobody knows what came"
+        return "a call of unknown outcome"
     if policy.how is How.REMOVE and job.children:
         return CHILDREN_KEPT
     if policy.how is How.REMOVE and job.calls and age < policy.keys_live_us:

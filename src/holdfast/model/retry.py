@@ -128,7 +128,7 @@ class Retry(msgspec.Struct, frozen=True):
         for classes in declared:
             if not isinstance(classes, tuple) or not all(map(_is_error_class, classes)):
                 msg = f"{classes!r} is not a tuple of exception classes"
-                raise InvalidSetting(msg, hint="Say on=(ConnectionError, TimeoutError), with classes.")
+                raise InvalidSetting(msg, hint="Use on=(ConnectionError, TimeoutError).")
         _ = self.policy
 
     @property

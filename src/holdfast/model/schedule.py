@@ -34,7 +34,7 @@ After = Callable[[int], int]
 
 
 class CatchUp(StrEnum):
-    """What becomes of instants that were missed."""
+    """What to do about scheduled times that were missed."""
 
     SKIP = "skip"
     ONE = "one"
@@ -42,7 +42,7 @@ class CatchUp(StrEnum):
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):
-    """Which job begins when. `next_at` is the instant that it fires next, and the guard of every firing."""
+    """A schedule: which job starts when. `next_at` is the time of its next run, and guards against a second one."""
 
     schedule_id: str
     kind: str

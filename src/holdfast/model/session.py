@@ -269,7 +269,7 @@ def _check_words(commit: TurnCommit) -> None:
     ]
     if any(word and redaction.here().holds_secret(word) for word in words):
         msg = "a turn names a cause, a reason, a source or a model that holds a secret"
-        raise InvalidPayload(msg, hint="These are stored and shown as they are. Say it without the secret.")
+        raise InvalidPayload(msg, hint="These are stored and shown in plain text. Leave the secret out.")
 
 
 _COUNTED: Final = tuple(name for name in Usage.__struct_fields__ if name.endswith("_tokens"))

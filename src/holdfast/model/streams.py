@@ -48,9 +48,9 @@ def parse_cursor(text: str | None) -> Cursor:
         return START
     match = _CURSOR.fullmatch(text)
     if match is None:
-        msg = f"{text!r} is not a cursor of a stream"
+        msg = f"{text!r} is not a stream cursor"
         raise InvalidPayload(
-            msg, hint="Pass the `cursor` of the last chunk you have, or nothing to begin anew."
+            msg, hint="Pass the `cursor` of the last chunk you have, or none to start from the beginning."
         )
     return Cursor(int(match[1]), int(match[2]))
 

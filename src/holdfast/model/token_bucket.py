@@ -41,6 +41,6 @@ def take(bucket: TokenBucket | None, rate: Rate, now: int, cost: int = 1) -> tup
 def check_rate(rate: Rate) -> Rate:
     """The rate, or an error that says what to change."""
     if rate.per_s < 1 or rate.burst < 1:
-        msg = f"a rate of {rate.per_s} in a second and {rate.burst} at once lets nobody in"
+        msg = f"a rate of {rate.per_s} in a second and {rate.burst} at once allows no request"
         raise InvalidSetting(msg, hint="Give at least 1, or leave the limit as it is.")
     return rate

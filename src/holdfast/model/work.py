@@ -97,9 +97,7 @@ def draft_of(asked: Work, *, namespace: str, job_id: str | None = None) -> JobDr
     """
     if not 1 <= len(asked.description) <= DESCRIPTION_MAX:
         msg = f"a description of {len(asked.description):,} characters; allowed are 1 to {DESCRIPTION_MAX:,}"
-        raise InvalidPayload(
-            msg, hint="Say in a few words what is to be done; large things go into contextData."
-        )
+        raise InvalidPayload(msg, hint="Describe the work in a few words; put large data into contextData.")
     check_word(asked.capability, "capability")
     for what, word in (
         ("boundary", asked.boundary),

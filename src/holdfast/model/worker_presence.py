@@ -95,9 +95,9 @@ def state_of(*, draining: bool, seen_at: int, now: int) -> WorkerState:
 def check_drains(presence: Presence) -> None:
     """The worker would hear it; or InvalidMove."""
     if not presence.offer.drains:
-        msg = f"worker {presence.worker!r} does not drain when it is asked"
+        msg = f"worker {presence.worker!r} cannot be drained by request"
         raise InvalidMove(
-            msg, hint="It works inside an application, or is of an older version: end its process."
+            msg, hint="It runs inside an application, or is an older version: stop its process."
         )
 
 
@@ -114,6 +114,6 @@ def check_presence(presence: Presence) -> Presence:
             msg = f"a {what} is named twice"
             raise InvalidPayload(msg, hint=f"Name each {what} once.")
     if check_integer(offer.concurrency, "concurrency") < 1:
-        msg = f"a concurrency of {offer.concurrency} drives nothing"
-        raise InvalidPayload(msg, hint="Say how many jobs it may drive at a time, 1 at least.")
+        msg = f"a concurrency of {offer.concurrency} is too small"
+        raise InvalidPayload(msg, hint="Use --concurrency 1 or more.")
     return presence

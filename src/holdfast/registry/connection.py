@@ -170,7 +170,7 @@ class NatsConnection:
         ]
         try:
             self._troubles = {"": told(await gone, at).text}
-            log.warning("lost NATS: %s", self.trouble)
+            log.warning("connection to NATS lost: %s", self.trouble)
         finally:
             self._client = None
             await _hang_up(client)

@@ -54,7 +54,7 @@ def _known(error: BaseException, at: NatsAddress) -> Trouble | None:
     if is_without_jetstream(error):
         return Trouble(f"NATS at {at} has no JetStream for us: start it with -js, or allow it", ours=True)
     if isinstance(error, ConnectionRefusedError):
-        return Trouble(f"nobody listens at {at}: NATS is down, or {URL} names another place")
+        return Trouble(f"no NATS server listens at {at}: it is down, or {URL} names another address")
     if isinstance(error, TimeoutError):
         return Trouble(f"NATS at {at} does not answer in time")
     if isinstance(error, errors.UnexpectedEOF | errors.ConnectionClosedError | ConnectionResetError):

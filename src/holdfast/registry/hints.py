@@ -88,4 +88,4 @@ class Hints:
             try:
                 wake()
             except Exception:  # one that breaks keeps nobody else from hearing
-                log.exception("somebody who waits for %s broke", subject)
+                log.exception("a subscriber of %s failed", subject)

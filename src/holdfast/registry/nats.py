@@ -157,7 +157,7 @@ class NatsPlace:
         """What is known is what is there. Says how the bucket was before, and what comes from it now."""
         state, made = await bucket.ready()
         if made:
-            log.info("the bucket %s was not there and is made", self._bucket)
+            log.info("created the NATS bucket %s", self._bucket)
         self._known.begin()
         watch = await bucket.watch()
         listed: list[Revision] = []
@@ -185,7 +185,7 @@ class NatsPlace:
             found = await bucket.state()
             look_at = self._clock.tick_us() + LOOK_US
             if found is None or found.made != state.made:
-                log.warning("the bucket %s is another one now", self._bucket)
+                log.warning("the NATS bucket %s was replaced", self._bucket)
                 return
             # Under way for a second is not lost. Whoever has followed all of it has as many keys.
             behind = self._watched < state.last
@@ -196,7 +196,7 @@ class NatsPlace:
                 self._true_at = self._clock.wall_us()
             elif doubts >= self._doubts_allowed:
                 self._doubts_allowed = min(2 * self._doubts_allowed, DOUBTS_MAX)
-                log.warning("what comes from the bucket %s is not what it has: listing it", self._bucket)
+                log.warning("updates of the NATS bucket %s are incomplete: listing it", self._bucket)
                 return
         self._doubts_allowed = DOUBTS if doubts == 0 else self._doubts_allowed
 
@@ -209,7 +209,7 @@ class NatsPlace:
             if number is not None:
                 self._known.put(self._revision(revision.key, number, data))
         if missing:
-            log.info("the bucket %s had lost %d of our entries: put again", self._bucket, len(missing))
+            log.info("the NATS bucket %s had lost %d of our entries: restored", self._bucket, len(missing))
 
     async def _sweep(self, bucket: Bucket) -> None:
         """What was removed long ago leaves no trace, or the bucket would grow with everybody who was ever there."""

@@ -111,7 +111,7 @@ class Registry:
             if is_forgotten(seen, self.now_us()) and await self._place.remove(
                 seen.entry.guid, over=seen.revision
             ):
-                log.info("agent %s was silent for a day and is forgotten", seen.entry.guid)
+                log.info("agent %s sent no heartbeat for a day: removed from the registry", seen.entry.guid)
                 gone += 1
         return gone
 
@@ -129,9 +129,11 @@ class Registry:
 def _unknown(guid: str) -> NotFound:
     return NotFound(
         f"no agent {guid!r} is registered",
-        hint="Register first: POST /api/agents/register. `holdfast agents`",
+        hint="Register first: POST /api/agents/register. `holdfast agent external`",
     )
 
 
 def _contended(guid: str) -> Unavailable:
-    return Unavailable(f"the entry of agent {guid!r} changes all the time", hint="Try again.")
+    return Unavailable(
+        f"the entry of agent {guid!r} changes too often to be read consistently", hint="Try again."
+    )

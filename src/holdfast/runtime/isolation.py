@@ -137,7 +137,7 @@ class ChildProcesses:
             self._running.discard(child)
         if not name:
             log.error(
-                "job %s was not driven: its process %s before it was ready; next try in %d s",
+                "job %s did not start: its process %s before it was ready; next attempt in %d s",
                 grant.job_id,
                 describe_exit(status),
                 NOT_STARTED_US // SECOND,
@@ -180,7 +180,7 @@ class ChildProcesses:
                         if not await reader.readline():
                             break
                 except TimeoutError:
-                    log.warning("process %d has been silent for %.0f s: killed", child.pid, SILENCE_S)
+                    log.warning("process %d sent no sign of life for %.0f s: killed", child.pid, SILENCE_S)
                     child.kill()
             return name
         finally:
@@ -257,7 +257,7 @@ class ChildProcesses:
             return  # drained before it could prove anything
         self._meter.isolated("cleared")
         log.info(
-            "job %s (%s) ran alone, and its process lived: it is no suspect any more (%s)",
+            "job %s (%s) ran in a process of its own, which survived: no longer a suspect (%s)",
             *(head.job_id, head.kind, head.wait_reason or head.status),
         )
 

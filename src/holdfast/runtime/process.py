@@ -179,7 +179,7 @@ class Process:
             return
         self._warned.add(about)
         log.warning(
-            "job %s is not being worked on: no running worker serves %r in queue %r. Start one: %s",
+            "job %s is waiting: no running worker serves %r in queue %r. Start one: %s",
             job_id,
             *about,
             self._worker_command(head.kind),

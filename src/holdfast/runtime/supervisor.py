@@ -119,7 +119,7 @@ class Supervisor:
                     if not await reader.readline():
                         return True
             except TimeoutError:
-                self._tell(f"{part.name} {process.pid} has been silent for {SILENCE_S:.0f} s: killed")
+                self._tell(f"{part.name} {process.pid} sent no sign of life for {SILENCE_S:.0f} s: killed")
                 process.kill()
 
     def _has_got_up(self, part: Part) -> None:

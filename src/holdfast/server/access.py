@@ -137,7 +137,7 @@ class Gate:
         try:
             await self._store.keys.used(key.key_id, every_us=USES_EVERY_US)
         except HoldfastError as error:
-            _log.warning("the use of key %s is not written: %s", key.key_id, error.code)
+            _log.warning("the last use of API key %s could not be stored: %s", key.key_id, error.code)
 
 
 def principal_of(key: ApiKey) -> Principal:
@@ -148,14 +148,16 @@ def principal_of(key: ApiKey) -> Principal:
 
 def unauthorized() -> Refusal:
     """The one answer to no key, an unknown one, a wrong one, and one that is over."""
-    return Refusal(401, Unauthorized("this needs a key"), headers=_CHALLENGE)
+    return Refusal(401, Unauthorized("this request needs an API key"), headers=_CHALLENGE)
 
 
 def admit(principal: Principal, endpoint: AccessRule, path: dict[str, str]) -> None:
     """The principal may ask this; or 403 with the scope that is missing, or 404 for a session that is not its own."""
     if endpoint.shared and principal.namespace != DEFAULT_NAMESPACE:
-        msg = f"this is about all namespaces, and the key is of {principal.namespace!r} alone"
-        raise Refusal(403, Forbidden(msg, hint="Ask whoever runs this server."))
+        msg = f"this request concerns all namespaces, and the key belongs to {principal.namespace!r} alone"
+        raise Refusal(
+            403, Forbidden(msg, hint="Ask the operator of this server for a key of all namespaces.")
+        )
     needed = AccessScope.ADMIN if endpoint.scope is None else endpoint.scope
     held = scopes_of(principal.roles)
     if needed in held:
@@ -168,7 +170,7 @@ def admit(principal: Principal, endpoint: AccessRule, path: dict[str, str]) -> N
     raise Refusal(
         403,
         Forbidden(
-            f"this needs the scope {needed.value!r}, which {', '.join(principal.roles)} has not",
+            f"this request needs the scope {needed.value!r}, which the role {', '.join(principal.roles)} does not have",
             hint=f"Use a key with one of these roles: {roles}.",
         ),
     )

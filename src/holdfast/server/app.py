@@ -191,7 +191,7 @@ class Service:
                     await self._refuse(Refusal(status, error), named)(scope, receive, signed)
             except Exception:
                 # Nobody foresaw it: the log has all of it, and the caller learns where to look.
-                _log.exception("request %s broke", named)
+                _log.exception("request %s failed with an unexpected error", named)
                 scope[CODE] = HoldfastError.code
                 if not begun:
                     await _problem(problems.broken(named), {})(scope, receive, signed)
@@ -204,7 +204,7 @@ class Service:
             return page.answer(scope["raw_path"], headers.get("if-none-match"))
         house = self._house
         if house is None:
-            raise Unavailable("the server is starting or ending")
+            raise Unavailable("the server is starting or shutting down")
         request = Request(scope, receive)
         authorise: Authorise = house.gate if self._authorise is None else self._authorise
         try:

@@ -41,7 +41,7 @@ async def note(asked: ApiRequest, what: str, path: dict[str, str], job_id: str, 
         object=_object(path),
         reason=getattr(body, "why", ""),
         request_id=asked.request_id,
-        detail=f"job {job_id}, by {getattr(body, 'by', '') or 'nobody named'}, operation {operation_id}",
+        detail=f"job {job_id}, by {getattr(body, 'by', '') or 'unnamed'}, operation {operation_id}",
         namespace=asked.namespace,
     )
     await asked.store.audit.write(act)
@@ -76,7 +76,9 @@ async def refused(
     try:
         await house.store.audit.write(act)
     except HoldfastError as failure:
-        _log.warning("request %s: its refusal is not in the audit log: %s", request_id, failure.code)
+        _log.warning(
+            "request %s: its rejection could not be written to the audit log: %s", request_id, failure.code
+        )
 
 
 _ROLE: Final = "refused.role"

@@ -105,9 +105,11 @@ class Router:
                     return endpoint, {name: _decoded(text) for name, text in found.items()}
                 allowed.update(endpoint.methods)
         if not allowed:
-            raise NotFound("there is nothing at this path", hint="GET /api/openapi.json lists all paths.")
+            raise NotFound(
+                "there is no endpoint at this path", hint="GET /api/openapi.json lists the endpoints."
+            )
         methods = ", ".join(sorted(allowed))
-        error = NotAllowed(f"this path does not take {method}", hint=f"It takes {methods}.")
+        error = NotAllowed(f"{method} is not allowed for this path", hint=f"Allowed: {methods}.")
         raise Refusal(405, error, headers={"Allow": methods})
 
 

@@ -126,7 +126,7 @@ class Bridge:
         except (HoldfastError, Refusal) as refused:
             answer = _refusal(refused, named)
         except Exception:  # nobody foresaw it: the log has all of it, and the bridge stands
-            log.exception("request %s over NATS broke", named)
+            log.exception("request %s over NATS failed with an unexpected error", named)
             answer = _problem(problems.broken(named))
         data = written(answer)
         if len(data) > client.max_payload:
@@ -136,7 +136,7 @@ class Bridge:
         try:
             await client.publish(message.reply, data)
         except (errors.Error, OSError) as error:
-            log.warning("the answer to request %s is lost: %s", named, error)
+            log.warning("the response to request %s was lost: %s", named, error)
 
     async def _answered(self, data: bytes) -> BridgedAnswer:
         asked = _read(data, self._settings.body_bytes_max + ENVELOPE_BYTES)
@@ -169,7 +169,7 @@ def _read(data: bytes, bytes_max: int) -> BridgedRequest:
     path = asked.path.partition("?")[0]
     if not any(path == root or path.startswith(root + "/") for root in ROOTS):
         hint = f"Over NATS there is {', '.join(ROOTS)}; the rest is there over HTTP."
-        raise Refusal(404, NotAllowed("there is nothing at this path over NATS", hint=hint))
+        raise Refusal(404, NotAllowed("there is no endpoint at this path over NATS", hint=hint))
     for text in (asked.path, asked.method, *asked.headers, *asked.headers.values()):
         if not text.isascii() or not text.isprintable():
             raise Refusal(

@@ -74,7 +74,7 @@ async def report_held_work(store: Store, maintenance: Maintenance) -> None:
         _log.warning("NATS is back; work in progress could not be looked at: %s", error)
         return
     _log.info(
-        "NATS is back; work in progress: %d left with their agents, whose leases hold; %d given back",
+        "NATS is back; work in progress: %d kept by their agents, %d released",
         held,
         sum(agent_in(one.head.lease_owner) is not None for one in swept),
     )

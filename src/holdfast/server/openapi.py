@@ -21,24 +21,24 @@ _SCHEMES: Final = {
     "key": {
         "type": "http",
         "scheme": "bearer",
-        "description": "An API key from `holdfast key create`; or, on loopback, the token that the server printed.",
+        "description": "An API key from `holdfast api-key create`; or, on loopback, the token that the server printed.",
     }
 }
 _MEANINGS: Final = {
-    200: "It is so.",
-    201: "It was made.",
-    202: "It is durable, and will be heard.",
-    204: "It is so, and there is nothing to say.",
-    304: "You have it already.",
-    401: "No key, or none that opens anything.",
-    403: "The key's role does not reach this; or the page is another site's.",
-    404: "No such thing.",
-    409: "The state does not allow it, or somebody was first.",
-    413: "Too large.",
-    415: "Not JSON.",
-    422: "It does not fit.",
-    429: "Too many.",
-    503: "Not now; try later.",
+    200: "OK.",
+    201: "Created.",
+    202: "Accepted: stored, applied when the job is next driven.",
+    204: "OK, without content.",
+    304: "Not modified: the client's copy is current.",
+    401: "Unauthorized: the API key is missing, unknown, expired or revoked.",
+    403: "Forbidden: the key lacks the scope, or the request comes from the page of another site.",
+    404: "Not found.",
+    409: "Conflict: the current state does not allow it, or another request was first.",
+    413: "Request body too large.",
+    415: "Unsupported media type: send application/json.",
+    422: "Invalid request: a field does not match its schema.",
+    429: "Too many requests, or the queue is full: retry after the time in Retry-After.",
+    503: "Unavailable: try again later.",
 }
 
 
@@ -132,5 +132,8 @@ def _responses(endpoint: Endpoint, schema_of: dict[Any, Any]) -> dict[str, Any]:
     guarded = () if endpoint.scope is AccessScope.PUBLIC else (401, 403, 429)
     for status in (*guarded, *endpoint.errors):
         found[str(status)] = {"description": _MEANINGS[status], "content": problem}
-    found["default"] = {"description": "A problem, with a stable code.", "content": problem}
+    found["default"] = {
+        "description": "A problem document (RFC 9457) with a stable code.",
+        "content": problem,
+    }
     return found

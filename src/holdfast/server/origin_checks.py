@@ -54,12 +54,12 @@ def check_bind(host: str, *, has_keys: bool = False, has_tls: bool = False, inse
     if is_loopback(host):
         return
     if not has_keys:
-        msg = f"{host} can be reached from other machines, and nothing asks who they are"
-        hint = "Make a key first: `holdfast key create --role admin --name me --why 'first key'`."
+        msg = f"{host} can be reached from other machines, and the store has no API keys"
+        hint = "Create a key first: `holdfast api-key create --role admin --name me --why 'first key'`."
         raise InvalidSetting(msg, hint=hint)
     if not has_tls and not insecure:
-        msg = f"{host} can be reached from other machines, and keys would go there in plain text"
-        hint = "Give --tls-cert and --tls-key; or --insecure, if a proxy has TLS or the network is yours."
+        msg = f"{host} can be reached from other machines, and API keys would travel unencrypted"
+        hint = "Give --tls-cert and --tls-key; or --insecure, if a proxy terminates TLS or the network is trusted."
         raise InvalidSetting(msg, hint=hint)
 
 
@@ -89,10 +89,12 @@ def check_visitor(scope: Scope, headers: Headers, settings: Settings) -> None:
         )
     hosts = headers.getlist("host")
     if len(hosts) != 1 or not _is_ours(hosts[0].lower(), scope, settings):
-        raise Refusal(421, NotAllowed(f"this server is not called {', '.join(hosts)!r}"))
+        raise Refusal(421, NotAllowed(f"this server does not have the host name {', '.join(hosts)!r}"))
     origins = headers.getlist("origin")
     if origins and origins != [f"{scope['scheme']}://{hosts[0]}"]:
-        raise Refusal(403, NotAllowed(f"a page of {', '.join(origins)!r} may not speak to this server"))
+        raise Refusal(
+            403, NotAllowed(f"a page of {', '.join(origins)!r} may not send requests to this server")
+        )
 
 
 def _is_ours(host: str, scope: Scope, settings: Settings) -> bool:

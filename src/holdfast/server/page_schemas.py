@@ -16,7 +16,7 @@ BULK_MAX = 500
 
 
 class Who(msgspec.Struct, frozen=True, kw_only=True):
-    """Who asks, as this server sees it. `by`: the token of its start, a key, or nothing at all."""
+    """Identity of the caller. `by`: the server's token, an API key, or neither."""
 
     name: str
     namespace: str
@@ -29,7 +29,7 @@ class Who(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tally(msgspec.Struct, frozen=True, kw_only=True):
-    """How many jobs fit; a status or a reason that none has is not there."""
+    """Counts of matching jobs; statuses and reasons without jobs are left out."""
 
     total: int
     by_status: dict[str, int]
@@ -40,13 +40,13 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Many(CommandRequest, frozen=True, kw_only=True):
-    """The same word to many jobs, one after the other."""
+    """The same command to many jobs, one after the other."""
 
     ids: Annotated[tuple[Name, ...], Meta(min_length=1, max_length=BULK_MAX)]
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What came of it for one of them: accepted, or the code and the sentence of what stands against it."""
+    """Outcome for one job: accepted, or the code and the message of the error."""
 
     job_id: str
     accepted: bool
@@ -57,7 +57,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ToldMany(msgspec.Struct, frozen=True, kw_only=True):
-    """In the order in which they were named."""
+    """Outcomes in the order of the request."""
 
     items: tuple[Told, ...]
     accepted: int
@@ -78,8 +78,8 @@ class WhichStep(OperationRequest, frozen=True, kw_only=True):
 
 
 class AskedOfModel(msgspec.Struct, frozen=True, kw_only=True):
-    """What a model was asked: its settings and its messages, read from where they are kept. `follows` names what they
-    follow, if that is kept elsewhere; a part that was erased is None."""
+    """A request to a model: its settings and messages. `follows` names an earlier request that it continues, if its
+    messages are stored there; an erased part is None."""
 
     model: str
     settings: Any
@@ -88,7 +88,7 @@ class AskedOfModel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """One call whole: its span, its row in the ledger, what a model was asked, and its events."""
+    """One step: its span, ledger row, model request and events."""
 
     span: Span
     args_digest: str
@@ -116,8 +116,8 @@ class ForkedStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ForkPreview(msgspec.Struct, frozen=True, kw_only=True):
-    """What a fork there would have: calls whose results it takes over, and calls of the original that it makes anew, if
-    its code asks for them. `refused` says why it cannot be, and `hint` where it could."""
+    """Preview of a fork: calls whose results it shares, and calls of the original that it makes itself, if its code
+    still makes them. `refused` says why the fork is not possible, and `hint` where one would be."""
 
     before: int
     taken: tuple[ForkedStep, ...]
@@ -134,6 +134,6 @@ class WhichSessions(PageRequest, frozen=True, kw_only=True):
 
 
 class AttachmentList(msgspec.Struct, frozen=True, kw_only=True):
-    """What was announced for a session; the bytes are where `uri` says."""
+    """Attachments of a session; `uri` locates the bytes."""
 
     items: tuple[AttachmentIntent, ...]

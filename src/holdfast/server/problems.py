@@ -53,10 +53,10 @@ _TOLD: Final = (Misuse, Conflict, NotOver)
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What went wrong, whose move it is, and what to do now.
+    """Problem document: what happened, whether to retry, and what to do.
 
     `code` is stable. `retry`: the same request may succeed later. `pointer` is the place in the body. `details` are
-    the error's own facts, such as the two digests of a key that was used twice.
+    further fields of the error, such as the two digests of a reused key.
     """
 
     type: str
@@ -106,7 +106,7 @@ def told(error: HoldfastError, status: int, request_id: str, pointer: str | None
         code=kind.code,
         detail=str(error)
         if open_book
-        else f"{title.lower()}; the server's log has more under this request id",
+        else f"{title.lower()}; the server's log has details under this request id",
         hint=error.hint if open_book else kind.default_hint,
         request_id=request_id,
         retry=kind.retry,
@@ -116,13 +116,13 @@ def told(error: HoldfastError, status: int, request_id: str, pointer: str | None
 
 
 def broken(request_id: str) -> Problem:
-    """What is told of an error that nobody foresaw: nothing but where to look."""
+    """The problem document of an unexpected error: it names only where to look."""
     return Problem(
         type="urn:holdfast:error:error",
         title="Internal error",
         status=500,
         code=HoldfastError.code,
-        detail="something broke; the server's log has more under this request id",
+        detail="internal error; the server's log has details under this request id",
         hint=HoldfastError.default_hint,
         request_id=request_id,
     )

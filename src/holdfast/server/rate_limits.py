@@ -41,8 +41,10 @@ class Meter:
             rate, place = getattr(rates, what), (what, *owner)
             self._buckets[place], wait_us = take(self._buckets.get(place), rate, now, cost)
             if wait_us:
-                msg = f"the {owner[0]} has used up its {what}: {rate.per_s:,} in a second, {rate.burst:,} at once"
-                raise Busy(msg, retry_after_s=-(-wait_us // SECOND), hint="Send it again after a while.")
+                msg = f"the {owner[0]} has reached its limit of {what}: {rate.per_s:,} per second, {rate.burst:,} burst"
+                raise Busy(
+                    msg, retry_after_s=-(-wait_us // SECOND), hint="Retry after the time in Retry-After."
+                )
 
     def _owners(self, principal: Principal) -> tuple[tuple[tuple[str, str], Rates], ...]:
         return (

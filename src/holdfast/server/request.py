@@ -174,7 +174,7 @@ async def read_operation(
 async def _read_json(request: Request, settings: Settings, read: Callable[[int], None]) -> Any:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
-        msg = f"the content type is {kind or 'not said'!r}, and must be application/json"
+        msg = f"the content type is {kind or 'missing'!r}, and must be application/json"
         raise Refusal(
             415, NotAllowed(msg, hint="Send JSON, with Content-Type: application/json."), headers=_CLOSE
         )

@@ -59,7 +59,7 @@ class Server(uvicorn.Server):
         if self._up is not None:
             self._up()
         if trouble is not None:
-            _log.warning("the token is not where commands look for it: %s", trouble)
+            _log.warning("the token could not be stored where local commands look for it: %s", trouble)
 
     def _leave_token(self, sockets: list[socket.socket]) -> Exception | None:
         """The token is where commands look for it; or why it is not."""
@@ -120,7 +120,9 @@ def bound(
             raise
     except OSError as error:
         msg = f"cannot listen on {host}:{port}: {error.strerror or error}"
-        raise InvalidSetting(msg, hint="Name another --port, or end whoever has this one.") from None
+        raise InvalidSetting(
+            msg, hint="Choose another port with --port, or stop the process that uses this one."
+        ) from None
     return listening
 
 

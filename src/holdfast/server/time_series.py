@@ -49,7 +49,7 @@ SERIES: Final = (*_COUNTED.values(), "takeovers", "tokens_in", "tokens_out", "us
 
 
 class ModelNumbers(msgspec.Struct, frozen=True, kw_only=True):
-    """`usd_micros` None: no price is known."""
+    """Usage of one model. `usd_micros` None: its price is not known."""
 
     model: str
     calls: int
@@ -59,7 +59,7 @@ class ModelNumbers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AgentNumbers(msgspec.Struct, frozen=True, kw_only=True):
-    """What jobs of a kind did in that time."""
+    """Activity of the jobs of one kind in the period."""
 
     kind: str
     jobs: int
@@ -69,11 +69,10 @@ class AgentNumbers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NumbersView(msgspec.Struct, frozen=True, kw_only=True):
-    """One figure for each step of time, the oldest first; `at` is when each step begins.
+    """Time series: one value for each interval, oldest first; `at` is when each interval begins.
 
-    `today` is counted from the instant that was asked for. `pickup_us` are the 50th, 95th and 99th percentile of the
-    time from a job's making to its first worker. `complete` False: more was there than was looked at, or has been read
-    so far; ask again.
+    `today` is counted from the requested instant. `pickup_us` are the 50th, 95th and 99th percentile of the time from
+    the submission of a job to its first claim. `complete` False: not all journals were read; ask again.
     """
 
     step_us: int

@@ -67,9 +67,7 @@ def after_of(last_id: str | None) -> int | None:
         return None
     at = last_id.partition(".")[0]
     if not at.isascii() or not at.isdigit() or len(at) > 18:
-        raise InvalidPayload(
-            "this is not the id of an event of the feed", hint="Send the last id as it came."
-        )
+        raise InvalidPayload("the event id does not belong to this feed", hint="Send the last id as it came.")
     return int(at)
 
 

@@ -307,8 +307,8 @@ class Codec:
     def __init__(self, keys: Sequence[Listed]) -> None:
         self._masters = {one.id: (one, _raw(one)) for one in keys}
         if len(self._masters) != len(keys) or not keys:
-            msg = "the payload keys have no ids of their own, or there are none"
-            raise InvalidSetting(msg, hint="Give each key another id: `holdfast payload-key FILE` does.")
+            msg = "the file of payload keys is empty, or two keys have the same id"
+            raise InvalidSetting(msg, hint="Add keys with: holdfast payload-key FILE")
         self._keys: dict[tuple[str, str], tuple[Any, bytes]] = {}
 
     def around(self, executor: Executor) -> Executor:
@@ -376,7 +376,7 @@ def _raw(one: Listed) -> bytes:
         raw = b""
     if len(raw) != 32 or not 1 <= len(one.id.encode()) <= 255:
         msg = f"payload key {one.id[:40]!r} is not 32 bytes in base64"
-        raise InvalidSetting(msg, hint="`holdfast payload-key FILE` makes one.")
+        raise InvalidSetting(msg, hint="Create one: holdfast payload-key FILE")
     return raw
 
 
@@ -385,7 +385,9 @@ def read_keys(path: Path) -> Codec:
     try:
         if stat.S_IMODE(path.stat().st_mode) & 0o077:
             msg = f"others can read the payload keys in {path.name!r}"
-            raise InvalidSetting(msg, hint=f"chmod 600 {path.name}; then change the keys, if others did.")
+            raise InvalidSetting(
+                msg, hint=f"chmod 600 {path.name}; then replace the keys, if others may have read them."
+            )
         listed = msgspec.json.decode(path.read_bytes(), type=KeyFile)
         from cryptography.hazmat.primitives.ciphers import aead as _needed  # noqa: F401
     except OSError as error:
@@ -394,8 +396,8 @@ def read_keys(path: Path) -> Codec:
             msg, hint="Check HOLDFAST_PAYLOAD_KEYS; `holdfast payload-key FILE` makes keys."
         ) from None
     except msgspec.MsgspecError as error:
-        msg = f"the file of payload keys is not written as one: {error}"
-        raise InvalidSetting(msg, hint="`holdfast payload-key FILE` makes and extends one.") from None
+        msg = f"the file of payload keys is not valid: {error}"
+        raise InvalidSetting(msg, hint="Create or extend one: holdfast payload-key FILE") from None
     except ImportError as error:
         msg = "encryption needs a library that is not installed"
         raise InvalidSetting(msg, hint="pip install 'holdfast[crypto]'") from error

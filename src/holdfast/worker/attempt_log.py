@@ -57,13 +57,11 @@ def describe_end(
             return f"has failed: {_describe_error(error)}"
         case JobParked(report=report):
             why = report.get("why", "") if isinstance(report, dict) else ""
-            return f"is parked, its code does not fit its journal: {why}"
+            return f"is parked, its code no longer matches its journal: {why}"
         case JobStalled(report=report):
             return f"is held, it makes no progress: {summarize_report(report)}"
         case JobWaiting(reason=WaitReason.RECONCILE):
-            return (
-                f"waits for a person: {'; '.join(map(_describe_doubt, uncertain)) or 'a call is uncertain'}"
-            )
+            return f"waits for a person: {'; '.join(map(_describe_doubt, uncertain)) or 'outcome of a call unknown'}"
         case JobWaiting(reason=WaitReason.BUDGET):
             return "waits for a person: its budget is used up"
         case _:
@@ -92,8 +90,8 @@ def _count(attempts: int) -> str:
 
 def _describe_doubt(call: Recorded) -> str:
     if call.raised is None:
-        return f"{call.name} was cut off, nobody knows whether it happened"
-    return f"{call.name} raised {_describe_error(call.raised)}, nobody knows whether it happened"
+        return f"outcome unknown: {call.name} was cut off"
+    return f"outcome unknown: {call.name} raised {_describe_error(call.raised)}"
 
 
 def _describe_error(error: Any) -> str:

@@ -44,7 +44,7 @@ class WorkerHeartbeat:
             self.asked_to_drain()
         for worker, identity in heard.listed.items():
             if self._is_dead(identity):
-                log.info("worker %s is dead; it is not listed any more", worker)
+                log.info("worker %s is dead: removed from the list", worker)
                 await self._store.presences.remove(worker, identity)
 
     async def drain(self) -> None:
@@ -55,14 +55,14 @@ class WorkerHeartbeat:
         try:
             await self.beat()
         except HoldfastError as error:
-            log.warning("this worker is not listed as draining: %s", error)
+            log.warning("the drain of this worker could not be announced: %s", error)
 
     async def leave(self) -> None:
         """It is not listed any more."""
         try:
             await self._store.presences.remove(self._presence.worker, self._presence.identity)
         except HoldfastError as error:
-            log.warning("this worker stays listed for a while: %s", error)
+            log.warning("this worker could not be removed from the list: %s", error)
 
 
 def _unheard() -> None:

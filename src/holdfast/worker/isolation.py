@@ -79,7 +79,7 @@ class LoneWorker(Worker):
         claims = self._claims
         await super()._claim()
         if self._claims > claims and not self._tasks:
-            log.info("job %s is not to be had any more: it was given back or taken over", self._handed.job_id)
+            log.info("job %s is no longer available: released or taken over", self._handed.job_id)
             self.drain()
         return False
 

@@ -73,7 +73,7 @@ class Neighbours:
     async def bury(self, store: Store) -> None:
         """The leases of the dead are over; their jobs are there to be claimed."""
         for name in await prove_dead(store, self._processes):
-            log.info("worker %s is dead; what it held is free", name)
+            log.info("worker %s is dead: its jobs are released", name)
 
 
 class Maintenance:
@@ -186,7 +186,7 @@ class Maintenance:
         self.last = LastSweep(at=self._clock.wall_us(), by=self._rules.by or "", stats=stats)
         if stats.expired_found:
             log.info(
-                "jobs whose worker is gone: %d; back in their queues %d, held as dead letters %d",
+                "jobs whose worker died: %d; requeued %d, moved to the dead-letter queue %d",
                 stats.expired_found,
                 stats.recovered,
                 stats.failed,
@@ -203,7 +203,7 @@ class Maintenance:
             )
         elif self._leaves_suspects and is_suspect(head.takeovers + 1):
             log.warning(
-                "job %s (%s) lost its worker %d times without progress: it is left to a worker that can run it alone. "
+                "job %s (%s) lost its worker %d times without progress: it waits for a worker that can isolate it. "
                 "Start one: holdfast worker YOUR_MODULE. See: holdfast job %s",
                 *(head.job_id, head.kind, head.takeovers + 1, head.job_id),
             )

@@ -69,7 +69,7 @@ class RenewalThread:
             try:
                 asyncio.run(self._main(renewal, loop, deliver, lazily=lazily))
             except BaseException:
-                log.exception("the renewal thread has ended: this worker's lease is not renewed any more")
+                log.exception("the lease renewal thread has stopped: the lease of this worker will expire")
             finally:
                 deliver(finish)
 
@@ -149,7 +149,7 @@ class RenewalThread:
                     if others is not None:
                         neighbours.watch(others)
             except HoldfastError as error:
-                log.warning("the lease was not renewed this time: %s", error)
+                log.warning("lease renewal failed: %s", error)
             await self._pause(renewal.next_beat_us() / 1_000_000, loop)
 
     async def _pause(self, seconds: float, loop: asyncio.AbstractEventLoop) -> None:
@@ -222,10 +222,10 @@ class _Neighbours:
         try:
             freed = await self._store.leases.expire(lease.worker, lease.incarnation)
         except HoldfastError as error:
-            log.warning("worker %s has ended, and its lease is not over yet: %s", lease.worker, error)
+            log.warning("worker %s has ended, but its lease could not be expired: %s", lease.worker, error)
             return
         if freed:
-            log.info("worker %s has ended; its jobs are free: %d", lease.worker, freed)
+            log.info("worker %s has ended; jobs released: %d", lease.worker, freed)
 
 
 def _open_pidfd(pid: int) -> int | None:

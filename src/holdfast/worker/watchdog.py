@@ -132,7 +132,7 @@ class Watchdog:
         """The loop calls this."""
         if self._barked:
             self._barked = False
-            log.warning("the event loop goes on, after about %.1f s", self._rounds * self._round_s)
+            log.warning("the event loop runs again, after about %.1f s", self._rounds * self._round_s)
         if self._is_over_limit:
             self._is_over_limit = False
             self._on_answer()

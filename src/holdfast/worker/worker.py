@@ -292,7 +292,7 @@ class Worker:
                 if not await self._is_wanted(run.grant):
                     run.wind_down()
             except (NotFound, Unavailable) as error:
-                log.warning("job %s goes on here: %s", run.grant.job_id, error)
+                log.warning("job %s continues on this worker: %s", run.grant.job_id, error)
 
     async def _is_wanted(self, grant: Grant) -> bool:
         """Whether the job, an ancestor of it, or a job behind it in its session is being waited for."""
@@ -340,15 +340,15 @@ class Worker:
                 await self._isolation.drive(run)
                 return
             if how == LOST:
-                log.warning("job %s is somebody else's now: %s", run.grant.job_id, run.why_lost)
+                log.warning("job %s was taken over by another worker: %s", run.grant.job_id, run.why_lost)
             log_attempt(log, run)
             self._remember(run)
         except HoldfastError as error:
             # Its lease runs out, and another worker tries; a job that does this again and again runs alone.
-            log.exception("job %s could not be driven (%s)", run.grant.job_id, error.hint)
+            log.exception("job %s could not be run (%s)", run.grant.job_id, error.hint)
             self._note_failure(run, error)
         except Exception as error:
-            log.exception("job %s could not be driven", run.grant.job_id)
+            log.exception("job %s could not be run", run.grant.job_id)
             self._note_failure(run, error)
         finally:
             timed.over(how, run.why_lost)
@@ -418,7 +418,7 @@ class Worker:
         await asyncio.wait([hurried, ending], timeout=self._drain_s, return_when=asyncio.FIRST_COMPLETED)
         for run in list(self._runs.values()):
             if self._hurry.is_set() or not run.is_delicate:
-                log.info("job %s is given back where it stands", run.grant.job_id)
+                log.info("job %s is released; another worker continues it", run.grant.job_id)
                 run.release()
         await asyncio.wait([hurried, ending], return_when=asyncio.FIRST_COMPLETED)
         self._give_back()

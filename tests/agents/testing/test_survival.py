@@ -366,7 +366,7 @@ def test_a_child_that_goes_no_further(does: str, said: str) -> None:
 def test_an_agent_that_is_denied_fails_undisturbed(world: World) -> None:
     with pytest.raises(DidNotSurvive) as caught:
         killed(world, right_agents(world)["asks"], approve="no")
-    assert "it failed: Denied: holdfast.testing said no to refund" in str(caught.value)
+    assert "it failed: Denied: refund was denied by holdfast.testing" in str(caught.value)
 
 
 def test_what_is_no_agent() -> None:

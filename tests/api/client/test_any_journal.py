@@ -91,12 +91,12 @@ def test_a_worker_that_a_sweep_found_dead_is_a_takeover_too() -> None:
     life = trace_of(head(Status.RUNNING), sealed([*begun, swept, bee], [0, 1, 1, 1, 1]), now=0)
     straight = sealed([*begun, JobClaimed(worker="bee", takeover=True)], [0, 1, 1, 1])
     assert [(seam.kind, seam.text) for seam in life.seams[-2:]] == [
-        ("requeued", "the lease of ant ran out"),
+        ("requeued", "the lease of ant expired"),
         ("takeover", "bee took over from ant"),
     ]
     same = trace_of(head(Status.RUNNING), straight, now=0)
     assert [note.text for note in life.notes] == [note.text for note in same.notes]
-    assert "1 recorded outcome was used instead of calling again" in life.notes[-1].text
+    assert "1 recorded outcome was replayed, not called again" in life.notes[-1].text
     again = trace_of(
         head(Status.RUNNING), sealed([*begun, swept, bee, JobReleased(), ant], [0, 1, 1, 1, 1, 1, 1]), now=0
     )

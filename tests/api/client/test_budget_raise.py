@@ -28,7 +28,7 @@ async def test_a_job_says_what_stopped_it_and_what_to_type(backend: Backend) -> 
         view = await one.client.get(job_id)
         (need,) = view.needs
         assert (need.reason, need.person) == (WaitReason.BUDGET, True)
-        assert need.what == "its budget is used up: 2 of 2 tool calls"
+        assert need.what == "Budget used up: 2 of 2 tool calls"
         assert need.commands == (
             f"holdfast raise {job_id} --tool-calls 4 --why '…'",
             f"holdfast cancel {job_id}",
@@ -57,7 +57,7 @@ async def test_a_raised_budget_lets_the_job_go_on(backend: Backend) -> None:
             await one.client.raise_budget(job_id, Budget(tool_calls=5), **said)
         texts = [seam.text for seam in (await one.client.trace(job_id)).seams]
         assert "budget reached: 2 of 2 tool calls" in texts
-        assert "ada raised the budget: 4 tool calls, $5.000000 spent: worth it" in texts
+        assert "budget raised by ada: 4 tool calls, $5.000000 spent: worth it" in texts
 
 
 async def test_everybody_who_waits_for_it_hears_it(backend: Backend) -> None:
@@ -69,7 +69,7 @@ async def test_everybody_who_waits_for_it_hears_it(backend: Backend) -> None:
         first, *siblings = [child for child in await waiting(one) if child != other]
         assert len(siblings) == 2
         need = (await one.client.get(first)).needs[0]
-        assert need.what == f"the budget of {job_id} is used up: 1 of 1 tool calls"
+        assert need.what == f"Budget of {job_id} used up: 1 of 1 tool calls"
         await one.client.raise_budget(first, Budget(tool_calls=9), by="ada")
         assert [(await one.client.get(child)).status for child in siblings] == [Status.PENDING] * 2
         await one.go_on(rounds=2)
@@ -81,11 +81,11 @@ async def test_everybody_who_waits_for_it_hears_it(backend: Backend) -> None:
 @pytest.mark.parametrize(
     "limits, budget_id, kind, says",
     [
-        (Budget(), None, InvalidPayload, "nothing to raise"),
+        (Budget(), None, InvalidPayload, "no limit was given"),
         (Budget(tool_calls=2), None, InvalidPayload, "allows 2 tool calls already"),
         (Budget(usd=1), None, InvalidPayload, "allows $3.000000 spent already"),
         (Budget(tool_calls=9, tokens=5), None, InvalidPayload, "has no limit on tokens"),
-        (Budget(tool_calls=9), "job_none", NotFound, "does not count for job"),
+        (Budget(tool_calls=9), "job_none", NotFound, "does not apply to job"),
     ],
 )
 async def test_what_changes_nothing_is_refused(
@@ -103,7 +103,7 @@ async def test_what_changes_nothing_is_refused(
 async def test_jobs_that_have_no_budget_or_are_over_are_refused(backend: Backend) -> None:
     async with lives(backend) as one:
         sleeping = await one.sleeping()
-        with pytest.raises(InvalidMove, match="no budget counts"):
+        with pytest.raises(InvalidMove, match="no budget applies"):
             await one.client.raise_budget(sleeping, Budget(usd=1), by="ada")
         job_id = await one.stopped()
         await one.client.cancel(job_id)

@@ -214,7 +214,7 @@ async def test_what_cannot_be_reconciled(backend: Backend) -> None:
             (NotFound, "has no call", {"step": "0/look#1"}),
             (InvalidPayload, "not a decision", {"decision": "perhaps"}),
             (InvalidPayload, "needs a reason", {"why": " "}),
-            (InvalidPayload, "has no result", {"decision": "fail", "result": 1}),
+            (InvalidPayload, "takes no result", {"decision": "fail", "result": 1}),
             (InvalidPayload, "", {"result": float("nan")}),
             (InvalidName, "by has 0 characters", {"by": ""}),
         ]
@@ -228,7 +228,7 @@ async def test_what_cannot_be_reconciled(backend: Backend) -> None:
         await say()
         async with refuses(one, job_id, Conflict) as caught:
             await say(decision="skip")
-        assert str(caught[0]) == "ada has already said happened about 0/pay#1"
+        assert str(caught[0]) == "ada has already decided 'happened' for 0/pay#1"
         await one.go_on()
         async with refuses(one, job_id, InvalidMove):
             await say(decision="skip")
@@ -260,7 +260,7 @@ async def test_of_two_who_speak_at_once_one_is_heard_and_the_other_told(backend:
         said = await asyncio.gather(bob, return_exceptions=True)
         assert [isinstance(answer, Conflict) for answer in (*said, *ada)] == [late, not late]
         if late:
-            assert str(said[0]) == "ada was quicker, and said fail"
+            assert str(said[0]) == "ada has already decided: fail"
         one.store.post.send = send  # type: ignore[method-assign]
 
 
@@ -269,7 +269,7 @@ async def test_a_call_that_was_settled_is_not_uncertain(backend: Backend) -> Non
         job_id = await one.parked()
         async with refuses(one, job_id, InvalidMove) as caught:
             await one.client.reconcile(job_id, "0/pay#1", "happened", why="I looked", by="ada")
-        assert str(caught[0]) == "call 0/pay#1 is succeeded, not uncertain"
+        assert str(caught[0]) == "the outcome of call 0/pay#1 is known: succeeded"
 
 
 # ── dead letters ──────────────────────────────────────────────────────────────────────────────────
@@ -291,7 +291,7 @@ async def test_a_dead_letter_is_tried_again_from_nothing(backend: Backend) -> No
         ).repeated
         async with refuses(one, job_id, InvalidMove) as caught:
             await one.client.requeue(job_id, by="ada")
-        assert "is no dead letter: it is pending" in str(caught[0])
+        assert "is not a dead letter: it is pending" in str(caught[0])
         assert await one.go_on() == ["pending", "pending", "waiting"], "three more attempts"
 
 
@@ -396,7 +396,7 @@ async def test_an_approval_is_decided_once(backend: Backend, by_job: bool) -> No
         assert letter.body == {"approval_id": "apr_1", "decision": "denied", "why": "too much"}
         async with refuses(one, job_id, Conflict) as caught:
             await one.client.approve(name, by="bob")
-        assert str(caught[0]) == "approval apr_1 was denied by ada already"
+        assert str(caught[0]) == "approval apr_1 was already denied by ada"
 
 
 async def test_what_cannot_be_approved(backend: Backend) -> None:
@@ -411,7 +411,7 @@ async def test_what_cannot_be_approved(backend: Backend) -> None:
         one.clock.advance(MINUTE)
         async with refuses(one, job_id, InvalidMove) as caught:
             await one.client.approve(job_id, by="ada")
-        assert "has expired" in str(caught[0])
+        assert "expired" in str(caught[0])
         sleeping = await one.sleeping()
         async with refuses(one, sleeping, NotFound):
             await one.client.approve(sleeping, by="ada")
@@ -459,5 +459,5 @@ async def test_a_row_in_the_ledger_follows_the_word(backend: Backend) -> None:
         assert row.status is CallStatus.SUCCEEDED
         assert (await one.store.jobs.head(job_id)).wait_reason is not WaitReason.RECONCILE
         assert msgspec.to_builtins((await one.client.trace(job_id)).notes[-1])["text"] == (
-            "ada said about pay that it had happened: I looked."
+            "ada decided about pay: it happened (I looked)."
         )

@@ -172,7 +172,7 @@ async def test_a_stalled_job_waits_for_a_person(backend: Backend) -> None:
         assert job.needs == (need,)
         assert (need.reason, need.job_status, need.person) == (WaitReason.STALLED, Status.WAITING, True)
         assert need.what == (
-            "no progress: its code waits for something that is not durable, and that has not come"
+            "No progress: its code waits for something that is not durable, and that has not come"
         )
         (task,) = need.evidence["tasks"]
         assert "tests/api/client/job_states.py:" in task["at"]
@@ -301,10 +301,7 @@ async def test_the_life_of_a_job_that_was_taken_over(backend: Backend) -> None:
         ]
         assert trace.seams[3].until == trace.seams[4].at, "the wait ends with the next claim"
         assert notes(trace) == [
-            (
-                "bee took over because the lease of ant was over; "
-                "2 recorded outcomes were used instead of calling again."
-            ),
+            ("The lease of ant had expired; 2 recorded outcomes were replayed, not called again."),
             "send_report was sent again under the same key: it is idempotent, and its outcome was not recorded.",
         ]
         assert mail.notes == (notes(trace)[1],)
@@ -315,11 +312,11 @@ async def test_the_life_of_a_job_that_was_taken_over(backend: Backend) -> None:
     [
         (
             Point.AFTER_SUCCESS,
-            "notify was not sent again: its receiver was asked after the quiet period, and had it already.",
+            "notify was not sent again: after the quiet period its receiver confirmed that it had happened.",
         ),
         (
             Point.AFTER_INTENT,
-            "notify was sent again under the same key: its receiver was asked, and had not got it.",
+            "notify was sent again under the same key: its receiver confirmed that it had not happened.",
         ),
     ],
 )
@@ -347,24 +344,25 @@ async def test_the_trace_of_a_call_that_a_person_had_made_again(backend: Backend
         ]
         assert first.key != second.key
         assert notes(trace)[1:] == [
-            "pay was held for a person: cut off after its intent; it is unsafe to repeat and cannot be looked up.",
-            "ada said about pay that it had not happened: no such payment.",
-            "pay was made again under a new key, because ada said that it had not happened.",
+            (
+                "Outcome unknown: pay. Held for a person: cut off after the call had begun; "
+                "it is unsafe to repeat and cannot be looked up."
+            ),
+            "ada decided about pay: it did not happen (no such payment).",
+            "pay was called again under a new idempotency key: ada decided that it did not happen.",
         ]
 
 
 async def test_the_trace_of_a_dead_letter_and_of_a_parked_job(backend: Backend) -> None:
     async with lives(backend) as one:
         dead = await one.client.trace(await one.dead())
-        assert notes(dead)[0] == (
-            "the attempt failed with LookupError: no such page, and the job was tried again; made again: 0/look#1."
-        )
-        assert notes(dead)[-1] == "the job was given up and kept whole for a person."
+        assert notes(dead)[0] == ("The next attempt makes these calls again: 0/look#1.")
+        assert notes(dead)[-1] == "The job is kept with its journal until a person decides."
         assert dead.seams[-1].text == "dead letter: Failed after 3 attempts: LookupError: no such page"
         assert dead.seams[-1].error["traceback"]
         assert [seam.kind for seam in dead.seams].count(SeamKind.REQUEUED) == 2
         parked = await one.client.trace(await one.parked())
-        assert "parked before anything was sent" in notes(parked)[-1]
+        assert "Parked before any call was made" in notes(parked)[-1]
         assert not parked.over
 
 
@@ -374,9 +372,9 @@ async def test_the_trace_of_a_stalled_job(backend: Backend) -> None:
         seam = trace.seams[-1]
         assert seam.kind is SeamKind.STALLED
         assert seam.text == (
-            "Stalled: its code waits for something that is not durable, and that has not come"
+            "stalled: its code waits for something that is not durable, and that has not come"
         )
-        assert re.fullmatch(r".*forgetful stood at .*lives\.py:\d+ in forgetful\.", notes(trace)[-1])
+        assert re.fullmatch(r".*forgetful waits at .*lives\.py:\d+ in forgetful\.", notes(trace)[-1])
 
 
 async def test_the_trace_of_a_call_that_adopted_a_record(backend: Backend) -> None:

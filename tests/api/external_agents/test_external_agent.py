@@ -240,7 +240,7 @@ async def test_what_makes_no_sense_is_refused_before_anything_is_claimed(volatil
             with pytest.raises(InvalidSetting, match="no function serves 'summarize'"):
                 await idle.serve()
         idle.serves("summarize")(print)
-        with pytest.raises(InvalidSetting, match="served already"):
+        with pytest.raises(InvalidSetting, match="has a function already"):
             idle.serves("summarize")(print)
         too_many = agent(client, max_concurrent_tasks=10**6)
         too_many.serves("summarize")(print)

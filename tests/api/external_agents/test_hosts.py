@@ -121,7 +121,7 @@ async def test_an_agent_on_another_host_is_cut_off_while_it_holds_work(tmp_path:
         gate.touch()  # it has a result now, and nobody to tell
 
         one.net.heal(how)
-        await one.hear(far, f"work {sent.id} is not ours any more")
+        await one.hear(far, f"lost the lease of work {sent.id}")
         more = await one.client.submit_work("More. And more.", "summarize")
         assert (await one.completed(more.id)).result == {"summary": "More", "by": "far"}
         assert await one.client.get_work(sent.id) == done

@@ -90,7 +90,7 @@ async def test_work_of_an_agent_that_is_cut_off_is_finished_by_another(
             assert (await ended(client, more.id)).result == "far: more kelp"
             await until(lambda: is_(client, far.guid, AgentStatus.ONLINE))
         assert link.answered[409] > 0, "it was told"
-        assert f"work {sent.id} is not ours any more" in caplog.text
+        assert f"lost the lease of work {sent.id}" in caplog.text
         assert await client.get_work(sent.id) == done, "and nothing has changed"
         told = await facts(client, sent.id)
         assert told["job_completed"] == 1
@@ -129,7 +129,7 @@ async def test_a_grant_that_runs_into_the_cut_is_not_begun_late(
             more = await client.submit_work("more kelp", "summarize")
             assert (await ended(client, more.id)).result == "far"
         assert begun == [more.id]
-        assert f"work {sent.id} is not ours any more" in caplog.text
+        assert f"lost the lease of work {sent.id}" in caplog.text
         assert (await facts(client, sent.id))["job_completed"] == 1
     await clean(volatile_folder)
 

@@ -101,4 +101,4 @@ async def test_an_id_that_is_none_is_refused(backend: Backend) -> None:
     async with api(backend) as web:
         for asked, headers in (("/api/feed?after=x", {}), ("/api/feed", {"Last_Event_ID": "-5.a.1"})):
             problem = await web.refused(422, "invalid_payload", "GET", asked, **headers)
-            assert "not the id of an event" in problem["detail"]
+            assert "does not belong to this feed" in problem["detail"]

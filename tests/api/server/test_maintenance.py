@@ -89,4 +89,4 @@ async def test_it_is_said_what_became_of_work_in_progress(
         one.clock.advance(MINUTE)
         with caplog.at_level(logging.INFO, "holdfast.server"):
             await report_held_work(one.store, maintenance)
-        assert "work in progress: 2 left with their agents, whose leases hold; 1 given back" in caplog.text
+        assert "work in progress: 2 kept by their agents, 1 released" in caplog.text

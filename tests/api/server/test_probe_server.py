@@ -51,7 +51,7 @@ def working(folder: Path, *more: str) -> Iterator[tuple[subprocess.Popen[str], s
     try:
         assert process.stderr is not None
         line = process.stderr.readline()
-        found = re.match(r"how it is: (http://127\.0\.0\.1:\d+)/health", line)
+        found = re.match(r"health and metrics: (http://127\.0\.0\.1:\d+)/health", line)
         assert found, line
         yield process, found[1]
     finally:

@@ -90,7 +90,7 @@ async def test_a_server_that_is_not_ours_is_told_apart(backend: Backend) -> None
 
     server = await asyncio.start_server(other, "127.0.0.1", 0)
     async with server, RemoteClient(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}") as client:
-        with pytest.raises(Unavailable, match="not as Holdfast does"):
+        with pytest.raises(Unavailable, match="not a response of Holdfast"):
             await client.get("j")
 
 

@@ -75,7 +75,9 @@ def failures(desk: CommandDesk, folder: Path, how: tuple[str, ...]) -> list[Any]
     ids = desk.live(_all_states)
     config = CONFIG.format(ids=json.dumps(ids), steps=json.dumps(["0/pay#1", "0/look#1"]))
     (folder / "schemathesis.toml").write_text(config, encoding="utf-8")
-    made = desk.type("key", "create", "--role", "admin", "--name", "asker", "--why", "to ask all", "--json")
+    made = desk.type(
+        "api-key", "create", "--role", "admin", "--name", "asker", "--why", "to ask all", "--json"
+    )
     with serving(desk.where, "--require-key") as (server, url):
         done = subprocess.run(
             [

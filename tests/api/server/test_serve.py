@@ -134,7 +134,7 @@ def test_it_does_not_listen_elsewhere_unasked(tmp_path: Path) -> None:
     where = f"sqlite:///{tmp_path / 'h.db'}"
     process = holdfast("serve", "--host", "0.0.0.0", "--port", "0", "--store", where)  # noqa: S104
     _, err = process.communicate(timeout=60)
-    assert (process.returncode, "holdfast key create" in err) == (2, True)
+    assert (process.returncode, "holdfast api-key create" in err) == (2, True)
     assert not (tmp_path / "h.db").exists()
 
 
@@ -168,7 +168,7 @@ def test_nats_is_joined_when_the_environment_names_it(
         assert httpx2.get(f"{url}/health/ready").status_code == 200
         process.terminate()
         _, said = process.communicate(timeout=30)
-        assert "nobody listens at 127.0.0.1:1" in said
+        assert "no NATS server listens at 127.0.0.1:1" in said
         assert "hush" not in said
     monkeypatch.setenv("HOLDFAST_NATS_URL", "http://u:hush-hush-17@host")
     refused = holdfast("serve", "--store", desk.where, "--port", "0")

@@ -101,14 +101,14 @@ def test_chat_shows_tokens_as_they_come(folder: Path, through: str, up: tuple[Te
         window.see("one two")
         assert "fifteen" not in window.shown, "shown while it is being said"
         window.ctrl("c")
-        window.see("cancelled; the conversation is as it was before")
+        window.see("cancelled: the conversation is unchanged")
         assert "fifteen" not in window.shown
         window.see("> ")
         window.type("again\n")
         window.see("You first said: hello")
         window.see("> ")
         window.ctrl("d")
-        window.see("go on with it: holdfast chat helper --session s1")
+        window.see("continue it: holdfast chat helper --session s1")
         assert window.ends() == 0
         assert "Traceback" not in window.shown
 
@@ -138,7 +138,7 @@ def test_a_running_job_is_cancelled(folder: Path, up: tuple[Terminal, str]) -> N
     shown = run(folder, "job", job_id, HOLDFAST_API_URL=url)
     while "running" not in shown:
         shown = run(folder, "job", job_id, HOLDFAST_API_URL=url)
-    assert "whoever drives it ends it" in run(
+    assert "its worker cancels the job" in run(
         folder, "cancel", job_id, "--why", "enough", HOLDFAST_API_URL=url
     )
     while "cancelled" not in shown:

@@ -188,7 +188,7 @@ async def test_a_cancelled_job_replays_to_where_it_was_cut(backend: Backend) -> 
 
         job_id = await shop.submit(sleeper)
         assert await (await shop.claim()).go() == "waiting"
-        with pytest.raises(InvalidMove, match="only a job that is over"):
+        with pytest.raises(InvalidMove, match="only a job that has ended"):
             await replay(shop.store, job_id, sleeper, clock=backend.clock)
         await _cancel(shop, job_id)
         assert await (await shop.claim()).go() == "cancelled"

@@ -381,7 +381,7 @@ def test_a_subclass_is_stored_as_its_base(place: str, through: Callable[[str, An
         (in_cycle("list", 1), r"contains itself: what is at /1/again is also at the top"),
         (in_cycle("dataclass", 1), r"contains itself: what is at /parts/0 is also at the top"),
         ({"a": {1: "x", "1": "y"}}, r"the keys 1 and '1' are the same text in JSON \(at /a\)"),
-        ({"a": [1, object()]}, r"object is no type that JSON can be made of \(at /a/1\)"),
+        ({"a": [1, object()]}, r"object cannot be encoded as JSON \(at /a/1\)"),
         ({"a": {None: 1}}, r"the key None is NoneType, not text \(at /a\)"),
     ],
     ids=["deep", "cycle", "dataclass cycle", "colliding keys", "unknown type", "odd key"],

@@ -90,7 +90,7 @@ async def test_a_job_that_exits_under_up_is_convicted_alone(stage: Stage) -> Non
     shown = await stage.holdfast("job", "poison")
     assert "it ended with status 9" in shown
     trace = await stage.holdfast("trace", "poison")
-    assert "runs alone" in trace
+    assert "in a process of its own" in trace
     await up.wait_for_log(r"job poison \(crashes\) is a dead letter: its process ended with status 9")
 
 
@@ -107,7 +107,7 @@ async def test_a_segfault_among_seven_is_convicted_alone(stage: Stage) -> None:
     assert job.error[-1]["why"] == "its process died while it ran alone: it was killed by SIGSEGV"
     await check_healthy(stage, items)
     await worker.wait_for_log(r"job poison \(crashes\) is a dead letter")
-    await worker.wait_for_log(r"it is no suspect any more")
+    await worker.wait_for_log(r"no longer a suspect")
     assert worker.process.returncode is None, "the worker lives on"
 
 
@@ -199,7 +199,10 @@ async def test_a_suspect_without_a_worker_that_runs_it_alone_is_listed(stage: St
     assert "suspects" in await stage.holdfast("doctor")
     for command in (["jobs", "--person"], ["job", "poison"]):
         shown = re.sub(r"\s+", " ", await stage.holdfast(*command))
-        assert "suspected of crashing its worker; waits for a worker that runs it alone" in shown
+        assert (
+            "Suspected of crashing its workers; waits for a worker that can run it in a process of its own"
+            in shown
+        )
         assert command[0] == "jobs" or "holdfast worker YOUR_MODULE --queue default" in shown
     await stage.worker(APP)
     assert await stage.completed("poison") == "poison"

@@ -222,5 +222,5 @@ async def test_a_store_that_is_named_counts_before_the_declared_one(
     await stage.submit("greets", name="Ada")
     assert await stage.completed() == "hello Ada"
     assert not (stage.folder / "other.db").exists()
-    assert worker.log.count("the App declares another store, which is not used") == 1
-    assert f"{way} names " in worker.log
+    assert worker.log.count("The App declares another store, which is ignored") == 1
+    assert f"{way} is used: " in worker.log

@@ -167,7 +167,7 @@ async def test_what_somebody_may_need_is_kept(backend: Backend) -> None:
         assert await (await shop.claim()).go() == "cancelled"
         pending = await shop.submit(sleeper)
         backend.clock.advance(100 * DAY)
-        kept = {"a call of which nobody knows what came": 1, "its parent is not over": 1}
+        kept = {"a call of unknown outcome": 1, "its parent is not over": 1}
         jobs = [asleep, child, uncertain, pending]
         before = [await shop.store.journal.read(job_id) for job_id in jobs]
         for policy in (OLD, REMOVE):

@@ -148,7 +148,7 @@ def _child(job_id: str, label: str, result: Any, witness: Witness) -> Iterator[s
 def _journal(job_id: str, head: JobHead, sealed: list[SealedEvent], letters: list[Mail]) -> Iterator[str]:
     end = Head(sealed[-1].seq, sealed[-1].hash) if sealed else EMPTY
     if end != head.head:
-        yield f"I5: the journal of {job_id} does not lead to its head"
+        yield f"I5: the journal of {job_id} does not match its head"
     broken = first_break(job_id, sealed)
     if broken is not None:
         yield f"I6: the chain of {job_id} breaks: {broken}"

@@ -167,7 +167,7 @@ def test_split_gives_away_everything_and_nothing_twice(budget: Budget, parts: in
 
 def test_no_children_below_the_last_level() -> None:
     """Split a budget without depth."""
-    with pytest.raises(InvalidSetting, match="no children"):
+    with pytest.raises(InvalidSetting, match="not allow child jobs"):
         split(Budget(depth=0), 1)
 
 

@@ -80,7 +80,7 @@ def test_what_a_commit_carried_is_of_the_original() -> None:
 def test_a_child_is_shared_only_when_it_is_over() -> None:
     started, finished = e.ChildStarted("0/c#1", "child"), e.ChildFinished("0/c#1", "child", "completed")
     assert told(taken(started, finished)) == [started, finished]
-    with pytest.raises(InvalidMove, match="child child was not over"):
+    with pytest.raises(InvalidMove, match="child child had not ended"):
         taken(started)
 
 

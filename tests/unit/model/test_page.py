@@ -57,7 +57,7 @@ def test_cursors_are_bounded_both_ways() -> None:
     assert decode_cursor("jobs", encode_cursor("jobs", *["\U0001f600" * 200] * 3), keys=3)
     with pytest.raises(TooLarge):
         encode_cursor("jobs", "x" * CURSOR_LENGTH_MAX)
-    with pytest.raises(InvalidPayload, match="more than any we give out"):
+    with pytest.raises(InvalidPayload, match="it is not valid"):
         decode_cursor("jobs", "A" * (CURSOR_LENGTH_MAX + 1), keys=1)
 
 

@@ -52,7 +52,7 @@ def test_a_job_that_nobody_needs_may_go(policy: RetentionPolicy) -> None:
         ({"ended_at": NOW + DAY}, "too young"),
         ({"parent_status": Status.RUNNING}, "parent"),
         ({"parent_status": Status.WAITING}, "parent"),
-        ({"open_calls": 1}, "nobody knows"),
+        ({"open_calls": 1}, "unknown outcome"),
     ],
 )
 @pytest.mark.parametrize("policy", [ERASE, REMOVE])

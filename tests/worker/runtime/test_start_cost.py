@@ -117,7 +117,7 @@ def test_the_package_alone_is_one_module(tmp_path: Path) -> None:
 
 def test_a_first_step_loads_nothing_that_it_does_not_need(tmp_path: Path) -> None:
     modules = loaded(FIRST_STEP, tmp_path)
-    assert (tmp_path / "holdfast.db").exists(), "nothing was kept"
+    assert (tmp_path / "holdfast.db").exists(), "nothing was stored"
     assert sorted(modules & HEAVY) == []
     assert len(ours(modules)) <= OURS_MAX, ours(modules)
 

@@ -48,7 +48,7 @@ async def test_a_frozen_process_is_killed_and_replaced(monkeypatch: pytest.Monke
     running = asyncio.create_task(heard.supervisor.run())
     first = await heard.pid()
     os.kill(first, signal.SIGSTOP)
-    assert f"part {first} has been silent" in await heard.until("silent")
+    assert f"part {first} sent no sign of life" in await heard.until("no sign of life")
     assert f"part {first} was killed by SIGKILL" in await heard.until("was killed")
     assert await heard.pid() != first
     heard.supervisor.stop()

@@ -29,7 +29,7 @@ export function AgentsPage(): JSX.Element {
         title="Workers"
         aside={
           workers.value
-            ? `${here.filter((one) => one.state === "here").length} here, ${plural(
+            ? `${here.filter((one) => one.state === "here").length} running, ${plural(
                 here.reduce((all, one) => all + one.holds, 0),
                 "job",
               )} held`
@@ -41,8 +41,8 @@ export function AgentsPage(): JSX.Element {
         {workers.value && here.length === 0 && (
           <div class="empty">
             <p>
-              <b>No worker is here.</b> Jobs are kept, and wait for one: <Command text="holdfast worker app.py" /> or,
-              with the API in one command, <Command text="holdfast up app.py" />
+              <b>No worker is running.</b> Jobs wait until one starts: <Command text="holdfast worker app.py" /> or,
+              together with the API, <Command text="holdfast up app.py" />
             </p>
           </div>
         )}
@@ -52,20 +52,20 @@ export function AgentsPage(): JSX.Element {
           ))}
         </div>
       </Section>
-      <Section title="Hosted agents" aside="run by our workers">
+      <Section title="Agents" aside="run by the workers above">
         {agents.problem && agents.value === null && <Trouble problem={agents.problem} again={agents.again} />}
         {agents.value && agents.value.items.length === 0 && (
           <div class="empty">
             <p>
-              <b>No agent takes messages yet.</b> Make one: <Command text="holdfast agent create helper" />
+              <b>No agent takes messages yet.</b> Create one: <Command text="holdfast agent create helper" />
             </p>
           </div>
         )}
         {agents.value && agents.value.items.length > 0 && <Hosted agents={agents.value.items} />}
       </Section>
-      <Section title="Agents that live elsewhere" aside={agents.value && <Registry registry={agents.value.registry} />}>
+      <Section title="External agents" aside={agents.value && <Registry registry={agents.value.registry} />}>
         {agents.value && elsewhere.length === 0 && (
-          <p class="dim">None has registered. They do with POST /api/agents/register, and claim work by capability.</p>
+          <p class="dim">No external agent is registered. Agents register with POST /api/agents/register and claim work by capability.</p>
         )}
         {elsewhere.length > 0 && <Elsewhere agents={elsewhere} />}
       </Section>
@@ -163,8 +163,8 @@ function Elsewhere({ agents }: { agents: readonly AgentEntry[] }): JSX.Element {
             <th class="wide">type</th>
             <th>capabilities</th>
             <th class="num">work</th>
-            <th class="wide">beats</th>
-            <th class="num">heard</th>
+            <th class="wide">heartbeats</th>
+            <th class="num">last heartbeat</th>
           </tr>
         </thead>
         <tbody>

@@ -21,7 +21,7 @@ export function Beats({ who, every_us, since }: { who: string; every_us: number;
   const beats = (seen.get(who) ?? []).filter((one) => one > now - KEPT_US);
   const last = beats.at(-1) ?? since;
   const late = now - last > 3 * every_us;
-  const words = `last heard ${span(now - last)} ago; it beats every ${span(every_us)}, and is lost after three beats missed`;
+  const words = `last heartbeat ${span(now - last)} ago; expected every ${span(every_us)}, lost after three missed`;
   return (
     <svg
       class={`beats ${late ? "late" : ""}`}

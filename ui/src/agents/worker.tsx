@@ -9,7 +9,7 @@ import { askPerson } from "../parts/dialog";
 import { Foreign } from "../parts/text";
 import { Ago } from "../parts/time";
 import { say, sayProblem } from "../parts/toasts";
-import type { Tone } from "../text/words";
+import { type Tone, workerState } from "../text/words";
 import { Beats } from "./beats";
 
 const BEAT_US = 10 * 1_000_000;
@@ -32,16 +32,16 @@ export function WorkerRow({
         <h3 class="mono">
           <Foreign text={worker.label} most={60} />
         </h3>
-        <Copy text={worker.worker} what="name in journals" />
+        <Copy text={worker.worker} what="full name" />
         <Pill tone={worker.draining ? "warn" : (TONES[worker.state] ?? "plain")}>
-          {worker.draining ? "drains" : worker.state}
+          {worker.draining ? "draining" : workerState(worker.state)}
         </Pill>
         <span class="dim small">
-          up since <Ago at={worker.started_at} />, heard <Ago at={worker.seen_at} />
+          started <Ago at={worker.started_at} />, last heartbeat <Ago at={worker.seen_at} />
         </span>
         {asked && (
           <span class="small warned">
-            asked to drain <Ago at={worker.drain_asked_at ?? 0} />; it hears of it with its next beat
+            drain requested <Ago at={worker.drain_asked_at ?? 0} />; starts with its next heartbeat
           </span>
         )}
         {worker.drains && !asked && !worker.draining && (
@@ -60,7 +60,7 @@ export function WorkerRow({
           class={full > 0.9 ? "full" : ""}
         />
         <span class="small">
-          holds {worker.holds} of {worker.concurrency}
+          {worker.holds} of {worker.concurrency} slots used
         </span>
         {jobs.slice(0, 6).map((job) => (
           <span key={job.job_id} class="small">
@@ -92,7 +92,7 @@ async function drain(worker: Worker, again: () => void): Promise<void> {
   if (given === null) return;
   try {
     await post<Worker>(at`/api/workers/${worker.worker}/drain`, { why: given.why ?? "", by: given.by ?? "" });
-    say("Asked. It drains as soon as it hears of it.");
+    say("Drain requested: the worker stops after its next heartbeat.");
     again();
   } catch (error) {
     sayProblem(problemIn(error));

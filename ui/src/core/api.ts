@@ -25,14 +25,14 @@ export class ApiError extends Error {
 const AWAY: Problem = {
   status: 0,
   code: "unreachable",
-  title: "No answer",
-  detail: "the server does not answer",
-  hint: "See whether `holdfast up` or `holdfast serve` still runs. This page tries again by itself.",
+  title: "No response",
+  detail: "the server does not respond",
+  hint: "Check that `holdfast up` or `holdfast serve` is running. This page retries by itself.",
   retry: true,
 };
 
 const READ_ONLY_HINT =
-  "Without its token this server can only be looked at. Open the link with #token=… that `holdfast up` or `holdfast serve` printed, or paste an API key.";
+  "Without a token this page is read-only. Open the link with #token=… that `holdfast up` or `holdfast serve` printed, or paste an API key.";
 
 export function headersOf(more: Record<string, string> = {}): Record<string, string> {
   const bearer = bearerNow();

@@ -21,7 +21,7 @@ export const lookEverywhere = (): void => spoken.set(spoken.get() + 1);
 export function problemIn(error: unknown): Problem {
   if (error instanceof ApiError) return error.problem;
   const detail = error instanceof Error ? error.message : String(error);
-  return { status: -1, code: "page", title: "The page broke", detail, hint: "Load it again." };
+  return { status: -1, code: "page", title: "Error in the page", detail, hint: "Reload the page." };
 }
 
 /** What lies at a path (null: nothing is asked), looked at every so many milliseconds while the page is visible, and at

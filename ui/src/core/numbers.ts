@@ -38,6 +38,10 @@ export interface Numbers {
   by_agent?: readonly { kind: string; jobs: number; failed: number; usd_micros: number | null; tokens: number }[];
 }
 
+/** Whether the models of today have no known price: tokens were used, and nothing was charged. */
+export const isUnpriced = (today: NonNullable<Numbers["today"]>): boolean =>
+  !today.usd_micros && (today.tokens_in ?? 0) + (today.tokens_out ?? 0) > 0;
+
 export function useNumbers(minutes: number, todaySince: number): Numbers | null {
   return useLook<Numbers>(`/api/numbers?minutes=${minutes}&today_since=${todaySince}`, 15_000).value;
 }

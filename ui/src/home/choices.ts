@@ -22,7 +22,7 @@ export interface Choice {
   sent: string;
 }
 
-const SENT = "Sent: it is in the job's mail, and whoever drives it reads it next.";
+const SENT = "It is stored in the job's mailbox; the job continues as soon as a worker claims it.";
 
 /** Asks what has to be asked, says it, and tells what came of it. */
 export async function choose(choice: Choice): Promise<boolean> {
@@ -30,7 +30,7 @@ export async function choose(choice: Choice): Promise<boolean> {
   if (given === null) return false;
   try {
     const accepted = await post<Accepted>(choice.path, choice.body(given));
-    say((accepted.at_once ? choice.done : choice.sent) + (accepted.repeated ? " It had been said before." : ""));
+    say((accepted.at_once ? choice.done : choice.sent) + (accepted.repeated ? " It had been received before." : ""));
     lookEverywhere();
     return true;
   } catch (error) {
@@ -91,39 +91,39 @@ function reconcile(need: Need, now: number): Choice[] {
       const said = { decision, ...signedWhy(given), generation: need.generation };
       return given.result?.trim() ? new Raw(`${JSON.stringify(said).slice(0, -1)},"result":${given.result}}`) : said;
     },
-    done: "The journal has it; the job goes on.",
+    done: "Recorded; the job continues.",
     sent: SENT,
     ...more,
   });
   const result: Field = {
     name: "result",
-    label: "Its result",
+    label: "Result",
     kind: "json",
-    hint: "What the call would have returned, as JSON. The code gets exactly this.",
+    hint: "What the call returned, as JSON. The code gets exactly this.",
     placeholder: '"receipt 81"',
   };
   const not: Partial<Choice> = tooEarly
     ? {
-        notBefore: `“did not happen” may be said in ${span((need.allowed_at as number) - now)}: until then the call may still be under way`,
+        notBefore: `“It did not happen” is allowed in ${span((need.allowed_at as number) - now)}: until then the call may still be in progress`,
       }
     : {};
   return [
     word(
       "happened",
       "It happened",
-      "The call had its effect. It is not made again, and the code goes on with the result you give.",
+      "The call is not made again, and the code continues with the result that you enter.",
       { tone: "primary" },
       [result],
     ),
     word("not_happened", "It did not happen", "The call had no effect. It is made again under a new key.", not),
     word("skip", "Skip it", "Leave the question open and go on without a result."),
-    word("fail", "Fail it", "The call counts as failed; the code gets an error.", { tone: "danger" }),
+    word("fail", "Fail it", "The call counts as failed; the code gets an error with your reason.", { tone: "danger" }),
   ];
 }
 
 function approval(need: Need): Choice[] {
   const id = need.approval_id ?? need.job_id;
-  const bound = "Your word is bound to exactly these arguments, and counts once.";
+  const bound = "The decision applies to exactly these arguments, and once.";
   return [
     {
       name: "Approve",
@@ -131,7 +131,7 @@ function approval(need: Need): Choice[] {
       path: at`/api/approvals/${id}/approve`,
       question: { title: `Approve ${need.tool}?`, body: bound, confirm: "Approve", why: "optional", signed: true },
       body: signedWhy,
-      done: "Approved; the job goes on.",
+      done: "Approved; the job continues.",
       sent: `Approved. ${SENT}`,
     },
     {
@@ -140,14 +140,14 @@ function approval(need: Need): Choice[] {
       path: at`/api/approvals/${id}/deny`,
       question: {
         title: `Deny ${need.tool}?`,
-        body: `${bound} The code is told no, with your reason.`,
+        body: `${bound} The code gets an error with your reason.`,
         confirm: "Deny",
         tone: "danger",
         why: "required",
         signed: true,
       },
       body: signedWhy,
-      done: "Denied; the job goes on without it.",
+      done: "Denied; the job continues without the call.",
       sent: `Denied. ${SENT}`,
     },
   ];
@@ -173,9 +173,9 @@ function answer(need: Need): Choice {
 function resume(need: Need, choice: "continue" | "accept"): Choice {
   const accepting = choice === "accept";
   const body = accepting
-    ? "Recorded calls that the code does not ask for any more are left to rest. Nothing recorded is made again."
-    : "The job is tried again from its last commit, with the code that workers have now.";
-  const name = accepting ? "Accept the drift" : "Go on";
+    ? "Recorded calls that the code no longer makes are ignored. No recorded call is made again."
+    : "The job is tried again from its last commit, with the code that the workers have now.";
+  const name = accepting ? "Accept the change" : "Continue";
   return {
     name,
     hint: body,
@@ -183,8 +183,8 @@ function resume(need: Need, choice: "continue" | "accept"): Choice {
     path: at`/api/jobs/${need.job_id}/resume`,
     question: { title: `${name}?`, body, confirm: name, why: "required", signed: true },
     body: (given) => ({ choice, ...signedWhy(given) }),
-    done: "It will be tried again, with attempts counted from nothing.",
-    sent: "Any worker that has code for it goes on with it.",
+    done: "Requeued; its attempts count from zero.",
+    sent: "The job continues as soon as a worker claims it.",
   };
 }
 
@@ -195,14 +195,14 @@ export function requeue(jobId: string): Choice {
     path: at`/api/dead-letters/${jobId}/requeue`,
     question: {
       title: "Try it again?",
-      body: "Same job, same journal, same keys: what was done is not done again. Attempts count from nothing.",
+      body: "Same job, same journal, same idempotency keys: recorded calls are not made again. Attempts count from zero.",
       confirm: "Requeue",
       why: "required",
       whyLike: "the shop is up again",
       signed: true,
     },
     body: signedWhy,
-    done: "It will be tried again, with attempts counted from nothing.",
+    done: "Requeued; its attempts count from zero.",
     sent: SENT,
   };
 }
@@ -214,7 +214,7 @@ function discard(jobId: string): Choice {
     path: at`/api/dead-letters/${jobId}/discard`,
     question: {
       title: "Discard it?",
-      body: "The job ends as cancelled, by your name and reason. Its journal stays.",
+      body: "The job is cancelled, with your name and reason. Its journal is kept.",
       confirm: "Discard",
       tone: "danger",
       why: "required",
@@ -234,7 +234,7 @@ export function stop(jobId: string): Choice {
     path: at`/api/jobs/${jobId}/stop`,
     question: {
       title: "Cancel the job?",
-      body: "It fires nothing more. What it has already sent is not called back.",
+      body: "The job makes no further calls. Calls that it has already made are not undone.",
       confirm: "Cancel the job",
       tone: "danger",
       why: "required",
@@ -243,7 +243,7 @@ export function stop(jobId: string): Choice {
     },
     body: signedWhy,
     done: "Cancelled.",
-    sent: "Asked: whoever drives it ends it before it fires anything more.",
+    sent: "Requested: its worker cancels the job before its next call.",
   };
 }
 
@@ -255,7 +255,7 @@ function raise(need: Need): Choice {
     path: at`/api/jobs/${need.job_id}/raise`,
     question: { title: "Raise the budget", body: need.what, confirm: "Raise", fields, why: "required", signed: true },
     body: (given) => ({ limits: readLimits(given), ...signedWhy(given) }),
-    done: "Raised; the job goes on.",
+    done: "Raised; the job continues.",
     sent: `Raised. ${SENT}`,
   };
 }

@@ -1,4 +1,4 @@
-// What needs you; below it what runs now, and how it has been going.
+// Home: what needs attention; below it running jobs and recent activity.
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
@@ -20,7 +20,7 @@ export function Home(): JSX.Element {
   const nothingYet = stats.value !== null && (stats.value.totals.jobs ?? 0) === 0;
   return (
     <>
-      <h1 class="visually-first">What needs you</h1>
+      <h1 class="visually-first">Needs attention</h1>
       <Needs
         needs={needs.value}
         problem={needs.problem && needs.value === null ? <Trouble problem={needs.problem} again={needs.again} /> : null}
@@ -49,16 +49,16 @@ function Needs({
     document.querySelectorAll<HTMLElement>(".need")[next]?.focus();
   };
   useKeys([
-    { keys: "j", what: "the next thing that waits", do: () => move(1) },
-    { keys: "k", what: "the one before", do: () => move(-1) },
+    { keys: "j", what: "next job that needs attention", do: () => move(1) },
+    { keys: "k", what: "previous one", do: () => move(-1) },
   ]);
   if (problem) return problem;
-  if (needs === null) return <Loading what="what waits for a person" />;
+  if (needs === null) return <Loading what="jobs that need attention" />;
   if (nothingYet) {
     return (
       <div class="empty">
         <p>
-          <b>There is no job yet.</b> Three commands give you a first one:
+          <b>There are no jobs yet.</b> Create the first one:
         </p>
         <FirstJob />
       </div>
@@ -71,9 +71,9 @@ function Needs({
           <path d="M3 8.5l3.2 3.2L13 4.8" />
         </svg>
         <div>
-          <b>Nothing waits for you.</b>
+          <b>No job needs attention.</b>
           <p class="dim">
-            Uncertain calls, approvals, questions, parked and stalled jobs, used-up budgets and dead letters would be here.
+            Calls of unknown outcome, approvals, questions, parked and stalled jobs, used-up budgets and dead letters are listed here.
           </p>
         </div>
       </div>
@@ -81,7 +81,7 @@ function Needs({
   }
   return (
     <Section
-      title={`${mine.length}${needs.next ? "+" : ""} ${mine.length === 1 ? "thing goes" : "things go"} on only when you have spoken`}
+      title={`${mine.length}${needs.next ? "+" : ""} ${mine.length === 1 ? "job is" : "jobs are"} waiting for you`}
       aside="longest waiting first"
     >
       <div class="needs">

@@ -1,12 +1,12 @@
-// How it has been going: counts by status, what was done and failed in the last hour, what today cost.
+// Recent activity: counts by status, completed and failed jobs of the last hour, cost and tokens of today.
 
 import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
 import { href } from "../core/router";
-import { type Numbers, useNumbers } from "../core/numbers";
+import { type Numbers, isUnpriced, useNumbers } from "../core/numbers";
 import { Section } from "../parts/bits";
 import { midnight } from "../text/times";
-import { count, money } from "../text/words";
+import { cost, count } from "../text/words";
 import { Strip } from "./strip";
 
 const SHOWN = ["running", "pending", "waiting", "completed", "failed", "cancelled"] as const;
@@ -15,7 +15,7 @@ export function Lately({ totals }: { totals: Record<string, number> | null }): J
   const since = useMemo(midnight, []);
   const numbers = useNumbers(60, since);
   return (
-    <Section title="Lately" aside={<a href="/numbers">numbers</a>}>
+    <Section title="Recent activity" aside={<a href="/numbers">metrics</a>}>
       <div class="tiles">
         {SHOWN.map((status) => (
           <a key={status} class={`tile ${totals?.[status] ? status : ""}`} href={href(["jobs"], { status })}>
@@ -39,24 +39,24 @@ function Hour({ numbers }: { numbers: Numbers }): JSX.Element {
         <div class="tile wide">
           <span>completed in the last hour</span>
           <b>{count(sum(numbers.completed))}</b>
-          <Strip points={numbers.completed} tone="good" label="jobs completed, minute by minute" />
+          <Strip points={numbers.completed} tone="good" label="jobs completed, per minute" />
         </div>
       )}
       {numbers.failed && (
         <div class="tile wide">
-          <span>failed or dead in the last hour</span>
+          <span>failed or dead-lettered in the last hour</span>
           <b>{count(sum(numbers.failed) + sum(numbers.dead))}</b>
           <Strip
             points={numbers.failed.map((n, nth) => n + (numbers.dead?.[nth] ?? 0))}
             tone="bad"
-            label="jobs failed, minute by minute"
+            label="jobs failed, per minute"
           />
         </div>
       )}
       {today?.usd_micros !== undefined && (
         <div class="tile">
           <span>cost today</span>
-          <b>{money(today.usd_micros)}</b>
+          <b>{cost(today.usd_micros, isUnpriced(today))}</b>
         </div>
       )}
       {today?.tokens_in !== undefined && (

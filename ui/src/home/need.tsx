@@ -1,4 +1,4 @@
-// One thing that waits for a person: the exact arguments, the evidence there is, and the buttons.
+// A decision that waits for a person: exact arguments, evidence, and buttons.
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
@@ -18,12 +18,12 @@ import { type Choice, choicesFor, choose } from "./choices";
 const TITLES: Record<string, string> = {
   reconcile: "uncertain call",
   approval: "approval",
-  drift: "parked: drift",
+  drift: "parked: code changed",
   stalled: "stalled",
   budget: "budget used up",
   dead_letter: "dead letter",
-  restore_review: "restored",
-  suspect: "suspect",
+  restore_review: "restored from backup",
+  suspect: "suspect: crashes its worker",
   signal: "question",
 };
 
@@ -95,7 +95,7 @@ export function NeedCard({ need, linked = true }: { need: Need; linked?: boolean
       </div>
       {need.commands.length > 0 && (
         <details class="typed">
-          <summary class="dim small">or type it</summary>
+          <summary class="dim small">Command line</summary>
           {need.commands.map((command) => (
             <div key={command}>
               <Command text={command} />
@@ -124,7 +124,7 @@ function Details({ need, now }: { need: Need; now: number }): JSX.Element {
           {need.key && (
             <>
               {" "}
-              · key the receiver saw{" "}
+              · idempotency key{" "}
               <code>
                 <Foreign text={need.key} most={80} />
               </code>{" "}
@@ -138,7 +138,7 @@ function Details({ need, now }: { need: Need; now: number }): JSX.Element {
       )}
       <Evidence need={need} />
       {need.due_at !== null && (
-        <p class="small dim">{need.due_at > now ? `expires in ${span(need.due_at - now)}` : "its time is up"}</p>
+        <p class="small dim">{need.due_at > now ? `expires in ${span(need.due_at - now)}` : "expired"}</p>
       )}
     </div>
   );
@@ -152,7 +152,7 @@ function Evidence({ need }: { need: Need }): JSX.Element | null {
     return (
       <>
         <p>
-          <span class="dim">Why nobody knows:</span>{" "}
+          <span class="dim">Reason:</span>{" "}
           {typeof found === "string" ? <Foreign text={found} most={500} /> : <Value value={found} />}
         </p>
         <Traceback error={need.error} />
@@ -179,7 +179,7 @@ function Causes({ causes }: { causes: readonly unknown[] }): JSX.Element {
             </li>
           ))}
         </ol>
-        <Named name="All of it" value={causes} open={false} />
+        <Named name="Full record" value={causes} open={false} />
       </details>
     </>
   );
@@ -207,7 +207,7 @@ function Stall({ report }: { report: StallReport }): JSX.Element {
   const tasks = Array.isArray(report.tasks) ? report.tasks : [];
   return (
     <div class="stall">
-      <p class="dim">Where its code stands:</p>
+      <p class="dim">Where the code waits:</p>
       <ol class="causes">
         {tasks.map((task, nth) => (
           <li key={nth}>
@@ -218,7 +218,7 @@ function Stall({ report }: { report: StallReport }): JSX.Element {
           </li>
         ))}
       </ol>
-      <Named name="The whole report" value={report} open={false} />
+      <Named name="Full report" value={report} open={false} />
     </div>
   );
 }
@@ -239,7 +239,7 @@ function Drift({ report }: { report: Record<string, unknown> }): JSX.Element {
         )}
         {attempted !== undefined && <Named name="Attempted" value={attempted} />}
       </div>
-      {Object.keys(rest).length > 0 && <Named name="The whole report" value={rest} open={recorded === undefined} />}
+      {Object.keys(rest).length > 0 && <Named name="Full report" value={rest} open={recorded === undefined} />}
     </div>
   );
 }

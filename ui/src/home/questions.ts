@@ -26,7 +26,7 @@ export function questionField(evidence: unknown): Field {
     };
   if (schema.type === "integer" || schema.type === "number") return { ...common, kind: "number" };
   if (schema.type === "string" || schema.type === undefined) return { ...common, kind: "text" };
-  return { ...common, kind: "json", hint: `JSON that fits: ${JSON.stringify(schema)}`, value: sketch(schema) };
+  return { ...common, kind: "json", hint: `JSON with this schema: ${JSON.stringify(schema)}`, value: sketch(schema) };
 }
 
 /** A first draft of an object with the fields that the schema names. */

@@ -31,7 +31,7 @@ export function raiseFields(commands: readonly string[]): Field[] {
       kind: "number",
       required: found.length > 0,
       ...(proposed ? { value: proposed } : {}),
-      hint: "The new limit, not what is added to it.",
+      hint: "The new total, not an increment.",
     };
   });
 }

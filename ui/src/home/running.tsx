@@ -1,4 +1,4 @@
-// What runs now.
+// Running jobs, and the latest ones.
 
 import type { JSX } from "preact";
 import { useJobsLook } from "../core/news";
@@ -16,16 +16,16 @@ export function Running(): JSX.Element {
   return (
     <div class="two">
       <Section
-        title="Runs now"
+        title="Running"
         aside={
           <a href={href(["jobs"], { status: "running" })}>
             {plural(now.length, "job")}
-            {running.value?.next ? " and more" : ""}
+            {running.value?.next ? "+" : ""}
           </a>
         }
       >
         {running.problem && running.value === null && <Trouble problem={running.problem} again={running.again} />}
-        {running.value && now.length === 0 ? <p class="dim">Nothing runs at this moment.</p> : <Jobs jobs={now} />}
+        {running.value && now.length === 0 ? <p class="dim">No job is running.</p> : <Jobs jobs={now} />}
       </Section>
       <Section title="Latest" aside={<a href="/jobs">all jobs</a>}>
         <Jobs jobs={latest.value?.items ?? []} />

@@ -1,4 +1,4 @@
-// Words to the job, and the job to take away.
+// Commands to the job, and exports of its journal.
 
 import type { JSX } from "preact";
 import { Raw, at, download, post } from "../core/api";
@@ -21,10 +21,10 @@ export function Actions({ job }: { job: Job }): JSX.Element {
   };
   const file = job.job_id.replace(/[^A-Za-z0-9_-]/g, "_").slice(0, 60);
   return (
-    <div class="row actions" role="toolbar" aria-label="Words to the job">
+    <div class="row actions" role="toolbar" aria-label="Commands">
       {!over && (
         <button type="button" class="danger" onClick={() => void choose(stop(job.job_id))}>
-          Stop
+          Cancel job
         </button>
       )}
       {!over && (
@@ -35,22 +35,22 @@ export function Actions({ job }: { job: Job }): JSX.Element {
       <button
         type="button"
         onClick={() => void keep(`${file}.jsonl`, "application/x-ndjson")}
-        title="The journal and the blobs that it names, as JSON lines"
+        title="The journal and its blobs, as JSON lines"
       >
         Export
       </button>
       <button
         type="button"
         onClick={() => void keep(`${file}.zip`, "application/zip")}
-        title="One file that `holdfast verify` checks offline; signed if the server has a key"
+        title="A file that `holdfast verify` checks offline; signed if the server has a signing key"
       >
-        Export, signed
+        Export (signed)
       </button>
       <a class="button" href={href(["jobs"], { parent_job_id: job.job_id })}>
         Children
       </a>
       <a class="button" href={href(["jobs"], { kind: job.kind })}>
-        Others of this kind
+        Jobs of this kind
       </a>
     </div>
   );
@@ -62,7 +62,7 @@ async function signal(job: Job): Promise<void> {
     confirm: "Send",
     fields: [
       { name: "name", label: "Name", required: true, placeholder: "paid:42" },
-      { name: "data", label: "What it carries", kind: "json", placeholder: '{"cents": 4200}' },
+      { name: "data", label: "Payload", kind: "json", placeholder: '{"cents": 4200}' },
     ],
     signed: true,
   });
@@ -74,7 +74,7 @@ async function signal(job: Job): Promise<void> {
       at`/api/jobs/${job.job_id}/signal`,
       new Raw(data ? `${said.slice(0, -1)},"body":${data}}` : said),
     );
-    say(accepted.at_once ? "Received." : "Sent: it is in the job's mail.");
+    say(accepted.at_once ? "Delivered." : "Sent: the signal is in the job's mailbox.");
     lookEverywhere();
   } catch (error) {
     sayProblem(problemIn(error));

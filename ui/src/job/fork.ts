@@ -50,7 +50,7 @@ export async function forkFrom(job: Job, point: ForkPoint): Promise<void> {
       at`/api/jobs/${job.job_id}/fork`,
       new Raw(`{${body.join(",")}}`),
     );
-    say("The fork is accepted.");
+    say("Fork created.");
     go(href(["jobs", made.job_id]));
   } catch (error) {
     sayProblem(problemIn(error));
@@ -62,19 +62,19 @@ const inputField = (value: string): Field => ({
   label: "Input",
   kind: "json",
   value,
-  hint: "With another input, reads with other arguments are made again, and an effect with other arguments parks the fork.",
+  hint: "With another input, reads whose arguments change run again; a side effect whose arguments change parks the fork.",
 });
 
 function resultField({ what, result }: { what: string; result: unknown }): Field {
   return {
     name: "result",
-    label: `Its ${what}`,
+    label: `New ${what}`,
     kind: "json",
     required: true,
     value: pretty(result).trim(),
     hint:
       what === "answer"
-        ? "The code goes on with exactly this. The arguments of the tools that the model wants are in it."
-        : "The code goes on with exactly this.",
+        ? "The code continues with exactly this. It includes the arguments of the tool calls."
+        : "The code continues with exactly this.",
   };
 }

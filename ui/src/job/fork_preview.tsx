@@ -1,4 +1,4 @@
-// What a fork would take over, and what it would do anew.
+// Preview of a fork: results that it shares, and calls that it makes.
 
 import type { JSX } from "preact";
 import { Foreign } from "../parts/text";
@@ -38,20 +38,20 @@ export function ForkPreview({
       <p>
         {edited ? (
           <>
-            A new job takes over everything up to <Foreign text={from} most={60} />, and goes on with the {edited} that
-            you write.{" "}
+            A new job shares the history up to <Foreign text={from} most={60} />, and continues with the {edited} that
+            you enter.{" "}
           </>
         ) : (
           <>
-            A new job takes over everything that was recorded before <Foreign text={from} most={60} />.{" "}
+            A new job shares the history before <Foreign text={from} most={60} />.{" "}
           </>
         )}
-        {plural(preview.taken.length, "recorded result is", "recorded results are")} reused, without a call; {plural(preview.anew.length, "call")} that this job made would be made anew
-        {effects > 0 && <b>, {plural(effects, "effect")} among them, under keys of their own</b>}. This job is not
-        touched.
+        {plural(preview.taken.length, "recorded result is", "recorded results are")} reused without a call; {plural(preview.anew.length, "call")} of this job would be made again
+        {effects > 0 && <b>, {plural(effects, "side effect")} among them, under new idempotency keys</b>}. This job does not
+        change.
       </p>
       <Steps title="reused" steps={preview.taken} />
-      <Steps title="anew, if the code still asks for it" steps={preview.anew} />
+      <Steps title="made again, if the code still makes them" steps={preview.anew} />
     </>
   );
 }

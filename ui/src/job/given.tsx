@@ -20,7 +20,7 @@ export function Given({ job }: { job: Job }): JSX.Element {
         </Section>
       ) : (
         <Section title="Output">
-          {isOver(job.status) ? <Value value={job.output} /> : <p class="dim">It is not over yet.</p>}
+          {isOver(job.status) ? <Value value={job.output} /> : <p class="dim">The job has not ended yet.</p>}
         </Section>
       )}
     </div>
@@ -34,7 +34,7 @@ function Failure({ error }: { error: unknown }): JSX.Element {
   return (
     <>
       <Traceback error={last} />
-      <Named name="All of it" value={error} open={false} />
+      <Named name="Full record" value={error} open={false} />
     </>
   );
 }

@@ -1,4 +1,4 @@
-// Who the job is and how it stands.
+// The job's name, status and figures.
 
 import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
@@ -8,7 +8,7 @@ import { Copy, Facts, JobLink, State, Who } from "../parts/bits";
 import { Foreign } from "../parts/text";
 import { Ago, Took } from "../parts/time";
 import { span as lengthOf } from "../text/times";
-import { count, money, plural } from "../text/words";
+import { cost, count, money, plural } from "../text/words";
 
 export function Header({ id, job, trace }: { id: string; job: Job | null; trace: Trace | null }): JSX.Element {
   return (
@@ -18,7 +18,7 @@ export function Header({ id, job, trace }: { id: string; job: Job | null; trace:
           <Foreign text={job?.kind ?? trace?.kind ?? ""} most={120} />
         </h1>
         <State status={job?.status ?? trace?.status ?? ""} reason={job?.wait_reason ?? null} />
-        {job?.cancel_requested && job.ended_at === null && <span class="small warned">its end was asked for</span>}
+        {job?.cancel_requested && job.ended_at === null && <span class="small warned">cancel requested</span>}
       </div>
       <p class="mono small dim id">
         <Foreign text={id} most={255} /> <Copy text={id} what="id" />
@@ -34,7 +34,7 @@ function Standing({ job, trace }: { job: Job; trace: Trace | null }): JSX.Elemen
     <Facts
       facts={[
         ["submitted", <Ago at={job.created_at} />],
-        [job.ended_at === null ? "for" : "took", <Took from={job.created_at} to={job.ended_at} />],
+        [job.ended_at === null ? "age" : "took", <Took from={job.created_at} to={job.ended_at} />],
         [
           "worker",
           job.worker ? (
@@ -45,16 +45,16 @@ function Standing({ job, trace }: { job: Job; trace: Trace | null }): JSX.Elemen
             </span>
           ) : null,
         ],
-        ["hands", trace && handsOf(trace)],
-        ["steps", count(job.steps)],
+        ["claims", trace && claimsOf(trace)],
+        ["reads", count(job.steps)],
         [
-          "calls",
+          "side effects",
           Object.entries(job.calls)
             .map(([status, n]) => `${n} ${status.replaceAll("_", " ")}`)
             .join(", "),
         ],
         ["tokens", spent.tokens > 0 && count(spent.tokens)],
-        ["cost", spent.micros > 0 && money(spent.micros)],
+        ["cost", spent.tokens > 0 && cost(spent.micros, spent.isUnpriced)],
         ["queue", <Foreign text={job.queue} most={60} />],
         ["wakes", job.wake_at !== null && job.ended_at === null && <Ago at={job.wake_at} />],
         [
@@ -72,7 +72,7 @@ function Standing({ job, trace }: { job: Job; trace: Trace | null }): JSX.Elemen
             <Foreign text={`${job.cancelled_by}${job.cancelled_why ? `: ${job.cancelled_why}` : ""}`} most={200} />
           ),
         ],
-        ["mail", job.unread > 0 && `${plural(job.unread, "letter")} unread`],
+        ["mailbox", job.unread > 0 && `${plural(job.unread, "message")} unread`],
         ...job.budgets.map((budget): readonly [string, JSX.Element] => [
           "budget",
           <Spent budget={budget} own={budget.budget_id === job.job_id} />,
@@ -82,22 +82,25 @@ function Standing({ job, trace }: { job: Job; trace: Trace | null }): JSX.Elemen
   );
 }
 
-function handsOf(trace: Trace): string {
+/** `5 (3 takeovers)`. */
+function claimsOf(trace: Trace): string {
   const claims = trace.seams.filter((seam) => seam.kind === "claimed" || seam.kind === "takeover").length;
   const takeovers = trace.seams.filter((seam) => seam.kind === "takeover").length;
   if (claims === 0) return "none yet";
-  return takeovers === 0 ? plural(claims, "claim") : `${plural(claims, "claim")}, ${plural(takeovers, "takeover")}`;
+  return takeovers === 0 ? count(claims) : `${count(claims)} (${plural(takeovers, "takeover")})`;
 }
 
-function spentOn(trace: Trace | null): { tokens: number; micros: number } {
+function spentOn(trace: Trace | null): { tokens: number; micros: number; isUnpriced: boolean } {
   let tokens = 0;
   let micros = 0;
+  let isUnpriced = false;
   for (const { usage } of trace?.spans ?? []) {
     if (!usage || usage.cached) continue;
     tokens += (usage.input ?? 0) + (usage.output ?? 0);
     micros += usage.usd_micros ?? 0;
+    isUnpriced ||= typeof usage.usd_micros !== "number";
   }
-  return { tokens, micros };
+  return { tokens, micros, isUnpriced };
 }
 
 const UNITS: Record<string, readonly [(amount: number) => string, string]> = {
@@ -121,7 +124,7 @@ function Spent({ budget, own }: { budget: Budget; own: boolean }): JSX.Element {
       {!own && (
         <span class="dim">
           {" "}
-          of <JobLink id={budget.budget_id} />
+          shared with <JobLink id={budget.budget_id} />
         </span>
       )}
     </span>

@@ -37,7 +37,7 @@ export function JobPage({ id }: { id: string }): JSX.Element {
   if (job.value === null && job.problem) {
     return (
       <>
-        <h1>{job.problem.status === 404 ? "There is no such job" : "The job cannot be shown"}</h1>
+        <h1>{job.problem.status === 404 ? "Job not found" : "The job cannot be shown"}</h1>
         <Trouble problem={job.problem} again={job.again} />
       </>
     );
@@ -51,7 +51,7 @@ export function JobPage({ id }: { id: string }): JSX.Element {
       {needs.length > 0 && (
         <section aria-labelledby="needs-title">
           <h2 id="needs-title" class="sr">
-            What it needs from you
+            Needs attention
           </h2>
           <div class="needs">
             {needs.map((need) => (
@@ -66,7 +66,7 @@ export function JobPage({ id }: { id: string }): JSX.Element {
       )}
       {job.problem && <Trouble problem={job.problem} again={job.again} />}
       {trace.problem && trace.value === null && <Trouble problem={trace.problem} again={trace.again} />}
-      {trace.value ? <Life job={job.value} trace={trace.value} /> : !trace.problem && <Loading what="what it did" />}
+      {trace.value ? <Life job={job.value} trace={trace.value} /> : !trace.problem && <Loading what="the timeline" />}
     </>
   );
 }

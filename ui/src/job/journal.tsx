@@ -1,4 +1,4 @@
-// The journal itself, event by event, and whether its chain holds.
+// The journal, event by event, and the verification of its hash chain.
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
@@ -60,12 +60,12 @@ export function Journal({ job }: { job: Job }): JSX.Element {
       <div class="row end">
         {after > 0 && (
           <button type="button" onClick={() => ask({ after: Math.max(after - PAGE, 0) || null })}>
-            Before
+            Previous
           </button>
         )}
         {events.value?.next && (
           <button type="button" onClick={() => ask({ after: events.value?.next ?? null })}>
-            After
+            Next
           </button>
         )}
       </div>
@@ -82,7 +82,7 @@ function Line({ event }: { event: JournalEvent }): JSX.Element {
           <button
             type="button"
             class="link"
-            title="The job as it was then"
+            title="Show the job as of this event"
             onClick={() => ask({ seq: event.seq, view: null })}
           >
             {event.seq}
@@ -99,7 +99,7 @@ function Line({ event }: { event: JournalEvent }): JSX.Element {
         </td>
         <td class="body">
           {event.body === null ? (
-            <span class="dim">erased; the chain holds without it</span>
+            <span class="dim">erased; the hash chain stays intact</span>
           ) : (
             <button type="button" class="link mono small" aria-expanded={open} onClick={() => setOpen(!open)}>
               <Foreign text={compact(event.body)} most={140} />
@@ -128,20 +128,20 @@ function Line({ event }: { event: JournalEvent }): JSX.Element {
 function Chain({ job }: { job: Job }): JSX.Element {
   const checked = useLook<Checked>(at`/api/jobs/${job.job_id}/verify`, null);
   if (checked.value === null)
-    return <span class="dim small">{checked.problem ? visible(checked.problem.detail) : "checking the chain …"}</span>;
+    return <span class="dim small">{checked.problem ? visible(checked.problem.detail) : "verifying the hash chain …"}</span>;
   const wrong = checked.value.violations;
   return (
     <div class="row">
       {wrong.length === 0 ? (
-        <Pill tone="good">the chain holds, {count(checked.value.events)} events</Pill>
+        <Pill tone="good">hash chain intact, {count(checked.value.events)} events</Pill>
       ) : (
-        <Pill tone="bad">the chain does not hold</Pill>
+        <Pill tone="bad">hash chain broken</Pill>
       )}
       {wrong.map((one) => (
         <Foreign key={one} text={one} most={300} class="warned small" />
       ))}
       <button type="button" class="quiet" onClick={checked.again}>
-        Check again
+        Verify again
       </button>
     </div>
   );

@@ -27,14 +27,14 @@ export function Ledger({ row }: { row: LedgerRow }): JSX.Element {
       <Facts
         facts={[
           ["status", row.status && <Foreign text={spaced(row.status)} most={40} />],
-          ["intent durable", <Moment at={row.prepared_at} seq={row.intent_seq} />],
+          ["intent recorded", <Moment at={row.prepared_at} seq={row.intent_seq} />],
           ["settled", <Moment at={row.settled_at} seq={row.result_seq} />],
-          ["to start before", <Moment at={row.start_by} />],
-          ["sent", row.attempt !== undefined && row.attempt > 1 && `${row.attempt} times, under one key`],
-          ["approved as", row.approval_id && <Foreign text={row.approval_id} most={60} />],
+          ["start by", <Moment at={row.start_by} />],
+          ["sent", row.attempt !== undefined && row.attempt > 1 && `${row.attempt} times, under the same key`],
+          ["approval", row.approval_id && <Foreign text={row.approval_id} most={60} />],
         ]}
       />
-      <Named name="The whole row" value={row} open={false} />
+      <Named name="Full row" value={row} open={false} />
     </details>
   );
 }

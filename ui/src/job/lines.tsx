@@ -41,7 +41,7 @@ export function Lines({ rows, box, chosen, choose, fold, now }: LinesProps): JSX
           aria-posinset={first + nth + 1}
           aria-selected={row.id === chosen}
           aria-expanded={row.kind === "scope" ? !row.folded : undefined}
-          title={row.span ? visible(row.span.step_key) : undefined}
+          title={row.span ? visible(row.span.step_key) : row.seam ? visible(row.seam.text) : undefined}
           style={{ top: `${(first + nth) * ROW}px` }}
           onClick={() => {
             choose(row);

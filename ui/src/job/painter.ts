@@ -52,7 +52,7 @@ export function coloursOf(element: Element): Colours {
   };
 }
 
-const WRONG = new Set(["failed", "refused", "ambiguous", "fail", "denied", "nobody answered"]);
+const WRONG = new Set(["failed", "refused", "ambiguous", "fail", "denied", "not answered"]);
 
 function colourOf(span: Span, colours: Colours): string {
   if (WRONG.has(span.outcome)) return colours.bad;

@@ -1,4 +1,4 @@
-// A plan as a graph: what comes after what, and how far it is. It was made once and is never made again.
+// A plan as a graph: dependencies and state of its nodes.
 
 import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
@@ -14,9 +14,9 @@ export function PlanView({ plan, choose }: { plan: Plan; choose(node: string): v
   const { placed, width, height } = useMemo(() => place(plan.nodes), [plan]);
   const done = plan.nodes.filter((node) => node.state === "succeeded").length;
   return (
-    <Section title="The plan" aside={`${done} of ${plan.nodes.length} done; made once, never again`}>
+    <Section title="Plan" aside={`${done} of ${plan.nodes.length} done`}>
       {plan.nodes.length === 0 ? (
-        <p class="dim">Its nodes are not known: what was kept of it was erased, or is of another version.</p>
+        <p class="dim">The nodes are not available: they were erased, or recorded by another version.</p>
       ) : (
         <div class="plan sheet">
           <svg

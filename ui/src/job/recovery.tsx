@@ -1,4 +1,4 @@
-// What recovery did and why: one sentence for all of it, and one for each time.
+// Recovery: a summary in one sentence, and one note for each action.
 
 import type { JSX } from "preact";
 import type { Note, Trace } from "../core/shapes";
@@ -10,12 +10,12 @@ export function Recovery({ trace, choose }: { trace: Trace; choose(step: string)
   const takeovers = trace.seams.filter((seam) => seam.kind === "takeover").length;
   if (trace.notes.length === 0) return null;
   return (
-    <section class="recovery sheet" aria-label="What recovery did">
+    <section class="recovery sheet" aria-label="Recovery">
       <p>
         <b>{summary(trace, takeovers)}</b>
       </p>
       <details open={trace.notes.length <= 6}>
-        <summary class="small dim">What recovery did, and why: {plural(trace.notes.length, "sentence")}</summary>
+        <summary class="small dim">{plural(trace.notes.length, "note")} on recovery</summary>
         <ol>
           {trace.notes.map((note) => (
             <li key={`${note.seq} ${note.text}`}>
@@ -39,29 +39,37 @@ function Step({ note, choose }: { note: Note; choose(step: string): void }): JSX
   );
 }
 
-/** What the journal tells in one sentence: how often hands changed, and what became of calls that were cut off. */
+const ATTEMPT_ENDS: ReadonlySet<string> = new Set(["requeued", "dead_letter"]);
+
+/** The journal in one sentence: lost workers, failed attempts, and calls that were repeated, looked up or held. */
 function summary(trace: Trace, takeovers: number): string {
   const last = trace.seams.findLast((seam) => seam.kind === "takeover");
   const outcomes =
     last === undefined
       ? 0
       : trace.spans.filter((span) => span.end_at !== null && (span.end_seq ?? span.seq) < last.seq).length;
-  const again = trace.spans.filter((span) => span.sent_at.length > 1).length;
+  const resent = trace.spans.filter((span) => span.kind === "effect" && span.sent_at.length > 1).length;
+  const retried = trace.spans.filter((span) => span.kind === "model" && span.sent_at.length > 1).length;
+  const rerun = trace.spans.filter((span) => span.generation > 0).length;
+  const failed = trace.seams.filter((seam) => ATTEMPT_ENDS.has(seam.kind) && Boolean(seam.error)).length;
   const adopted = trace.notes.filter((note) => note.text.includes("was not sent again")).length;
-  const held = trace.notes.filter((note) => note.text.includes("was held for a person")).length;
+  const held = trace.notes.filter((note) => note.text.startsWith("Outcome unknown")).length;
   const parts = [
     takeovers > 0
-      ? `Its worker was lost ${takeovers === 1 ? "once" : `${takeovers} times`}, and another took over`
+      ? `Its worker died ${takeovers === 1 ? "once" : `${takeovers} times`}, and another took over`
       : "",
     takeovers === 0
       ? ""
       : outcomes > 0
-        ? `${plural(outcomes, "recorded outcome was", "recorded outcomes were")} used instead of calling again`
-        : "nothing had been recorded",
-    again > 0 ? `${plural(again, "call")} sent again under the same key` : "",
+        ? `${plural(outcomes, "recorded outcome was", "recorded outcomes were")} replayed, not called again`
+        : "no result had been recorded",
+    failed > 0 ? `${plural(failed, "attempt")} failed` : "",
+    rerun > 0 ? `${plural(rerun, "call")} made again` : "",
+    resent > 0 ? `${plural(resent, "call")} sent again under the same idempotency key` : "",
+    retried > 0 ? `${plural(retried, "model request")} retried` : "",
     adopted > 0 ? `${plural(adopted, "call")} looked up and not sent again` : "",
     held > 0 ? `${plural(held, "call")} held for a person` : "",
   ];
   const said = parts.filter(Boolean).join("; ");
-  return said ? `${said[0]?.toUpperCase()}${said.slice(1)}.` : "No worker was lost, and no call was repeated.";
+  return said ? `${said[0]?.toUpperCase()}${said.slice(1)}.` : "No worker died, and no call was repeated.";
 }

@@ -1,4 +1,4 @@
-// What stands left and right of the bars.
+// Labels left and right of the bars.
 
 import type { JSX } from "preact";
 import type { Span } from "../core/shapes";
@@ -13,9 +13,9 @@ const MARKS: Record<string, readonly [string, string]> = {
   effect: ["E", "effect"],
   model: ["M", "model"],
   sleep: ["Z", "sleep"],
-  approval: ["?", "question to a person"],
+  approval: ["?", "approval or question"],
   child: ["J", "child job"],
-  node: ["N", "node of the plan"],
+  node: ["N", "plan node"],
 };
 
 const INDENT = 14;
@@ -45,7 +45,7 @@ export function Label({ row, fold }: { row: Row; fold(): void }): JSX.Element {
       )}
       {row.seam && <span class="dim clock">{clock(row.start)}</span>}
       <Foreign text={row.name} most={120} class="name" />
-      {row.span && row.span.generation > 0 && <span class="dim"> ({row.span.generation})</span>}
+      {row.span && row.span.generation > 0 && <span class="dim"> (run {row.span.generation + 1})</span>}
     </span>
   );
 }
@@ -81,11 +81,11 @@ export function Tail({ row, now }: { row: Row; now: number }): JSX.Element {
   );
 }
 
-/** What an answer used up, in few words. */
+/** Tokens and cost of a model's answer. */
 export function used(span: Span): string {
   const { usage } = span;
   if (!usage) return "";
-  if (usage.cached) return "had by another job";
+  if (usage.cached) return "from the response cache";
   const tokens = `${count(usage.input ?? 0)} + ${count(usage.output ?? 0)} tokens`;
-  return typeof usage.usd_micros === "number" ? `${tokens}, ${money(usage.usd_micros)}` : tokens;
+  return typeof usage.usd_micros === "number" ? `${tokens}, ${money(usage.usd_micros)}` : `${tokens}, cost unknown`;
 }

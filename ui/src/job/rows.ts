@@ -1,4 +1,4 @@
-// A trace as rows: calls under the scopes they were made in, changes of hand and state between them.
+// A trace as rows: calls under the scopes they were made in, changes of worker and status between them.
 //
 // A task that job code starts has a scope of its own, so parallel branches are scopes side by side: each is a lane that can be
 // folded. A folded lane keeps the bars of its calls on one row.
@@ -36,6 +36,9 @@ export const spanId = (span: Span): string =>
   `${span.kind}:${span.step_key}${span.generation ? `@${span.generation}` : ""}`;
 export const seamId = (seam: Seam): string => `seam:${seam.seq}`;
 const SEPARATOR = "/";
+/** Scopes that Holdfast makes for the tool calls of a model: each holds one call, so they get no rows. */
+const TOOL_SCOPE = /^(run_tools#\d+|call-\d+#\d+)$/;
+const namedScopes = (span: Span): readonly string[] => span.scope.filter((name) => !TOOL_SCOPE.test(name));
 
 function scopeOf(name: string, id: string): Scope {
   return {
@@ -54,7 +57,7 @@ function treeOf(spans: readonly Span[]): Scope {
   const root = scopeOf("", "");
   for (const span of spans) {
     let scope = root;
-    for (const name of span.scope) {
+    for (const name of namedScopes(span)) {
       let next = scope.scopes.get(name);
       if (next === undefined) {
         next = scopeOf(name, `${scope.id}${SEPARATOR}${name}`);
@@ -134,7 +137,7 @@ export function scopesOf(trace: Trace): string[] {
   const found = new Set<string>();
   for (const span of trace.spans) {
     let id = "";
-    for (const name of span.scope) {
+    for (const name of namedScopes(span)) {
       id = `${id}${SEPARATOR}${name}`;
       found.add(id);
     }
@@ -155,7 +158,7 @@ export interface Stretch {
 const DRIVES = new Set(["claimed", "takeover"]);
 const RESTS = new Set(["created", "released", "waiting", "parked", "stalled", "dead_letter", "requeued", "restored"]);
 
-/** Who drove the job when, and when nobody did. */
+/** Which worker ran the job when, and when none did. */
 export function stretchesOf(trace: Trace): Stretch[] {
   const found: Stretch[] = [];
   for (const seam of trace.seams) {

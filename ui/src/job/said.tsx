@@ -47,7 +47,7 @@ export function Said({ jobId, over }: { jobId: string; over: boolean }): JSX.Ele
   const { passages, state } = useWords(jobId, over);
   if (passages.length === 0) return null;
   return (
-    <Section title="What it said" aside={over ? "kept for a while, and never decided by" : <Streaming state={state} />}>
+    <Section title="Output stream" aside={over ? "kept for a limited time" : <Streaming state={state} />}>
       <div class="said-all sheet">
         {passages.map((one) => (
           <PassageView key={`${one.step} ${one.stream} ${one.attempt}`} passage={one} />
@@ -74,9 +74,9 @@ export function PassageView({ passage, label = true }: { passage: Passage; label
         </p>
       )}
       {passage.superseded && (
-        <p class="small warned">reset: attempt {passage.attempt} was lost, and what it said does not count</p>
+        <p class="small warned">attempt {passage.attempt} was cut off: this output is superseded</p>
       )}
-      {passage.missing > 0 && <p class="small dim">{passage.missing} pieces were let go: nobody could store them</p>}
+      {passage.missing > 0 && <p class="small dim">{passage.missing} chunks were dropped: they could not be stored</p>}
       <Block text={passage.text} class="words" />
     </div>
   );

@@ -25,8 +25,8 @@ export function Slider({ seq, most, past, at, status }: SliderProps): JSX.Elemen
     );
   };
   useKeys([
-    { keys: "[", what: "one event back in time", do: () => set(seq - 1) },
-    { keys: "]", what: "one event on", do: () => set(seq + 1) },
+    { keys: "[", what: "previous event", do: () => set(seq - 1) },
+    { keys: "]", what: "next event", do: () => set(seq + 1) },
     { keys: "Escape", what: "back to now", do: () => set(most) },
   ]);
   return (

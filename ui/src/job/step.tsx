@@ -1,4 +1,4 @@
-// The chosen step, whole: what was asked, what was answered, what it cost, and what its class promises.
+// The selected step: request, response, cost, and its side-effect class.
 
 import type { JSX } from "preact";
 import { at } from "../core/api";
@@ -39,7 +39,7 @@ export function StepPane({
   past: boolean;
 }): JSX.Element {
   return (
-    <aside class="step sheet" aria-label="The chosen step">
+    <aside class="step sheet" aria-label="Selected step">
       {span ? (
         <Step
           key={`${span.kind} ${span.step_key} ${span.generation} ${span.outcome} ${span.attempt}`}
@@ -59,8 +59,8 @@ export function StepPane({
 
 const Hint = (): JSX.Element => (
   <p class="dim">
-    Choose a row, with a click or with <kbd>j</kbd> and <kbd>k</kbd>, to see what was asked and answered. <kbd>?</kbd>{" "}
-    shows all keys.
+    Select a row with a click, or with <kbd>j</kbd> and <kbd>k</kbd>, to see its arguments and result. <kbd>?</kbd> shows
+    all keyboard shortcuts.
   </p>
 );
 
@@ -98,11 +98,11 @@ function Step({ jobId, job, span, past }: { jobId: string; job: Job | null; span
             "took",
             `${span.start_known ? "" : "at most "}${span.end_at === null ? "open" : lengthOf(span.end_at - span.start_at)}`,
           ],
-          ["used", used(span)],
+          ["usage", used(span)],
           [
-            "began",
+            "started",
             <time dateTime={iso(span.start_at)} title={exact(span.start_at)}>
-              {span.start_known ? "" : "not before "}
+              {span.start_known ? "" : "after "}
               {clock(span.start_at)}
             </time>,
           ],
@@ -118,7 +118,7 @@ function Step({ jobId, job, span, past }: { jobId: string; job: Job | null; span
             </code>,
           ],
           [
-            "key the receiver sees",
+            "idempotency key",
             span.key && (
               <code class="small">
                 <Foreign text={span.key} most={120} /> <Copy text={span.key} what="key" />
@@ -129,7 +129,7 @@ function Step({ jobId, job, span, past }: { jobId: string; job: Job | null; span
       />
       {span.effect && <p class="small dim">{EFFECTS[span.effect]}</p>}
       {span.sent_at.length > 1 && (
-        <p class="small dim">Its intents: {span.sent_at.map((one) => clock(one)).join(", ")}. All under one key.</p>
+        <p class="small dim">Sent at {span.sent_at.map((one) => clock(one)).join(", ")}, each time under the same key.</p>
       )}
       {whole.value?.request && !past && <Messages request={whole.value.request} />}
       {told.args !== null && told.args !== undefined && span.kind !== "child" && (
@@ -149,7 +149,7 @@ function Step({ jobId, job, span, past }: { jobId: string; job: Job | null; span
         <Named name={span.kind === "model" ? "Response" : "Result"} value={told.result} />
       )}
       {whole.value?.ledger && !past && <Ledger row={whole.value.ledger} />}
-      {whole.value?.events && !past && <Named name="Its events" value={whole.value.events} open={false} />}
+      {whole.value?.events && !past && <Named name="Journal events" value={whole.value.events} open={false} />}
       {whole.problem && whole.problem.status !== 404 && (
         <p class="small dim">
           <Foreign text={whole.problem.detail} most={300} />
@@ -163,7 +163,7 @@ function Step({ jobId, job, span, past }: { jobId: string; job: Job | null; span
           {(span.kind === "read" || span.kind === "model") && span.end_seq !== null && whole.value && !past && (
             <button
               type="button"
-              title="A new job that goes on behind this step as if it had said something else"
+              title="A new job that continues after this step with another result"
               onClick={() => void forkFrom(job, withAnother(span, told.result))}
             >
               Fork with another {span.kind === "model" ? "answer" : "result"}
@@ -204,7 +204,7 @@ function Moment({ job, seam }: { job: Job | null; seam: Seam }): JSX.Element {
               {clock(seam.at)}
             </time>,
           ],
-          ["rested", seam.until !== null && seam.until > seam.at && lengthOf(seam.until - seam.at)],
+          ["waited", seam.until !== null && seam.until > seam.at && lengthOf(seam.until - seam.at)],
           ["worker", seam.worker && <Who worker={seam.worker} />],
           ["fence", <span title={String(seam.fence)}>{fenceOf(seam.fence)}</span>],
           ["event", String(seam.seq)],
@@ -213,7 +213,7 @@ function Moment({ job, seam }: { job: Job | null; seam: Seam }): JSX.Element {
       <Traceback error={seam.error} />
       {seam.kind === "takeover" && (
         <p class="dim small">
-          From here on only this fence can write. Whatever the worker before still does, the store refuses it.
+          From here on only the holder of this fencing token can write: the store rejects the previous worker.
         </p>
       )}
       {job && seam.seq > 1 && (

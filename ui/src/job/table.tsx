@@ -33,13 +33,13 @@ export function StepTable({
           <caption class="sr">Calls and changes of the job, in order</caption>
           <thead>
             <tr>
-              <th>began</th>
-              <th>what</th>
+              <th>started</th>
+              <th>step</th>
               <th>kind</th>
               <th class="num">took</th>
               <th>outcome</th>
               <th>effect</th>
-              <th>used</th>
+              <th>usage</th>
             </tr>
           </thead>
           <tbody>
@@ -86,10 +86,10 @@ export function StepTable({
             rows {start + 1}–{start + shown.length} of {rows.length}
           </span>
           <button type="button" disabled={start === 0} onClick={() => setFrom(Math.max(start - PAGE, 0))}>
-            Before
+            Previous
           </button>
           <button type="button" disabled={start + PAGE >= rows.length} onClick={() => setFrom(start + PAGE)}>
-            After
+            Next
           </button>
         </div>
       )}

@@ -44,7 +44,7 @@ export function Toolbar({
   const shown = axis.instantAt(window.to) - axis.instantAt(window.from);
   return (
     <div class="wf-tools">
-      <ul class="legend" aria-label="What the bars mean">
+      <ul class="legend" aria-label="Legend">
         {LEGEND.map(([kind, word]) => (
           <li key={kind}>
             <i class={kind} aria-hidden="true" />
@@ -56,9 +56,9 @@ export function Toolbar({
         <span class="dim small" aria-live="polite">
           {plural(rows, "row")}, {lengthOf(shown)}
           {axis.squeezed && (
-            <b title="A wait that would push everything else to the edge is drawn as a power of its length">
+            <b title="Long waits are drawn shorter than they were, so that short calls stay visible">
               {" "}
-              · long waits are drawn short
+              · long waits are shortened
             </b>
           )}
         </span>
@@ -78,14 +78,14 @@ export function Toolbar({
             </button>
           </>
         )}
-        <button type="button" class="icon" aria-label="Closer" title="Closer ( + )" onClick={() => zoom(0.6)}>
+        <button type="button" class="icon" aria-label="Zoom in" title="Zoom in ( + )" onClick={() => zoom(0.6)}>
           +
         </button>
         <button
           type="button"
           class="icon"
-          aria-label="Further away"
-          title="Further away ( - )"
+          aria-label="Zoom out"
+          title="Zoom out ( - )"
           onClick={() => zoom(1 / 0.6)}
         >
           −
@@ -100,7 +100,7 @@ export function Toolbar({
             </button>
           </>
         )}
-        <button type="button" class="quiet" title="All of it ( 0 )" onClick={all} disabled={!zoomed}>
+        <button type="button" class="quiet" title="Show all ( 0 )" onClick={all} disabled={!zoomed}>
           All
         </button>
       </div>

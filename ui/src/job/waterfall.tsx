@@ -104,7 +104,7 @@ export function Waterfall({ trace, chosen, choose, live }: WaterfallProps): JSX.
         rows={rows.length}
       />
       <div class="wf-head">
-        <div class="wf-corner dim small">who drove it</div>
+        <div class="wf-corner dim small">worker</div>
         <div class="wf-ruler">
           <canvas ref={head} aria-hidden="true" />
         </div>

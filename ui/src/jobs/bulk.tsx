@@ -1,4 +1,4 @@
-// A word to many jobs. It says how many before it is said, and each job's journal keeps the reason.
+// A command to many jobs. The dialog says how many; each job's journal keeps the reason.
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
@@ -79,7 +79,7 @@ export function Bulk({ filter, shown, chosen, setChosen, more }: BulkProps): JSX
   const cancel = async (): Promise<void> => {
     const given = await askPerson({
       title: `Cancel ${plural(open.length, "job")}?`,
-      body: `They fire nothing more. What they have already sent is not called back.${all.length > open.length ? ` ${plural(all.length - open.length, "chosen job is", "chosen jobs are")} over and left alone.` : ""}`,
+      body: `They make no further calls. Calls that they have already made are not undone.${all.length > open.length ? ` ${plural(all.length - open.length, "selected job has", "selected jobs have")} ended and are not affected.` : ""}`,
       confirm: `Cancel ${plural(open.length, "job")}`,
       tone: "danger",
       why: "required",
@@ -90,7 +90,7 @@ export function Bulk({ filter, shown, chosen, setChosen, more }: BulkProps): JSX
   const requeue = async (): Promise<void> => {
     const given = await askPerson({
       title: `Requeue ${plural(dead.length, "dead letter")}?`,
-      body: "Same jobs, same journals, same keys: what was done is not done again. Attempts count from nothing.",
+      body: "Same jobs, same journals, same idempotency keys: recorded calls are not made again. Attempts count from zero.",
       confirm: `Requeue ${plural(dead.length, "dead letter")}`,
       why: "required",
       signed: true,
@@ -99,7 +99,7 @@ export function Bulk({ filter, shown, chosen, setChosen, more }: BulkProps): JSX
   };
 
   return (
-    <div class="bulk row" role="toolbar" aria-label="Words to many jobs">
+    <div class="bulk row" role="toolbar" aria-label="Commands to many jobs">
       <label class="row">
         <input
           type="checkbox"
@@ -116,10 +116,10 @@ export function Bulk({ filter, shown, chosen, setChosen, more }: BulkProps): JSX
       </label>
       {(more || all.length > shown.length) && (
         <button type="button" class="quiet" disabled={busy !== ""} onClick={() => void gather()}>
-          choose all that match
+          select all that match
         </button>
       )}
-      <span class="dim">{busy || (all.length > 0 ? `${plural(all.length, "job")} chosen` : "")}</span>
+      <span class="dim">{busy || (all.length > 0 ? `${plural(all.length, "job")} selected` : "")}</span>
       {all.length > 0 && (
         <span class="row end grow">
           <button
@@ -134,7 +134,7 @@ export function Bulk({ filter, shown, chosen, setChosen, more }: BulkProps): JSX
             type="button"
             disabled={busy !== "" || dead.length === 0}
             onClick={() => void requeue()}
-            title="Dead letters among the chosen"
+            title="Dead letters among the selected jobs"
           >
             Requeue {dead.length}
           </button>

@@ -18,7 +18,7 @@ export function Filters({ filter }: { filter: Filter }): JSX.Element {
       <Typed
         id="filter-text"
         name="text"
-        label="Text"
+        label="Search"
         value={filter.text ?? ""}
         set={set}
         placeholder="id, kind, session, key   ( / )"
@@ -41,12 +41,12 @@ export function Filters({ filter }: { filter: Filter }): JSX.Element {
       />
       <Chosen
         id="filter-reason"
-        label="Waits for"
+        label="Wait reason"
         value={filter.wait_reason ?? ""}
         set={(value) =>
           ask({ wait_reason: value || null, status: value ? "waiting" : (filter.status ?? null), cursor: null })
         }
-        choices={[["", "anything"], ...WAIT_REASONS.map((one) => [one, spaced(one)] as const)]}
+        choices={[["", "any"], ...WAIT_REASONS.map((one) => [one, spaced(one)] as const)]}
       />
       <Chosen
         id="filter-since"

@@ -39,12 +39,12 @@ export function JobsPage(): JSX.Element {
   const move = (by: number): void => setAt((before) => Math.min(Math.max(before + by, 0), jobs.length - 1));
   const here = jobs[at];
   useKeys([
-    { keys: "j", what: "the next job", do: () => move(1) },
-    { keys: "k", what: "the job before", do: () => move(-1) },
+    { keys: "j", what: "next job", do: () => move(1) },
+    { keys: "k", what: "previous job", do: () => move(-1) },
     { keys: "Enter", what: "open it", do: () => here && go(href(["jobs", here.job_id])) },
-    { keys: "x", what: "choose it", do: () => here && choose(here, !chosen.has(here.job_id)) },
-    { keys: "/", what: "look for text", do: () => document.getElementById("filter-text")?.focus() },
-    { keys: "Escape", what: "choose none", do: () => setChosen(new Map()) },
+    { keys: "x", what: "select it", do: () => here && choose(here, !chosen.has(here.job_id)) },
+    { keys: "/", what: "search", do: () => document.getElementById("filter-text")?.focus() },
+    { keys: "Escape", what: "clear the selection", do: () => setChosen(new Map()) },
   ]);
   return (
     <>
@@ -84,7 +84,7 @@ function Nothing({ filtered }: { filtered: boolean }): JSX.Element {
     return (
       <div class="empty">
         <p>
-          <b>No job is like that.</b> <a href="/jobs">Show all of them</a>
+          <b>No job matches.</b> <a href="/jobs">Show all jobs</a>
         </p>
       </div>
     );
@@ -92,7 +92,7 @@ function Nothing({ filtered }: { filtered: boolean }): JSX.Element {
   return (
     <div class="empty">
       <p>
-        <b>There is no job yet.</b> Three commands give you a first one:
+        <b>There are no jobs yet.</b> Create the first one:
       </p>
       <FirstJob />
     </div>

@@ -8,7 +8,7 @@ import { JobLink, State, Who } from "../parts/bits";
 import { Foreign } from "../parts/text";
 import { Ago } from "../parts/time";
 import { visible } from "../text/visible";
-import { count } from "../text/words";
+import { count, plural } from "../text/words";
 
 interface RowsProps {
   jobs: readonly JobRecord[];
@@ -30,7 +30,7 @@ export function Rows({ jobs, at, chosen, choose }: RowsProps): JSX.Element {
         <thead>
           <tr>
             <th>
-              <span class="sr">chosen</span>
+              <span class="sr">selected</span>
             </th>
             <th>kind</th>
             <th>state</th>
@@ -49,7 +49,7 @@ export function Rows({ jobs, at, chosen, choose }: RowsProps): JSX.Element {
               <td class="tick">
                 <input
                   type="checkbox"
-                  aria-label={`Choose ${visible(job.job_id)}`}
+                  aria-label={`Select ${visible(job.job_id)}`}
                   checked={chosen.has(job.job_id)}
                   onChange={(event) => choose(job, event.currentTarget.checked)}
                 />
@@ -64,7 +64,7 @@ export function Rows({ jobs, at, chosen, choose }: RowsProps): JSX.Element {
                 {(job.takeovers ?? 0) > 0 && (
                   <span class="small warned mid" title="Its workers died or lost it so many times without progress">
                     {" "}
-                    {job.takeovers} taken over
+                    {plural(job.takeovers ?? 0, "takeover")}
                   </span>
                 )}
               </td>

@@ -1,13 +1,13 @@
-// Numbers: what was done and what it cost, from the store; how fast this server is, from its process.
+// Metrics: throughput and cost, from the store; latency of this server, from its process.
 
 import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
-import { type Numbers, useNumbers } from "../core/numbers";
+import { type Numbers, isUnpriced, useNumbers } from "../core/numbers";
 import { href, usePlace } from "../core/router";
 import { Section, Trouble } from "../parts/bits";
 import { Foreign } from "../parts/text";
 import { midnight, span } from "../text/times";
-import { count, money, plural } from "../text/words";
+import { cost, count, money, plural } from "../text/words";
 import { Chart } from "./chart";
 import { Speeds } from "./speeds";
 import { useSamples } from "./samples";
@@ -31,8 +31,8 @@ export function NumbersPage(): JSX.Element {
   return (
     <>
       <header class="section">
-        <h1>Numbers</h1>
-        <nav class="counts" aria-label="How far back">
+        <h1>Metrics</h1>
+        <nav class="counts" aria-label="Period">
           {PERIODS.map(([n, words]) => (
             <a
               key={n}
@@ -47,7 +47,7 @@ export function NumbersPage(): JSX.Element {
       {problem && samples.length === 0 && <Trouble problem={problem} />}
       {numbers && <Done numbers={numbers} />}
       {last && (
-        <Section title="How the store is" aside="bounds as in deploy/alerts.yml">
+        <Section title="Store health" aside="thresholds as in deploy/alerts.yml">
           <div class="tiles">
             {told(last).map(({ vital, value }) => (
               <div key={vital.metric} class={`tile ${toneOf(vital, value)}`} title={vital.metric}>
@@ -58,7 +58,7 @@ export function NumbersPage(): JSX.Element {
                     {vital.low
                       ? `at least ${vital.show(vital.warn)}`
                       : vital.warn === 1
-                        ? "should be none"
+                        ? "should be 0"
                         : `less than ${vital.show(vital.warn)}`}
                   </span>
                 )}
@@ -93,16 +93,16 @@ function Done({ numbers }: { numbers: Numbers }): JSX.Element {
         { name: "submitted", colour: "--bar-read", points: grouped(numbers.submitted, together) },
         { name: "completed", colour: "--good", points: grouped(numbers.completed, together) },
         { name: "failed", colour: "--bad", points: grouped(numbers.failed, together) },
-        { name: "dead", colour: "--warn", points: grouped(numbers.dead, together) },
+        { name: "dead-lettered", colour: "--warn", points: grouped(numbers.dead, together) },
       ].filter((one) => one.points.length > 0),
       hands: [
         { name: "takeovers", colour: "--warn", points: grouped(numbers.takeovers, together) },
-        { name: "uncertain", colour: "--bad", points: grouped(numbers.uncertain, together) },
+        { name: "outcome unknown", colour: "--bad", points: grouped(numbers.uncertain, together) },
         { name: "tool calls", colour: "--bar-effect", points: grouped(numbers.tool_calls, together) },
       ].filter((one) => one.points.length > 0),
       tokens: [
-        { name: "read", colour: "--bar-read", points: grouped(numbers.tokens_in, together) },
-        { name: "written", colour: "--bar-model", points: grouped(numbers.tokens_out, together) },
+        { name: "input", colour: "--bar-read", points: grouped(numbers.tokens_in, together) },
+        { name: "output", colour: "--bar-model", points: grouped(numbers.tokens_out, together) },
       ].filter((one) => one.points.length > 0),
       cost: [{ name: "cost", colour: "--accent", points: grouped(numbers.usd_micros, together) }].filter((one) =>
         one.points.some((point) => point > 0),
@@ -112,7 +112,7 @@ function Done({ numbers }: { numbers: Numbers }): JSX.Element {
   );
   return (
     <Section
-      title="What was done"
+      title="Throughput"
       aside={numbers.complete === false ? "from the store; still counting" : "from the store"}
     >
       <Sums numbers={numbers} />
@@ -140,7 +140,7 @@ function Sums({ numbers }: { numbers: Numbers }): JSX.Element {
     ...(today?.tokens_in === undefined
       ? []
       : [["tokens today", count(today.tokens_in + (today.tokens_out ?? 0))] as const]),
-    ...(today?.usd_micros === undefined ? [] : [["cost today", money(today.usd_micros)] as const]),
+    ...(today?.usd_micros === undefined ? [] : [["cost today", cost(today.usd_micros, isUnpriced(today))] as const]),
     ...["p50", "p95", "p99"].flatMap((name, nth) =>
       pickup?.[nth] === undefined ? [] : [[`pickup ${name}`, span(pickup[nth] as number)] as const],
     ),
@@ -183,7 +183,7 @@ function Costs({ numbers }: { numbers: Numbers }): JSX.Element | null {
               one.kind,
               `${plural(one.jobs, "job")}${one.failed ? `, ${one.failed} failed` : ""}`,
               count(one.tokens),
-              one.usd_micros === null ? "unknown" : money(one.usd_micros),
+              one.tokens === 0 ? "–" : one.usd_micros === null ? "unknown" : money(one.usd_micros),
             ])}
           />
         </Section>

@@ -1,4 +1,4 @@
-// How fast: percentiles of what this server's process did between looks, with the bounds at which somebody is called.
+// Latency: percentiles of this server's process between samples, with the thresholds of the alerts.
 
 import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
@@ -23,14 +23,14 @@ const SPEEDS: readonly Speed[] = [
   {
     title: "Commit",
     metric: "holdfast_commit_seconds",
-    hint: "a trip to the disk",
+    hint: "one commit to the store",
     thresholds: [
       { value: 0.05, name: "p95", tone: "warn" },
       { value: 0.1, name: "p99", tone: "bad" },
     ],
   },
   {
-    title: "Sweep",
+    title: "Recovery sweep",
     metric: "holdfast_sweep_seconds",
     hint: "",
     thresholds: [
@@ -47,12 +47,12 @@ const SPEEDS: readonly Speed[] = [
       { value: 1, name: "p99", tone: "bad" },
     ],
   },
-  { title: "Answers", metric: "holdfast_http_seconds", hint: "until an answer began", thresholds: [] },
+  { title: "HTTP responses", metric: "holdfast_http_seconds", hint: "until the response began", thresholds: [] },
 ];
 
 const WAITED: readonly Threshold[] = [
-  { value: 60, name: "waits", tone: "warn" },
-  { value: 600, name: "waits long", tone: "bad" },
+  { value: 60, name: "slow", tone: "warn" },
+  { value: 600, name: "very slow", tone: "bad" },
 ];
 
 export function Speeds({ samples }: { samples: readonly Sample[] }): JSX.Element | null {
@@ -80,20 +80,20 @@ export function Speeds({ samples }: { samples: readonly Sample[] }): JSX.Element
   if (samples.length === 0) return null;
   if (samples.length === 1) {
     return (
-      <Section title="How fast">
-        <p class="dim">What happens between two looks at this server's process. The second one comes in a moment.</p>
+      <Section title="Latency">
+        <p class="dim">Charts need two samples of this server's process. The second one follows in a moment.</p>
       </Section>
     );
   }
   return (
     <Section
-      title="How fast"
-      aside={`this server's process, ${plural(samples.length, "look")} since the page was opened; workers tell theirs on --metrics-port`}
+      title="Latency"
+      aside={`of this server's process, ${plural(samples.length, "sample")} since the page was opened; workers serve theirs on --metrics-port`}
     >
       <div class="charts">
         <Chart
           title="Pickup"
-          hint="how long the oldest ready job waits"
+          hint="wait of the oldest ready job"
           at={at}
           lines={pickup}
           thresholds={WAITED}

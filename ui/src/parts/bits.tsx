@@ -74,7 +74,7 @@ export function Trouble({ problem, again }: { problem: Problem; again?: () => vo
 
 export const Loading = ({ what }: { what: string }): JSX.Element => (
   <p class="dim loading" role="status">
-    Looking for {what} …
+    Loading {what} …
   </p>
 );
 
@@ -94,7 +94,7 @@ export function Copy({ text, what }: { text: string; what: string }): JSX.Elemen
       await navigator.clipboard.writeText(text);
       say(`Copied the ${what}.`);
     } catch {
-      say(`The browser did not let us copy the ${what}; select it instead.`, "warn");
+      say(`The browser does not allow copying; select the ${what} instead.`, "warn");
     }
   };
   return (
@@ -117,13 +117,13 @@ export function FirstJob(): JSX.Element {
   return (
     <ol class="first">
       <li>
-        Make an agent. Without a model it uses a scripted one, offline. <Command text="holdfast agent create helper" />
+        Create an agent. Without a model it answers from a script, offline. <Command text="holdfast agent create helper" />
       </li>
       <li>
-        Say something to it. <Command text="holdfast chat helper" />
+        Talk to it. <Command text="holdfast chat helper" />
       </li>
       <li>
-        Or see a worker killed three times, and nothing done twice.{" "}
+        Or run the demo: a worker is killed three times, and nothing is repeated.{" "}
         <Command text="holdfast demo --store sqlite:///holdfast.db" />
       </li>
     </ol>

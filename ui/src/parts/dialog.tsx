@@ -70,10 +70,10 @@ function allFields(question: Question): Field[] {
   if (question.why) {
     fields.push({
       name: "why",
-      label: "Why",
+      label: "Reason",
       kind: "line",
       required: question.why === "required",
-      hint: `The ${kept} keeps this.`,
+      hint: `Stored in the ${kept}.`,
       ...(question.whyLike ? { placeholder: question.whyLike } : {}),
     });
   }
@@ -84,7 +84,7 @@ function allFields(question: Question): Field[] {
       kind: "line",
       required: true,
       value: keptName(),
-      hint: `The ${kept} keeps who said it; an API key adds its own name.`,
+      hint: `Stored in the ${kept}; an API key adds its own name.`,
     });
   }
   return fields;
@@ -105,13 +105,13 @@ function Asking({ asked }: { asked: Open }): JSX.Element {
   const send = (): void => {
     for (const field of fields) {
       const value = (given[field.name] ?? "").trim();
-      if (field.required && !value) return setWrong(`${field.label} is needed.`);
+      if (field.required && !value) return setWrong(`${field.label} is required.`);
       if (field.kind === "json" && value) {
         try {
           JSON.parse(value);
         } catch (error) {
           return setWrong(
-            `${field.label} is not JSON: ${(error as Error).message}. Text needs quotes of its own: "paid".`,
+            `${field.label} is not JSON: ${(error as Error).message}. JSON text needs quotes: "paid".`,
           );
         }
       }

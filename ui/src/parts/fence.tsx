@@ -27,14 +27,14 @@ export class Fence extends Component<FenceProps, FenceState> {
     if (broke === null || broke.place !== this.props.place) return <>{this.props.children}</>;
     return (
       <>
-        <h1>This page broke</h1>
+        <h1>This page has failed</h1>
         <Trouble
           problem={{
             status: -1,
             code: "page",
-            title: "A fault of the page",
+            title: "Error in the page",
             detail: broke.what,
-            hint: "The command line tells the same: `holdfast jobs --person`, `holdfast jobs`, `holdfast trace ID`. Please report it.",
+            hint: "The command line shows the same: `holdfast jobs --person`, `holdfast jobs`, `holdfast trace ID`. Please report the error.",
           }}
           again={() => this.setState({ broke: null })}
         />

@@ -19,7 +19,7 @@ const PAGES = [
   { path: "/jobs", name: "Jobs", key: "j" },
   { path: "/sessions", name: "Sessions", key: "s" },
   { path: "/agents", name: "Agents", key: "a" },
-  { path: "/numbers", name: "Numbers", key: "n" },
+  { path: "/numbers", name: "Metrics", key: "n" },
 ] as const;
 
 export function Shell({ children }: { children: ComponentChildren }): JSX.Element {
@@ -30,17 +30,17 @@ export function Shell({ children }: { children: ComponentChildren }): JSX.Elemen
     () =>
       outlived.watch(() =>
         say(
-          "The server was started anew, and its token is another one. You can go on looking.",
+          "The server was restarted and has a new token. This page is read-only now.",
           "warn",
-          "To write, open the link with #token=… that it printed.",
+          "To make changes, open the link with #token=… that the server printed.",
         ),
       ),
     [],
   );
   useKeys([
     ...PAGES.map((page) => ({ keys: `g ${page.key}`, what: `go to ${page.name}`, do: () => go(page.path) })),
-    { keys: "?", what: "these keys", do: () => setHelping(true) },
-    { keys: "t", what: "light, dark, as the system", do: turnTheme },
+    { keys: "?", what: "keyboard shortcuts", do: () => setHelping(true) },
+    { keys: "t", what: "light, dark or system colours", do: turnTheme },
   ]);
   return (
     <>
@@ -78,7 +78,7 @@ function Top({ help }: { help(): void }): JSX.Element {
           <a key={page.path} href={page.path} aria-current={first === page.path ? "page" : undefined}>
             {page.name}
             {page.path === "/" && waiting > 0 && (
-              <span class="badge" aria-label={`${waiting} wait for you`}>
+              <span class="badge" aria-label={`${waiting} need attention`}>
                 {waiting}
                 {needs.value?.next ? "+" : ""}
               </span>
@@ -100,7 +100,7 @@ function Top({ help }: { help(): void }): JSX.Element {
             {THEMES[shown]}
           </svg>
         </button>
-        <button type="button" class="icon" onClick={help} aria-label="Keys" title="Keys (?)">
+        <button type="button" class="icon" onClick={help} aria-label="Keyboard shortcuts" title="Keyboard shortcuts (?)">
           ?
         </button>
       </div>
@@ -117,10 +117,10 @@ const THEMES = {
 };
 
 const LIGHTS = {
-  live: ["good", "live", "A stream is open: what happens is shown as it happens."],
-  up: ["good", "up", "The server answers."],
-  reconnecting: ["warn", "reconnecting", "The stream was cut off. It goes on behind the last event that was heard."],
-  away: ["bad", "no answer", "The server does not answer. What is shown is what was last heard."],
+  live: ["good", "live", "Connected: changes are shown as they happen."],
+  up: ["good", "up", "The server responds."],
+  reconnecting: ["warn", "reconnecting", "The event stream was interrupted. It continues after the last event received."],
+  away: ["bad", "no response", "The server does not respond. The page shows the last known state."],
 } as const;
 
 function Light(): JSX.Element {
@@ -149,7 +149,7 @@ function Access(): JSX.Element {
         type="button"
         class="access quiet"
         onClick={() => asksForKey.set(true)}
-        title="Without the token one can look and not write"
+        title="Without a token or API key you can look, but not make changes"
       >
         read only
       </button>
@@ -157,14 +157,14 @@ function Access(): JSX.Element {
   }
   const forget = (): void => {
     keepBearer(null);
-    say("The token is forgotten in this tab.");
+    say("Signed out in this tab.");
   };
   return (
     <button
       type="button"
       class="access quiet"
       onClick={forget}
-      title={`${who ? `${who.name}, ${who.roles.join(", ")} in ${who.namespace}. ` : ""}Forget the token or key of this tab`}
+      title={`${who ? `${who.name}, ${who.roles.join(", ")} in ${who.namespace}. ` : ""}Sign out in this tab`}
     >
       {who?.name ?? "signed in"} · sign out
     </button>
@@ -177,7 +177,7 @@ function KeyDialog(): JSX.Element | null {
   if (!open) return null;
   const close = (): void => asksForKey.set(false);
   return (
-    <Modal title="Who is there?" close={close}>
+    <Modal title="Sign in" close={close}>
       <form
         onSubmit={(event) => {
           event.preventDefault();
@@ -191,7 +191,7 @@ function KeyDialog(): JSX.Element | null {
         <p>
           On your own machine, open the link that <code>holdfast up</code> or <code>holdfast serve</code> printed: it
           ends in <code>#token=…</code>. Elsewhere paste an API key, made with{" "}
-          <code>holdfast key create --role operator --name you --why '…'</code>.
+          <code>holdfast api-key create --role operator --name you --why '…'</code>.
         </p>
         <div class="field">
           <label for="bearer">API key, token, or the whole link</label>
@@ -204,14 +204,14 @@ function KeyDialog(): JSX.Element | null {
             value={value}
             onInput={(event) => setValue(event.currentTarget.value)}
           />
-          <p class="dim small">It is kept in this tab alone and sent to this server alone.</p>
+          <p class="dim small">It is kept in this tab only, and sent to this server only.</p>
         </div>
         <div class="row end">
           <button type="button" onClick={close}>
-            Only look
+            Stay read-only
           </button>
           <button type="submit" class="primary">
-            Use it
+            Sign in
           </button>
         </div>
       </form>
@@ -223,7 +223,7 @@ function Help({ close }: { close(): void }): JSX.Element {
   const layers = useStore(shortcuts);
   const version = useLook<Whoami>("/api/whoami", null).value?.version;
   return (
-    <Modal title="Keys" close={close}>
+    <Modal title="Keyboard shortcuts" close={close}>
       {[...layers].reverse().map((layer, nth) => (
         <dl class="keys" key={nth}>
           {layer.map((one) => (

@@ -44,7 +44,7 @@ export function Composer({ agent, sessionId, busy }: { agent: string; sessionId:
         id="message"
         rows={2}
         value={text}
-        placeholder="Say something   (Ctrl+Enter sends)"
+        placeholder="Write a message   (Ctrl+Enter sends)"
         onInput={(event) => setText(event.currentTarget.value)}
         onKeyDown={(event) => {
           if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) void send();

@@ -26,7 +26,7 @@ export function Conversation({ path, turn, frames }: ConversationProps): JSX.Ele
   useEffect(() => end.current?.scrollIntoView({ block: "nearest" }), [last, turn?.job_id]);
   const shown = path.slice(-SHOWN_MAX);
   return (
-    <div class="conversation" role="log" aria-label="The conversation">
+    <div class="conversation" role="log" aria-label="Conversation">
       {path.length > shown.length && (
         <p class="dim small">{path.length - shown.length} earlier entries are not shown.</p>
       )}
@@ -84,7 +84,7 @@ function Now({ turn }: { turn: JobRecord }): JSX.Element {
         <JobLink id={turn.job_id} />
       </header>
       {answers.length === 0 && (
-        <p class="dim">{turn.status === "waiting" ? `waits: ${spaced(turn.wait_reason ?? "")}` : "thinks …"}</p>
+        <p class="dim">{turn.status === "waiting" ? `waiting: ${spaced(turn.wait_reason ?? "")}` : "thinking …"}</p>
       )}
       {answers.map((one) => (
         <PassageView key={`${one.step} ${one.stream} ${one.attempt}`} passage={one} label={false} />

@@ -25,15 +25,15 @@ export function Inbox({
   const now = useNow();
   const takeBack = async (batch: Batch): Promise<void> => {
     const sure = await askPerson({
-      title: "Take it back?",
-      body: "The input leaves the queue, and no turn will see it.",
-      confirm: "Take it back",
+      title: "Withdraw this input?",
+      body: "It is removed from the queue, and no turn will see it.",
+      confirm: "Withdraw",
       tone: "danger",
     });
     if (sure === null) return;
     try {
       await remove(at`/api/sessions/${sessionId}/inbox/${batch.batch_id}`);
-      say("It is out of the queue.");
+      say("Withdrawn.");
       again();
     } catch (error) {
       sayProblem(problemIn(error));
@@ -41,7 +41,7 @@ export function Inbox({
   };
   return (
     <Section title="Inbox" aside={batches.length === 0 ? "" : `${batches.length} queued`}>
-      {batches.length === 0 && <p class="dim small">Nothing is queued.</p>}
+      {batches.length === 0 && <p class="dim small">The inbox is empty.</p>}
       <ol class="plain">
         {batches.map((batch) => (
           <li key={batch.batch_id} class="batch sheet">

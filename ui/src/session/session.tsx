@@ -53,10 +53,10 @@ export function SessionPage({ id }: { id: string }): JSX.Element {
         <div class="life-main">
           {!isActive && (
             <p class="slider past row">
-              This is another branch than the active one. <a href={href(["sessions", id])}>Show the active one</a>
+              This is not the active branch. <a href={href(["sessions", id])}>Show the active one</a>
             </p>
           )}
-          {missing && <p class="dim">It begins with its first turn.</p>}
+          {missing && <p class="dim">The session starts with its first turn.</p>}
           <Conversation path={path} turn={isActive ? (turn ?? null) : null} frames={session.value?.frames ?? []} />
           {agent && isActive && <Composer agent={agent.agent_id} sessionId={id} busy={turn !== undefined} />}
         </div>
@@ -121,7 +121,7 @@ function Used({ session }: { session: Session }): JSX.Element | null {
   }, [session]);
   if (totals.length === 0) return null;
   return (
-    <Section title="Used">
+    <Section title="Usage">
       <ul class="plain">
         {totals.map((one) => (
           <li key={one.model}>

@@ -30,10 +30,10 @@ export function SessionsPage(): JSX.Element {
   const [at, setAt] = useState(-1);
   const chosen = sessions[at];
   useKeys([
-    { keys: "j", what: "the next session", do: () => setAt(Math.min(at + 1, sessions.length - 1)) },
-    { keys: "k", what: "the session before", do: () => setAt(Math.max(at - 1, 0)) },
+    { keys: "j", what: "next session", do: () => setAt(Math.min(at + 1, sessions.length - 1)) },
+    { keys: "k", what: "previous session", do: () => setAt(Math.max(at - 1, 0)) },
     { keys: "Enter", what: "open it", do: () => chosen && go(href(["sessions", chosen.session_id])) },
-    { keys: "/", what: "look for text", do: () => document.getElementById("session-text")?.focus() },
+    { keys: "/", what: "search", do: () => document.getElementById("session-text")?.focus() },
   ]);
   return (
     <>
@@ -47,23 +47,23 @@ export function SessionsPage(): JSX.Element {
         }}
       >
         <label class="grow">
-          <span>Text</span>
+          <span>Search</span>
           <input
             id="session-text"
             type="search"
             value={typed}
-            placeholder="a part of its id   ( / )"
+            placeholder="part of the id   ( / )"
             onInput={(event) => setTyped(event.currentTarget.value)}
           />
         </label>
-        <button type="submit">Look</button>
+        <button type="submit">Search</button>
       </form>
       {page.problem && <Trouble problem={page.problem} again={page.again} />}
       {page.value === null && !page.problem && <Loading what="sessions" />}
       {page.value && sessions.length === 0 && (
         <div class="empty">
           <p>
-            <b>{text ? "No session is like that." : "There is no conversation yet."}</b> Begin one:{" "}
+            <b>{text ? "No session matches." : "There are no conversations yet."}</b> Start one:{" "}
             <Command text="holdfast agent create helper" /> and <Command text="holdfast chat helper" />
           </p>
         </div>
@@ -76,7 +76,7 @@ export function SessionsPage(): JSX.Element {
                 <th>session</th>
                 <th class="num">messages</th>
                 <th class="num">revision</th>
-                <th class="num">last spoken to</th>
+                <th class="num">last message</th>
               </tr>
             </thead>
             <tbody>

@@ -17,7 +17,7 @@ export function Branches({ session, leaf }: { session: Session; leaf: string | n
   const active = new Set(session.active_path);
   if (branches.length < 2) return null;
   return (
-    <Section title="Branches" aside={plural(branches.length, "stretch", "stretches")}>
+    <Section title="Branches" aside={plural(branches.length, "segment")}>
       <ul class="plain tree">
         {branches.slice(0, SHOWN_MAX).map((branch) => (
           <li

@@ -62,7 +62,7 @@ const OUTCOMES: Record<string, Tone> = {
   ambiguous: "bad",
   fail: "bad",
   denied: "bad",
-  "nobody answered": "bad",
+  "not answered": "bad",
   cancelled: "quiet",
   "given up": "quiet",
   skip: "quiet",
@@ -71,12 +71,12 @@ const OUTCOMES: Record<string, Tone> = {
 export const outcomeTone = (outcome: string): Tone => OUTCOMES[outcome] ?? "plain";
 export const spaced = (word: string): string => word.replaceAll("_", " ");
 
-/** What a side-effect class promises, for whoever has not read the table. */
+/** What each side-effect class guarantees. */
 export const EFFECTS: Record<string, string> = {
-  read_only: "read only: may run again; recorded once",
-  idempotent: "idempotent: sent again under the same key; once in effect",
-  verifiable: "verifiable: looked up first, then decided; once in effect",
-  unsafe: "unsafe: never repeated by itself; at most once",
+  read_only: "read only: changes nothing; may run again",
+  idempotent: "idempotent: sent again under the same key; takes effect once",
+  verifiable: "verifiable: the receiver is asked before it is sent again; takes effect once",
+  unsafe: "unsafe: never repeated without a decision of a person; happens at most once",
 };
 
 /** `$0.0123` from millionths. */
@@ -84,6 +84,12 @@ export function money(micros: number): string {
   const dollars = micros / 1_000_000;
   if (micros === 0) return "$0";
   return dollars >= 100 ? `$${dollars.toFixed(0)}` : dollars >= 1 ? `$${dollars.toFixed(2)}` : `$${dollars.toFixed(4)}`;
+}
+
+/** Money, or that it is not known because a model has no price. */
+export function cost(micros: number, isUnpriced: boolean): string {
+  if (!isUnpriced) return money(micros);
+  return micros === 0 ? "unknown" : `${money(micros)} + unknown`;
 }
 
 export const count = (n: number): string => n.toLocaleString("en-US");
@@ -94,6 +100,9 @@ export function shortWorker(name: string): string {
   const found = /^([\s\S]*)@[0-9A-Za-z-]+\/[0-9]+\/([0-9]{1,10})\/[0-9]{1,20}$/.exec(name);
   return found ? `${found[1]}:${found[2]}` : name;
 }
+
+const WORKER_STATES: Record<string, string> = { here: "running" };
+export const workerState = (state: string): string => WORKER_STATES[state] ?? state;
 
 /** An id of ours is long and random in its end; both ends tell it apart. */
 export function shortId(id: string, most = 18): string {

@@ -102,8 +102,8 @@ def _check_ignored(ignore: Collection[str]) -> frozenset[str]:
     if asked := sorted(
         {"model", "messages", "input", "system", "instructions", "tools"}.intersection(ignore)
     ):
-        msg = f"ignore= names {', '.join(asked)}, which is the question itself"
-        raise InvalidSetting(msg, hint="Name fields that do not change the answer, such as an id of a trace.")
+        msg = f"ignore= names {', '.join(asked)}, which are part of the question itself"
+        raise InvalidSetting(msg, hint="Name only fields that do not change the answer, such as a trace id.")
     return frozenset(ignore)
 
 
@@ -288,7 +288,7 @@ def _understood(request: Any) -> tuple[Wire, dict[str, Any]]:
     wire = next((wire for end, wire in _WIRES.items() if path.endswith(end)), None)
     if request.method != "POST" or wire is None:
         msg = f"{request.method} {path} from an agent's own code"
-        raise InvalidMove(msg, hint="Ask for it in a tool or step that says what repeating it would do.")
+        raise InvalidMove(msg, hint="Make the request in a tool or step that declares its side effect.")
     body = canonical.decode(request.content, bytes_max=BLOB_BYTES_MAX)
     if not isinstance(body, dict):
         msg = f"the body of {request.method} {path} is not an object"

@@ -163,7 +163,7 @@ def llm(
         case "openai" if wanted:
             return Model(name, _Gpt(wanted, where, options))
         case _:
-            msg = f"{name!r} names no model"
+            msg = f"{name!r} is not the name of a model"
             raise InvalidSetting(msg, hint="Write anthropic:NAME, openai:NAME or scripted:FILE.")
 
 

@@ -58,7 +58,7 @@ def file_tools(
     """
     files = _Files(Path(root).resolve(), read_max, write_max)
     if not files.root.is_dir():
-        msg = f"the folder {str(root)!r} of the files is not there"
+        msg = f"the folder {str(root)!r} of the files does not exist"
         raise InvalidSetting(msg, hint="Make the folder first, or name another one.")
     reading = tool_factory.terms("read_only", timeout="1m")
     tools = [
@@ -168,7 +168,7 @@ def _parts(path: str) -> list[str]:
     try:
         path.encode()
     except UnicodeEncodeError:
-        raise _refused(path, "holds half of a character") from None
+        raise _refused(path, "contains an incomplete character (a lone surrogate)") from None
     if "\0" in path:
         raise _refused(path, "holds a NUL character")
     parts = [part for part in path.split("/") if part not in {"", "."}]
@@ -233,6 +233,4 @@ def _refusing(path: str) -> Iterator[None]:
 
 
 def _refused(path: str, why: str) -> Refused:
-    return Refused(
-        f"{path[:200]!r}: {why}", hint="Give a path below the root; list_files shows what is there."
-    )
+    return Refused(f"{path[:200]!r}: {why}", hint="Give a path below the root; list_files lists them.")

@@ -43,10 +43,10 @@ class Allowed:
             host = one
         bare = host.removeprefix("*.").strip("[]")
         if not bare or any(sign in bare for sign in "/*@ ") or (colon and not port.isdigit()):
-            msg = f"{one!r} is no host that could be allowed"
+            msg = f"{one!r} is not a valid host pattern"
             raise InvalidSetting(msg, hint='Write "example.com", "*.example.com" or "localhost:8080".')
         if colon and host.startswith("*."):
-            msg = f"{one!r}: a port for hosts that are not named"
+            msg = f"{one!r}: a port needs a full host name"
             raise InvalidSetting(
                 msg, hint="With a port a host is allowed at any address; so name it in full."
             )
@@ -64,7 +64,7 @@ class Allowed:
         is_named = place.host in self._public or any(place.host.endswith(end) for end in self._below)
         if place in self._anywhere or (is_usual and is_named):
             return place
-        msg = f"{place} is not among the hosts that may be asked"
+        msg = f"{place} is not an allowed host"
         raise Refused(msg, hint=_HINT)
 
     def connected(self, place: HostPort, limit_s: float) -> socket.socket:
@@ -80,7 +80,7 @@ class Allowed:
             except OSError as error:
                 last = error
         msg = f"{place} does not answer: {last}"
-        raise Refused(msg, hint="Nothing was sent. Try again later, or ask somebody else.")
+        raise Refused(msg, hint="Nothing was sent. Try again later, or another host.")
 
     def _addresses(self, place: HostPort) -> Iterator[Address]:
         try:

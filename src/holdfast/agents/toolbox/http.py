@@ -82,7 +82,7 @@ def http_tools(
     named = tuple(method.upper() for method in methods)
     if unknown := set(named) - set(_METHODS):
         msg = f"http_tools cannot send {', '.join(sorted(unknown))}"
-        raise InvalidSetting(msg, hint=f"Name some of {', '.join(_METHODS)}; getting is always there.")
+        raise InvalidSetting(msg, hint=f"Name some of {', '.join(_METHODS)}; GET is always allowed.")
     if key_lifetime is not None and key_header is None:
         msg = "a key_lifetime without a key_header"
         raise InvalidSetting(msg, hint="Say in which header the receivers take the key, or leave it out.")
@@ -133,8 +133,8 @@ class _Web:
                 return answer
             url = urljoin(url, location)
             headers = self._headers if self._place(url) == first else {}
-        msg = f"{url[:200]!r}: redirected more than {HOPS_MAX} times"
-        raise Refused(msg, hint="Ask for another address.")
+        msg = f"{url[:200]!r}: more than {HOPS_MAX} redirects"
+        raise Refused(msg, hint="Use another address.")
 
     async def http_send(
         self,
@@ -160,8 +160,8 @@ class _Web:
         try:
             data = body.encode()
         except UnicodeEncodeError:
-            msg = "the body holds half of a character"
-            raise Refused(msg, hint="Write whole characters.") from None
+            msg = "the body contains an incomplete character (a lone surrogate)"
+            raise Refused(msg, hint="Send valid Unicode text.") from None
         if len(data) > SENT_BYTES_MAX:
             msg = f"the body has {len(data):,} bytes, more than the limit of {SENT_BYTES_MAX:,}"
             raise Refused(msg, hint="Send less.")

@@ -57,7 +57,7 @@ def shell_tool(
     """
     folder = Path(root).resolve()
     if not folder.is_dir():
-        msg = f"the folder {str(root)!r} of the shell is not there"
+        msg = f"the folder {str(root)!r} of the shell does not exist"
         raise InvalidSetting(msg, hint="Make the folder first, or name another one.")
     limit_us = parse_duration(timeout)
 
@@ -69,8 +69,8 @@ def shell_tool(
         try:
             command.encode()
         except UnicodeEncodeError:
-            msg = "the command holds half of a character"
-            raise Refused(msg, hint="Write whole characters.") from None
+            msg = "the command contains an incomplete character (a lone surrogate)"
+            raise Refused(msg, hint="Send valid Unicode text.") from None
         ended = await run_process(
             ["/bin/sh", "-c", command],
             cwd=folder,

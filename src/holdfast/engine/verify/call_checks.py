@@ -118,7 +118,7 @@ def _sent_again(before: _Call, fact: PlacedEvent) -> Findings:
         yield InvariantViolation("I10", fact.seq, detail)
     elif before.status is CallStatus.UNCERTAIN:
         detail = (
-            f"{before.named} is uncertain and sent again at event {fact.seq}; nobody has said what happened"
+            f"{before.named} has an unknown outcome and is sent again at event {fact.seq} without a decision"
         )
         yield InvariantViolation("I13", fact.seq, detail)
     elif before.effect == Effect.UNSAFE and before.fence != fact.fence:

@@ -66,7 +66,8 @@ class Keeping:
             return named
         if self.agent is None:
             raise InvalidMove(
-                "this session is no agent yet", hint="Call register_agent first, or give a guid."
+                "this session is not registered as an agent",
+                hint="Call register_agent first, or give a guid.",
             )
         return self.agent.guid
 
@@ -84,7 +85,7 @@ class Keeping:
             try:
                 await self._patience.answer("heartbeat", beat, within_s=ANSWER_S)
             except HoldfastError as error:
-                log.warning("heartbeat of %s refused: %s (%s)", agent.handle, error, error.hint)
+                log.warning("heartbeat of agent %s rejected: %s (%s)", agent.handle, error, error.hint)
 
     # ── work ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -124,14 +125,14 @@ class Keeping:
 
         async def renew() -> None:
             if self._clock.tick_us() - kept.named_at > FORGOTTEN_US:
-                raise NotFound("no tool has named it for an hour, and its lease runs out")
+                raise NotFound("no tool has mentioned it for an hour: its lease is no longer renewed")
             await self._client.renew_work(work_id, **kept.right(), lease_seconds=kept.lease_s)
 
         async def wait_until_due() -> None:
             await rest(kept.lease_s / 3)
 
         lost = await renew_lease(work_id, renew, wait_until_due, retry=self._patience, within_s=ANSWER_S)
-        log.warning("work %s is not this session's any more: %s", work_id, lost)
+        log.warning("this session lost the lease of work %s: %s", work_id, lost)
         self._kept.pop(work_id, None)
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────────

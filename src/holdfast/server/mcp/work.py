@@ -14,9 +14,9 @@ from holdfast.server.mcp.tools import TABLE, Args, McpContext
 LEASE_S = 60
 Status = Literal["pending", "assigned", "in-progress", "completed", "failed", "cancelled", "dead-letter"]
 WorkId = Annotated[str, Meta(description="The id of the work item, as claim_work or list_work gave it.")]
-Rows = Annotated[int, Meta(ge=1, le=100, description="How many at most.")]
-Cursor = Annotated[str | None, Meta(description="`next` of the page before, to go on from there.")]
-Guid = Annotated[str | None, Meta(description="Which agent; this session's, if it is left out.")]
+Rows = Annotated[int, Meta(ge=1, le=100, description="Most entries to return.")]
+Cursor = Annotated[str | None, Meta(description="`next` of the previous page.")]
+Guid = Annotated[str | None, Meta(description="The agent; default: the one of this session.")]
 Fence = Annotated[int | None, Meta(description="Only for work that another session has claimed.")]
 Token = Annotated[str | None, Meta(description="Only for work that another session has claimed.")]
 
@@ -32,12 +32,14 @@ class RegisterAgentArgs(Args, frozen=True):
     handle: Annotated[str, Meta(description="A short name that people recognise, such as 'reviewer'.")]
     agent_type: Annotated[str, Meta(description="What kind of agent, such as 'claude' or 'script'.")] = "mcp"
     capabilities: Annotated[
-        tuple[str, ...], Meta(description="What it can do: work is routed by these words, compared exactly.")
+        tuple[str, ...], Meta(description="Capabilities: work is routed by these words, compared exactly.")
     ] = ()
     boundaries: Annotated[
         tuple[str, ...], Meta(description="Inside which boundaries (tenants, data zones) it may work.")
     ] = ()
-    max_concurrent_tasks: Annotated[int, Meta(ge=1, le=100, description="How much it takes at once.")] = 1
+    max_concurrent_tasks: Annotated[
+        int, Meta(ge=1, le=100, description="Most work items at the same time.")
+    ] = 1
     project_id: Annotated[str | None, Meta(description="The project it belongs to.")] = None
     hostname: str | None = None
     username: str | None = None
@@ -63,12 +65,12 @@ async def register_agent(desk: McpContext, asked: RegisterAgentArgs) -> Any:
 
 
 class HeartbeatArgs(Args, frozen=True):
-    """Say that an agent is there, and how busy it is. The agent that this session registered beats by itself; call
-    this only to change what it says."""
+    """Send a heartbeat of an agent with its status. The agent that this session registered sends heartbeats by itself;
+    call this only to change its status."""
 
     guid: Guid = None
     status: Annotated[
-        Literal["online", "busy", "offline"] | None, Meta(description="Left out: as it was.")
+        Literal["online", "busy", "offline"] | None, Meta(description="Default: unchanged.")
     ] = None
     current_task_count: Annotated[int, Meta(ge=0)] | None = None
 
@@ -82,8 +84,8 @@ async def heartbeat(desk: McpContext, asked: HeartbeatArgs) -> Any:
 
 
 class DiscoverAgentsArgs(Args, frozen=True):
-    """List agents, wherever they live: who is there, what each can do, whether it has room. Use it before submit_work
-    to see whether anybody has the capability."""
+    """List agents, external ones included: status, capabilities, free slots. Use it before submit_work to see whether
+    an agent has the capability."""
 
     capability: str | None = None
     agent_type: str | None = None
@@ -110,8 +112,8 @@ async def discover_agents(desk: McpContext, asked: DiscoverAgentsArgs) -> Any:
 
 
 class SubmitWorkArgs(Args, frozen=True):
-    """Hand a piece of work to whoever has the capability. It is durable at once, and done once even if agents die
-    meanwhile. Read what came of it with get_work."""
+    """Submit a work item for any agent with the capability. It is stored durably, and done once even if agents die.
+    Read its result with get_work."""
 
     description: Annotated[
         str,
@@ -122,11 +124,13 @@ class SubmitWorkArgs(Args, frozen=True):
         ),
     ]
     capability: Annotated[str, Meta(description="What an agent must be able to do; see discover_agents.")]
-    context_data: Annotated[Any, Meta(description="Whatever else the agent needs, as JSON.")] = None
+    context_data: Annotated[Any, Meta(description="Further data for the agent, as JSON.")] = None
     priority: Annotated[int, Meta(ge=1, le=10, description="Larger goes first.")] = 5
     deadline: Annotated[
         str | None,
-        Meta(description="ISO instant with a zone, such as 2026-11-16T12:00:00Z: nobody begins it later."),
+        Meta(
+            description="ISO instant with a zone, such as 2026-11-16T12:00:00Z: the latest time to start it."
+        ),
     ] = None
     boundary: Annotated[str | None, Meta(description="Only agents that may work inside it take this.")] = None
     preferred_agent_type: str | None = None
@@ -178,10 +182,10 @@ async def get_work(desk: McpContext, asked: GetWorkArgs) -> Any:
 
 
 class CancelWorkArgs(Args, frozen=True):
-    """Cancel a work item for good, whether somebody works on it or not. Whoever does is told to stop."""
+    """Cancel a work item. An agent that works on it can no longer report on it."""
 
     work_id: WorkId
-    why: Annotated[str, Meta(description="Kept with the work.")] = ""
+    why: Annotated[str, Meta(description="The reason; written into the journal.")] = ""
 
 
 @TABLE.tool(CancelWorkArgs)
@@ -199,7 +203,7 @@ class ClaimWorkArgs(Args, frozen=True):
     yours until you call complete_work or fail_work: this server renews its lease for you while the session lives, as
     long as you name the work at least once an hour (report_progress does). Finish or fail everything that you claim."""
 
-    limit: Annotated[int, Meta(ge=1, le=20, description="How many at most.")] = 1
+    limit: Annotated[int, Meta(ge=1, le=20, description="Most entries to return.")] = 1
     capabilities: Annotated[
         tuple[str, ...] | None, Meta(description="Only these of the agent's capabilities.")
     ] = None
@@ -286,7 +290,7 @@ class FailWorkArgs(Args, frozen=True):
     letter when its attempts are used up; with recoverable=false it has failed for good."""
 
     work_id: WorkId
-    message: Annotated[str, Meta(min_length=1, description="What went wrong, for whoever tries next.")]
+    message: Annotated[str, Meta(min_length=1, description="What went wrong, for the next attempt.")]
     code: str | None = None
     recoverable: Annotated[bool, Meta(description="Whether another try can help.")] = True
     fence: Fence = None

@@ -67,7 +67,7 @@ class Gauges(Collector):
                 last = await find_last_backup(self._store)
                 self._backup_at = None if last is None else last.at
             except HoldfastError as error:
-                log.warning("the store does not say how it is: %s", error)
+                log.warning("metrics of the store could not be read: %s", error)
                 self._found = None
             else:
                 # The store's time was taken somewhere between the question and the answer.

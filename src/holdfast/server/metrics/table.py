@@ -22,177 +22,186 @@ class Metric(msgspec.Struct, frozen=True):
 
 # ── what this process did ─────────────────────────────────────────────────────────────────────────
 
-COMMITS: Final = Metric(
-    "counter", "holdfast_commits_total", "Trips to the disk, by how they ended.", ("outcome",)
+COMMITS: Final = Metric("counter", "holdfast_commits_total", "Commits, by outcome.", ("outcome",))
+COMMIT_SECONDS: Final = Metric("histogram", "holdfast_commit_seconds", "Duration of a commit.")
+APPENDS: Final = Metric(
+    "counter", "holdfast_appends_total", "Appends to journals; many share a commit (group commit)."
 )
-COMMIT_SECONDS: Final = Metric("histogram", "holdfast_commit_seconds", "How long a trip to the disk took.")
-APPENDS: Final = Metric("counter", "holdfast_appends_total", "Appends of jobs; many share a commit.")
 EVENTS: Final = Metric(
     "counter",
     "holdfast_events_total",
-    "Facts that were written, by type: ends, checkpoints, calls.",
+    "Journal events written, by type.",
     ("type",),
 )
 REFUSED: Final = Metric(
     "counter",
     "holdfast_store_refused_total",
-    "What the store said no to: fenced is a lost lease, store_busy a lock that was not free in time.",
+    "Operations that the store rejected, by code: fenced is a lost lease, store_busy a write lock not free in time.",
     ("code",),
 )
-UNPROVEN: Final = Metric(
-    "counter", "holdfast_unproven_total", "Checkpoints whose evidence did not hold when it was looked at."
-)
+UNPROVEN: Final = Metric("counter", "holdfast_unproven_total", "Checkpoints whose evidence did not verify.")
 CLAIMS: Final = Metric(
-    "counter", "holdfast_claims_total", "Claims that were granted something, or not.", ("outcome",)
+    "counter", "holdfast_claims_total", "Claim requests, by whether they got a job.", ("outcome",)
 )
 ACQUIRED: Final = Metric(
     "counter",
     "holdfast_leases_acquired_total",
-    "Leases that were had: of jobs given back, or taken over.",
+    "Leases acquired: of ready jobs, or by takeover.",
     ("how",),
 )
 EXPIRED: Final = Metric(
     "counter",
     "holdfast_leases_expired_total",
-    "Leases that ran out unreturned, as claims and sweeps found them.",
+    "Leases that expired, as claims and sweeps found them.",
 )
 LEASE_SECONDS: Final = Metric(
-    "histogram", "holdfast_lease_seconds", "How long a lease was held.", buckets=SLOW
+    "histogram", "holdfast_lease_seconds", "Time that a lease was held.", buckets=SLOW
 )
 ATTEMPTS: Final = Metric(
     "counter",
     "holdfast_attempts_total",
-    "Runs of jobs, by the status they ended in; lost means that somebody else had the job.",
+    "Runs of jobs, by the status they ended in; lost: another worker had taken the job over.",
     ("outcome",),
 )
 JOBS_STALLED: Final = Metric(
     "counter",
     "holdfast_jobs_stalled_total",
-    "Jobs that were held because their code made no progress for ten minutes.",
+    "Jobs held because their code made no progress for ten minutes.",
 )
 SUSPECTS: Final = Metric(
     "counter",
     "holdfast_suspects_total",
-    "Jobs that ran alone in a child process because their workers had died: started, cleared or convicted.",
+    "Jobs isolated in a child process because their workers had died: started, cleared or convicted.",
     ("outcome",),
 )
-SWEEPS: Final = Metric("counter", "holdfast_sweeps_total", "Sweeps that this process made.")
-SWEEP_SECONDS: Final = Metric("histogram", "holdfast_sweep_seconds", "How long a sweep took.", buckets=SLOW)
-SWEEP_ERRORS: Final = Metric(
-    "counter", "holdfast_sweep_errors_total", "Sweeps that the store did not let finish."
+SWEEPS: Final = Metric("counter", "holdfast_sweeps_total", "Recovery sweeps by this process.")
+SWEEP_SECONDS: Final = Metric(
+    "histogram", "holdfast_sweep_seconds", "Duration of a recovery sweep.", buckets=SLOW
 )
-RECOVERED: Final = Metric(
-    "counter", "holdfast_sweep_recovered_total", "Jobs that sweeps put back into their queues."
-)
+SWEEP_ERRORS: Final = Metric("counter", "holdfast_sweep_errors_total", "Recovery sweeps that failed.")
+RECOVERED: Final = Metric("counter", "holdfast_sweep_recovered_total", "Jobs that sweeps requeued.")
 BURIED: Final = Metric(
-    "counter", "holdfast_sweep_dead_letters_total", "Jobs that sweeps held as dead letters."
+    "counter", "holdfast_sweep_dead_letters_total", "Jobs that sweeps moved to the dead-letter queue."
 )
 LAST_SWEEP: Final = Metric(
-    "gauge", "holdfast_last_sweep_timestamp_seconds", "When this process swept last; 0 if never."
+    "gauge",
+    "holdfast_last_sweep_timestamp_seconds",
+    "Time of the last recovery sweep of this process; 0 if none.",
 )
 REPLAYED: Final = Metric(
-    "counter", "holdfast_replayed_total", "Recorded calls that were handed back, not made."
+    "counter", "holdfast_replayed_total", "Recorded calls that were replayed instead of made."
 )
 CALLS: Final = Metric(
-    "counter", "holdfast_calls_total", "Calls that were really made, by tool.", ("tool", "effect", "outcome")
+    "counter",
+    "holdfast_calls_total",
+    "Calls of tools and steps that were made.",
+    ("tool", "effect", "outcome"),
 )
 CALL_SECONDS: Final = Metric(
-    "histogram", "holdfast_call_seconds", "How long a call took.", ("effect",), buckets=SLOW
+    "histogram", "holdfast_call_seconds", "Duration of a call.", ("effect",), buckets=SLOW
 )
 MODEL_CALLS: Final = Metric(
     "counter",
     "holdfast_model_calls_total",
-    "Requests to models: answered, refused, asked again, given up, or answered from the cache.",
+    "Requests to models, by outcome: answered, refused, retried, given up, or from the response cache.",
     ("model", "outcome"),
 )
 MODEL_SECONDS: Final = Metric(
-    "histogram", "holdfast_model_seconds", "How long a model took to answer.", ("model",), buckets=SLOW
+    "histogram", "holdfast_model_seconds", "Response time of a model.", ("model",), buckets=SLOW
 )
 MODEL_TOKENS: Final = Metric(
-    "counter", "holdfast_model_tokens_total", "Tokens that models read and wrote.", ("model", "direction")
+    "counter", "holdfast_model_tokens_total", "Input and output tokens of models.", ("model", "direction")
 )
 MODEL_USD: Final = Metric(
     "counter",
     "holdfast_model_usd_total",
-    "What models cost, in dollars, where the price is known.",
+    "Cost of models in dollars, where the price is known.",
     ("model",),
 )
 CACHE: Final = Metric(
     "counter",
     "holdfast_cache_requests_total",
-    "The cache of answers was asked, and had it or not.",
+    "Lookups in the response cache: hit or miss.",
     ("outcome",),
 )
 HTTP: Final = Metric(
-    "counter", "holdfast_http_requests_total", "Requests, by route and status.", ("method", "route", "status")
+    "counter",
+    "holdfast_http_requests_total",
+    "HTTP requests, by route and status.",
+    ("method", "route", "status"),
 )
 HTTP_SECONDS: Final = Metric(
-    "histogram", "holdfast_http_seconds", "How long it took until the answer began.", ("route",)
+    "histogram", "holdfast_http_seconds", "Time until the HTTP response began.", ("route",)
 )
 HTTP_REFUSED: Final = Metric(
     "counter",
     "holdfast_http_refused_total",
-    "Requests that were answered with a problem, by its code.",
+    "HTTP requests answered with a problem, by its code.",
     ("code",),
 )
 ADMISSION: Final = Metric(
     "counter",
     "holdfast_admission_refused_total",
-    "Requests that were told to come later (429), by code.",
+    "Requests rejected by admission control or rate limits (429), by code.",
     ("code",),
 )
 LOOP_DELAY: Final = Metric(
     "histogram",
     "holdfast_event_loop_delay_seconds",
-    "How much later than asked for the event loop came back.",
+    "Delay of the event loop beyond the requested time.",
 )
 
 # ── how the store is ──────────────────────────────────────────────────────────────────────────────
 
-INFO: Final = Metric("gauge", "holdfast_info", "Always 1: which version, on which tier.", ("version", "tier"))
-STORE_UP: Final = Metric("gauge", "holdfast_store_up", "1 if the store answered the last look, else 0.")
+INFO: Final = Metric(
+    "gauge", "holdfast_info", "Always 1; labels: version, durability tier.", ("version", "tier")
+)
+STORE_UP: Final = Metric(
+    "gauge", "holdfast_store_up", "1 if the store answered the last health check, else 0."
+)
 NATS_UP: Final = Metric(
     "gauge",
     "holdfast_nats_up",
-    "1 if NATS is connected and its agents are listed as they are, else 0. Of servers that have one.",
+    "1 if NATS is connected and its registry is current, else 0. Only on servers with NATS.",
 )
 JOBS: Final = Metric(
-    "gauge", "holdfast_jobs", "Jobs that are not over, by where they stand.", ("queue", "status", "reason")
+    "gauge",
+    "holdfast_jobs",
+    "Jobs that have not ended, by queue, status and wait reason.",
+    ("queue", "status", "reason"),
 )
 OLDEST: Final = Metric(
     "gauge",
     "holdfast_oldest_ready_seconds",
-    "How long the oldest job that could run has waited for a worker.",
+    "Time that the oldest ready job has waited for a worker.",
 )
-DEAD: Final = Metric("gauge", "holdfast_dead_letters", "Jobs that are held as dead letters.")
+DEAD: Final = Metric("gauge", "holdfast_dead_letters", "Jobs in the dead-letter queue.")
 STALLED: Final = Metric(
     "gauge",
     "holdfast_stalled_jobs",
-    "Jobs that are held because their code made no progress: a person decides.",
+    "Jobs held for a person because their code made no progress.",
 )
 UNCERTAIN: Final = Metric(
     "gauge",
     "holdfast_uncertain_calls",
-    "Calls of which nobody knows whether they happened: a person is asked.",
+    "Calls of unknown outcome, which wait for a person.",
 )
-OVER: Final = Metric("gauge", "holdfast_expired_leases", "Running jobs whose lease is over right now.")
+OVER: Final = Metric("gauge", "holdfast_expired_leases", "Running jobs whose lease has expired.")
 TAKEOVERS: Final = Metric(
     "gauge",
     "holdfast_job_takeovers_max",
-    "The most takeovers without progress that any open job has behind it.",
+    "Most takeovers without progress of any open job.",
 )
-CACHED: Final = Metric("gauge", "holdfast_cache_entries", "Answers that are kept.", ("state",))
-DATABASE: Final = Metric("gauge", "holdfast_database_bytes", "The size of the database.")
-WAL: Final = Metric("gauge", "holdfast_wal_bytes", "The size of SQLite's log beside its file.")
+CACHED: Final = Metric("gauge", "holdfast_cache_entries", "Entries of the response cache.", ("state",))
+DATABASE: Final = Metric("gauge", "holdfast_database_bytes", "Size of the database.")
+WAL: Final = Metric("gauge", "holdfast_wal_bytes", "Size of SQLite's write-ahead log.")
 DISK: Final = Metric(
-    "gauge", "holdfast_disk_free_ratio", "The free part of the disk under a SQLite file, from 0 to 1."
+    "gauge", "holdfast_disk_free_ratio", "Free part of the disk that holds a SQLite file, from 0 to 1."
 )
-CLOCK: Final = Metric(
-    "gauge", "holdfast_clock_offset_seconds", "How far store time is ahead of this host's clock."
+CLOCK: Final = Metric("gauge", "holdfast_clock_offset_seconds", "Store time minus this host's clock.")
+BACKUP: Final = Metric("gauge", "holdfast_backup_age_seconds", "Age of the last recorded backup.")
+LOOK_SECONDS: Final = Metric(
+    "gauge", "holdfast_vitals_seconds", "Duration of the last health check of the store."
 )
-BACKUP: Final = Metric(
-    "gauge", "holdfast_backup_age_seconds", "How old the last backup is that this store knows of."
-)
-LOOK_SECONDS: Final = Metric("gauge", "holdfast_vitals_seconds", "How long the last look at the store took.")
 
 METRICS: Final = tuple(value for value in list(globals().values()) if isinstance(value, Metric))

@@ -80,8 +80,8 @@ class StaticPage:
         files = self._known()
         file = files.get(path.removeprefix(UNDER) if named else INDEX)
         if file is None:
-            msg = "the page has no such file"
-            raise NotFound(msg, hint="Load the page again: it may be of another version.")
+            msg = "the page does not have this file"
+            raise NotFound(msg, hint="Reload the page: the server may have another version.")
         headers = {
             "ETag": file.tag,
             "Cache-Control": _FOR_GOOD if named else _ASK_AGAIN,

@@ -26,7 +26,7 @@ from holdfast.server.schemas import WhichLines
 
 
 class NewKey(OperationRequest, frozen=True, kw_only=True):
-    """A key to be made. `session_id` is the one that an agent's key is for."""
+    """Request for an API key. `session_id`: the one session that an agent's key is for."""
 
     name: Name
     roles: Annotated[tuple[Role, ...], Meta(min_length=1)]
@@ -40,7 +40,7 @@ class Revoking(OperationRequest, frozen=True, kw_only=True):
 
 
 class KeyShape(msgspec.Struct, frozen=True, kw_only=True):
-    """A key without its secret."""
+    """An API key without its secret."""
 
     key_id: str
     name: str
@@ -54,13 +54,13 @@ class KeyShape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MadeKey(KeyShape, frozen=True, kw_only=True):
-    """`key` is the key itself, which is not shown again: a repeated request is answered without it."""
+    """A new API key. `key` is returned only once: a repeated request is answered without it."""
 
     key: str | None
 
 
 class Acts(msgspec.Struct, frozen=True, kw_only=True):
-    """Lines in order. `next` is the `after` of the next page; `head` is the hash of the last line of all, in hex."""
+    """Audit log entries in order. `next` is the `after` of the next page; `head` is the hash of the newest entry."""
 
     items: tuple[Act, ...]
     next: int | None
@@ -68,14 +68,14 @@ class Acts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def list_keys(asked: ApiRequest) -> ApiResponse:
-    """The namespace's keys by id, revoked and expired ones too."""
+    """List the API keys of the namespace by id, including revoked and expired ones."""
     which: PageRequest = asked.query
     page = await asked.store.keys.list(namespace=asked.namespace, limit=which.limit, cursor=which.cursor)
     return ApiResponse(value=Page(tuple(map(_shape, page)), page.next), tagged=True)
 
 
 async def make_key(asked: ApiRequest) -> ApiResponse:
-    """A key exists, and is shown this once."""
+    """Create an API key. It is returned only once."""
     new: NewKey = asked.body
     given = asked.key()
     key_id = None if given is None else _id_for(asked.namespace, given)
@@ -102,7 +102,7 @@ async def make_key(asked: ApiRequest) -> ApiResponse:
 
 
 async def revoke(asked: ApiRequest) -> ApiResponse:
-    """The key opens nothing any more: here at once, in other servers within five seconds."""
+    """Revoke an API key: at once on this server, within five seconds on others."""
     word: Revoking = asked.body
     key = await revoke_key(
         asked.store,
@@ -117,7 +117,7 @@ async def revoke(asked: ApiRequest) -> ApiResponse:
 
 
 async def list_audit(asked: ApiRequest) -> ApiResponse:
-    """Privileged acts in the namespace, in order, each chained to the one before."""
+    """List the audit log of the namespace, in order; a hash chain links its entries."""
     which: WhichLines = asked.query
     head = await asked.store.audit.head(namespace=asked.namespace)
     lines = await asked.store.audit.read(namespace=asked.namespace, after=which.after, limit=which.limit)
@@ -137,7 +137,9 @@ def _must_be_same(known: ApiKey, new: NewKey) -> None:
     now = [new.name, sorted(new.roles), new.session_id]
     if was != now:
         digests = [canonical.digest_of(one).hex() for one in (was, now)]
-        raise KeyReused("this request made another key", stored=digests[0], sent=digests[1])
+        raise KeyReused(
+            "this idempotency key was used for another API key", stored=digests[0], sent=digests[1]
+        )
 
 
 def _shape(key: ApiKey) -> KeyShape:

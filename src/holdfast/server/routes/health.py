@@ -13,18 +13,18 @@ from holdfast.server.schemas import Health
 
 
 async def health(asked: ApiRequest) -> ApiResponse:
-    """How the service is, and what its store survives."""
+    """Health of the server, and what its store survives."""
     state = await _state(asked)
     return ApiResponse(value=state, status=503 if state.status == "unavailable" else 200)
 
 
 async def live(asked: ApiRequest) -> ApiResponse:
-    """The process answers."""
+    """Liveness: the process responds."""
     return ApiResponse(value=Health(status="ok", timestamp=_now(asked)))
 
 
 async def ready(asked: ApiRequest) -> ApiResponse:
-    """The process takes work: its store was written to just now, and it is not about to end."""
+    """Readiness: the store accepts writes, and the server is not shutting down."""
     state = await _state(asked)
     return ApiResponse(value=state, status=200 if state.status in {"ok", "degraded"} else 503)
 

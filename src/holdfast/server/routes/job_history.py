@@ -26,14 +26,14 @@ from holdfast.server.responses import ApiResponse
 
 
 async def get_step(asked: ApiRequest) -> ApiResponse:
-    """One call whole: its span, its row in the ledger, what a model was asked, and its events."""
+    """Get one step: its span, ledger row, model request and events."""
     head = await asked.head()
     key, generation = asked.path["key"], asked.query.generation
     sealed = await asked.store.journal.read(head.job_id)
     spans = trace_of(head, sealed, now=asked.house.clock.wall_us()).spans
     span = next((one for one in spans if (one.step_key, one.generation) == (key, generation)), None)
     if span is None:
-        msg = f"the journal tells of no step {key!r}" + (f" of generation {generation}" if generation else "")
+        msg = f"the journal has no step {key!r}" + (f" of generation {generation}" if generation else "")
         raise NotFound(msg, hint="GET the trace: it shows the steps.")
     facts = [(one, event) for one in sealed if (event := _read(one)) and _is_of(event, key, generation)]
     digests = [str(getattr(event, "args_digest", "")) for _, event in facts]
@@ -91,10 +91,12 @@ async def _part(asked: ApiRequest, digest: str) -> Any:
 
 
 async def preview_fork(asked: ApiRequest) -> ApiResponse:
-    """Which results a fork would take over, and which calls it would make anew. Nothing is written."""
+    """Preview a fork: results that it would share, and calls that it would make. Writes nothing."""
     where: WhereToFork = asked.query
     if where.step is not None and where.seq is not None:
-        raise InvalidPayload("a fork is at a step or at an event", hint="Say step=… or seq=…, one of them.")
+        raise InvalidPayload(
+            "a fork needs either a step or an event", hint="Say step=… or seq=…, one of them."
+        )
     head = await asked.head()
     sealed = await asked.store.journal.read(head.job_id)
     facts = [ForkedEvent(one.seq, one.at, unseal(one)) for one in sealed]

@@ -27,7 +27,7 @@ from holdfast.server.responses import ApiResponse
 
 
 async def who_am_i(asked: ApiRequest) -> ApiResponse:
-    """Who asks, and what they may do."""
+    """Get the caller's identity and scopes."""
     one = asked.principal
     by = "key" if one.key_id is not None else "token" if one is LOCAL else "nobody"
     who = Who(
@@ -44,7 +44,7 @@ async def who_am_i(asked: ApiRequest) -> ApiResponse:
 
 
 async def tally_jobs(asked: ApiRequest) -> ApiResponse:
-    """How many jobs fit, by status and by what they wait for."""
+    """Count jobs that match a filter, by status and wait reason."""
     which = msgspec.structs.replace(to_filter(asked.query), namespace=asked.namespace)
     found = await asked.store.jobs.tally(which)
     by_status: Counter[str] = Counter()
@@ -58,12 +58,12 @@ async def tally_jobs(asked: ApiRequest) -> ApiResponse:
 
 
 async def name_jobs(asked: ApiRequest) -> ApiResponse:
-    """The kinds and queues that jobs have, for lists to choose from."""
+    """List the kinds and queues of jobs."""
     return ApiResponse(value=await asked.store.jobs.names(asked.namespace), tagged=True)
 
 
 async def list_sessions(asked: ApiRequest) -> ApiResponse:
-    """Conversations, newest id first."""
+    """List sessions, newest id first."""
     which: WhichSessions = asked.query
     page = await asked.store.sessions.list(
         text=None if which.text is None else check_name(which.text, "text"),
@@ -75,7 +75,7 @@ async def list_sessions(asked: ApiRequest) -> ApiResponse:
 
 
 async def list_attachments(asked: ApiRequest) -> ApiResponse:
-    """What was announced for a session, oldest first."""
+    """List the attachments of a session, oldest first."""
     session_id = check_name(asked.path["session_id"], "session id")
     found = await asked.store.attachments.list(session_id, namespace=asked.namespace)
     return ApiResponse(value=AttachmentList(items=tuple(found)), tagged=True)
@@ -85,12 +85,12 @@ async def list_attachments(asked: ApiRequest) -> ApiResponse:
 
 
 async def cancel_many(asked: ApiRequest) -> ApiResponse:
-    """Each of these jobs will do nothing more to the outside; of each one is told whether it was still to be had."""
+    """Cancel many jobs; returns the outcome for each."""
     return await _each(asked, asked.client.cancel, "job.cancel")
 
 
 async def requeue_many(asked: ApiRequest) -> ApiResponse:
-    """Each of these dead letters is tried again; of each one is told whether it was one."""
+    """Requeue many dead letters; returns the outcome for each."""
     return await _each(asked, asked.client.requeue, "dead.requeue")
 
 

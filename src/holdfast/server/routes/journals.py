@@ -29,7 +29,7 @@ ZIP: Final = "application/zip"
 
 
 async def stream_job(asked: ApiRequest) -> ASGIApp:
-    """What the job says while it runs, as server-sent events."""
+    """Stream the output of a running job, as server-sent events."""
     head = await asked.head()
     which: WhichChunks = asked.query
     after = asked.request.headers.get("last-event-id") or which.after
@@ -64,7 +64,7 @@ class JournalLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 async def export_job(asked: ApiRequest) -> ASGIApp:
-    """The journal and the blobs that it names, as JSON lines; the last line says that nothing is missing.
+    """Export a journal with its blobs, as JSON lines; the last line marks a complete export.
 
     Whoever accepts `application/zip` gets it as one file, signed if the server has a key.
     """

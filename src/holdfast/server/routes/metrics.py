@@ -14,7 +14,7 @@ from holdfast.server.request import ApiRequest
 
 
 async def metrics(asked: ApiRequest) -> ASGIApp:
-    """Counters of this process, and how the store is."""
+    """Metrics of this process and of the store, for Prometheus."""
     house = asked.house
     await house.gauges.look()
     return Response(house.metrics.text(), media_type=CONTENT_TYPE)

@@ -29,7 +29,7 @@ class WhichNumbers(OperationRequest, frozen=True, kw_only=True):
 
 
 async def get_numbers(asked: ApiRequest) -> ApiResponse:
-    """Jobs, calls, tokens and money over time, counted from journals."""
+    """Time series of jobs, calls, tokens and cost, computed from journals."""
     which: WhichNumbers = asked.query
     numbers = await asked.house.numbers.look(
         asked.namespace,
@@ -41,7 +41,7 @@ async def get_numbers(asked: ApiRequest) -> ApiResponse:
 
 
 async def follow_jobs(asked: ApiRequest) -> ASGIApp:
-    """Jobs whose head has moved, as server-sent events."""
+    """Stream jobs that have changed, as server-sent events."""
     after = after_of(asked.request.headers.get("last-event-id") or asked.query.after)
     store, namespace = asked.store, asked.namespace
     return Stream(asked, lambda: job_feed(store, namespace, after))

@@ -67,5 +67,5 @@ async def restore(store: Store, backup: Path, *, clock: Clock, ids: IdSource) ->
 def _sql(store: Store) -> SqlStore:
     if isinstance(store, SqlStore):
         return store
-    msg = "a store in memory has nothing to back up"
+    msg = "a memory store cannot be backed up"
     raise Misuse(msg, hint="Use sqlite:///file.db or postgresql://….")

@@ -34,7 +34,7 @@ class MemoryBlobs:
         if row is None:
             raise NotFound(f"there is no blob {digest!r}")
         if _hex(row.body) != digest:
-            raise StoreCorrupt(f"the bytes of blob {digest} do not fit their digest")
+            raise StoreCorrupt(f"the bytes of blob {digest} do not match their digest")
         return row.body
 
     async def has(self, digest: str, *, namespace: str = DEFAULT_NAMESPACE) -> bool:

@@ -109,7 +109,7 @@ def submit(work: MemoryWorkRow, draft: JobDraft, *, admitting: bool = False) -> 
         job_id, namespace, made_by = first
         if (namespace, made_by) != (draft.namespace, digest):
             raise KeyReused(
-                f"job {job_id} was made by another request under the same key or id",
+                f"job {job_id} was submitted by another request with the same key or id",
                 stored=made_by.hex() if namespace == draft.namespace else "",
                 sent=digest.hex(),
             )

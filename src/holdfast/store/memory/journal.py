@@ -118,7 +118,7 @@ def _hold(work: MemoryWorkRow, job_id: str, decide: Decide) -> Head | None:
 
 def _carry_out(work: MemoryWorkRow, head: JobHead, ruling: Ruling) -> Head:
     if ruling.move.status is Status.RUNNING:
-        raise InvalidMove(f"a short hold cannot leave job {head.job_id} running: nobody would drive it")
+        raise InvalidMove(f"a short hold cannot leave job {head.job_id} running: no worker would run it")
     fence = head.fence + 1
     events, end = seal(head.job_id, head.head, fence, ruling.times or work.wall, ruling.events)
     placed = msgspec.structs.replace(head, head_seq=end.seq, head_hash=end.hash, fence=fence)
@@ -142,7 +142,7 @@ def _settled_by(head: JobHead, append: Append) -> Head:
     if (head.fence, head.lease_token) != (append.fence, append.lease_token):
         raise Fenced(f"job {head.job_id} is at fence {head.fence}; this append has {append.fence}")
     if head.status is not Status.RUNNING:
-        raise Fenced(f"job {head.job_id} is {head.status}; nobody drives it")
+        raise Fenced(f"job {head.job_id} is {head.status}; no worker holds it")
     if head.head != append.seen:
         raise Broken(f"job {head.job_id} ends at event {head.head_seq}; its own holder saw {append.seen.seq}")
     raise MailWaiting(f"job {head.job_id} has mail up to {head.mail_seq}", mail_seq=head.mail_seq)

@@ -14,7 +14,7 @@ class Queues(Protocol):
     belong to work that was let in, and always fit. Of two requests for the last place one gets it."""
 
     async def limit(self, limits: QueueLimits) -> None:
-        """The queue takes so much from now on, whatever it took before. Without any limit it takes everything."""
+        """Set the limits of a queue. Without limits it accepts every job."""
         ...
 
     async def list(self, *, namespace: str = DEFAULT_NAMESPACE) -> list[QueueLimits]:

@@ -103,7 +103,7 @@ async def open_postgres(
         await write_first_rows(executor, ids)
     except ValueError as error:
         await close()
-        msg = f"{_without_password(url)} is not an address that Postgres understands: {error}"
+        msg = f"{_without_password(url)} is not a valid Postgres address: {error}"
         raise InvalidSetting(msg) from error
     except (asyncpg.PostgresError, TimeoutError, *CONNECTION_LOST) as error:
         await close()
@@ -159,9 +159,10 @@ def _tier(details: dict[str, str]) -> Tier:
         msg = f"the server is PostgreSQL {details['server_version']}, Holdfast needs at least 15"
         raise TierNotKept(msg, hint="Upgrade the server.")
     if details["synchronous_commit"] == "off":
-        msg = "synchronous_commit is off and the server does not let us turn it on"
+        msg = "synchronous_commit is off, and the server does not allow Holdfast to turn it on"
         raise TierNotKept(
-            msg, hint="A pooler may swallow session settings; connect past it or set it for the role."
+            msg,
+            hint="A connection pooler may drop session settings: bypass it, or set synchronous_commit for the role.",
         )
     kept = details["fsync"] == "on" and details["full_page_writes"] == "on"
     return Tier.POSTGRES if kept else Tier.POSTGRES_REDUCED

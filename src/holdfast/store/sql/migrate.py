@@ -115,7 +115,7 @@ def check(applied: list[Applied], min_reader: int, migrations: Sequence[Migratio
         )
     if newest > known_max and min_reader > known_max:
         msg = (
-            f"the store has schema {newest} and wants code for {min_reader}; this Holdfast knows {known_max}"
+            f"the store has schema {newest} and needs Holdfast with schema {min_reader}; this has {known_max}"
         )
         raise SchemaMismatch(
             msg, hint="Install the newer Holdfast that migrated this store; there is no way back."

@@ -86,7 +86,7 @@ def adopt(connection: apsw.Connection, path: Path) -> bool:
         if found != 0 or tables != 0:
             # Closing the last connection would copy its log back and remove it; that is its owner's business.
             connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-            msg = f"{path} is a database of another program"
+            msg = f"{path} is the database of another program"
             raise ForeignFile(msg)
         _pragma(connection, f"page_size = {PAGE_BYTES}")
     except apsw.Error as error:

@@ -187,7 +187,7 @@ class SqliteExecutor:
         if any(unit.asked + STOPPED_AFTER_S <= now for unit in waiting):
             continue_stopped_writers(self.path)
         for unit in late:
-            msg = f"no turn to write to {self.path.name} within {self._patience_s:g} s; nothing was written"
+            msg = f"the write lock of {self.path.name} was not free within {self._patience_s:g} s; nothing was written"
             unit.outcome = StoreBusy(
                 msg, hint="A stopped process may hold the file; `holdfast doctor` names it."
             )

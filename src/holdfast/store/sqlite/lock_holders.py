@@ -104,7 +104,7 @@ def _continue(pid: int, database: Path) -> bool:
     except OSError:
         return False  # it has ended, or belongs to another user
     _log.warning(
-        "process %d was stopped while it held the write lock of %s, and nobody else could write: it was continued",
+        "process %d was stopped while it held the write lock of %s, which blocked all writers: it was continued",
         pid,
         database.name,
     )

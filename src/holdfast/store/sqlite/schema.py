@@ -44,7 +44,7 @@ class SqliteSchema:
         if not rows:
             return 0
         if not isinstance(rows[0][0], int):
-            msg = "the store does not say who may read it"
+            msg = "the store does not record which versions may read it"
             raise StoreCorrupt(msg)
         return rows[0][0]
 

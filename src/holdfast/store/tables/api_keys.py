@@ -99,7 +99,7 @@ async def _get(tx: Transaction, key_id: str, namespace: str | None = None) -> Ap
     key = None if row is None else _key(row)
     if key is None or (namespace is not None and key.namespace != namespace):
         msg = f"there is no key {key_id!r}"
-        raise NotFound(msg, hint="`holdfast key list` shows what is there.")
+        raise NotFound(msg, hint="`holdfast api-key list` lists them.")
     return key
 
 

@@ -47,7 +47,7 @@ class SqlBlobs:
         body = bytes(row[0])
         if hashlib.sha256(body).digest() != wanted:
             must_be_open(body, f"blob {digest}")
-            msg = f"blob {digest} does not have the content its name promises"
+            msg = f"blob {digest} does not match its digest"
             raise StoreCorrupt(msg)
         return body
 

@@ -50,7 +50,7 @@ class SqlAgents:
         row = await self._executor.read(work, brief=True)
         if row is None:
             msg = f"there is no agent {agent_id!r}"
-            raise NotFound(msg, hint="`holdfast agent list` shows what is there.")
+            raise NotFound(msg, hint="`holdfast agent list` lists them.")
         return _agent(row)
 
     async def find(self, name: str, *, namespace: str = DEFAULT_NAMESPACE) -> HostedAgent | None:

@@ -226,7 +226,7 @@ async def _explain(tx: Transaction, append: Append) -> Head:
         msg = f"job {append.job_id} is {head.status} under fence {head.fence}; this append carries {append.fence}"
         raise Fenced(msg)
     if head.head != append.seen:
-        msg = f"job {append.job_id} stands at event {head.head_seq}, its holder believes {append.seen.seq}"
+        msg = f"job {append.job_id} stands at event {head.head_seq}, its holder has seen {append.seen.seq}"
         raise Broken(
             msg, hint="This process lost track of its own writes. Stop it; another worker continues the job."
         )

@@ -66,7 +66,7 @@ async def write_call(tx: Transaction, job_id: str, call: CallRow) -> None:
     before = await _call_at(tx, call.job_id, call.step_key, call.generation)
     namesake = _call(await tx.row("find_call_by_key", idempotency_key=call.idempotency_key)) or before
     if namesake is not None and _identity(namesake) != _identity(call):
-        msg = f"idempotency key {call.idempotency_key} stands for another call or other arguments"
+        msg = f"idempotency key {call.idempotency_key} was used for another call or other arguments"
         raise KeyReused(msg, stored=namesake.args_digest, sent=call.args_digest)
     status = None if before is None else before.status
     if call.status not in CALL_MOVES[status]:

@@ -125,7 +125,7 @@ async def _get(tx: Transaction, schedule_id: str, namespace: str) -> Schedule:
     row = await tx.row("get_schedule", namespace=namespace, schedule_id=schedule_id)
     if row is None:
         msg = f"there is no schedule {schedule_id!r}"
-        raise NotFound(msg, hint="`holdfast schedule list` shows what is there.")
+        raise NotFound(msg, hint="`holdfast schedule list` lists them.")
     return _schedule(row)
 
 

@@ -89,7 +89,7 @@ async def _get(tx: Transaction, worker: str) -> SeenWorker:
     row = await tx.row("find_worker", worker=worker, silent_us=FORGOTTEN_US)
     if row is None:
         msg = f"there is no worker {worker!r}"
-        raise NotFound(msg, hint="`holdfast workers` shows who is there.")
+        raise NotFound(msg, hint="`holdfast worker list` lists them.")
     return _seen(row)
 
 
