@@ -16,7 +16,7 @@ from holdfast.engine.execution import Execution
 from holdfast.engine.suspension import sleep
 from holdfast.errors import InvalidMove, Unproven
 from holdfast.model.events import CheckpointSaved, JobParked
-from holdfast.model.evidence import ArtifactExists, EvidencePack, Result
+from holdfast.model.evidence import ArtifactExists, EvidenceSet, Result
 from holdfast.model.states import Status, WaitReason
 from holdfast.model.time import HOUR
 from holdfast.testing.conformance.harness import Backend
@@ -151,7 +151,7 @@ class World:
     def __init__(self) -> None:
         self.paths = {"report.pdf"}
 
-    async def inspect(self, pack: EvidencePack) -> list[Result]:
+    async def inspect(self, pack: EvidenceSet) -> list[Result]:
         assert all(isinstance(one, ArtifactExists) for one in pack.evidence)
         return [
             Result("verified")
@@ -174,7 +174,7 @@ async def test_evidence_must_hold_when_the_checkpoint_is_made(backend: Backend) 
 
         async def writer(drive: Execution, path: Any) -> Any:
             try:
-                await checkpoint(drive, "written", EvidencePack((ArtifactExists(path),)))
+                await checkpoint(drive, "written", EvidenceSet((ArtifactExists(path),)))
             except Unproven as error:
                 return str(error)
             return "proven"
@@ -193,7 +193,7 @@ async def test_evidence_must_hold_again_when_the_job_is_resumed(backend: Backend
 
         async def writer(drive: Execution, _: Any) -> Any:
             if restored(drive) is None:
-                await checkpoint(drive, "written", EvidencePack((ArtifactExists("report.pdf"),)))
+                await checkpoint(drive, "written", EvidenceSet((ArtifactExists("report.pdf"),)))
             await sleep(drive, HOUR)
             return restored(drive)
 

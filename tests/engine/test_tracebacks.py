@@ -177,7 +177,7 @@ def test_a_failed_child_tells_its_parent_type_and_message() -> None:
     """The parent's code gets a sentence and the name of the class, not the text of a record."""
     created = e.JobCreated("research", parent_job_id="job_parent", parent_step_key="0/research#1")
     error = {"type": "ValueError", "message": "no kelp", "traceback": []}
-    (letter,) = farewell("job_child", created, (), e.JobFailed(error), Status.FAILED).letters
+    (letter,) = farewell("job_child", created, (), e.JobFailure(error), Status.FAILED).letters
     raised = recorded(letter.body["error"])
     assert isinstance(raised, CallFailed)
     assert (str(raised), raised.error_type) == ("the child job failed: ValueError: no kelp", "ValueError")

@@ -91,9 +91,9 @@ async def _carried(store: Store, payloads: Sequence[str]) -> None:
             await _steps(driver, nth, text)
         (_, first), (_, second), *_ = group
         end: tuple[e.Event, Status] = [
-            (e.JobFailed({"type": first[:200], "message": second}), Status.FAILED),
+            (e.JobFailure({"type": first[:200], "message": second}), Status.FAILED),
             (e.JobCompleted({"said": first, "also": second}), Status.COMPLETED),
-            (e.JobCancelled(second), Status.CANCELLED),
+            (e.JobCancellation(second), Status.CANCELLED),
         ][group[0][0] // EACH % 3]
         await driver.write(end[0], move=Move(status=end[1]), mail_seen=0)
 

@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.engine import approvals, children, execution, job_runner, journal_writer, mailbox, recovery
 from holdfast.model import replay_history
-from holdfast.model.events import ApprovalRequested, JobCancelled, JobWaiting
+from holdfast.model.events import ApprovalRequested, JobCancellation, JobWaiting
 from holdfast.model.time import HOUR
 from holdfast.store.memory import journal as memory_journal
 from tests.simulation.planted_bugs import bug
@@ -93,7 +93,7 @@ def a_withdrawn_child_is_cancelled(patch: pytest.MonkeyPatch) -> None:
     def holds(self: Any, entry: journal_writer.PendingEvent) -> bool:
         if self._news and isinstance(entry.event, JobWaiting):
             return False
-        if not self._letterbox.cancelled or isinstance(entry.event, JobCancelled):
+        if not self._letterbox.cancelled or isinstance(entry.event, JobCancellation):
             return True
         return not entry.guarded
 

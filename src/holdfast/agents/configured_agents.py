@@ -33,7 +33,7 @@ from holdfast.model.limits import PRIORITY_DEFAULT
 REMEMBERED: Final = 64
 
 
-class Told(msgspec.Struct, frozen=True):
+class AgentSettings(msgspec.Struct, frozen=True):
     """What a turn is told of its agent."""
 
     name: str
@@ -58,7 +58,7 @@ class HostedAssistants:
             raise InvalidMove(msg, hint='Its input is {"agent": ID}; `holdfast agent list` shows the ids.')
         return await self._assistant(await _told(drive, agent_id)).program(drive, given)
 
-    def _assistant(self, told: Told) -> Assistant:
+    def _assistant(self, told: AgentSettings) -> Assistant:
         """The assistant that is told this. It is kept, and with it what it remembers of its conversations."""
         key = canonical.encode(msgspec.to_builtins(told))
         if key not in self._made:
@@ -83,7 +83,7 @@ class HostedAssistants:
         return self._models[name]
 
 
-async def _told(drive: Execution, agent_id: str) -> Told:
+async def _told(drive: Execution, agent_id: str) -> AgentSettings:
     """The agent as it is configured now; in a replay, as it was then."""
 
     async def run(_key: str) -> Any:
@@ -91,9 +91,11 @@ async def _told(drive: Execution, agent_id: str) -> Told:
             msg = f"job {drive.owner.job_id} is of a configured agent, and there is no store here to read it from"
             raise InvalidMove(msg, hint="Replay it where its store is.")
         agent = await drive.store.agents.get(agent_id, namespace=drive.owner.namespace)
-        return msgspec.to_builtins(Told(agent.name, agent.configuration))
+        return msgspec.to_builtins(AgentSettings(agent.name, agent.configuration))
 
-    return msgspec.convert(await drive.call(DurableCall("agent", {"agent": agent_id}, run, READS)), Told)
+    return msgspec.convert(
+        await drive.call(DurableCall("agent", {"agent": agent_id}, run, READS)), AgentSettings
+    )
 
 
 def chosen(names: tuple[str, ...], tools: Mapping[str, Callee]) -> list[Callee]:

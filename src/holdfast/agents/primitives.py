@@ -13,7 +13,7 @@ from holdfast.agents.signatures import plain, typed
 from holdfast.engine import checkpoints, deterministic_values, suspension
 from holdfast.engine.streams import VOICE, Room
 from holdfast.errors import InvalidMove
-from holdfast.model.evidence import Evidence, EvidencePack
+from holdfast.model.evidence import Evidence, EvidenceSet
 from holdfast.model.ids import check_name
 from holdfast.model.streams import DEFAULT_STREAM
 from holdfast.model.time import Duration, parse_duration
@@ -34,9 +34,9 @@ async def wait(name: str, *, timeout: Duration | None = None) -> Any:
     return await suspension.wait(context.drive("hf.wait"), name, limit)
 
 
-async def checkpoint(state: Any, *, evidence: Iterable[Evidence] | EvidencePack = ()) -> int:
+async def checkpoint(state: Any, *, evidence: Iterable[Evidence] | EvidenceSet = ()) -> int:
     """The state is durable, and the job resumes from it: what came before is not replayed any more."""
-    pack = evidence if isinstance(evidence, EvidencePack) else EvidencePack(tuple(evidence))
+    pack = evidence if isinstance(evidence, EvidenceSet) else EvidenceSet(tuple(evidence))
     return await checkpoints.checkpoint(
         context.drive("hf.checkpoint"), plain(state, "the state of a checkpoint"), pack
     )

@@ -1,8 +1,8 @@
 """Blocking functions, run so that a cancel really stops them.
 
-Each call has a thread of its own: a function that hangs takes no room from others. Cancelling it raises `Interrupted`
-in the thread at its next step of Python; a function that sits in a blocking call of C ends when that call does.
-Whoever cancels waits for the end, so that nothing of a cancelled call runs on behind its back, but not for ever.
+Each call has a thread of its own: a function that hangs takes no room from others. Cancelling it raises
+`ThreadInterrupted` in the thread at its next step of Python; a function that sits in a blocking call of C ends when that
+call does. The canceller waits for the end, so that nothing of a cancelled call runs on unseen, but not for ever.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PATIENCE_S: Final = 10.0
 log = logging.getLogger("holdfast.threads")
 
 
-class Interrupted(BaseException):
+class ThreadInterrupted(BaseException):
     """Raised inside a blocking function whose call was cancelled."""
 
 
@@ -73,5 +73,5 @@ def _interrupt(thread: threading.Thread) -> None:
 
     if thread.ident is not None and thread.is_alive():
         ctypes.pythonapi.PyThreadState_SetAsyncExc(
-            ctypes.c_ulong(thread.ident), ctypes.py_object(Interrupted)
+            ctypes.c_ulong(thread.ident), ctypes.py_object(ThreadInterrupted)
         )

@@ -83,7 +83,7 @@ class ResponsesReply(Protocol):
     def output(self) -> Sequence[Any]: ...
 
 
-class Call(NamedTuple):
+class ModelToolCall(NamedTuple):
     """One tool call of a reply. `arguments` are JSON, or text that should be."""
 
     id: str
@@ -136,7 +136,7 @@ async def run_tools(reply: Any, tools: Iterable[Callee], *, answer_max: int = AN
     return write(calls, await _answered(calls, known, answer_max))
 
 
-async def _answered(calls: list[Call], known: Mapping[str, Callee], answer_max: int) -> list[Answer]:
+async def _answered(calls: list[ModelToolCall], known: Mapping[str, Callee], answer_max: int) -> list[Answer]:
     drive = context.find_drive()
     if drive is None:
         return await _together([_answer(call, known, answer_max) for call in calls])
@@ -168,7 +168,7 @@ async def _together(answers: list[Coroutine[Any, Any, Answer]]) -> list[Answer]:
     return given
 
 
-async def _answer(call: Call, known: Mapping[str, Callee], answer_max: int) -> Answer:
+async def _answer(call: ModelToolCall, known: Mapping[str, Callee], answer_max: int) -> Answer:
     callee = known.get(call.name) if isinstance(call.name, str) else None
     if callee is None:
         named = ", ".join(sorted({wire_name(tool.name) for tool in known.values()}))
@@ -230,7 +230,7 @@ def _parsed(text: str) -> Any:
 # ── replies, by their shape ───────────────────────────────────────────────────────────────────────
 
 
-def _understood(reply: Any) -> tuple[list[Call], Any]:
+def _understood(reply: Any) -> tuple[list[ModelToolCall], Any]:
     """The calls in the reply, and how their answers are written; or an error, if it is nobody's reply."""
     if choices := _of(reply, "choices"):
         reply = _of(choices[0], "message")
@@ -258,16 +258,16 @@ def _has(thing: Any, name: str) -> bool:
     return name in thing if isinstance(thing, Mapping) else hasattr(thing, name)
 
 
-def _call(nth: int, one: Any, id_name: str, arguments_name: str) -> Call:
-    return Call(_id(nth, _of(one, id_name)), _of(one, "name"), _of(one, arguments_name))
+def _call(nth: int, one: Any, id_name: str, arguments_name: str) -> ModelToolCall:
+    return ModelToolCall(_id(nth, _of(one, id_name)), _of(one, "name"), _of(one, arguments_name))
 
 
-def _chat_call(nth: int, one: Any) -> Call:
+def _chat_call(nth: int, one: Any) -> ModelToolCall:
     function = _of(one, "function")
     if function is None:
         custom = _of(one, "custom")
-        return Call(_id(nth, _of(one, "id")), _of(custom, "name"), _of(custom, "input"))
-    return Call(_id(nth, _of(one, "id")), _of(function, "name"), _of(function, "arguments"))
+        return ModelToolCall(_id(nth, _of(one, "id")), _of(custom, "name"), _of(custom, "input"))
+    return ModelToolCall(_id(nth, _of(one, "id")), _of(function, "name"), _of(function, "arguments"))
 
 
 def _id(nth: int, given: Any) -> str:
@@ -275,7 +275,7 @@ def _id(nth: int, given: Any) -> str:
     return given if isinstance(given, str) and given else f"call_{nth}"
 
 
-def _as_message(calls: list[Call], answers: list[Answer]) -> dict[str, Any]:
+def _as_message(calls: list[ModelToolCall], answers: list[Answer]) -> dict[str, Any]:
     blocks: list[dict[str, Any]] = [
         {"type": "tool_result", "tool_use_id": call.id, "content": answer.text}
         | ({"is_error": True} if answer.is_error else {})
@@ -285,14 +285,14 @@ def _as_message(calls: list[Call], answers: list[Answer]) -> dict[str, Any]:
     return {"role": "user", "content": blocks or [{"type": "text", "text": "There was no tool call."}]}
 
 
-def _as_tool_messages(calls: list[Call], answers: list[Answer]) -> list[dict[str, Any]]:
+def _as_tool_messages(calls: list[ModelToolCall], answers: list[Answer]) -> list[dict[str, Any]]:
     return [
         {"role": "tool", "tool_call_id": call.id, "content": answer.text}
         for call, answer in zip(calls, answers, strict=True)
     ]
 
 
-def _as_outputs(calls: list[Call], answers: list[Answer]) -> list[dict[str, Any]]:
+def _as_outputs(calls: list[ModelToolCall], answers: list[Answer]) -> list[dict[str, Any]]:
     return [
         {"type": "function_call_output", "call_id": call.id, "output": answer.text}
         for call, answer in zip(calls, answers, strict=True)

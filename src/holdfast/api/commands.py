@@ -21,7 +21,7 @@ from holdfast.errors import InvalidMove, NotFound
 from holdfast.model.access import AccessScope
 from holdfast.model.append import Move
 from holdfast.model.budget import Budget
-from holdfast.model.events import CancelRequested, JobCancelled
+from holdfast.model.events import CancelRequested, JobCancellation
 from holdfast.model.ids import check_name
 from holdfast.model.jobs import JobFilter
 from holdfast.model.mailbox import MailDraft
@@ -60,7 +60,7 @@ async def cancel_loaded(api: ApiContext, job: Loaded, command: CancelRequested) 
     """Cancel a job that has been read and may be cancelled."""
     job_id = job.head.job_id
     if not needs_its_worker(job):
-        ruling = Ruling((command, JobCancelled(command.why)), Move(status=Status.CANCELLED))
+        ruling = Ruling((command, JobCancellation(command.why)), Move(status=Status.CANCELLED))
         if await api.store.journal.hold(job_id, unless_moved(job, ruling)) is not None:
             return Accepted(job_id=job_id, operation_id=command.operation_id, at_once=True)
     try:

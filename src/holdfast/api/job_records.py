@@ -361,7 +361,7 @@ class Walk(msgspec.Struct, frozen=True, kw_only=True):
     error: Any
 
 
-class Reply(msgspec.Struct, frozen=True, kw_only=True):
+class MessageReply(msgspec.Struct, frozen=True, kw_only=True):
     """The reply to a message, in its own turn or in the turn that it joined (`turn_job_id`)."""
 
     job_id: str

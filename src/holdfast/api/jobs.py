@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from holdfast.api import command_checks, job_view
 from holdfast.api.context import ApiContext
-from holdfast.api.job_records import Checked, EventPage, JobView, Reply, Trace, Walk
+from holdfast.api.job_records import Checked, EventPage, JobView, MessageReply, Trace, Walk
 from holdfast.api.job_view import view_of
 from holdfast.api.operation import operation
 from holdfast.api.replay_preview import walk_of
@@ -316,7 +316,7 @@ class GetReply(OperationRequest, frozen=True, kw_only=True):
 
 
 @operation("GET", "/api/jobs/{job_id}/reply", scope=AccessScope.READ, errors=(404, 409, 503))
-async def get_reply(api: ApiContext, request: GetReply) -> Reply:
+async def get_reply(api: ApiContext, request: GetReply) -> MessageReply:
     """Get the reply to a message; `wait_ms` waits for it (long polling)."""
     from holdfast.agents.conversation import message_in, text_in
 
@@ -334,7 +334,7 @@ async def get_reply(api: ApiContext, request: GetReply) -> Reply:
         msg = f"the reply of job {turn_id} is not in the session any more"
         raise NotFound(msg)
     message = message_in(node)
-    return Reply(
+    return MessageReply(
         job_id=job_id,
         turn_job_id=turn_id,
         session_id=session_id,

@@ -42,7 +42,7 @@ def walk_of(head: JobHead, sealed: Sequence[SealedEvent], *, now: int) -> Walk:
                 commit = one.seq
             case e.JobCompleted():
                 ends["output"] = event.output
-            case e.JobFailed():
+            case e.JobFailure():
                 ends["error"] = event.error
             case _:
                 pass

@@ -111,8 +111,8 @@ class _Reader:
                 | e.JobRequeued()
                 | e.CancelRequested()
                 | e.JobCompleted()
-                | e.JobFailed()
-                | e.JobCancelled()
+                | e.JobFailure()
+                | e.JobCancellation()
             ):
                 self._state(at, event)
             case _:
@@ -379,9 +379,9 @@ class _Reader:
                 self.seam(at, SeamKind.CANCEL_REQUESTED, f"cancel requested by {event.by or UNNAMED}{why}")
             case e.JobCompleted():
                 self.seam(at, SeamKind.ENDED, "completed")
-            case e.JobFailed():
+            case e.JobFailure():
                 self.seam(at, SeamKind.ENDED, f"failed: {format_error(event.error)}", error=event.error)
-            case e.JobCancelled():
+            case e.JobCancellation():
                 self.seam(at, SeamKind.ENDED, "cancelled")
 
     # ── everything else ───────────────────────────────────────────────────────────────────────────

@@ -12,7 +12,7 @@ from holdfast.model.events import (
     JobClaimed,
     JobCompleted,
     JobDeadLettered,
-    JobFailed,
+    JobFailure,
     JobRequeued,
     ProgressReported,
 )
@@ -38,7 +38,7 @@ def work_view(item: WorkItemState) -> WorkView:
                 result, error = output, None
             case JobRequeued(error=failed):
                 error = failed
-            case JobFailed(error=failed):
+            case JobFailure(error=failed):
                 error = failed
             case JobDeadLettered():
                 error = {"causes": causes_of((sealed.at, event) for sealed, event in item.facts)}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from holdfast.client.blocking_client import BlockingClient
     from holdfast.client.external_agent import ExternalAgent
-    from holdfast.client.external_work import Unrecoverable, Work
+    from holdfast.client.external_work import Unrecoverable, WorkAssignment
     from holdfast.client.http import RemoteClient
 
 _WHERE: Final = {
@@ -17,10 +17,10 @@ _WHERE: Final = {
     "ExternalAgent": "holdfast.client.external_agent",
     "RemoteClient": "holdfast.client.http",
     "Unrecoverable": "holdfast.client.external_work",
-    "Work": "holdfast.client.external_work",
+    "WorkAssignment": "holdfast.client.external_work",
 }
 
-__all__ = ["BlockingClient", "ExternalAgent", "RemoteClient", "Unrecoverable", "Work"]
+__all__ = ["BlockingClient", "ExternalAgent", "RemoteClient", "Unrecoverable", "WorkAssignment"]
 
 
 def __getattr__(name: str) -> Any:

@@ -25,9 +25,9 @@ from holdfast.api.job_records import (
     Checked,
     EventView,
     JobView,
+    MessageReply,
     Need,
     Posted,
-    Reply,
     Stats,
     Trace,
     Walk,
@@ -196,7 +196,7 @@ class BlockingClient:
         """The job once it is over, however it ended. NotOver when the time is up first; the job goes on."""
         return self._run(self._client.result(job_id, timeout_s=timeout_s))
 
-    def reply(self, job_id: str, *, timeout_s: float | None = None) -> Reply:
+    def reply(self, job_id: str, *, timeout_s: float | None = None) -> MessageReply:
         """The reply to the message that this job is, once the turn it is part of is committed.
 
         Raises:

@@ -40,9 +40,9 @@ from holdfast.api.job_records import (
     Checked,
     EventView,
     JobView,
+    MessageReply,
     Need,
     Posted,
-    Reply,
     Stats,
     Trace,
     Walk,
@@ -87,7 +87,7 @@ WAIT_MS: Final = 20_000
 """How long one request waits for a job to end, before it is sent again."""
 
 
-class Transport(Protocol):
+class ClientTransport(Protocol):
     """How a request reaches its handler."""
 
     ids: IdSource
@@ -108,7 +108,7 @@ class Transport(Protocol):
 class Client:
     """See the module's docstring. Close it when done, or use it as an async context manager."""
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: ClientTransport) -> None:
         self._transport = transport
 
     async def close(self) -> None:
@@ -223,7 +223,7 @@ class Client:
                 reason = f" ({job.wait_reason})" if job.wait_reason is not None else ""
                 raise NotOver(f"job {job_id} is {job.status}{reason}")
 
-    async def reply(self, job_id: str, *, timeout_s: float | None = None) -> Reply:
+    async def reply(self, job_id: str, *, timeout_s: float | None = None) -> MessageReply:
         """The reply to the message that this job is, once the turn it is part of is committed.
 
         Raises:

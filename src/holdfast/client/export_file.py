@@ -36,7 +36,7 @@ ARCHIVE_BYTES_MAX: Final = 1024 * MIB
 _WRITTEN_AT: Final = (1980, 1, 1, 0, 0, 0)
 
 
-class Named(msgspec.Struct, frozen=True):
+class ManifestEntry(msgspec.Struct, frozen=True):
     """One file as the manifest knows it."""
 
     sha256: str
@@ -59,7 +59,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     erased: int
     blobs: int
     exported_at: int
-    files: dict[str, Named]
+    files: dict[str, ManifestEntry]
 
 
 class ExportVerdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,7 +105,7 @@ def packed(files: Mapping[str, bytes]) -> bytes:
 
 def sealed(files: Mapping[str, bytes], told: Mapping[str, Any], key: signing.Key | None) -> bytes:
     """The archive of these files, with its manifest, signed if there is a key."""
-    named = {name: Named(canonical.hex_digest(data), len(data)) for name, data in files.items()}
+    named = {name: ManifestEntry(canonical.hex_digest(data), len(data)) for name, data in files.items()}
     manifest = msgspec.json.encode(
         Manifest(format=FORMAT, version=VERSION, files=named, **told), order="sorted"
     )

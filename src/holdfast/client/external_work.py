@@ -6,8 +6,8 @@
                       │
                       └── fenced: the function is cancelled, and nothing more is said
 
-The lease is measured by the clock of this machine, from before it was asked for, so `Work.is_ours` is never true for
-too long, whatever other clocks say. A lease that runs out while the server is away does not stop the function: most
+The lease is measured by the clock of this machine, from before it was requested, so `WorkAssignment.is_ours` is
+never true for too long, whatever other clocks say. A lease that runs out while the server is away does not stop the function: most
 often nobody else could take the work either. If somebody did, the fence keeps this result out and the next renewal says
 so.
 """
@@ -49,10 +49,10 @@ class Unrecoverable(Exception):
 class Serves(Protocol):
     """A function that does work of one capability, awaited or blocking."""
 
-    def __call__(self, work: Work, /) -> Any: ...
+    def __call__(self, work: WorkAssignment, /) -> Any: ...
 
 
-class Work:
+class WorkAssignment:
     """A work item, as the function sees it that does it. `item` is all that the server said of it."""
 
     def __init__(
@@ -120,7 +120,7 @@ class HeldItem:
         lease_s: int,
         since_us: int,
     ) -> None:
-        self.work = Work(item, self._say, self._covers)
+        self.work = WorkAssignment(item, self._say, self._covers)
         self._item = item
         self._function = function
         self._client = client

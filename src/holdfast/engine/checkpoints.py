@@ -24,12 +24,12 @@ from holdfast.errors import InvalidMove, InvalidSetting, Unproven
 from holdfast.model import canonical
 from holdfast.model.checkpoint_snapshot import carried_by, packed
 from holdfast.model.events import CheckpointSaved
-from holdfast.model.evidence import EvidencePack, Inspector, Result, pack_from_json, pack_to_json
+from holdfast.model.evidence import EvidenceSet, Inspector, Result, pack_from_json, pack_to_json
 from holdfast.model.replay_history import History
 from holdfast.model.step_keys import StepScope
 
 
-async def checkpoint(drive: Execution, state: Any, pack: EvidencePack | None = None) -> int:
+async def checkpoint(drive: Execution, state: Any, pack: EvidenceSet | None = None) -> int:
     """The state is durable, and the job resumes from it; the number of this commit."""
     place = drive.place()
     # A task that has just ended is not forgotten before the next turn of the loop, and the code may be here sooner.
@@ -91,7 +91,7 @@ async def unproven(
     }
 
 
-async def _findings(inspect: Inspector | None, pack: EvidencePack) -> Sequence[Result]:
+async def _findings(inspect: Inspector | None, pack: EvidenceSet) -> Sequence[Result]:
     if inspect is None:
         msg = "this runtime has no inspector that verifies evidence"
         raise InvalidSetting(
@@ -100,7 +100,7 @@ async def _findings(inspect: Inspector | None, pack: EvidencePack) -> Sequence[R
     return await inspect(pack)
 
 
-def _why_not(pack: EvidencePack, found: Sequence[Result]) -> str | None:
+def _why_not(pack: EvidenceSet, found: Sequence[Result]) -> str | None:
     if pack.judge(found).holds:
         return None
     reasons = [f"{one.finding}: {one.reason}" for one in found if one.finding != "verified"]

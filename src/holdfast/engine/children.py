@@ -21,7 +21,7 @@ from holdfast.engine.mailbox import News
 from holdfast.engine.tracebacks import format_error
 from holdfast.model import canonical
 from holdfast.model.append import Extras
-from holdfast.model.events import ChildStarted, Event, JobCompleted, JobCreated, JobFailed
+from holdfast.model.events import ChildStarted, Event, JobCompleted, JobCreated, JobFailure
 from holdfast.model.job_deadline import TIMED_OUT
 from holdfast.model.jobs import JobDraft, check_draft
 from holdfast.model.mailbox import MailDraft
@@ -117,7 +117,7 @@ def farewell(
 
 def _not_completed(status: Status, fact: Event) -> dict[str, Any]:
     """What a child's parent gets in place of a result."""
-    why = fact.error if isinstance(fact, JobFailed) else None
+    why = fact.error if isinstance(fact, JobFailure) else None
     if isinstance(why, dict) and why.get("type") == TIMED_OUT:
         return why  # by its class: a parent may do something else then
     if why is None:

@@ -25,7 +25,7 @@ from holdfast.model.evidence import (
     Custom,
     DbRow,
     Evidence,
-    EvidencePack,
+    EvidenceSet,
     FileSha256,
     Result,
 )
@@ -52,7 +52,7 @@ class Looker:
         self.checks: dict[str, Check] = dict(checks or {})
         self._own_file = own_file
 
-    def look_at_all(self, pack: EvidencePack) -> Sequence[Result]:
+    def look_at_all(self, pack: EvidenceSet) -> Sequence[Result]:
         """A finding for each piece. It blocks: files may be large and disks slow."""
         return [self.look(claim) for claim in pack.evidence]
 

@@ -43,11 +43,11 @@ from holdfast.model.append import NOTHING, Holder, Move, append_of
 from holdfast.model.events import (
     CancelRequested,
     Event,
-    JobCancelled,
+    JobCancellation,
     JobCompleted,
     JobCreated,
     JobDeadLettered,
-    JobFailed,
+    JobFailure,
     JobReleased,
     JobRequeued,
     ProgressReported,
@@ -165,7 +165,7 @@ class ExternalWork:
 
         def failed(item: WorkItemState) -> Said:
             if not recoverable:
-                return (JobFailed(told),), Move(status=Status.FAILED)
+                return (JobFailure(told),), Move(status=Status.FAILED)
             if self._is_poison(item.head, failed=1):
                 return buried(item, told), msgspec.structs.replace(HELD_DEAD, failed=True)
             wait_us = delay(self._retry, item.head.attempts + 1, self._chance())
@@ -173,7 +173,7 @@ class ExternalWork:
             return (JobRequeued(why="failed", by=item.head.lease_owner, error=told),), back
 
         return await self._say(
-            held, failed, repeats=lambda last: isinstance(last, JobRequeued | JobFailed | JobDeadLettered)
+            held, failed, repeats=lambda last: isinstance(last, JobRequeued | JobFailure | JobDeadLettered)
         )
 
     async def release(self, held: Held, why: str) -> WorkItemState:
@@ -190,7 +190,7 @@ class ExternalWork:
             if head.status is not Status.RUNNING or agent_in(head.lease_owner) is None:
                 return False
             held = Held(job_id, head.fence, head.lease_token)
-            over: Said = ((asked, JobCancelled(asked.why)), Move(status=Status.CANCELLED))
+            over: Said = ((asked, JobCancellation(asked.why)), Move(status=Status.CANCELLED))
             try:
                 await self._write(held, item, over)
             except (Fenced, Broken, MailWaiting):
@@ -220,7 +220,7 @@ class ExternalWork:
         for letter in await self._store.post.read(item.head.job_id, after=seen_by(item)):
             if letter.kind is MailKind.CANCEL:
                 asked = CancelRequested(by=letter.sender, why=letter.name, mail_seq=letter.mail_seq)
-                return (asked, JobCancelled(letter.name)), Move(status=Status.CANCELLED)
+                return (asked, JobCancellation(letter.name)), Move(status=Status.CANCELLED)
         deadline = deadline_of(item)
         return too_late() if deadline is not None and deadline <= self._now(item) else None
 
@@ -276,7 +276,7 @@ class ExternalWork:
         ]
         facts = tuple(entry.event for entry in box.facts(letters))
         if box.cancelled:
-            await self._write(held, item, ((*facts, JobCancelled()), Move(status=Status.CANCELLED)))
+            await self._write(held, item, ((*facts, JobCancellation()), Move(status=Status.CANCELLED)))
             return True
         if box.requeued is not None:
             await self._write(held, item, ((box.requeued,), Move(status=Status.PENDING, anew=True)))
@@ -364,7 +364,7 @@ def deadline_of(item: WorkItemState) -> int | None:
 
 def too_late() -> tuple[tuple[Event, ...], Move]:
     error = {"type": "DeadlinePassed", "message": "it was not started by its deadline"}
-    return (JobFailed(error),), Move(status=Status.FAILED)
+    return (JobFailure(error),), Move(status=Status.FAILED)
 
 
 def buried(item: WorkItemState, error: Any) -> tuple[Event, ...]:

@@ -71,7 +71,7 @@ def _ended(head: JobHead, last: SealedEvent) -> Any:
         return event.output
     if head.status is Status.CANCELLED:
         raise JobCancelled(f"job {head.job_id} was cancelled", job_id=head.job_id)
-    error = event.error if isinstance(event, events.JobFailed) else None
+    error = event.error if isinstance(event, events.JobFailure) else None
     if isinstance(error, dict) and error.get("type") == TIMED_OUT:
         raise JobTimedOut(error["message"], job_id=head.job_id)
     raise JobFailed(f"job {head.job_id} failed: {format_error(error)}", job_id=head.job_id)

@@ -39,12 +39,12 @@ from holdfast.model.append import NOTHING, Extras, Holder, Move
 from holdfast.model.events import (
     ChildStarted,
     Event,
-    JobCancelled,
+    JobCancellation,
     JobClaimed,
     JobCompleted,
     JobCreated,
     JobDeadLettered,
-    JobFailed,
+    JobFailure,
     JobParked,
     JobReleased,
     JobRequeued,
@@ -208,7 +208,7 @@ class JobRun:
         if self.grant.mail_seq > job.mail_seq:
             await self._read_mail()
         if self._letterbox.cancelled or job.cancel_requested:
-            return await self._end(JobCancelled(), Move(status=Status.CANCELLED))
+            return await self._end(JobCancellation(), Move(status=Status.CANCELLED))
         if self._letterbox.requeued is not None:
             return await self._end(self._letterbox.requeued, Move(status=Status.PENDING, anew=True))
         if self._is_too_late():
@@ -320,7 +320,7 @@ class JobRun:
         except TimedOut:
             return await self._time_out(drive.acts.cut_off)
         except Cancelled:
-            return await self._end(JobCancelled(), Move(status=Status.CANCELLED))
+            return await self._end(JobCancellation(), Move(status=Status.CANCELLED))
         turn = output if isinstance(output, TurnOutput) else None
         completed = JobCompleted(output if turn is None else turn.output)
         return await self._end(completed, Move(status=Status.COMPLETED), turn)
@@ -407,8 +407,8 @@ class JobRun:
     async def _end(self, fact: Event, move: Move, turn: TurnOutput | None = None) -> str:
         """The run's last fact is durable. Mail that came meanwhile is read first, and may change the end."""
         self._ending = True
-        if self._letterbox.cancelled and not isinstance(fact, JobCancelled):
-            fact, move = JobCancelled(), Move(status=Status.CANCELLED)
+        if self._letterbox.cancelled and not isinstance(fact, JobCancellation):
+            fact, move = JobCancellation(), Move(status=Status.CANCELLED)
         if self._news and isinstance(fact, JobWaiting):
             # What it would sleep for may be what the letter says: the next run starts with it.
             fact, move = JobReleased(why="mail"), Move(status=Status.PENDING)
@@ -421,7 +421,7 @@ class JobRun:
             self._pen.record(fact, move=move, extras=self._farewell(fact, move), guarded=True)
             await self._pen.durable()
         except HoldfastError:
-            if self._pen.lost is not None or isinstance(fact, JobCancelled):
+            if self._pen.lost is not None or isinstance(fact, JobCancellation):
                 raise
             if self._letterbox.cancelled or (self._news and isinstance(fact, JobWaiting)):
                 return await self._end(fact, move, turn)  # it was withdrawn, and says something else now
@@ -451,7 +451,7 @@ class JobRun:
         """The job is over. What was under way was cut off as by a cancel, and is not made again."""
         assert self._deadline is not None
         error = self._deadline.describe_error(self.grant.job_id, open_calls)
-        return await self._end(JobFailed(error), Move(status=Status.FAILED))
+        return await self._end(JobFailure(error), Move(status=Status.FAILED))
 
     async def _failed(self, failed: Failed) -> str:
         if self._is_too_late():
@@ -517,7 +517,7 @@ class JobRun:
         learnt is still written."""
         if self._news and isinstance(entry.event, JobWaiting):
             return False
-        if not self._letterbox.cancelled or isinstance(entry.event, JobCancelled):
+        if not self._letterbox.cancelled or isinstance(entry.event, JobCancellation):
             return True
         if isinstance(entry.event, ChildStarted):
             self._history.children.pop(entry.event.child_job_id, None)  # it never was: nobody can cancel it

@@ -114,9 +114,9 @@ class EvidencePack:
     def __post_init__(self) -> None:
         self.rules()
 
-    def rules(self) -> model.EvidencePack:
+    def rules(self) -> model.EvidenceSet:
         claims = tuple(evidence.claim() for evidence in self.evidence_list)
-        return model.EvidencePack(claims, self.require_all, self.allow_partial, self.min_verified)
+        return model.EvidenceSet(claims, self.require_all, self.allow_partial, self.min_verified)
 
     def verdict(self) -> EvidenceVerdict:
         """What the findings add up to."""

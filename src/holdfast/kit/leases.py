@@ -32,11 +32,11 @@ from holdfast.model.append import Holder, Move, append_of
 from holdfast.model.events import (
     CancelRequested,
     Event,
-    JobCancelled,
+    JobCancellation,
     JobCompleted,
     JobCreated,
     JobDeadLettered,
-    JobFailed,
+    JobFailure,
     JobRequeued,
 )
 from holdfast.model.hash_chain import Head, unseal
@@ -350,7 +350,7 @@ class LeaseManager:
                 for letter in letters:
                     if letter.kind is MailKind.CANCEL and not cancelled:
                         asked = CancelRequested(by=letter.sender, why=letter.name, mail_seq=letter.mail_seq)
-                        events, move = (asked, JobCancelled()), Move(status=Status.CANCELLED)
+                        events, move = (asked, JobCancellation()), Move(status=Status.CANCELLED)
                         cancelled = True
             except Fenced:
                 raise self._lost(job_id) from None
@@ -378,7 +378,7 @@ def _ending(
     if success:
         return (JobCompleted(output),), Move(status=Status.COMPLETED)
     if not retry:
-        return (JobFailed(error),), Move(status=Status.FAILED)
+        return (JobFailure(error),), Move(status=Status.FAILED)
     if lease.grant.attempts + 1 >= FAILED_ATTEMPTS_MAX:
         cause = {"why": "it failed too often", "error": error, "attempts": lease.grant.attempts + 1}
         dead = Move(status=Status.WAITING, reason=WaitReason.DEAD_LETTER, failed=True)

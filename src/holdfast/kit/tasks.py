@@ -13,7 +13,7 @@ from typing import Any, Final
 from holdfast.errors import InvalidMove, InvalidName
 from holdfast.kit.portal import Database
 from holdfast.model.append import NOTHING, Extras, Move
-from holdfast.model.events import Event, JobCompleted, JobFailed
+from holdfast.model.events import Event, JobCompleted, JobFailure
 from holdfast.model.hash_chain import Head
 from holdfast.model.ids import check_name
 from holdfast.model.jobs import JobDraft, JobHead
@@ -93,7 +93,7 @@ class Tasks:
         """The task is over. Saying the same again is fine; another end is refused."""
         job_id = self.ensure(task_id)
         move = Move(status=Status.COMPLETED if success else Status.FAILED)
-        fact: Event = JobCompleted(output) if success else JobFailed(error)
+        fact: Event = JobCompleted(output) if success else JobFailure(error)
         written = self._db.run(self._db.store.journal.hold(job_id, lambda _head: Ruling((fact,), move)))
         if written is None and self.status_of(job_id) != _WORDS[move.status]:
             msg = f"task {task_id!r} is over already: {self.status_of(job_id)}"

@@ -102,12 +102,12 @@ class JobCompleted(Event, frozen=True):
     output: Json = None
 
 
-class JobFailed(Event, frozen=True):
+class JobFailure(Event, frozen=True):
     type = "job_failed"
     error: Json = None
 
 
-class JobCancelled(Event, frozen=True):
+class JobCancellation(Event, frozen=True):
     type = "job_cancelled"
     why: str = ""
 

@@ -135,7 +135,7 @@ class EvidenceVerdict(msgspec.Struct, frozen=True):
         }
 
 
-class EvidencePack(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class EvidenceSet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The evidence of one checkpoint and how much of it is needed."""
 
     evidence: tuple[Evidence, ...] = ()
@@ -169,20 +169,20 @@ class EvidencePack(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return enough and (self.allow_partial or failed == 0)
 
 
-Inspector: TypeAlias = Callable[[EvidencePack], Awaitable[Sequence[Result]]]
+Inspector: TypeAlias = Callable[[EvidenceSet], Awaitable[Sequence[Result]]]
 """Looks at the world: one finding for each piece of evidence, in its order."""
 
 
-def pack_to_json(pack: EvidencePack) -> dict[str, Any]:
+def pack_to_json(pack: EvidenceSet) -> dict[str, Any]:
     """Return the pack as plain JSON."""
     plain: dict[str, Any] = canonical.decode(canonical.encode(msgspec.to_builtins(pack)))
     return plain
 
 
-def pack_from_json(value: object) -> EvidencePack:
+def pack_from_json(value: object) -> EvidenceSet:
     """Return the pack that `pack_to_json` wrote; unknown types and fields are refused."""
     try:
-        return msgspec.convert(value, EvidencePack)
+        return msgspec.convert(value, EvidenceSet)
     except msgspec.ValidationError as error:
         raise InvalidPayload(f"not an evidence pack: {error}") from None
 

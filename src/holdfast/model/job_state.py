@@ -140,11 +140,11 @@ def _take(job: JobState, seq: int, event: e.Event) -> None:
         case e.JobRequeued():
             job.takeovers = job.takeovers + 1 if event.takeover else 0
             job.mail_seq = max(job.mail_seq, event.mail_seq)
-        case e.JobCompleted() | e.JobFailed() if job.cancel_requested:
+        case e.JobCompleted() | e.JobFailure() if job.cancel_requested:
             raise Ungrammatical(f"{event.type} at event {seq} after the cancel")
         case e.JobCompleted():
             job.output = event.output
-        case e.JobFailed():
+        case e.JobFailure():
             job.error = event.error
         case e.CancelRequested():
             job.cancel_requested = True

@@ -24,7 +24,7 @@ DEFAULT_NAMESPACE: Final = "default"
 DEFAULT_QUEUE: Final = "default"
 
 
-class WorkItem(msgspec.Struct, frozen=True, kw_only=True):
+class WorkItemRow(msgspec.Struct, frozen=True, kw_only=True):
     """What a store keeps of a job that is routed by capability, to list and to judge it by. See `model.work`."""
 
     project: str
@@ -58,7 +58,7 @@ class JobDraft(msgspec.Struct, frozen=True, kw_only=True):
     budget: Budget | None = None
     budgets: tuple[str, ...] = ()
     depth: int = 0
-    work: WorkItem | None = None
+    work: WorkItemRow | None = None
     edited: Any = None
 
 

@@ -28,7 +28,7 @@ __all__ = ["Node", "Plan", "Ref", "references", "resolve"]
 _VERSION: Final = 1
 
 
-class Named(Protocol):
+class PlanCallable(Protocol):
     """Whatever a node may call: a tool, an agent."""
 
     @property
@@ -49,7 +49,11 @@ class Node:
     callee: Any = field(compare=False, repr=False)
 
     def __init__(
-        self, name: str, tool: str | Named, args: Mapping[str, Any] | None = None, after: Iterable[str] = ()
+        self,
+        name: str,
+        tool: str | PlanCallable,
+        args: Mapping[str, Any] | None = None,
+        after: Iterable[str] = (),
     ) -> None:
         is_name = isinstance(tool, str)
         if isinstance(after, str):

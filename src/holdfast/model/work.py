@@ -24,7 +24,7 @@ from holdfast.errors import InvalidPayload
 from holdfast.model import canonical
 from holdfast.model.agent_registry import DEFAULT_PROJECT
 from holdfast.model.ids import check_name
-from holdfast.model.jobs import DEFAULT_NAMESPACE, JobDraft, WorkItem
+from holdfast.model.jobs import DEFAULT_NAMESPACE, JobDraft, WorkItemRow
 from holdfast.model.limits import PRIORITY_DEFAULT
 from holdfast.model.states import Status, WaitReason
 from holdfast.model.time import SECOND, from_iso
@@ -111,7 +111,7 @@ def draft_of(asked: Work, *, namespace: str, job_id: str | None = None) -> JobDr
         raise InvalidPayload("a type is either preferred or required", hint="Leave one of the two out.")
     if asked.task_id is not None:
         check_name(asked.task_id, "taskId")
-    item = WorkItem(
+    item = WorkItemRow(
         project=asked.project_id,
         capability=asked.capability,
         boundary=asked.boundary,

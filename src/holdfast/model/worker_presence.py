@@ -77,7 +77,7 @@ class SeenWorker(msgspec.Struct, frozen=True, kw_only=True):
     drain_asked_at: int | None = None
 
 
-class Heard(msgspec.Struct, frozen=True, kw_only=True):
+class HeartbeatReply(msgspec.Struct, frozen=True, kw_only=True):
     """What a beat is answered: everybody who is listed, with the identity of each, and whether this worker shall
     drain."""
 

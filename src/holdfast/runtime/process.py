@@ -32,7 +32,7 @@ from holdfast.engine.streams import StreamWriter, watch
 from holdfast.engine.task_scopes import create_detached_task
 from holdfast.engine.telemetry import SILENT, Telemetry
 from holdfast.errors import HoldfastError
-from holdfast.model.evidence import EvidencePack, Inspector, Result
+from holdfast.model.evidence import EvidenceSet, Inspector, Result
 from holdfast.model.ids import RandomIds
 from holdfast.model.jobs import JobDraft
 from holdfast.model.limits import ATTEMPTS_MAX
@@ -378,7 +378,7 @@ def _herald(
 def _inspector(base_path: Path, own_file: Path | None) -> Inspector:
     """Who looks whether evidence holds; loaded when there is some."""
 
-    async def inspect(pack: EvidencePack) -> Sequence[Result]:
+    async def inspect(pack: EvidenceSet) -> Sequence[Result]:
         from holdfast.engine.evidence import Looker
 
         looker = Looker(base_path, own_file=own_file)

@@ -45,7 +45,7 @@ class Many(CommandRequest, frozen=True, kw_only=True):
     ids: Annotated[tuple[Name, ...], Meta(min_length=1, max_length=BULK_MAX)]
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class BulkOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Outcome for one job: accepted, or the code and the message of the error."""
 
     job_id: str
@@ -59,7 +59,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class ToldMany(msgspec.Struct, frozen=True, kw_only=True):
     """Outcomes in the order of the request."""
 
-    items: tuple[Told, ...]
+    items: tuple[BulkOutcome, ...]
     accepted: int
 
 

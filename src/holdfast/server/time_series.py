@@ -35,8 +35,8 @@ _OPEN: Final = (Status.PENDING, Status.RUNNING, Status.WAITING)
 _COUNTED: Final = {
     e.JobCreated.type: "submitted",
     e.JobCompleted.type: "completed",
-    e.JobFailed.type: "failed",
-    e.JobCancelled.type: "cancelled",
+    e.JobFailure.type: "failed",
+    e.JobCancellation.type: "cancelled",
     e.JobDeadLettered.type: "dead",
     e.ToolCalled.type: "tool_calls",
     e.ToolUncertain.type: "uncertain",

@@ -28,12 +28,12 @@ from holdfast.errors import InvalidPayload
 from holdfast.model.agent_registry import AgentStatus
 from holdfast.model.events import (
     Event,
-    JobCancelled,
+    JobCancellation,
     JobClaimed,
     JobCompleted,
     JobCreated,
     JobDeadLettered,
-    JobFailed,
+    JobFailure,
     JobReleased,
     JobRequeued,
     ProgressReported,
@@ -51,11 +51,11 @@ NAMES: Final[dict[type[Event], str]] = {
     JobClaimed: "assigned",
     ProgressReported: "progress",
     JobCompleted: "completed",
-    JobFailed: "failed",
+    JobFailure: "failed",
     JobRequeued: "requeued",
     JobReleased: "requeued",
     JobDeadLettered: "dead",
-    JobCancelled: "cancelled",
+    JobCancellation: "cancelled",
 }
 _STEADY: Final = ("last_heartbeat", "last_activity")
 """What changes with every beat, and is no news."""

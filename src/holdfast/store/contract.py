@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from holdfast.store.ports.store_stats import StoreStatsReader
     from holdfast.store.ports.streams import Streams
     from holdfast.store.ports.wakeups import Wakeups
-    from holdfast.store.ports.work_items import WorkList
+    from holdfast.store.ports.work_items import WorkItemStore
     from holdfast.store.ports.worker_presences import WorkerPresences
     from holdfast.store.store_clock import StoreClock
 
@@ -145,7 +145,7 @@ class Store(Protocol):
     def presences(self) -> WorkerPresences: ...
 
     @property
-    def work(self) -> WorkList: ...
+    def work(self) -> WorkItemStore: ...
 
     @property
     def entries(self) -> AgentEntries: ...

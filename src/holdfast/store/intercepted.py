@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from holdfast.store.ports.store_stats import StoreStatsReader
     from holdfast.store.ports.streams import Streams
     from holdfast.store.ports.wakeups import Wakeups
-    from holdfast.store.ports.work_items import WorkList
+    from holdfast.store.ports.work_items import WorkItemStore
     from holdfast.store.ports.worker_presences import WorkerPresences
 
 Call = Callable[..., Awaitable[Any]]
@@ -93,7 +93,7 @@ class InterceptedStore:
         self.audit = cast("Audit", _Port(store.audit, "audit", around))
         self.vitals = cast("StoreStatsReader", _Port(store.vitals, "vitals", around))
         self.presences = cast("WorkerPresences", _Port(store.presences, "presences", around))
-        self.work = cast("WorkList", _Port(store.work, "work", around))
+        self.work = cast("WorkItemStore", _Port(store.work, "work", around))
         self.entries = cast("AgentEntries", _Port(store.entries, "entries", around))
 
     async def info(self) -> StoreInfo:

@@ -19,7 +19,7 @@ from holdfast.model.events import (
     Event,
     JobCompleted,
     JobDeadLettered,
-    JobFailed,
+    JobFailure,
     JobParked,
     JobRequeued,
     JobStalled,
@@ -53,7 +53,7 @@ def describe_end(
             return f"failed, attempt {failed_before + 1}: {_describe_error(error)}{again}"
         case JobDeadLettered(causes=causes):
             return _describe_death(causes, failed_before)
-        case JobFailed(error=error):
+        case JobFailure(error=error):
             return f"has failed: {_describe_error(error)}"
         case JobParked(report=report):
             why = report.get("why", "") if isinstance(report, dict) else ""

@@ -18,7 +18,7 @@ from openai import AsyncOpenAI
 import holdfast as hf
 from holdfast.agents.assistant import Assistant
 from holdfast.agents.sessions import SessionAgent
-from holdfast.client import ExternalAgent, Work
+from holdfast.client import ExternalAgent, WorkAssignment
 
 if TYPE_CHECKING:
     from anthropic.types import Message, MessageParam, ToolParam
@@ -263,19 +263,19 @@ elsewhere = ExternalAgent("http://127.0.0.1:8080", handle="summer", capabilities
 
 
 @elsewhere.serves("summarize")
-async def summarize(work: Work) -> str:
+async def summarize(work: WorkAssignment) -> str:
     await work.progress(50, "half")
     await work.progress("half")  # type: ignore[arg-type]
     return work.description
 
 
 @elsewhere.serves("measure")
-def measure(work: Work) -> int:
+def measure(work: WorkAssignment) -> int:
     work.progress(50)
     return len(work.description)
 
 
-def elsewhere_too(work: Work) -> None:
+def elsewhere_too(work: WorkAssignment) -> None:
     assert_type(measure(work), int)
     elsewhere.serves("summarize")("no function")  # type: ignore[type-var]
     ExternalAgent()  # type: ignore[call-arg]

@@ -22,7 +22,7 @@ from holdfast.errors import (
     KeyReused,
     NotFound,
 )
-from holdfast.model.events import CancelRequested, JobCancelled, JobRequeued
+from holdfast.model.events import CancelRequested, JobCancellation, JobRequeued
 from holdfast.model.jobs import JobDraft
 from holdfast.model.mailbox import MailDraft
 from holdfast.model.side_effects import CallStatus
@@ -73,7 +73,7 @@ async def test_a_job_nobody_drives_is_cancelled_without_a_worker(backend: Backen
         assert (job.status, job.over, job.needs) == (Status.CANCELLED, True, ())
         assert (await one.events(job_id))[-2:] == [
             CancelRequested(by="ada", why="a mistake", operation_id="op-1"),
-            JobCancelled("a mistake"),
+            JobCancellation("a mistake"),
         ]
         assert (await one.client.verify(job_id)).violations == ()
         assert await one.store.post.read(job_id) == []

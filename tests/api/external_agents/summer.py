@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from holdfast.client import ExternalAgent, Work
+from holdfast.client import ExternalAgent, WorkAssignment
 
 parser = argparse.ArgumentParser()
 parser.add_argument("url")
@@ -24,7 +24,7 @@ agent = ExternalAgent(given.url, handle=given.handle, lease_seconds=4, wait_seco
 
 
 @agent.serves("summarize")
-def summarize(work: Work) -> dict[str, Any]:
+def summarize(work: WorkAssignment) -> dict[str, Any]:
     print("begun", work.id, work.attempt, flush=True)
     pause = threading.Event()
     while given.hold is not None and not given.hold.exists():

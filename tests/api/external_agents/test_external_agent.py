@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.client import ExternalAgent, RemoteClient, Unrecoverable, Work
+from holdfast.client import ExternalAgent, RemoteClient, Unrecoverable, WorkAssignment
 from holdfast.errors import InvalidPayload, InvalidSetting
 from holdfast.model.agent_registry import AgentStatus, Changes
 from tests.api.external_agents.place import LEASE_S, agent, ended, facts, place, serving, until
@@ -24,7 +24,7 @@ async def test_work_is_done_by_a_function_and_seen_from_outside(volatile_folder:
         summer = agent(client, agent_type="test", capabilities=["summarize"], max_concurrent_tasks=2)
 
         @summer.serves("summarize")
-        async def summarize(work: Work) -> dict[str, Any]:
+        async def summarize(work: WorkAssignment) -> dict[str, Any]:
             await work.progress(40, "half")
             await seen.wait()
             return {"summary": work.description, "given": work.context_data, "attempt": work.attempt}
@@ -51,7 +51,7 @@ async def test_a_blocking_function_has_a_thread_of_its_own(volatile_folder: Path
         summer = agent(client, max_concurrent_tasks=2)
 
         @summer.serves("add")
-        def add(work: Work) -> int:
+        def add(work: WorkAssignment) -> int:
             assert threading.current_thread() is not threading.main_thread()
             together.wait(30)
             work.progress(50, "added")
@@ -69,7 +69,7 @@ async def test_as_much_is_taken_as_there_is_room_for(volatile_folder: Path) -> N
         summer = agent(client, max_concurrent_tasks=3)
 
         @summer.serves("meet")
-        async def meet(work: Work) -> None:
+        async def meet(work: WorkAssignment) -> None:
             if not go.is_set():
                 await together.wait()
                 await go.wait()
@@ -92,7 +92,7 @@ async def test_a_lease_is_kept_for_as_long_as_the_function_runs(volatile_folder:
         summer = agent(client)
 
         @summer.serves("summarize")
-        async def summarize(work: Work) -> bool:
+        async def summarize(work: WorkAssignment) -> bool:
             await over.wait()
             return work.is_ours
 
@@ -113,7 +113,7 @@ async def test_an_exception_is_tried_again(volatile_folder: Path) -> None:
         summer = agent(client)
 
         @summer.serves("summarize")
-        async def summarize(work: Work) -> str:
+        async def summarize(work: WorkAssignment) -> str:
             attempts.append(work.attempt)
             if work.attempt == 1:
                 raise LookupError("no such page")
@@ -133,7 +133,7 @@ async def test_what_cannot_be_done_is_said_once(volatile_folder: Path) -> None:
         summer = agent(client)
 
         @summer.serves("summarize")
-        async def summarize(work: Work) -> str:
+        async def summarize(work: WorkAssignment) -> str:
             nonlocal calls
             calls += 1
             raise Unrecoverable("there is no text", code="empty")
@@ -150,7 +150,7 @@ async def test_a_result_that_is_no_json_fails_the_attempt(volatile_folder: Path)
         summer = agent(client)
 
         @summer.serves("summarize")
-        async def summarize(work: Work) -> Any:
+        async def summarize(work: WorkAssignment) -> Any:
             return object() if work.attempt == 1 else "plain"
 
         sent = await client.submit_work("kelp", "summarize")
@@ -167,7 +167,7 @@ async def test_cancelled_work_stops_its_function(volatile_folder: Path, blocking
     async with place(volatile_folder) as client:
         summer = agent(client)
 
-        def for_ever(work: Work) -> None:
+        def for_ever(work: WorkAssignment) -> None:
             if work.description == "enough":
                 return
             begun.set()
@@ -177,7 +177,7 @@ async def test_cancelled_work_stops_its_function(volatile_folder: Path, blocking
             finally:
                 loop.call_soon_threadsafe(stopped.set)
 
-        async def wait(work: Work) -> None:
+        async def wait(work: WorkAssignment) -> None:
             if work.description == "enough":
                 return
             begun.set()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.client import ExternalAgent, RemoteClient, Work
+from holdfast.client import ExternalAgent, RemoteClient, WorkAssignment
 from holdfast.client.local_token import find_token
 from holdfast.server.settings import Settings
 from tests.api.external_agents.losing import Losing, losing
@@ -40,7 +40,7 @@ async def test_lost_answers_cost_nothing(volatile_folder: Path) -> None:
         summer = through(wire, client, wait_seconds=2)
 
         @summer.serves("summarize")
-        async def summarize(work: Work) -> str:
+        async def summarize(work: WorkAssignment) -> str:
             calls.append(work.id)
             await work.progress(50)
             return "short"
@@ -126,7 +126,7 @@ async def test_the_server_is_restarted_while_the_function_runs(volatile_folder: 
             summer = agent(client)
 
             @summer.serves("summarize")
-            async def summarize(work: Work) -> str:
+            async def summarize(work: WorkAssignment) -> str:
                 begun.set()
                 await go.wait()
                 return "short"

@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from holdfast.client import ExternalAgent, RemoteClient, Work
+from holdfast.client import ExternalAgent, RemoteClient, WorkAssignment
 from holdfast.client.local_token import find_token
 from holdfast.engine.verify.verify import Inspectable, verify
 from holdfast.model.agent_registry import AgentStatus
@@ -68,7 +68,7 @@ async def test_work_of_an_agent_that_is_cut_off_is_finished_by_another(
         far, near = far_agent(link, client), agent(client, "near")
 
         @far.serves("summarize")
-        async def slowly(work: Work) -> str:
+        async def slowly(work: WorkAssignment) -> str:
             begun.set()
             await go.wait()
             return f"far: {work.description}"
@@ -111,7 +111,7 @@ async def test_a_grant_that_runs_into_the_cut_is_not_begun_late(
         far, near = far_agent(link, client, wait_seconds=30), agent(client, "near")
 
         @far.serves("summarize")
-        async def summarize(work: Work) -> str:
+        async def summarize(work: WorkAssignment) -> str:
             begun.append(work.id)
             return "far"
 

@@ -16,7 +16,7 @@ import pytest
 from nats.js.errors import NotFoundError
 
 from holdfast.api.work_records import ClaimedWork, WorkView
-from holdfast.client import RemoteClient, Work
+from holdfast.client import RemoteClient, WorkAssignment
 from holdfast.errors import NotFound
 from holdfast.model.work import WorkStatus
 from holdfast.registry.bucket import BUCKET
@@ -152,7 +152,7 @@ async def test_an_agent_serves_on_while_its_bucket_is_wiped_again_and_again(
         summer = agent(client, heartbeat_s=0.5)
 
         @summer.serves("count")
-        async def count(work: Work) -> str:
+        async def count(work: WorkAssignment) -> str:
             begun.append(work.id)
             await work.progress(50)
             return work.description

@@ -88,7 +88,7 @@ _NOTED: Final = frozenset(
     one.type
     for one in (
         *(e.ToolCalled, e.StepFinished, e.TimerFired, e.SignalTaken, e.ApprovalRequested, e.CheckpointSaved),
-        *(e.ChildFinished, e.JobCompleted, e.JobCancelled),
+        *(e.ChildFinished, e.JobCompleted, e.JobCancellation),
     )
 )
 
@@ -200,7 +200,7 @@ class Witness:
                 self.checkpoints[job_id].append(Checkpoint(self.order(), fence, known))
             case e.ChildFinished():
                 self._child_heard(event)
-            case e.JobCompleted() | e.JobCancelled():
+            case e.JobCompleted() | e.JobCancellation():
                 output = event.output if isinstance(event, e.JobCompleted) else None
                 self.over[job_id] = (self.order(), event.type.removeprefix("job_"), output)
             case _:

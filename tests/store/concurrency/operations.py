@@ -15,7 +15,7 @@ import msgspec
 from holdfast.model.access import ApiKey, Role
 from holdfast.model.append import Append, Extras, Move, Timer
 from holdfast.model.audit import Act, ActDraft, breaks, read_act
-from holdfast.model.events import JobCancelled, JobCompleted, JobReleased
+from holdfast.model.events import JobCancellation, JobCompleted, JobReleased
 from holdfast.model.hash_chain import EMPTY, Head
 from holdfast.model.inbox import BatchState, Boundary, Claim, Completion, InboxBatch
 from holdfast.model.jobs import JobDraft, JobHead, Submitted
@@ -144,7 +144,7 @@ async def hold(store: Store) -> Trial:
     job_id = submitted.job_id
 
     def decide(_: JobHead) -> Ruling:
-        return Ruling((JobCancelled(),), Move(status=Status.CANCELLED))
+        return Ruling((JobCancellation(),), Move(status=Status.CANCELLED))
 
     async def check(answer: Head | None) -> None:
         head = await store.jobs.head(job_id)

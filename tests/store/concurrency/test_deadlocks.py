@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.errors import Broken, Conflict, HoldfastError
 from holdfast.model.append import Append, Extras, Move, after
-from holdfast.model.events import JobCancelled, JobCompleted, JobReleased, JobWaiting
+from holdfast.model.events import JobCancellation, JobCompleted, JobReleased, JobWaiting
 from holdfast.model.jobs import JobDraft, JobHead, Submitted
 from holdfast.model.mailbox import MailDraft
 from holdfast.model.states import MailKind, Slot, Status, WaitReason
@@ -157,7 +157,7 @@ async def test_a_session_line_has_one_order(
     before = log.read_text().count("deadlock detected")
 
     def cancelled(_: JobHead) -> Ruling:
-        return Ruling((JobCancelled(),), Move(status=Status.CANCELLED))
+        return Ruling((JobCancellation(),), Move(status=Status.CANCELLED))
 
     async with opened(place) as store, crew(place, 3) as hands:
         for _ in range(rounds):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from holdfast.engine.verify.concurrency_checks import Hold, most_at_once
+from holdfast.engine.verify.concurrency_checks import LeaseSpan, most_at_once
 from holdfast.engine.verify.journal_checks import JournalLimits
 from holdfast.engine.verify.verify import verify
 from holdfast.model import events as e
@@ -126,7 +126,7 @@ BROKEN = (
     Case("a result without an intent", (*HELD, *at(1, returned()), *DONE), {"I7"}, 3),
     Case("a timer that rings and was not set", (*HELD, *at(1, e.TimerFired("0/sleep#1")), *DONE), {"I7"}, 3),
     Case("a word after the end", (*HELD, *DONE, *at(2, SIGNAL)), {"I7"}, 4, ("signal",)),
-    Case("two ends", (*HELD, *DONE, *at(2, e.JobFailed())), {"I7"}, 4),
+    Case("two ends", (*HELD, *DONE, *at(2, e.JobFailure())), {"I7"}, 4),
     Case("a step that finished twice", (*HELD, *at(1, read(), read()), *DONE), {"I10"}, 4),
     Case("a step made again under a new generation", (*HELD, *at(1, read(), read(1)), *DONE), {"I10"}, 4),
     Case(
@@ -248,7 +248,7 @@ BROKEN = (
     Case("a call after the end", (*HELD, *DONE, *at(2, called())), {"I27"}, 4),
     Case(
         "a call after the cancel",
-        (*HELD, *at(1, CANCEL, called(), e.JobCancelled())),
+        (*HELD, *at(1, CANCEL, called(), e.JobCancellation())),
         {"I28"},
         4,
         ("cancel",),
@@ -315,10 +315,10 @@ HEALTHY = {
         *at(1, e.TimerSet("0/sleep#1", START), e.JobWaiting("timer", START)),
     ),
     "a sleep": (*HELD, *at(1, e.TimerSet("0/sleep#1", START), e.JobWaiting("timer", START))),
-    "a cancel that is obeyed": (*HELD, *at(1, e.CancelRequested(), e.JobCancelled())),
+    "a cancel that is obeyed": (*HELD, *at(1, e.CancelRequested(), e.JobCancellation())),
     "a cancel while a call is out": (
         *HELD,
-        *at(1, called(), e.CancelRequested(), returned(), e.JobCancelled()),
+        *at(1, called(), e.CancelRequested(), returned(), e.JobCancellation()),
     ),
 }
 
@@ -414,5 +414,10 @@ async def _fail_twice(tx: Transaction) -> None:
 
 def test_holds_that_meet_are_counted() -> None:
     """One after the other is one at a time; what overlaps is not."""
-    holds = [Hold("w", "a", 0, 10), Hold("w", "b", 10, 20), Hold("w", "c", 15, 30), Hold("v", "d", 3, 3)]
+    holds = [
+        LeaseSpan("w", "a", 0, 10),
+        LeaseSpan("w", "b", 10, 20),
+        LeaseSpan("w", "c", 15, 30),
+        LeaseSpan("v", "d", 3, 3),
+    ]
     assert most_at_once(holds) == {"w": 2, "v": 1}

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from holdfast.client import ExternalAgent, Work
+from holdfast.client import ExternalAgent, WorkAssignment
 
 url, handle, begun = sys.argv[1:]
 agent = ExternalAgent(
@@ -26,7 +26,7 @@ def note(line: str) -> None:
         log.write(line.encode())
 
 
-async def done(work: Work) -> dict[str, Any]:
+async def done(work: WorkAssignment) -> dict[str, Any]:
     note(f"{work.id} {work.item.fence} {handle}\n")
     if work.context_data["deadly"]:
         os.kill(os.getpid(), signal.SIGKILL)

@@ -411,7 +411,7 @@ def test_a_journal_belongs_to_its_job() -> None:
 
 def test_only_the_head_knows_where_a_journal_ends() -> None:
     """Cut off the end, or rewrite the last event: the chain alone cannot tell, its head can."""
-    events: list[Event] = [e.JobCreated("k"), e.JobClaimed("w"), e.JobFailed("no")]
+    events: list[Event] = [e.JobCreated("k"), e.JobClaimed("w"), e.JobFailure("no")]
     sealed, head = seal(JOB, EMPTY, 3, 1_000, events)
     rewritten, other = seal(JOB, EMPTY, 3, 1_000, [*events[:2], e.JobCompleted("yes")])
     assert first_break(JOB, sealed[:2]) is None

@@ -15,7 +15,7 @@ from holdfast.model.evidence import (
     CommandExit,
     Custom,
     DbRow,
-    EvidencePack,
+    EvidenceSet,
     FileSha256,
     Finding,
     Result,
@@ -34,8 +34,8 @@ ONE_OF_EACH = (
 findings = st.lists(st.sampled_from(["verified", "failed", "pending"]), max_size=8)
 
 
-def pack_of(size: int, **rules: Any) -> EvidencePack:
-    return EvidencePack(tuple(CommandExit() for _ in range(size)), **rules)
+def pack_of(size: int, **rules: Any) -> EvidenceSet:
+    return EvidenceSet(tuple(CommandExit() for _ in range(size)), **rules)
 
 
 def results(found: list[Finding]) -> list[Result]:
@@ -44,7 +44,7 @@ def results(found: list[Finding]) -> list[Result]:
 
 def test_every_type_survives_json() -> None:
     """Write one of each as canonical JSON and read it back."""
-    pack = EvidencePack(ONE_OF_EACH, require_all=False, allow_partial=True, min_verified=2)
+    pack = EvidenceSet(ONE_OF_EACH, require_all=False, allow_partial=True, min_verified=2)
     stored = canonical.encode(pack_to_json(pack))
     assert pack_from_json(canonical.decode(stored)) == pack
     assert pack_to_json(pack)["evidence"][0] == {

@@ -104,7 +104,7 @@ def test_a_waiting_job_says_why_and_until_when() -> None:
     assert (parked.wait_reason, parked.wake_at) == (WaitReason.DRIFT, None)
     dead = running(e.JobWaiting("timer", wake_at=9), e.JobDeadLettered(("one", "two")))
     assert (dead.wait_reason, dead.wake_at) == (WaitReason.DEAD_LETTER, None)
-    for after in (CLAIMED, e.JobRequeued(), e.JobFailed(), e.JobCancelled()):
+    for after in (CLAIMED, e.JobRequeued(), e.JobFailure(), e.JobCancellation()):
         awake = running(e.JobWaiting("timer", wake_at=9), after)
         assert (awake.wait_reason, awake.wake_at) == (None, None)
 
@@ -159,7 +159,7 @@ def test_timers_are_set_moved_fired_and_gone_with_the_job() -> None:
     assert running(one, other, moved).timers == {"1/a#1": 30, "1/b#1": 20}
     assert running(one, other, e.TimerFired("1/b#1")).timers == {"1/a#1": 10}
     assert running(one, e.TimerFired("1/a#1"), one).timers == {"1/a#1": 10}
-    for end in (e.JobCompleted(), e.JobFailed(), e.JobCancelled()):
+    for end in (e.JobCompleted(), e.JobFailure(), e.JobCancellation()):
         assert running(one, other, end).timers == {}
 
 
@@ -232,9 +232,9 @@ VIOLATIONS: dict[str, tuple[Story, Event, str]] = {
     ),
     "an intent while waiting": ((*START, e.JobWaiting("signal")), INTENT, "cannot follow status waiting"),
     "two ends": ((*START, e.JobCompleted()), e.JobCompleted(), "cannot follow status completed"),
-    "a claim after the end": ((*START, e.JobFailed()), CLAIMED, "cannot follow status failed"),
+    "a claim after the end": ((*START, e.JobFailure()), CLAIMED, "cannot follow status failed"),
     "a fact after the end": (
-        (*START, e.JobCancelled()),
+        (*START, e.JobCancellation()),
         e.SignalReceived("s", 1),
         "cannot follow status cancelled",
     ),
@@ -312,7 +312,7 @@ VIOLATIONS: dict[str, tuple[Story, Event, str]] = {
         e.JobCompleted(),
         "job_completed at event 4 after the cancel",
     ),
-    "failed after the cancel": ((*START, CANCEL), e.JobFailed(), "job_failed at event 4 after the cancel"),
+    "failed after the cancel": ((*START, CANCEL), e.JobFailure(), "job_failed at event 4 after the cancel"),
     "the first commit is the second": (START, e.CheckpointSaved(2), "commit 2 follows commit 0 at event 3"),
     "a commit twice": (
         (*START, e.CheckpointSaved(1)),
@@ -384,7 +384,7 @@ def test_numbers_and_fences_only_grow(seq: int, fence: int, event: Event, word: 
 def test_a_call_fired_before_the_cancel_may_still_end() -> None:
     """Cancel while a call is out: its outcome is recorded, the job ends cancelled."""
     for outcome in (RETURNED, FAILED, UNSURE):
-        assert running(INTENT, CANCEL, outcome, e.JobCancelled("asked")).status is Status.CANCELLED
+        assert running(INTENT, CANCEL, outcome, e.JobCancellation("asked")).status is Status.CANCELLED
     job = running(CANCEL)
     assert job.cancel_requested
     assert not job.over
@@ -403,8 +403,8 @@ POOL: list[Event] = [
     e.JobRequeued(),
     e.JobDeadLettered(),
     e.JobCompleted(1),
-    e.JobFailed(2),
-    e.JobCancelled(),
+    e.JobFailure(2),
+    e.JobCancellation(),
     CANCEL,
     INTENT,
     INTENT,

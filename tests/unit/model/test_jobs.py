@@ -15,7 +15,7 @@ from holdfast.model.jobs import (
     JobDraft,
     JobHead,
     JobRecord,
-    WorkItem,
+    WorkItemRow,
     check_draft,
     created_event,
     request_digest,
@@ -61,7 +61,7 @@ DOES_NOT_COUNT: dict[str, Any] = {
     "budget": Budget(usd=1),
     "budgets": ("job_above",),
     "depth": 2,
-    "work": WorkItem(project="p", capability="c"),  # it says again what the input says
+    "work": WorkItemRow(project="p", capability="c"),  # it says again what the input says
 }
 
 

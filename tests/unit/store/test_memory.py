@@ -361,7 +361,7 @@ async def test_a_short_hold_needs_a_job_that_nobody_drives(store: Store, clock: 
 
     def cancel(head: JobHead) -> Ruling:
         assert head.job_id == "a"
-        return Ruling((e.JobCancelled(),), Move(status=Status.CANCELLED))
+        return Ruling((e.JobCancellation(),), Move(status=Status.CANCELLED))
 
     assert await store.journal.hold("a", cancel) is None
     clock.advance(30 * SECOND)

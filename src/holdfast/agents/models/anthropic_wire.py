@@ -9,7 +9,7 @@ from holdfast.agents.models.wire_format import (
     TEXT,
     THOUGHTS,
     Body,
-    Heard,
+    StreamedPiece,
     TokenUsage,
     joined,
     number,
@@ -105,7 +105,7 @@ class AnthropicGathering:
         self._blocks: dict[int, Body] = {}
         self._given: dict[int, str] = {}
 
-    def take(self, name: str, data: str) -> Heard | None:
+    def take(self, name: str, data: str) -> StreamedPiece | None:
         event = read_event(data)
         match event.get("type") or name:
             case "message_start":
@@ -126,15 +126,15 @@ class AnthropicGathering:
                 pass
         return None
 
-    def _fill(self, index: int, delta: Body) -> Heard | None:
+    def _fill(self, index: int, delta: Body) -> StreamedPiece | None:
         block = self._blocks.setdefault(index, {"type": "text", "text": ""})
         match delta.get("type"):
             case "text_delta":
                 joined(block, {"text": delta.get("text", "")})
-                return Heard(delta.get("text", ""), TEXT)
+                return StreamedPiece(delta.get("text", ""), TEXT)
             case "thinking_delta":
                 joined(block, {"thinking": delta.get("thinking", "")})
-                return Heard(delta.get("thinking", ""), THOUGHTS)
+                return StreamedPiece(delta.get("thinking", ""), THOUGHTS)
             case "signature_delta":
                 joined(block, {"signature": delta.get("signature", "")})
             case "input_json_delta":

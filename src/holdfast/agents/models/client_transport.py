@@ -188,7 +188,7 @@ def _durable(library: Any, inner: Any, exchange: Exchange) -> Any:
             if self._served.close is not None:
                 await self._served.close()
 
-    class Transport(library.AsyncBaseTransport):  # type: ignore[misc]
+    class _JobTransport(library.AsyncBaseTransport):  # type: ignore[misc]
         async def handle_async_request(self, request: Any) -> Any:
             drive = asking()
             if drive is None:
@@ -214,7 +214,7 @@ def _durable(library: Any, inner: Any, exchange: Exchange) -> Any:
         async def aclose(self) -> None:
             await inner.aclose()
 
-    return library.AsyncClient(transport=Transport(), timeout=None)
+    return library.AsyncClient(transport=_JobTransport(), timeout=None)
 
 
 def asking() -> Execution | None:
@@ -353,7 +353,7 @@ def _refuse_own_retry(library: Any, request: Any) -> None:
 def _refusing(library: Any, inner: Any) -> Any:
     """A blocking connection over this one: for tools, which may block. An agent's own code may not."""
 
-    class Transport(library.BaseTransport):  # type: ignore[misc]
+    class _BlockingTransport(library.BaseTransport):  # type: ignore[misc]
         def handle_request(self, request: Any) -> Any:
             _refuse_beside_the_job()
             scheduler = JOB.get()
@@ -369,4 +369,4 @@ def _refusing(library: Any, inner: Any) -> Any:
         def close(self) -> None:
             inner.close()
 
-    return library.Client(transport=Transport(), timeout=None)
+    return library.Client(transport=_BlockingTransport(), timeout=None)

@@ -9,7 +9,7 @@ from holdfast.agents.models.wire_format import (
     TEXT,
     THOUGHTS,
     Body,
-    Heard,
+    StreamedPiece,
     TokenUsage,
     joined,
     number,
@@ -75,7 +75,7 @@ class ChatGathering:
         self._choices: dict[int, Body] = {}
         self._calls: dict[int, dict[int, Body]] = {}
 
-    def take(self, name: str, data: str) -> Heard | None:
+    def take(self, name: str, data: str) -> StreamedPiece | None:
         if data.strip() == _DONE:
             self.whole = True
             return None
@@ -87,7 +87,7 @@ class ChatGathering:
         heard = [self._fill(choice) for choice in chunk.get("choices") or []]
         return next((one for one in heard if one is not None), None)
 
-    def _fill(self, piece: Body) -> Heard | None:
+    def _fill(self, piece: Body) -> StreamedPiece | None:
         index = piece.get("index", 0)
         choice = self._choices.setdefault(
             index, {"index": index, "message": {"role": "assistant", "content": None}}
@@ -101,9 +101,9 @@ class ChatGathering:
         delta.pop("role", None)
         joined(choice["message"], delta)
         if delta.get("content"):
-            return Heard(delta["content"], TEXT)
+            return StreamedPiece(delta["content"], TEXT)
         if delta.get("reasoning_content"):
-            return Heard(delta["reasoning_content"], THOUGHTS)
+            return StreamedPiece(delta["reasoning_content"], THOUGHTS)
         return None
 
     def _call(self, index: int, piece: Body) -> None:
@@ -208,7 +208,7 @@ class ResponsesGathering:
         self._response: Body = {}
         self._items: dict[int, Body] = {}
 
-    def take(self, name: str, data: str) -> Heard | None:
+    def take(self, name: str, data: str) -> StreamedPiece | None:
         event = read_event(data)
         match event.get("type") or name:
             case "response.created" | "response.in_progress":
@@ -219,9 +219,9 @@ class ResponsesGathering:
             case "response.output_item.added" | "response.output_item.done":
                 self._items[event.get("output_index", 0)] = event.get("item") or {}
             case "response.output_text.delta":
-                return Heard(event.get("delta", ""), TEXT)
+                return StreamedPiece(event.get("delta", ""), TEXT)
             case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
-                return Heard(event.get("delta", ""), THOUGHTS)
+                return StreamedPiece(event.get("delta", ""), THOUGHTS)
             case "error":
                 self.error = event
             case _:

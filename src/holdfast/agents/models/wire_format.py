@@ -24,7 +24,7 @@ class TokenUsage(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.input + self.output
 
 
-class Heard(msgspec.Struct, frozen=True):
+class StreamedPiece(msgspec.Struct, frozen=True):
     """A piece of a stream that people can read: the text, or what the model thinks."""
 
     text: str
@@ -37,7 +37,7 @@ class Gathering(Protocol):
     error: Any
     """What the provider said in the middle of the stream against going on."""
 
-    def take(self, name: str, data: str) -> Heard | None:
+    def take(self, name: str, data: str) -> StreamedPiece | None:
         """One more event. What of it is there to be read."""
         ...
 

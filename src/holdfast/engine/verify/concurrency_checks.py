@@ -16,7 +16,7 @@ from holdfast.engine.verify.report import Violation
 from holdfast.model.events import JobClaimed
 
 
-class Hold(msgspec.Struct, frozen=True):
+class LeaseSpan(msgspec.Struct, frozen=True):
     """One worker on one job, from its claim to its last word."""
 
     worker: str
@@ -25,17 +25,17 @@ class Hold(msgspec.Struct, frozen=True):
     until: int
 
 
-def holds_of(job_id: str, facts: Facts) -> list[Hold]:
+def holds_of(job_id: str, facts: Facts) -> list[LeaseSpan]:
     """Who held this job, and when."""
     last = {fact.fence: fact.at for fact in facts}
     return [
-        Hold(fact.event.worker, job_id, fact.at, max(last[fact.fence], fact.at))
+        LeaseSpan(fact.event.worker, job_id, fact.at, max(last[fact.fence], fact.at))
         for fact in facts
         if isinstance(fact.event, JobClaimed)
     ]
 
 
-def most_at_once(holds: list[Hold]) -> dict[str, int]:
+def most_at_once(holds: list[LeaseSpan]) -> dict[str, int]:
     """The largest number of jobs that each worker held at one instant.
 
     A hold that ends where another begins does not meet it: the worker gave one job back and took the next.
@@ -53,7 +53,7 @@ def most_at_once(holds: list[Hold]) -> dict[str, int]:
     return most
 
 
-def by_worker(holds: list[Hold], concurrency: int | Mapping[str, int] | None) -> list[Violation]:
+def by_worker(holds: list[LeaseSpan], concurrency: int | Mapping[str, int] | None) -> list[Violation]:
     """The workers that held more than they said they would. A worker that said nothing may hold any number."""
     if concurrency is None:
         return []

@@ -14,7 +14,7 @@ import msgspec
 from holdfast.engine.verify.budget_checks import Bill, bill_of, by_account
 from holdfast.engine.verify.call_checks import by_calls
 from holdfast.engine.verify.checkpoint_checks import by_commits
-from holdfast.engine.verify.concurrency_checks import Hold, by_worker, holds_of
+from holdfast.engine.verify.concurrency_checks import LeaseSpan, by_worker, holds_of
 from holdfast.engine.verify.journal_view import Facts, InvariantViolation, facts_of, is_erased
 from holdfast.engine.verify.lifecycle_checks import by_life, told
 from holdfast.engine.verify.projection_checks import by_attempts, by_head, by_ledger, by_timers, by_waiting
@@ -60,7 +60,7 @@ class Beside(msgspec.Struct, frozen=True):
 async def by_journal(tx: Transaction, counted: JournalCounts, limits: JournalLimits) -> list[Violation]:
     """What is wrong with any journal, job by job."""
     found: list[Violation] = []
-    holds: list[Hold] = []
+    holds: list[LeaseSpan] = []
     bills: list[Bill] = []
     after = ""
     while heads := [head_of(row) for row in await tx.rows("list_all_heads", after=after, limit=PAGE)]:
@@ -113,7 +113,7 @@ def judge(
     events: list[SealedEvent],
     beside: Beside | None,
     limits: JournalLimits,
-    holds: list[Hold],
+    holds: list[LeaseSpan],
     sent_at: Mapping[int, int] = {},
     bills: list[Bill] | None = None,
 ) -> Iterator[Violation]:

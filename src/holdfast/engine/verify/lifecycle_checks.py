@@ -92,7 +92,7 @@ def _ends(facts: Facts) -> Findings:
                 f"call {event.step_key} is sent at event {fact.seq}, after the cancel at event {cancelled}"
             )
             yield InvariantViolation("I28", fact.seq, detail)
-        elif cancelled is not None and isinstance(event, e.JobCompleted | e.JobFailed):
+        elif cancelled is not None and isinstance(event, e.JobCompleted | e.JobFailure):
             detail = (
                 f"the job ends as {event.type} at event {fact.seq}, after the cancel at event {cancelled}"
             )

@@ -21,7 +21,15 @@ from holdfast.server import audit
 from holdfast.server.access import LOCAL
 from holdfast.server.endpoints import Endpoint, Handle
 from holdfast.server.origin_checks import is_loopback
-from holdfast.server.page_schemas import AttachmentList, Many, Tally, Told, ToldMany, WhichSessions, Who
+from holdfast.server.page_schemas import (
+    AttachmentList,
+    BulkOutcome,
+    Many,
+    Tally,
+    ToldMany,
+    WhichSessions,
+    Who,
+)
 from holdfast.server.request import ApiRequest
 from holdfast.server.responses import ApiResponse
 
@@ -100,7 +108,7 @@ async def _each(asked: ApiRequest, say: Callable[..., Awaitable[Accepted]], audi
     word: Many = asked.body
     key = asked.key(word.operation_id)
     key = None if key is None else check_name(key, "operation id")
-    told: list[Told] = []
+    told: list[BulkOutcome] = []
     for job_id in dict.fromkeys([check_name(one, "job id") for one in word.ids]):
         try:
             accepted = await say(job_id, why=word.why, by=asked.by(word.by), operation_id=key)
@@ -108,12 +116,14 @@ async def _each(asked: ApiRequest, say: Callable[..., Awaitable[Accepted]], audi
             told.append(_refused(job_id, error))
             continue
         await audit.note(asked, audited, {"id": job_id}, job_id, accepted.operation_id)
-        told.append(Told(job_id=job_id, accepted=True, at_once=accepted.at_once, repeated=accepted.repeated))
+        told.append(
+            BulkOutcome(job_id=job_id, accepted=True, at_once=accepted.at_once, repeated=accepted.repeated)
+        )
     return ApiResponse(value=ToldMany(items=tuple(told), accepted=sum(one.accepted for one in told)))
 
 
-def _refused(job_id: str, error: HoldfastError) -> Told:
-    return Told(job_id=job_id, accepted=False, code=error.code, detail=f"{error} {error.hint}".strip())
+def _refused(job_id: str, error: HoldfastError) -> BulkOutcome:
+    return BulkOutcome(job_id=job_id, accepted=False, code=error.code, detail=f"{error} {error.hint}".strip())
 
 
 def _many(path: str, handle: Handle) -> Endpoint:

@@ -33,7 +33,7 @@ from holdfast.store.memory.blobs import keep_large
 from holdfast.store.memory.jobs import submit
 from holdfast.store.memory.state import (
     BatchRow,
-    Hold,
+    ClaimHold,
     MemoryState,
     MemoryWorkRow,
     SessionRow,
@@ -304,7 +304,7 @@ def _grab(
     ttl_us: int,
 ) -> Claim:
     """The batches are held under one claim, each at its next fence."""
-    hold = Hold(
+    hold = ClaimHold(
         claim_id=claim_id(taken[0].batch.batch_id, taken[0].fence + 1),
         owner=owner,
         token=token,

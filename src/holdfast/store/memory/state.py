@@ -27,7 +27,7 @@ from holdfast.model.configured_agents import HostedAgent
 from holdfast.model.hash_chain import SealedEvent
 from holdfast.model.ids import IdSource
 from holdfast.model.inbox import InboxBatch
-from holdfast.model.jobs import DEFAULT_NAMESPACE, JobHead, WorkItem
+from holdfast.model.jobs import DEFAULT_NAMESPACE, JobHead, WorkItemRow
 from holdfast.model.ledger import CallRow
 from holdfast.model.mailbox import Mail
 from holdfast.model.queue_limits import QueueLimits
@@ -62,11 +62,11 @@ class JobRow:
     timers: Mapping[str, int] = field(default_factory=dict)  # step key → due at
     calls: Mapping[tuple[str, int], CallRow] = field(default_factory=dict)  # (step key, generation) → row
     passages: tuple[Passage, ...] = ()
-    work: WorkItem | None = None
+    work: WorkItemRow | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hold:
+class ClaimHold:
     """A claim as each of its batches remembers it."""
 
     claim_id: str
@@ -83,7 +83,7 @@ class BatchRow:
 
     batch: InboxBatch
     fence: int = 0
-    hold: Hold | None = None
+    hold: ClaimHold | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

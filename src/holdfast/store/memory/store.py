@@ -54,7 +54,7 @@ from holdfast.store.ports.sessions import Sessions
 from holdfast.store.ports.store_stats import StoreStatsReader
 from holdfast.store.ports.streams import Streams
 from holdfast.store.ports.wakeups import Wakeups
-from holdfast.store.ports.work_items import WorkList
+from holdfast.store.ports.work_items import WorkItemStore
 from holdfast.store.ports.worker_presences import WorkerPresences
 from holdfast.store.store_clock import HostStoreClock, StoreClock
 
@@ -89,7 +89,7 @@ class MemoryStore:
         self.audit: Audit = MemoryAudit(state)
         self.vitals: StoreStatsReader = MemoryWatch(state)
         self.presences: WorkerPresences = MemoryPresences(state)
-        self.work: WorkList = MemoryWork(state)
+        self.work: WorkItemStore = MemoryWork(state)
         self.entries: AgentEntries = MemoryEntries(state)
         self.wakeups: Wakeups = wakeups
         self._release = wakeups.release

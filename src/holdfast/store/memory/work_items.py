@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from holdfast.model.jobs import DEFAULT_NAMESPACE, WorkItem
+from holdfast.model.jobs import DEFAULT_NAMESPACE, WorkItemRow
 from holdfast.model.page import Page, decode_cursor, encode_cursor
 from holdfast.model.states import Status, WaitReason
 from holdfast.model.work import WorkWhich
@@ -23,7 +23,7 @@ class MemoryWork:
         rows = self._state.tables.jobs.values()
         return [WorkRow(row.work, row.head) for row in rows if row.work is not None]
 
-    async def find(self, job_id: str) -> WorkItem | None:
+    async def find(self, job_id: str) -> WorkItemRow | None:
         row = self._state.tables.jobs.get(job_id)
         return None if row is None else row.work
 

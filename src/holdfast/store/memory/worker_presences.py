@@ -12,7 +12,7 @@ from holdfast.model.states import Status
 from holdfast.model.worker_presence import (
     BEAT_US,
     FORGOTTEN_US,
-    Heard,
+    HeartbeatReply,
     Presence,
     SeenWorker,
     WorkerState,
@@ -28,7 +28,7 @@ class MemoryPresences:
     def __init__(self, state: MemoryState) -> None:
         self._state = state
 
-    async def beat(self, presence: Presence) -> Heard:
+    async def beat(self, presence: Presence) -> HeartbeatReply:
         check_presence(presence)
         with self._state.transaction() as work:
             heard = work.tables.presences
@@ -38,7 +38,7 @@ class MemoryPresences:
             heard[presence.worker] = replace(known, presence=presence, seen_at=work.wall)
             for name in [name for name, row in heard.items() if work.wall - row.seen_at >= FORGOTTEN_US]:
                 del heard[name]
-            return Heard(
+            return HeartbeatReply(
                 listed={name: row.presence.identity for name, row in heard.items()},
                 drain=known.drain_asked_at is not None,
             )

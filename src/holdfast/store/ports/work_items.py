@@ -7,7 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-from holdfast.model.jobs import DEFAULT_NAMESPACE, JobHead, WorkItem
+from holdfast.model.jobs import DEFAULT_NAMESPACE, JobHead, WorkItemRow
 from holdfast.model.page import Page
 from holdfast.model.states import Status, WaitReason
 from holdfast.model.work import WorkWhich
@@ -16,14 +16,14 @@ from holdfast.model.work import WorkWhich
 class WorkRow(msgspec.Struct, frozen=True):
     """A work item, and how its job is going."""
 
-    item: WorkItem
+    item: WorkItemRow
     head: JobHead
 
 
-class WorkList(Protocol):
+class WorkItemStore(Protocol):
     """They are submitted like any other job, with a draft that says what they are."""
 
-    async def find(self, job_id: str) -> WorkItem | None:
+    async def find(self, job_id: str) -> WorkItemRow | None:
         """What is asked of this job; None, if it is no work item."""
         ...
 

@@ -6,13 +6,13 @@ from typing import Protocol
 
 from holdfast.model.audit import ActDraft
 from holdfast.model.page import Page
-from holdfast.model.worker_presence import Heard, Presence, SeenWorker
+from holdfast.model.worker_presence import HeartbeatReply, Presence, SeenWorker
 
 
 class WorkerPresences(Protocol):
     """Time is the store's. Presences belong to no namespace: a worker drives the jobs of all of them."""
 
-    async def beat(self, presence: Presence) -> Heard:
+    async def beat(self, presence: Presence) -> HeartbeatReply:
         """The worker was there just now, and is as it says.
 
         Another process of the same name takes its place, and starts anew: what its predecessor was asked is not asked

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.model.jobs import DEFAULT_NAMESPACE, WorkItem
+from holdfast.model.jobs import DEFAULT_NAMESPACE, WorkItemRow
 from holdfast.model.page import Page, decode_cursor, encode_cursor
 from holdfast.model.states import Status, WaitReason
 from holdfast.model.work import WorkWhich
@@ -21,7 +21,7 @@ class SqlWork:
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
 
-    async def find(self, job_id: str) -> WorkItem | None:
+    async def find(self, job_id: str) -> WorkItemRow | None:
         async def work(tx: Transaction) -> Row | None:
             return await tx.row("find_work", job_id=job_id)
 
@@ -75,7 +75,7 @@ class SqlWork:
         return [row[0] for row in await self._executor.read(work, brief=True)]
 
 
-async def insert_work_in(tx: Transaction, job_id: str, namespace: str, item: WorkItem) -> None:
+async def insert_work_in(tx: Transaction, job_id: str, namespace: str, item: WorkItemRow) -> None:
     """The job is a work item, within this transaction."""
     await tx.run(
         "insert_work",
@@ -89,9 +89,9 @@ async def insert_work_in(tx: Transaction, job_id: str, namespace: str, item: Wor
     )
 
 
-def _item(row: Row) -> WorkItem:
+def _item(row: Row) -> WorkItemRow:
     project, capability, boundary, preferred_type, deadline_at = row
-    return WorkItem(
+    return WorkItemRow(
         project=project,
         capability=capability,
         boundary=boundary,

@@ -12,7 +12,7 @@ from holdfast.model.audit import ActDraft, check_act
 from holdfast.model.page import Page, decode_cursor, encode_cursor
 from holdfast.model.worker_presence import (
     FORGOTTEN_US,
-    Heard,
+    HeartbeatReply,
     Presence,
     SeenWorker,
     WorkerOffer,
@@ -29,7 +29,7 @@ class SqlPresences:
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
 
-    async def beat(self, presence: Presence) -> Heard:
+    async def beat(self, presence: Presence) -> HeartbeatReply:
         check_presence(presence)
         offer = canonical.encode(msgspec.to_builtins(presence.offer))
 
@@ -47,7 +47,7 @@ class SqlPresences:
             return await tx.rows("list_worker_identities")
 
         rows = await self._executor.write(work)
-        return Heard(
+        return HeartbeatReply(
             listed={worker: identity for worker, identity, _ in rows},
             drain=any(asked_at is not None for worker, _, asked_at in rows if worker == presence.worker),
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.model.append import Move
-from holdfast.model.events import JobCancelled, JobDeadLettered, JobFailed, JobRequeued
+from holdfast.model.events import JobCancellation, JobDeadLettered, JobFailure, JobRequeued
 from holdfast.model.mailbox import MailDraft
 from holdfast.model.page import Page
 from holdfast.model.session import SessionRecord, TurnCommit
@@ -54,7 +54,7 @@ async def the_end_of_a_turn_frees_the_next_job(bench: Bench) -> None:
         if end is Status.COMPLETED:
             await driver.complete()
         else:
-            event = JobFailed() if end is Status.FAILED else JobCancelled()
+            event = JobFailure() if end is Status.FAILED else JobCancellation()
             await driver.write(event, move=Move(status=end))
         assert await _place(bench, driver.job_id) == (None, end, None), "over is out of the line"
         assert await _place(bench, second) == (Slot.LIVE, Status.PENDING, None), (
@@ -146,7 +146,7 @@ async def sessions_of_two_namespaces_have_two_lines(bench: Bench) -> None:
     assert (await _place(bench, here))[0] is (await _place(bench, there))[0] is Slot.LIVE
 
 
-CANCEL = Ruling((JobCancelled(),), Move(status=Status.CANCELLED))
+CANCEL = Ruling((JobCancellation(),), Move(status=Status.CANCELLED))
 
 
 async def _place(bench: Bench, job_id: str) -> tuple[Slot | None, Status, WaitReason | None]:

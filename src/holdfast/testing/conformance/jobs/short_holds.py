@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.errors import Fenced, NotFound
 from holdfast.model.append import Extras, Move, Timer
-from holdfast.model.events import JobCancelled, JobDeadLettered, JobRequeued
+from holdfast.model.events import JobCancellation, JobDeadLettered, JobRequeued
 from holdfast.model.hash_chain import first_break, unseal
 from holdfast.model.jobs import JobHead
 from holdfast.model.mailbox import MailDraft
@@ -14,7 +14,7 @@ from holdfast.testing.conformance.driver import step
 from holdfast.testing.conformance.harness import Bench, present
 from holdfast.testing.conformance.jobs.submit import assert_nobodys
 
-CANCEL = Ruling((JobCancelled(why="asked"),), Move(status=Status.CANCELLED))
+CANCEL = Ruling((JobCancellation(why="asked"),), Move(status=Status.CANCELLED))
 BURY = Ruling((JobDeadLettered(),), Move(status=Status.WAITING, reason=WaitReason.DEAD_LETTER))
 REQUEUE = Ruling((JobRequeued(why="again"),), Move(status=Status.PENDING))
 
@@ -36,7 +36,9 @@ async def a_hold_writes_what_was_decided(bench: Bench) -> None:
     assert_nobodys(head)
     events = await bench.store.journal.read(job_id)
     assert first_break(job_id, events) is None
-    assert [unseal(event) for event in events[1:]] == [JobCancelled(why="asked")], "no claim, just the ruling"
+    assert [unseal(event) for event in events[1:]] == [JobCancellation(why="asked")], (
+        "no claim, just the ruling"
+    )
     assert events[-1].fence == head.fence
 
 

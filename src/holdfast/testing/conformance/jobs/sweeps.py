@@ -6,7 +6,7 @@ import asyncio
 
 from holdfast.errors import Fenced, InvalidMove
 from holdfast.model.append import Extras, Move, Timer
-from holdfast.model.events import JobCancelled, JobDeadLettered, JobRequeued
+from holdfast.model.events import JobCancellation, JobDeadLettered, JobRequeued
 from holdfast.model.hash_chain import first_break, unseal
 from holdfast.model.jobs import JobHead
 from holdfast.model.states import Status, WaitReason
@@ -139,7 +139,7 @@ async def a_sweep_takes_no_more_than_asked_for(bench: Bench) -> None:
 
 async def a_sweep_cannot_end_a_job(bench: Bench) -> None:
     await bench.driving(ttl_us=0)
-    over = Ruling((JobCancelled(),), Move(status=Status.CANCELLED))
+    over = Ruling((JobCancellation(),), Move(status=Status.CANCELLED))
     runs = Ruling((JobRequeued(),), Move(status=Status.RUNNING))
     more = Ruling((JobRequeued(),), Move(status=Status.PENDING), Extras(timers=(Timer("1/sleep#1", 7),)))
     for ruling in (over, runs, more):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.model.append import Extras, Move, Timer
-from holdfast.model.events import JobCancelled, JobFailed, JobParked, JobReleased, JobRequeued, TimerSet
+from holdfast.model.events import JobCancellation, JobFailure, JobParked, JobReleased, JobRequeued, TimerSet
 from holdfast.model.states import Status, WaitReason
 from holdfast.model.time import MINUTE
 from holdfast.testing.conformance.driver import step
@@ -52,7 +52,7 @@ async def a_parked_job_is_held_for_a_person(bench: Bench) -> None:
 
 
 async def a_job_that_is_over_is_nobodys_and_waits_for_nothing(bench: Bench) -> None:
-    ends = {Status.FAILED: JobFailed(error={"why": "no"}), Status.CANCELLED: JobCancelled(why="asked")}
+    ends = {Status.FAILED: JobFailure(error={"why": "no"}), Status.CANCELLED: JobCancellation(why="asked")}
     for status, event in ends.items():
         driver = await bench.driving()
         await driver.write(TimerSet("1/sleep#1", 7), extras=Extras(timers=(Timer("1/sleep#1", 7),)))

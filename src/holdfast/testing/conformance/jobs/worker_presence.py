@@ -12,7 +12,7 @@ from holdfast.model.worker_presence import (
     BEAT_US,
     FORGOTTEN_US,
     LOST_US,
-    Heard,
+    HeartbeatReply,
     Presence,
     SessionKind,
     WorkerOffer,
@@ -63,11 +63,11 @@ async def a_silent_worker_is_lost_and_then_forgotten(bench: Bench) -> None:
         bench.clock.advance(after_us)
         assert [seen.state for seen in await presences.list()] == [state]
     bench.clock.advance(FORGOTTEN_US - LOST_US - 1)
-    assert await presences.beat(BEE) == Heard(listed={"ant": ANT.identity, "bee": BEE.identity})
+    assert await presences.beat(BEE) == HeartbeatReply(listed={"ant": ANT.identity, "bee": BEE.identity})
     assert [seen.presence.worker for seen in await presences.list()] == ["ant", "bee"]
     bench.clock.advance(1)
     assert [seen.presence.worker for seen in await presences.list()] == ["bee"]
-    assert await presences.beat(BEE) == Heard(listed={"bee": BEE.identity})
+    assert await presences.beat(BEE) == HeartbeatReply(listed={"bee": BEE.identity})
     assert not await presences.remove("ant", ANT.identity), "it is not there any more"
 
 

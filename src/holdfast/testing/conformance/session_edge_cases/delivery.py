@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.errors import InvalidPayload, KeyReused
 from holdfast.model.append import Move
-from holdfast.model.events import JobCancelled
+from holdfast.model.events import JobCancellation
 from holdfast.model.inbox import BatchState
 from holdfast.model.jobs import JobDraft
 from holdfast.model.session import TurnCommit, stamped
@@ -57,7 +57,7 @@ async def a_message_whose_job_is_cancelled_is_not_answered_later(bench: Bench) -
     for _ in range(2):
         present(await bench.claim(owner=first.batch_id), "a claim")
     assert await bench.pending() == []
-    await driver.send(driver.build(JobCancelled(), move=Move(status=Status.CANCELLED)))
+    await driver.send(driver.build(JobCancellation(), move=Move(status=Status.CANCELLED)))
     assert await bench.pending() == [second.batch_id]
     gone = present(await bench.store.inbox.find("root", first.batch_id), "its receipt")
     assert (gone.state, gone.items) == (BatchState.CANCELLED, ())
@@ -69,7 +69,7 @@ async def a_message_that_another_turn_has_heard_stays_with_it(bench: Bench) -> N
     first = await bench.store.inbox.deliver(message("one"), _JOB)
     second = await bench.store.inbox.deliver(message("two"), _JOB)
     claims = [present(await bench.claim(owner=first.batch_id), "a claim") for _ in range(2)]
-    gone = Ruling((JobCancelled(),), Move(status=Status.CANCELLED))
+    gone = Ruling((JobCancellation(),), Move(status=Status.CANCELLED))
     assert await bench.store.journal.hold(second.batch_id, lambda _head: gone) is not None
     completes = tuple(claim.completion() for claim in claims)
     await bench.store.sessions.commit(TurnCommit(session_id="root", completes=completes))
