@@ -29,11 +29,7 @@ UNWANTED = frozenset(
 TERMS = frozenset("embedded feed intercepted listing seed signing skipping testing tracing wiring".split())
 
 # Modules that still have such a name.
-STILL_UNWANTED = frozenset(
-    "cli/isolated client/following client/hosting client/operating client/registering client/remote_following"
-    " client/remote_hosting client/remote_operating client/working kit/packing"
-    " server/routes/operating server/serving".split()
-)
+STILL_UNWANTED = frozenset("cli/isolated  kit/packing server/serving".split())
 
 
 def find_twice(trees: Mapping[str, ast.Module]) -> dict[str, list[str]]:
