@@ -95,22 +95,18 @@ class Router:
     def find(self, method: str, raw_path: bytes) -> tuple[Endpoint, dict[str, str]]:
         """The endpoint, and the parts of the path that it named."""
         parts = raw_path.decode("latin-1").removeprefix("/").split("/")
-        allowed: set[str] = set()
         for template, path in self._paths.get(tuple(parts[:_BEGINS]), ()):
             found = _matched(template, parts)
             if found is None:
                 continue
-            for endpoint in self._lines[path]:
+            lines = self._lines[path]
+            for endpoint in lines:
                 if method in endpoint.methods:
                     return endpoint, {name: _decoded(text) for name, text in found.items()}
-                allowed.update(endpoint.methods)
-        if not allowed:
-            raise NotFound(
-                "there is no endpoint at this path", hint="GET /api/openapi.json lists the endpoints."
-            )
-        methods = ", ".join(sorted(allowed))
-        error = NotAllowed(f"{method} is not allowed for this path", hint=f"Allowed: {methods}.")
-        raise Refusal(405, error, headers={"Allow": methods})
+            allowed = ", ".join(sorted({method for line in lines for method in line.methods}))
+            error = NotAllowed(f"{method} is not allowed for {path}", hint=f"Allowed: {allowed}.")
+            raise Refusal(405, error, headers={"Allow": allowed})
+        raise NotFound("there is no endpoint at this path", hint="GET /api/openapi.json lists the endpoints.")
 
 
 def _matched(template: list[str], parts: list[str]) -> dict[str, str] | None:
