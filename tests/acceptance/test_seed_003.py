@@ -228,4 +228,4 @@ def _restart_nats(stage: Registry, held: str, said: dict[str, Any]) -> None:
     until(lambda: len(re.findall(r"attempt|trying|reconnect", stage.log(), re.IGNORECASE)) >= 3)
     stage.server.restart(keep_data=True)
     until(lambda: stage.ask("GET", "/health")["status"] == "ok")
-    until(lambda: "work in progress: 1 left with their agents" in stage.log())
+    until(lambda: "work in progress: 1 kept by their agents" in stage.log())

@@ -246,7 +246,7 @@ async def test_questions_side_by_side_are_named(backend: Backend, app: hf.App) -
         job_id = await submitted(shop, program)
         assert await shop.drive_all() == ["waiting"]
         colour, count = await asked(shop, job_id)
-        with pytest.raises(InvalidMove, match="asks 2 questions"):
+        with pytest.raises(InvalidMove, match="has 2 open questions"):
             await client.answer(job_id, "red")
         with pytest.raises(NotFound, match="has no question 'ask_x'"):
             await client.answer(job_id, "red", question_id="ask_x")
