@@ -326,7 +326,7 @@ async def _find_code(api: ApiContext, kind: str) -> SessionKind:
     msg = f"there is no agent {kind!r}"
     raise NotFound(
         msg,
-        hint="`holdfast agent list` lists agents; `holdfast worker` offers those of an application.",
+        hint="`holdfast agent list` lists them. Agents of an application need a worker: holdfast worker app.py",
     )
 
 

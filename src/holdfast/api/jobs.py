@@ -364,12 +364,10 @@ async def _turn_output(api: ApiContext, job_id: str, deadline: float) -> dict[st
             raise NotOver(msg)
     if head.status is not Status.COMPLETED:
         msg = f"job {job_id} is {head.status}: there is no reply"
-        raise InvalidMove(msg, hint="Send the message again; the conversation is as it was before.")
+        raise InvalidMove(msg, hint="Send the message again; the conversation is unchanged.")
     job = view_of(await api.load_behind(head, sealed))
     return job.output if isinstance(job.output, dict) else {}
 
 
 def _no_message(job_id: str) -> InvalidMove:
-    return InvalidMove(
-        f"job {job_id} answers no message", hint="GET the job: its output is what it returned."
-    )
+    return InvalidMove(f"job {job_id} answers no message", hint="Read the job: its output is its result.")

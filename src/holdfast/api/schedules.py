@@ -67,7 +67,7 @@ async def create_schedule(api: ApiContext, request: CreateSchedule) -> Created[S
     except NotFound:
         return Created(await api.store.schedules.put(new), is_new=True)
     if not _is_same(known, new):
-        msg = f"the schedule {request.schedule_id!r} exists and is another one"
+        msg = f"the schedule {request.schedule_id!r} exists with other settings"
         raise Conflict(msg, hint="Remove it first, or give the new one an id of its own.")
     return Created(known, is_new=False)
 

@@ -200,5 +200,5 @@ async def cancel_batch(api: ApiContext, request: CancelBatch) -> InboxBatch:
     if known.state is BatchState.CANCELLED:
         return known
     why = "a turn has it" if known.state is BatchState.QUEUED else f"it is {known.state}"
-    msg = f"batch {batch_id!r} cannot be taken back: {why}"
-    raise InvalidMove(msg, hint="A delivered batch is part of the session; send another message instead.")
+    msg = f"batch {batch_id!r} cannot be withdrawn: {why}"
+    raise InvalidMove(msg, hint="Delivered input is part of the session. Send a correction instead.")

@@ -230,7 +230,7 @@ def _to_claim(api: ApiContext, entry: AgentEntry, request: ClaimWork) -> ClaimAs
     names = entry.capabilities if request.capabilities is None else tuple(request.capabilities)
     foreign = sorted(set(names) - set(entry.capabilities))
     if foreign:
-        msg = f"agent {entry.guid!r} has not registered the capability {', '.join(foreign)}"
+        msg = f"agent {entry.guid!r} does not have the capability {', '.join(foreign)}"
         raise InvalidPayload(msg, hint="Update its entry first: PATCH /api/agents/{guid}.")
     if not names:
         raise InvalidPayload(f"agent {entry.guid!r} has no capability", hint="Register with some.")

@@ -117,7 +117,7 @@ class HttpTransport:
                     raise
             tries += 1
             if tries > STREAM_TRIES:
-                msg = f"the stream of job {job_id} is cut off again and again"
+                msg = f"the stream of job {job_id} was cut off too often"
                 raise StoreUnavailable(msg)
 
     async def _lines(self, path: str, params: dict[str, str]) -> AsyncGenerator[str, None]:
@@ -220,7 +220,7 @@ def error_of(status: int, data: bytes) -> HoldfastError:
 
 
 def _foreign(status: int) -> Unavailable:
-    msg = f"the server answered {status}, and not as Holdfast does"
+    msg = f"the server answered {status}, which is not a response of Holdfast"
     return Unavailable(msg, hint="Check HOLDFAST_API_URL: is it a Holdfast server?")
 
 

@@ -71,7 +71,7 @@ async def report_held_work(store: Store, maintenance: Maintenance) -> None:
             which = WorkWhich(namespace=record.namespace, status=Status.RUNNING)
             held += len((await store.work.list(which, limit=LISTED_MAX)).items)
     except HoldfastError as error:
-        _log.warning("NATS is back; work in progress could not be looked at: %s", error)
+        _log.warning("NATS is back; work in progress could not be checked: %s", error)
         return
     _log.info(
         "NATS is back; work in progress: %d kept by their agents, %d released",

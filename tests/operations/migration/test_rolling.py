@@ -185,4 +185,4 @@ async def test_old_code_is_refused_where_it_may_not_read(ground: Ground, tmp_pat
     process = started(ground, tmp_path, old=True)
     out, err = await asyncio.to_thread(process.communicate, "")
     assert (process.returncode != 0, out) == (True, "")
-    assert f"wants code for {LAST}; this Holdfast knows {SCHEMA_VERSION}" in err
+    assert f"needs Holdfast with schema {LAST}; this has {SCHEMA_VERSION}" in err
