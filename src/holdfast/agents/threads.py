@@ -1,8 +1,8 @@
 """Blocking functions, run so that a cancel really stops them.
 
 Each call has a thread of its own: a function that hangs takes no room from others. Cancelling it raises
-`ThreadInterrupted` in the thread at its next step of Python; a function that sits in a blocking call of C ends when that
-call does. The canceller waits for the end, so that nothing of a cancelled call runs on unseen, but not for ever.
+`ThreadInterrupted` in the thread at its next step of Python; a function that sits in a blocking call of C ends when
+that call does. The canceller waits for the end, so that nothing of a cancelled call runs on unseen, but not for ever.
 """
 
 from __future__ import annotations

@@ -6,10 +6,10 @@
                       │
                       └── fenced: the function is cancelled, and nothing more is said
 
-The lease is measured by the clock of this machine, from before it was requested, so `WorkAssignment.is_ours` is
-never true for too long, whatever other clocks say. A lease that runs out while the server is away does not stop the function: most
-often nobody else could take the work either. If somebody did, the fence keeps this result out and the next renewal says
-so.
+The lease is measured by the clock of this machine, from before it was requested, so `WorkAssignment.is_ours` is never
+true for too long, whatever other clocks say. A lease that expires while the server is away does not stop the function:
+most often no other agent could take the work either. If one did, the fence keeps this result out and the next renewal
+says so.
 """
 
 from __future__ import annotations
