@@ -617,7 +617,7 @@ BAD: dict[str, tuple[str, list[tuple[str, str, dict[str, Any], list[str]]]]] = {
         [("a", "look", {"what": "x", "why": 1}, [])],
     ),
     "another type": (
-        "node 'b': argument 'cents' of .* is not what its type says",
+        "node 'b': argument 'cents' of .* does not match its type",
         [
             ("a", "look", {"what": "x"}, []),
             ("b", "pay", {"order": {"$ref": "a", "path": ["name"]}, "cents": "many"}, []),

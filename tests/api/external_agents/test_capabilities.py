@@ -121,7 +121,7 @@ def test_declarations_that_cannot_be(tmp_path: Path, wrong: dict[str, str]) -> N
         @app.agent(**wrong)  # type: ignore[call-overload, untyped-decorator]
         async def other(work: hf.Work) -> None: ...
 
-    with pytest.raises(InvalidSetting, match="2 parameters"):
+    with pytest.raises(InvalidSetting, match="must have one parameter; it has 2"):
 
         @app.agent(capability="two")
         async def two(work: hf.Work, more: int) -> None: ...

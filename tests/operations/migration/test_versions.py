@@ -55,7 +55,7 @@ async def test_a_schema_of_the_future_is_refused(ground: Ground, migrating: bool
     state = await ground.ask(STATE)
     error = await _refused(ground, migrating=migrating, of_today=True)
     assert f"schema {FUTURE}" in str(error)
-    assert f"knows {SCHEMA_VERSION}" in str(error)
+    assert f"this has {SCHEMA_VERSION}" in str(error)
     assert "newer Holdfast" in error.hint
     assert await ground.ask(STATE) == state
 
