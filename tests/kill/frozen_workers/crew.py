@@ -115,7 +115,7 @@ class Zombie(logging.Handler):
         logging.getLogger("holdfast.worker").addHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
-        if "somebody else's" in record.getMessage():
+        if "was taken over by another worker" in record.getMessage():
             self.said["lost"] = record.getMessage()
             self._ended.set()
 
