@@ -178,7 +178,7 @@ async def test_a_stalled_job_waits_for_a_person(backend: Backend) -> None:
         assert "tests/api/client/job_states.py:" in task["at"]
         assert task["at"].endswith(" in forgetful")
         assert need.commands == (f"holdfast resume {job_id} --why '…'", f"holdfast cancel {job_id}")
-        with pytest.raises(JobHeld, match=r"makes no progress.*lives\.py:\d+ in forgetful"):
+        with pytest.raises(JobHeld, match=r"makes no progress.*job_states\.py:\d+ in forgetful"):
             await result(one.store, job_id)
 
 
@@ -374,7 +374,7 @@ async def test_the_trace_of_a_stalled_job(backend: Backend) -> None:
         assert seam.text == (
             "stalled: its code waits for something that is not durable, and that has not come"
         )
-        assert re.fullmatch(r".*forgetful waits at .*lives\.py:\d+ in forgetful\.", notes(trace)[-1])
+        assert re.fullmatch(r".*forgetful waits at .*job_states\.py:\d+ in forgetful\.", notes(trace)[-1])
 
 
 async def test_the_trace_of_a_call_that_adopted_a_record(backend: Backend) -> None:
