@@ -1,6 +1,6 @@
 """An application whose code raises, hangs and blocks.
 
-holdfast worker failing.py
+holdfast worker failure_app.py
 """
 
 from __future__ import annotations

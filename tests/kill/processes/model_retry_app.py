@@ -1,6 +1,6 @@
 """An application that asks a model, with a declared retry policy. The provider is in the environment.
 
-holdfast worker model_retries.py
+holdfast worker model_retry_app.py
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """An application whose calls fail: receivers that are down, too slow, or not to be reached.
 
-holdfast worker failing_app.py
+holdfast worker retry_app.py
 """
 
 from __future__ import annotations

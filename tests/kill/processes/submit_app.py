@@ -1,7 +1,7 @@
 """An application whose jobs are submitted, called and served. Its tools talk to the receiver in the environment.
 
-holdfast worker submitting.py
-python submitting.py start | call | run | together | send | give_up | wait
+holdfast worker submit_app.py
+python submit_app.py start | call | run | together | send | give_up | wait
 """
 
 from __future__ import annotations

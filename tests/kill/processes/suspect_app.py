@@ -1,7 +1,7 @@
 """An application in which one job ends the process that drives it, among jobs that do nothing wrong.
 
-holdfast worker crashing_app.py
-python crashing_app.py             # a worker, too, that cannot start its code anew
+holdfast worker suspect_app.py
+python suspect_app.py             # a worker, too, that cannot start its code anew
 """
 
 from __future__ import annotations

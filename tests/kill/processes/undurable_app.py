@@ -1,8 +1,8 @@
 """An application that does things in its own code that belong into a tool. Its provider and receiver are in the
 environment.
 
-holdfast worker notices.py
-python notices.py AGENT
+holdfast worker undurable_app.py
+python undurable_app.py AGENT
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An agent that lives elsewhere, in a process of its own: python hand.py URL HANDLE BEGUN
+"""An external agent, in a process of its own: python external_agent.py URL HANDLE BEGUN
 
 It has begun a work item when the file BEGUN says so, and takes as long for it as its context data say; or dies of it.
 """
