@@ -1,6 +1,6 @@
 """Goal: the three stores give the same answer to any sequence of questions. Method: Hypothesis invents sequences.
 
-A difference is shrunk to the shortest sequence that still shows it, which belongs into test_regressions.py under a name.
+A difference is shrunk to the shortest sequence that still shows it. It belongs into test_regressions.py, under a name.
 """
 
 from __future__ import annotations
