@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from holdfast.api.job_records import EventView
 from holdfast.model.time import SECOND
 from holdfast.model.worker_identity import identity_in
+
+_ENDS_OF_HOLD: Final = frozenset(
+    {"job_waiting", "job_released", "job_completed", "job_failed", "job_cancelled"}
+)
 
 
 class Timeline:
@@ -15,10 +19,16 @@ class Timeline:
     def __init__(self) -> None:
         self._began: int | None = None
         self._finished = 0
+        self._is_held = False
 
     def line(self, event: EventView) -> tuple[str, str, str] | None:
         self._began = event.at if self._began is None else self._began
         told = self._told(event.type, event.body)
+        if event.type in _ENDS_OF_HOLD:
+            self._is_held = False
+        elif event.type == "job_claimed":
+            # Whose worker died without a word: the next claim takes over, also if a sweep freed the job before it.
+            self._is_held = True
         if event.type in {"step_finished", "tool_returned", "llm_responded"}:
             self._finished += 1
         at = f"{(event.at - self._began) / SECOND:6.2f}s"
@@ -28,7 +38,7 @@ class Timeline:
         match kind:
             case "job_created":
                 return "job accepted and stored: from here on it cannot be lost", ""
-            case "job_claimed" if body.get("takeover"):
+            case "job_claimed" if body.get("takeover") or self._is_held:
                 kept = f"{self._finished} finished steps are recorded and not run again"
                 return f"{_who(body)} takes over: {kept}", "bold yellow"
             case "job_claimed":
