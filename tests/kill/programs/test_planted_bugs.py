@@ -14,8 +14,12 @@ ENOUGH = 2_000
 """A bug that so many programs do not notice is not found."""
 
 
+SLOW = {"tasks_hash_by_their_address"}
+"""Noticed only after minutes of one core and gigabytes of memory, whichever program plays it: for `make chaos`."""
+
+
 @pytest.mark.store("memory")
-@pytest.mark.parametrize("name", sorted(MUSEUM))
+@pytest.mark.parametrize("name", sorted(MUSEUM.keys() - SLOW))
 def test_a_planted_bug_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: the programs can see each bug that replay ever had. Method: the bug is planted, and a program that has
     noticed it before is played again."""
