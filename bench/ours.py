@@ -13,7 +13,7 @@ from holdfast.model.hash_chain import Head
 from holdfast.model.ids import RandomIds
 from holdfast.model.inbox import BatchDraft, Boundary, Completion, ItemDraft
 from holdfast.model.jobs import JobDraft
-from holdfast.model.session import SessionCheckpoint, SessionNode, TurnCommit, Usage, stamped
+from holdfast.model.session import SessionCheckpoint, SessionNode, TurnCommit, Usage, stamp_commit
 from holdfast.model.time import HOUR, SECOND
 from holdfast.store.ports.leases import ClaimAsk
 
@@ -131,7 +131,7 @@ class CommitTurn(Holdfast):
             expected_revision=number,
             completes=completes,
         )
-        return stamped(commit, f"turn-{number}")
+        return stamp_commit(commit, f"turn-{number}")
 
 
 class ServeTurn(CommitTurn):

@@ -27,7 +27,7 @@ from holdfast.engine.group_commit import GroupCommit
 from holdfast.engine.runner_config import RunnerConfig
 from holdfast.model import canonical
 from holdfast.model.append import Holder, after, append_of
-from holdfast.model.checkpoint_snapshot import carried_by, packed
+from holdfast.model.checkpoint_snapshot import pack_snapshot, take_snapshot
 from holdfast.model.events import CheckpointSaved, StepFinished
 from holdfast.model.hash_chain import Head
 from holdfast.model.ids import RandomIds
@@ -67,7 +67,7 @@ class Resume(Holdfast):
 
         @self.app.agent
         async def long() -> int:
-            for number in range(await hf.restored(0), steps + 1):
+            for number in range(await hf.restore(0), steps + 1):
                 await fetch(number)
             return steps
 
@@ -118,7 +118,7 @@ class ResumeFromCheckpoint(Resume):
     async def commit(self, holder: Holder) -> None:
         history = History()
         journal_loader.replay_events(self.job_id, await self.store.journal.read(self.job_id), history)
-        saved = CheckpointSaved(1, state=self.steps, carries=packed(carried_by(history)))
+        saved = CheckpointSaved(1, state=self.steps, carries=pack_snapshot(take_snapshot(history)))
         await self.store.journal.append(append_of(holder, [saved], at=AT))
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from holdfast.agents.models.response_cache import Cache
     from holdfast.agents.plans import NodeOutcome, execute, plan
     from holdfast.agents.policy import Policy
-    from holdfast.agents.primitives import checkpoint, emit, now, random, restored, scope, sleep, uuid, wait
+    from holdfast.agents.primitives import checkpoint, emit, now, random, restore, scope, sleep, uuid, wait
     from holdfast.agents.schemas import schemas
     from holdfast.agents.secrets import Secret, secret, use_secrets
     from holdfast.agents.sessions import Turn
@@ -80,7 +80,7 @@ _WHERE: Final = {
         "emit",
         "now",
         "random",
-        "restored",
+        "restore",
         "scope",
         "sleep",
         "uuid",
@@ -148,7 +148,7 @@ __all__ = [
     "open_store",
     "plan",
     "random",
-    "restored",
+    "restore",
     "run_process",
     "run_tools",
     "schedule",

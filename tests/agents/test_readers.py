@@ -11,7 +11,7 @@ import msgspec
 import pydantic
 import pytest
 
-from holdfast.agents.signatures import Signature, typed
+from holdfast.agents.signatures import Signature, convert_value
 from holdfast.errors import InvalidPayload
 
 
@@ -85,7 +85,7 @@ def name(kind: Any) -> str:
 @pytest.mark.parametrize("kind, value", FITTING, ids=lambda one: name(one)[:40])
 def test_a_result_is_read_as_its_hint_says(kind: Any, value: Any) -> None:
     reading = signature(kind)
-    expected = typed(value, kind, "the result")
+    expected = convert_value(value, kind, "the result")
     for _ in range(2):  # the second time nothing is found out any more
         found = reading.result(value)
         assert (found, type(found)) == (expected, type(expected))
@@ -95,7 +95,7 @@ def test_a_result_is_read_as_its_hint_says(kind: Any, value: Any) -> None:
 def test_what_does_not_fit_is_refused_in_the_same_words(kind: Any, value: Any) -> None:
     reading = signature(kind)
     with pytest.raises(InvalidPayload) as plainly:
-        typed(value, kind, f"the result of {reading.name}")
+        convert_value(value, kind, f"the result of {reading.name}")
     for _ in range(2):
         with pytest.raises(InvalidPayload) as quickly:
             reading.result(value)

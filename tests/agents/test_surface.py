@@ -330,12 +330,12 @@ async def test_a_checkpoint_with_evidence_that_is_really_looked_at(app: hf.App, 
 
     @app.agent
     async def program(name: str) -> str:
-        done = await hf.restored("")
+        done = await hf.restore("")
         if not done:
             proof = FileSha256(str(tmp_path / name), await write(name))
             await hf.checkpoint("written", evidence=[proof])
         await hf.wait("go on")
-        return await hf.restored("nothing")
+        return await hf.restore("nothing")
 
     async with working(app) as process:
         kept, gone = await program.start("kept.pdf"), await program.start("gone.pdf")
@@ -382,9 +382,7 @@ async def test_resume_is_another_word_for_the_task(app: hf.App) -> None:
 # ── misuse ────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(
-    "word", ["sleep", "wait", "checkpoint", "restored", "spawn", "now", "uuid", "random"]
-)
+@pytest.mark.parametrize("word", ["sleep", "wait", "checkpoint", "restore", "spawn", "now", "uuid", "random"])
 async def test_words_for_jobs_say_so_outside_one(app: hf.App, word: str) -> None:
     @app.agent
     async def program() -> None: ...

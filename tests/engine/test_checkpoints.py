@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from holdfast.engine import group_commit
-from holdfast.engine.checkpoints import checkpoint, restored
+from holdfast.engine.checkpoints import checkpoint, restore_state
 from holdfast.engine.durable_call import DurableCall
 from holdfast.engine.execution import Execution
 from holdfast.engine.suspension import sleep
@@ -33,7 +33,7 @@ async def test_a_resumed_job_starts_from_its_last_checkpoint(backend: Backend) -
         asked: list[int] = []
 
         async def pages(drive: Execution, _: Any) -> Any:
-            state = restored(drive, {"page": 0, "found": []})
+            state = restore_state(drive, {"page": 0, "found": []})
             asked.append(state["page"])
             while state["page"] < 3:
                 found = await shop.look(drive, f"page-{state['page']}")
@@ -63,7 +63,7 @@ async def test_code_that_gives_a_checkpoint_up_goes_on_behind_it(
     async with opened(backend) as shop:
 
         async def impatient(drive: Execution, _: Any) -> Any:
-            if restored(drive) is None:
+            if restore_state(drive) is None:
                 asyncio.get_running_loop().call_soon(asyncio.current_task().cancel)  # type: ignore[union-attr]
                 with contextlib.suppress(asyncio.CancelledError):
                     await checkpoint(drive, {"page": 1})
@@ -192,10 +192,10 @@ async def test_evidence_must_hold_again_when_the_job_is_resumed(backend: Backend
         world = World()
 
         async def writer(drive: Execution, _: Any) -> Any:
-            if restored(drive) is None:
+            if restore_state(drive) is None:
                 await checkpoint(drive, "written", EvidenceSet((ArtifactExists("report.pdf"),)))
             await sleep(drive, HOUR)
-            return restored(drive)
+            return restore_state(drive)
 
         job_id = await shop.submit(writer)
         assert await looked_after(shop, world) == ["waiting"]

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.engine.durable_call import CallPolicy, DurableCall, ProbeResult
 from holdfast.engine.execution import Execution
-from holdfast.engine.failures import raised, recorded, told
+from holdfast.engine.failures import from_recorded_error, record_error, to_raised_error
 from holdfast.errors import CallFailed, Fenced, KeyReused, Refused
 from holdfast.model.events import JobDeadLettered
 from holdfast.model.limits import JSON_BYTES_MAX, JSON_DEPTH_MAX
@@ -188,7 +188,7 @@ class Demanding(Exception):
 )
 def test_an_error_is_the_same_in_replay(error: Exception) -> None:
     """Compare class, arguments and attributes of what is raised live with what the journal gives."""
-    live, again = raised(error, [Custom]), recorded(told(error), [Custom])
+    live, again = to_raised_error(error, [Custom]), from_recorded_error(record_error(error), [Custom])
     assert live is error
     assert (type(again), again.args, vars(again)) == (type(live), live.args, vars(live))
 
@@ -204,7 +204,7 @@ def test_an_error_is_the_same_in_replay(error: Exception) -> None:
     ids=lambda error: type(error).__name__,
 )
 def test_an_error_that_cannot_be_made_again_is_a_failed_call_from_the_first_time_on(error: Exception) -> None:
-    live, again = raised(error, [Demanding]), recorded(told(error), [Demanding])
+    live, again = to_raised_error(error, [Demanding]), from_recorded_error(record_error(error), [Demanding])
     assert isinstance(live, CallFailed)
     assert isinstance(again, CallFailed)
     assert (str(live), live.error_type) == (str(again), again.error_type)

@@ -12,12 +12,12 @@ import msgspec
 import pytest
 
 from holdfast.engine import journal_loader
-from holdfast.engine.checkpoints import checkpoint, restored
+from holdfast.engine.checkpoints import checkpoint, restore_state
 from holdfast.engine.children import spawn
 from holdfast.engine.execution import Execution
 from holdfast.engine.suspension import sleep, wait
 from holdfast.errors import Broken, StoreCorrupt
-from holdfast.model.checkpoint_snapshot import carried_by, packed
+from holdfast.model.checkpoint_snapshot import pack_snapshot, take_snapshot
 from holdfast.model.events import (
     BudgetReached,
     CancelRequested,
@@ -66,7 +66,7 @@ async def test_what_lies_before_a_checkpoint_is_not_read(backend: Backend) -> No
     async with opened(backend) as shop:
 
         async def pages(drive: Execution, given: Any) -> Any:
-            state = restored(drive)
+            state = restore_state(drive)
             if state is None:
                 state = [await shop.look(drive, f"{given}:{page}") for page in range(given)]
                 await checkpoint(drive, state)
@@ -98,7 +98,7 @@ async def test_what_is_still_to_come_comes_after_the_checkpoint(backend: Backend
             return await wait(drive, "go on")
 
         async def parent(drive: Execution, _: Any) -> Any:
-            if restored(drive) is None:
+            if restore_state(drive) is None:
                 helper = asyncio.ensure_future(spawn(drive, JobDraft(kind="child")))
                 await shop.look(drive, "begun")
                 helper.cancel()
@@ -145,7 +145,7 @@ def _must_agree(job_id: str, whole: Sequence[SealedEvent], shortened: Sequence[S
     assert created == created_again
     for name in ("seq", "fence", "status", "wait_reason", "wake_at", "claims", "commits", "mail_seq"):
         assert getattr(job, name) == getattr(job_again, name), name
-    assert carried_by(one) == carried_by(other)
+    assert take_snapshot(one) == take_snapshot(other)
     assert _known(one) == _known(other)
 
 
@@ -174,7 +174,7 @@ def committed(*before: Event) -> CheckpointSaved:
     """The checkpoint that code would make after these events."""
     history = History()
     journal_loader.replay_events(JOB, journal(*before), history)
-    return CheckpointSaved(1, "state", carries=packed(carried_by(history)))
+    return CheckpointSaved(1, "state", carries=pack_snapshot(take_snapshot(history)))
 
 
 def shortened(sealed: Sequence[SealedEvent]) -> list[SealedEvent]:

@@ -22,7 +22,7 @@ from holdfast.errors import InvalidPayload, NotFound, StoreUnavailable
 from holdfast.model.ids import SequentialIds
 from holdfast.model.jobs import JobDraft
 from holdfast.model.limits import UNSAID_BYTES_FULL, UNSAID_BYTES_MAX
-from holdfast.model.streams import START, AttemptSuperseded, Chunk, Cursor, Passage, heard
+from holdfast.model.streams import START, AttemptSuperseded, Chunk, Cursor, Passage, select_chunks
 from holdfast.model.time import MINUTE, SECOND
 from holdfast.store.clock import VirtualClock
 from holdfast.store.contract import Store
@@ -131,7 +131,7 @@ async def stored(store: MemoryStore) -> list[Heard]:
     found: list[Heard] = []
     cursor = START
     for passage in await store.streams.read("job", limit=10_000):
-        found += heard(passage, cursor)
+        found += select_chunks(passage, cursor)
         cursor = Cursor(passage.fence, passage.last)
     return found
 

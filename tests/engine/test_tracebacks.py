@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast.engine.children import farewell
-from holdfast.engine.failures import recorded, told
+from holdfast.engine.failures import from_recorded_error, record_error
 from holdfast.engine.recovery import causes_of, summarize_causes
 from holdfast.engine.tracebacks import (
     BYTES_MAX,
@@ -44,7 +44,7 @@ def test_the_frames_of_libraries_are_left_out() -> None:
     async def parse() -> Any:
         return json.loads("{")
 
-    record = told(catch(lambda: asyncio.run(parse())))
+    record = record_error(catch(lambda: asyncio.run(parse())))
     frames = record["traceback"]
     assert {frame["file"] for frame in frames} == {__file__}
     assert frames[-1]["code"] == 'return json.loads("{")'
@@ -58,7 +58,7 @@ def test_a_deep_traceback_is_bounded() -> None:
             fail()
         dive(depth - 1)
 
-    frames = told(catch(lambda: dive(200)))["traceback"]
+    frames = record_error(catch(lambda: dive(200)))["traceback"]
     assert len(frames) == FRAMES_MAX
     assert frames[0]["skipped"] == 203 - FRAMES_MAX + 1
     assert frames[-1]["code"] == 'raise LookupError("no such page")'
@@ -70,7 +70,7 @@ def test_secrets_are_redacted_in_source_lines_and_messages() -> None:
     def leak() -> None:
         raise ValueError("sk-ant-api03-Zm9vYmFyYmF6cXV4MTIzNDU2")
 
-    record = told(catch(leak))
+    record = record_error(catch(leak))
     assert TOKEN not in json.dumps(record)
     assert record["traceback"][-1]["code"] == 'raise ValueError("[redacted:api-key]")'
 
@@ -82,25 +82,25 @@ def test_the_error_behind_an_error_is_told() -> None:
         except LookupError as error:
             raise RuntimeError("the shop is closed") from error
 
-    record = told(catch(wrap))
+    record = record_error(catch(wrap))
     assert (record["cause"]["type"], record["cause"]["message"]) == ("LookupError", "no such page")
     lines = format_traceback(record)
     assert lines.index("  LookupError: no such page") < lines.index("  which led to")
-    group = told(ExceptionGroup("two", [catch(fail), catch(fail)]))
+    group = record_error(ExceptionGroup("two", [catch(fail), catch(fail)]))
     assert format_error(group) == "ExceptionGroup: two (2 sub-exceptions): LookupError: no such page"
     assert locate_error(group).endswith("in fail")
 
 
 def test_a_replay_does_not_depend_on_the_traceback() -> None:
     """The same error is made from a record with a traceback, without one, and with one that cannot be read."""
-    record = told(catch(fail))
+    record = record_error(catch(fail))
     for traceback in (record["traceback"], [], None, "rubbish", [1, {}]):
-        again = recorded(record | {"traceback": traceback, "cause": 3})
+        again = from_recorded_error(record | {"traceback": traceback, "cause": 3})
         assert (type(again), again.args) == (LookupError, ("no such page",))
         assert isinstance(format_traceback(record | {"traceback": traceback}), list)
     wrapped = CallFailed("Mine: no", error_type="Mine")
     wrapped.__cause__ = catch(fail)
-    assert told(wrapped)["traceback"][-1]["function"] == "fail"
+    assert record_error(wrapped)["traceback"][-1]["function"] == "fail"
 
 
 ERROR = {"type": "KeyError", "message": "'nope'", "traceback": [{"file": "a.py", "line": 1}]}
@@ -178,6 +178,6 @@ def test_a_failed_child_tells_its_parent_type_and_message() -> None:
     created = e.JobCreated("research", parent_job_id="job_parent", parent_step_key="0/research#1")
     error = {"type": "ValueError", "message": "no kelp", "traceback": []}
     (letter,) = farewell("job_child", created, (), e.JobFailure(error), Status.FAILED).letters
-    raised = recorded(letter.body["error"])
+    raised = from_recorded_error(letter.body["error"])
     assert isinstance(raised, CallFailed)
     assert (str(raised), raised.error_type) == ("the child job failed: ValueError: no kelp", "ValueError")

@@ -23,7 +23,7 @@ from holdfast.model.worker_presence import Presence, WorkerOffer
 from holdfast.server.endpoints import Endpoint
 from holdfast.server.openapi import _PART
 from holdfast.server.routes import ENDPOINTS
-from holdfast.server.routes import served as document
+from holdfast.server.routes import get_openapi as document
 from holdfast.testing.conformance.harness import Backend
 from tests.api.client.job_states import Lives
 from tests.api.client.test_agents import CLERK, answered

@@ -11,13 +11,13 @@ import msgspec
 import pytest
 
 import holdfast as hf
-from holdfast.agents.secrets import revealed
+from holdfast.agents.secrets import resolve_references
 from holdfast.agents.toolbox import http_tools, shell_tool
 from holdfast.engine.replay_check import replay
 from holdfast.errors import CallFailed, InvalidPayload, InvalidSetting, JobHeld
 from holdfast.model.events import ToolCalled
 from holdfast.model.hash_chain import unseal
-from holdfast.model.redaction import redacted
+from holdfast.model.redaction import redact
 from holdfast.runtime.log_redaction import guard
 from holdfast.store.clock import SystemClock
 from tests.agents.waiting import waits_for
@@ -44,7 +44,7 @@ def test_a_reference_shows_itself_and_not_its_value() -> None:
     assert str(token) == repr(token) == f"{token}" == "secret://stripe-key"
     assert token.reveal() == VALUE
     assert VALUE not in repr(vars(type(token)))
-    assert redacted(f"it was {VALUE}") == "it was [redacted:stripe_key]"
+    assert redact(f"it was {VALUE}") == "it was [redacted:stripe_key]"
 
 
 @pytest.mark.parametrize("name", ["", "a b", "../x", ".hidden", "a/b", VALUE * 5])
@@ -199,10 +199,10 @@ def test_files_and_other_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     hf.use_secrets(Vault())
     assert hf.secret("db-password").reveal() == "from-the-vault-123456"
-    assert revealed({"A": "x secret://stripe-key."}) == {"A": f"x {VALUE}."}
+    assert resolve_references({"A": "x secret://stripe-key."}) == {"A": f"x {VALUE}."}
     guard()
     for value in ("from-the-vault-123456", "file-value-0123456789"):
-        assert redacted(value) == "[redacted:db_password]", "a value that was given before is still a secret"
+        assert redact(value) == "[redacted:db_password]", "a value that was given before is still a secret"
     with pytest.raises(InvalidSetting, match="HOLDFAST_REDACT"):
         guard(environment={"HOLDFAST_REDACT": "everything"})
 

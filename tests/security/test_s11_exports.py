@@ -59,7 +59,7 @@ async def test_an_export_holds_and_says_who_signed_it(backend: Backend, key: sig
         assert data == await exported(one.store, job_id), "the same journal is the same file"
         verdict = export_file.check(data, key.public)
         assert verdict == export_file.ExportVerdict(
-            job_id=job_id, events=4, blobs=1, signed_by=signing.shown(key.public), trusted=True
+            job_id=job_id, events=4, blobs=1, signed_by=signing.format_public_key(key.public), trusted=True
         )
         assert not export_file.check(data).trusted, "a signature by anybody is no reason to believe it"
         events, problems = export_file._events_in(_files(data)[export_file.JOURNAL])
@@ -118,7 +118,7 @@ async def test_what_is_wrong_is_named(backend: Backend, key: signing.Key, tmp_pa
         "signature does not fit": {**files, export_file.SIGNATURE: key.signature_of(b"another manifest")},
     }
     for problem, changed in cases.items():
-        found = export_file.check(export_file.packed(changed), key.public).problems
+        found = export_file.check(export_file.pack_files(changed), key.public).problems
         assert any(problem in one for one in found), (problem, found)
     # A whole forgery with a manifest of its own has everything but the key.
     told = {
@@ -126,7 +126,7 @@ async def test_what_is_wrong_is_named(backend: Backend, key: signing.Key, tmp_pa
         for name in export_file.Manifest.__struct_fields__
         if name not in {"format", "version", "files"}
     }
-    whole = export_file.sealed({export_file.JOURNAL: forged[export_file.JOURNAL]}, told, stranger)
+    whole = export_file.seal_archive({export_file.JOURNAL: forged[export_file.JOURNAL]}, told, stranger)
     assert any("another key" in one for one in export_file.check(whole, key.public).problems)
 
 

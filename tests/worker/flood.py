@@ -21,7 +21,7 @@ from holdfast.engine.durable_call import READS, DurableCall
 from holdfast.engine.execution import Execution
 from holdfast.model.jobs import JobFilter
 from holdfast.model.states import Status
-from holdfast.runtime.process import opened
+from holdfast.runtime.process import open_process
 
 
 class Tally:
@@ -62,7 +62,7 @@ def memory(what: str) -> int:
 
 async def main(store_address: str, warm_up: int, jobs: int, concurrency: int) -> None:
     tally = Tally()
-    process = await opened({"tiny": tally.tiny}, store_address, concurrency=concurrency)
+    process = await open_process({"tiny": tally.tiny}, store_address, concurrency=concurrency)
     await tally.until(warm_up)
     tally.gate.clear()
     gc.collect()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from holdfast.agents import context
 from holdfast.agents.schemas import schema_of
-from holdfast.agents.signatures import typed
+from holdfast.agents.signatures import convert_value
 from holdfast.engine import questions
 from holdfast.engine.questions import Question
 from holdfast.errors import InvalidPayload
@@ -55,9 +55,9 @@ async def ask(question: str, *, schema: Any = bool, to: str = "", timeout: Durat
 
     def fits(answer: Any) -> bool:
         try:
-            typed(answer, schema, "the answer")
+            convert_value(answer, schema, "the answer")
         except InvalidPayload:
             return False
         return True
 
-    return typed(await questions.ask(drive, asked, fits), schema, "the answer")
+    return convert_value(await questions.ask(drive, asked, fits), schema, "the answer")

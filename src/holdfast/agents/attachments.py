@@ -47,7 +47,7 @@ async def attach(store: Store, session_id: str, data: Any, media_type: str, *, n
     }
 
 
-def attached(messages: Iterable[Message]) -> list[str]:
+def find_attachments(messages: Iterable[Message]) -> list[str]:
     """The attachments that these messages name, each once."""
     named = [block["attachment_id"] for message in messages for block in _blocks(message)]
     return list(dict.fromkeys(named))
@@ -59,7 +59,7 @@ def _blocks(message: Message) -> list[Any]:
     return [block for block in blocks if isinstance(block, dict) and block.get("type") == ATTACHMENT]
 
 
-async def shown(store: Store, namespace: str, messages: list[Message]) -> list[Message]:
+async def inline_attachments(store: Store, namespace: str, messages: list[Message]) -> list[Message]:
     """The messages as a model is told of them: bytes in place of names."""
     return [
         message if not _blocks(message) else {**message, "content": await _content(store, namespace, message)}

@@ -67,7 +67,7 @@ class HostedAssistants:
                 told.name,
                 model=None if configuration.model is None else self._model(configuration.model),
                 instructions=configuration.instructions,
-                tools=chosen(configuration.tools, self._tools),
+                tools=select_tools(configuration.tools, self._tools),
                 context_tokens_max=configuration.context_tokens_max or CONTEXT_TOKENS_MAX,
                 host=self._host,
             )
@@ -98,7 +98,7 @@ async def _told(drive: Execution, agent_id: str) -> AgentSettings:
     )
 
 
-def chosen(names: tuple[str, ...], tools: Mapping[str, Callee]) -> list[Callee]:
+def select_tools(names: tuple[str, ...], tools: Mapping[str, Callee]) -> list[Callee]:
     """The tools of these names, or an error that names those that are not there."""
     missing = [name for name in names if name not in tools]
     if missing:
@@ -113,7 +113,7 @@ def check_hosted(agent: HostedAgent, tools: Mapping[str, Callee] | None = None) 
     if agent.configuration.model is not None:
         llm(agent.configuration.model)
     if tools is not None:
-        chosen(agent.configuration.tools, tools)
+        select_tools(agent.configuration.tools, tools)
     return agent
 
 

@@ -71,7 +71,7 @@ def message_in(node: model.SessionNode) -> Message:
     return message_of(Input(node.caused_by or "", node.node_id, body["kind"], body["input"]))
 
 
-def drafted(
+def draft_message(
     agent: Answering,
     session_id: str,
     content: Any,
@@ -94,7 +94,7 @@ def drafted(
     )
     job = JobDraft(
         kind=agent.name,
-        input=agent.given if id is None else bound_to(agent.given, batch),
+        input=agent.given if id is None else bind_input(agent.given, batch),
         queue=agent.queue,
         priority=agent.priority,
         session_id=session_id,
@@ -104,7 +104,7 @@ def drafted(
     return batch, job
 
 
-def bound_to(given: Any, message: BatchDraft) -> Any:
+def bind_input(given: Any, message: BatchDraft) -> Any:
     """The input of a job that answers this message and no other. The inbox forgets what was said when it is settled;
     this is how another message under the same id is told apart, at any time."""
     said = [[item.kind, item.payload] for item in message.items]
@@ -180,7 +180,7 @@ class Session:
         if context.find_drive() is not None:
             msg = "a message to a session from inside a job"
             raise InvalidMove(msg, hint="Send it from outside, or spawn an agent.")
-        draft, job = drafted(self._agent, self.id, content, id=id, when=when, after=after)
+        draft, job = draft_message(self._agent, self.id, content, id=id, when=when, after=after)
         host = await self._host()
         batch = await host.store.inbox.deliver(draft, job)
         return SessionJob(batch.batch_id, host, self.id)

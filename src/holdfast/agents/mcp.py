@@ -36,7 +36,7 @@ from holdfast.agents.mcp_wire import POST, McpConnection, Post, Target
 from holdfast.agents.policy import Policy, Rule
 from holdfast.agents.secrets import Secret
 from holdfast.agents.signatures import Arguments, Declared, Signature, plain
-from holdfast.agents.text_limits import shortened, text_of, whole
+from holdfast.agents.text_limits import shorten, text_of, whole
 from holdfast.agents.tools import Tool
 from holdfast.engine.durable_call import READS, CallPolicy
 from holdfast.errors import CallFailed, InvalidPayload, InvalidSetting, Refused
@@ -262,7 +262,7 @@ class _Schemed(Signature):
         fault = next(iter(checker.iter_errors(given)), None)
         if fault is not None:
             at = "".join(f"[{one!r}]" for one in fault.instance_path)
-            msg = f"the arguments of {self.name} do not fit{at}: {shortened(fault.message, 1_000)}"
+            msg = f"the arguments of {self.name} do not fit{at}: {shorten(fault.message, 1_000)}"
             raise InvalidPayload(msg, hint=f"Its arguments are {', '.join(self._names()) or 'none'}.")
 
     def _compiled(self) -> Any:
@@ -272,7 +272,7 @@ class _Schemed(Signature):
             try:
                 self._checker = jsonschema_rs.validator_for(self._schema, retriever=_nothing_from_outside)
             except ValueError as error:
-                msg = f"the server describes {self.name} in a way that cannot be read: {shortened(str(error), 500)}"
+                msg = f"the server describes {self.name} in a way that cannot be read: {shorten(str(error), 500)}"
                 raise InvalidSetting(
                     msg, hint="Leave the tool out with only=…, and report it to its author."
                 ) from None
@@ -319,7 +319,7 @@ def _without(schema: dict[str, Any], argument: str | None) -> dict[str, Any]:
 
 def _answer(result: Any) -> Any:
     """The answer as JSON: what is structured, else the text; the words of a failure under a mark."""
-    text = shortened("\n".join(_text(block) for block in result.content), RESULT_TEXT_MAX)
+    text = shorten("\n".join(_text(block) for block in result.content), RESULT_TEXT_MAX)
     if result.is_error:
         return {_FAILED: whole(text)}
     structured = result.structured_content
@@ -328,7 +328,7 @@ def _answer(result: Any) -> Any:
     if isinstance(structured, dict) and structured.keys() == {"result"}:
         structured = structured["result"]  # how a server wraps what is no object
     written = text_of(structured)
-    return structured if len(written) <= RESULT_TEXT_MAX else shortened(written, RESULT_TEXT_MAX)
+    return structured if len(written) <= RESULT_TEXT_MAX else shorten(written, RESULT_TEXT_MAX)
 
 
 def _text(block: Any) -> str:

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.agents.secrets import Secret, revealed
+from holdfast.agents.secrets import Secret, resolve_references
 from holdfast.engine import task_scopes
 from holdfast.errors import InvalidSetting, Refused
 
@@ -138,7 +138,7 @@ class McpConnection:
             # Answers may take long; how long a call may take is said with the call.
             patience = httpx2.Timeout(CONNECT_S, read=None)
             async with (
-                _noting()(headers=revealed(target.headers), timeout=patience) as http,
+                _noting()(headers=resolve_references(target.headers), timeout=patience) as http,
                 streamable_http_client(target.url, http_client=http) as streams,
             ):
                 yield streams
@@ -147,7 +147,7 @@ class McpConnection:
 
         command, *words = _with_us(target.command)
         parameters = StdioServerParameters(
-            command=command, args=words, env=revealed(target.env), cwd=target.cwd
+            command=command, args=words, env=resolve_references(target.env), cwd=target.cwd
         )
         async with stdio_client(parameters) as streams:
             yield streams

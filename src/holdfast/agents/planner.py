@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from holdfast.agents.models.messages import Said, user
 from holdfast.agents.models.model import Model
-from holdfast.agents.schemas import Callee, described, parameters_of
+from holdfast.agents.schemas import Callee, describe_tool, parameters_of
 from holdfast.errors import InvalidPlan, Misuse
 from holdfast.model.plan import Plan
 
@@ -27,12 +27,12 @@ Tools:
 """
 
 
-async def planned(
+async def make_plan(
     model: Model, goal: str, offered: Mapping[str, Callee], check: Callable[[Plan], None]
 ) -> Plan:
     """A plan of the model's that stands the check. One that does not goes back to it, with the reason."""
     told = [
-        {"tool": name, "description": described(callee), "arguments": parameters_of(callee)}
+        {"tool": name, "description": describe_tool(callee), "arguments": parameters_of(callee)}
         for name, callee in offered.items()
     ]
     instructions = _INSTRUCTIONS + "\n".join(json.dumps(one, ensure_ascii=False) for one in told)

@@ -28,7 +28,7 @@ import msgspec
 from holdfast.agents import context
 from holdfast.agents.agents import Agent
 from holdfast.agents.models.model import Model
-from holdfast.agents.planner import planned
+from holdfast.agents.planner import make_plan
 from holdfast.agents.schemas import Callee
 from holdfast.agents.tools import Tool
 from holdfast.engine import plans
@@ -88,7 +88,9 @@ async def plan(planner: Any, goal: Any, *, tools: Iterable[Callee]) -> Plan:
         def check(made: Plan) -> None:
             _check(made, offered)
 
-        made = await (planned(planner, goal, offered, check) if isinstance(planner, Model) else planner(goal))
+        made = await (
+            make_plan(planner, goal, offered, check) if isinstance(planner, Model) else planner(goal)
+        )
         if not isinstance(made, Plan):
             msg = f"the planner returned a {type(made).__qualname__}"
             raise InvalidPlan(msg, hint="Return an hf.Plan.")
@@ -99,7 +101,7 @@ async def plan(planner: Any, goal: Any, *, tools: Iterable[Callee]) -> Plan:
     if drive is None:
         return _with(offered, await make())
     with drive.scope("plan"):
-        return _with(offered, await plans.made_once(drive, make))
+        return _with(offered, await plans.make_plan_once(drive, make))
 
 
 async def execute(

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar, cast
 
 from holdfast.agents import context
-from holdfast.agents.signatures import plain, typed
+from holdfast.agents.signatures import convert_value, plain
 from holdfast.engine import checkpoints, deterministic_values, suspension
 from holdfast.engine.streams import VOICE, Room
 from holdfast.errors import InvalidMove
@@ -42,13 +42,13 @@ async def checkpoint(state: Any, *, evidence: Iterable[Evidence] | EvidenceSet =
     )
 
 
-async def restored(default: T, *, type: Any = None) -> T:  # noqa: A002 - it is the type of the state
+async def restore(default: T, *, type: Any = None) -> T:  # noqa: A002 - it is the type of the state
     """The state of the last checkpoint; the default, if there is none yet."""
-    state = checkpoints.restored(context.drive("hf.restored"), _NONE)
+    state = checkpoints.restore_state(context.drive("hf.restore"), _NONE)
     if state is _NONE:
         return default
     kind = type if type is not None else (Any if default is None else default.__class__)
-    return cast("T", typed(state, kind, "the state of the last checkpoint"))
+    return cast("T", convert_value(state, kind, "the state of the last checkpoint"))
 
 
 _NONE: Any = object()
@@ -69,12 +69,12 @@ def now() -> dt.datetime:
 def uuid() -> uuids.UUID:
     """A new id; in replay the same one again. Not for secrets: it follows from the job's id and the place in the
     code."""
-    return uuids.UUID(bytes=deterministic_values.drawn(context.drive("hf.uuid"), "uuid")[:16], version=4)
+    return uuids.UUID(bytes=deterministic_values.draw(context.drive("hf.uuid"), "uuid")[:16], version=4)
 
 
 def random() -> float:
     """A number from 0 to 1 (1 excluded); in replay the same one again. Not for secrets."""
-    return int.from_bytes(deterministic_values.drawn(context.drive("hf.random"), "random")[:7]) / 2**56
+    return int.from_bytes(deterministic_values.draw(context.drive("hf.random"), "random")[:7]) / 2**56
 
 
 def emit(said: Any, *, stream: str = DEFAULT_STREAM) -> Room:

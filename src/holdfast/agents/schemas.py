@@ -21,7 +21,7 @@ import msgspec
 
 from holdfast.agents.agents import Agent
 from holdfast.agents.signatures import Declared, plain
-from holdfast.agents.text_limits import shortened
+from holdfast.agents.text_limits import shorten
 from holdfast.agents.tools import Tool
 from holdfast.errors import HoldfastError, InvalidSetting
 
@@ -64,7 +64,9 @@ def schemas(*tools: Callee, style: str = "anthropic") -> Any:
     if shape is None:
         msg = f"style={style!r} is not known"
         raise InvalidSetting(msg, hint=f"Say one of {', '.join(map(repr, _STYLES))}.")
-    return [shape(name, described(tool), parameters_of(tool)) for name, tool in by_wire_name(tools).items()]
+    return [
+        shape(name, describe_tool(tool), parameters_of(tool)) for name, tool in by_wire_name(tools).items()
+    ]
 
 
 _STYLES: Final[dict[str, Callable[[str, str, dict[str, Any]], dict[str, Any]]]] = {
@@ -110,11 +112,11 @@ def wire_name(name: str) -> str:
     return f"{plain_name[: WIRE_NAME_MAX - 9]}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
-def described(tool: Callee) -> str:
+def describe_tool(tool: Callee) -> str:
     """What the tool does, in its author's words; without any, what its name says."""
     written = inspect.cleandoc(tool.__doc__ or "")
     if written and isinstance(tool, Tool) and tool.schema is not None:
-        return shortened(written, DESCRIPTION_BYTES_MAX)  # written for models, all of it
+        return shorten(written, DESCRIPTION_BYTES_MAX)  # written for models, all of it
     first = " ".join(written.partition("\n\n")[0].split())
     if first and not _SECTION.match(first.partition(" ")[0]):
         return first

@@ -84,7 +84,7 @@ def secret(name: str) -> Secret:
     return Secret(name)
 
 
-def parsed(text: object) -> Secret:
+def parse_reference(text: object) -> Secret:
     """The reference that a text is, from a journal or a caller."""
     if isinstance(text, Secret):
         return text
@@ -103,7 +103,7 @@ def takes_secret(hint: Any) -> bool:
     return False
 
 
-def revealed(configured: Mapping[str, str | Secret]) -> dict[str, str]:
+def resolve_references(configured: Mapping[str, str | Secret]) -> dict[str, str]:
     """Headers or an environment as a program's author wrote them, with values in place of references, for one call.
 
     Refused, if a secret is not there: nothing has been sent yet.
@@ -189,7 +189,7 @@ def _look_up(name: str) -> str | None:
     return next((value for one in _sources if (value := one.find(name)) is not None), None)
 
 
-def known_values() -> list[tuple[str, str]]:
+def find_secret_values() -> list[tuple[str, str]]:
     """Everything that must not be written down, with its name: the secrets of all sources, and what the environment
     holds under names like X_API_KEY, which are credentials as well."""
     credentials = [

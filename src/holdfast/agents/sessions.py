@@ -23,7 +23,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from holdfast.agents import context
-from holdfast.agents.attachments import attached, shown
+from holdfast.agents.attachments import find_attachments, inline_attachments
 from holdfast.agents.context import Context
 from holdfast.agents.conversation import Session, conversation, message_of
 from holdfast.agents.job_handle import Host
@@ -124,7 +124,7 @@ class Turn:
     async def messages(self) -> list[Message]:
         """All that was said so far, as a model is told of it."""
         store, namespace = self._engine.store, self._engine.namespace
-        return await shown(store, namespace, [*self.history, *self.said])
+        return await inline_attachments(store, namespace, [*self.history, *self.said])
 
     @property
     def leaf(self) -> str | None:
@@ -153,7 +153,7 @@ class Turn:
             self._nodes,
             usage=self._usage,
             frames=self._frames,
-            attachments=attached(self.said),
+            attachments=find_attachments(self.said),
             checkpoint=model.SessionCheckpoint(execution_state=state),
             output={"node": self._leaf},
         )

@@ -65,7 +65,7 @@ class Signature:
         self._said = {name: f"argument {name!r} of {self.name}" for name in self._types}
         said_result = f"the result of {self.name}"
         self._reader = TypeReader(
-            self._result, lambda value: typed(value, self._result, said_result), _read_model
+            self._result, lambda value: convert_value(value, self._result, said_result), _read_model
         )
         self._plain = _plain_parameters(self._signature, self.key_parameter)
 
@@ -130,7 +130,7 @@ class Signature:
             for name, kind in self._types.items():
                 value = stored[name]
                 if type(value) is not kind or kind not in SCALARS:
-                    named[name] = typed(value, kind, self._said[name])
+                    named[name] = convert_value(value, kind, self._said[name])
             if self.key_parameter is not None:
                 named[self.key_parameter] = key
             return Arguments((), named)
@@ -162,10 +162,13 @@ class Signature:
     def _read(self, name: str, value: Any) -> Any:
         kind = self._types[name]
         if self._variable.get(name) is inspect.Parameter.VAR_POSITIONAL:
-            return tuple(typed(one, kind, self._said[name]) for one in value)
+            return tuple(convert_value(one, kind, self._said[name]) for one in value)
         if self._variable.get(name) is inspect.Parameter.VAR_KEYWORD:
-            return {key: typed(one, kind, f"argument {key!r} of {self.name}") for key, one in value.items()}
-        return typed(value, kind, self._said[name])
+            return {
+                key: convert_value(one, kind, f"argument {key!r} of {self.name}")
+                for key, one in value.items()
+            }
+        return convert_value(value, kind, self._said[name])
 
     def parameters(self) -> Iterator[Declared]:
         """What a model may give, in the order of the function. The key is ours to give and secrets are the author's."""
@@ -251,7 +254,7 @@ def _write(value: Any, order: Literal["deterministic"] | None) -> Any:
     return msgspec.to_builtins(value, enc_hook=_write_object, str_keys=True, order=order)
 
 
-def typed(value: Any, kind: Any, what: str) -> Any:
+def convert_value(value: Any, kind: Any, what: str) -> Any:
     """JSON read as a type; or an error that says what does not fit."""
     if is_anything(kind):
         return value
@@ -301,7 +304,7 @@ def _write_object(value: Any) -> Any:
 
 def _read_model(kind: type, value: Any) -> Any:
     if kind is secrets.Secret:
-        return secrets.parsed(value)
+        return secrets.parse_reference(value)
     validate = getattr(kind, "model_validate", None)
     if validate is not None:
         return validate(value)

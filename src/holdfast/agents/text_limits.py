@@ -23,7 +23,7 @@ def whole(text: str) -> str:
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
-def shortened(text: str, bytes_max: int) -> str:
+def shorten(text: str, bytes_max: int) -> str:
     """The text, if it has no more bytes than that; else its beginning and its end, and how much is missing between."""
     data = text.encode("utf-8", "replace")
     if len(data) <= bytes_max:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, ove
 
 from holdfast.agents import context
 from holdfast.agents.schemas import Callee, by_wire_name, wire_name
-from holdfast.agents.text_limits import shortened, text_of
+from holdfast.agents.text_limits import shorten, text_of
 from holdfast.agents.tools import Tool
 from holdfast.engine.durable_call import encode_result
 from holdfast.engine.task_scopes import place_by_name
@@ -196,11 +196,11 @@ async def _answer(call: ModelToolCall, known: Mapping[str, Callee], answer_max: 
         return _fault("tool_failed", f"{type(error).__name__}: {error}", _TRY_ANOTHER_WAY)
     if is_error:
         return _fault("tool_failed", text, _TRY_ANOTHER_WAY, answer_max)
-    return Answer(shortened(text, answer_max))
+    return Answer(shorten(text, answer_max))
 
 
 def _fault(kind: Fault, message: str, hint: str, most: int = _SAID_BYTES_MAX) -> Answer:
-    said = {"type": kind, "message": shortened(message, most), "hint": shortened(hint, _SAID_BYTES_MAX)}
+    said = {"type": kind, "message": shorten(message, most), "hint": shorten(hint, _SAID_BYTES_MAX)}
     return Answer(text_of({"error": said}), is_error=True)
 
 

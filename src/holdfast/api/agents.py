@@ -221,7 +221,7 @@ class MessageAgent(OperationRequest, frozen=True, kw_only=True, rename={"job_id"
 )
 async def message_agent(api: ApiContext, request: MessageAgent) -> Posted:
     """Send a message to an agent; returns the job that answers it."""
-    from holdfast.agents.conversation import bound_to, drafted
+    from holdfast.agents.conversation import bind_input, draft_message
 
     if (request.text is msgspec.UNSET) == (request.content is msgspec.UNSET):
         raise InvalidPayload("a message has either text or content", hint='Send {"text": "…"}.')
@@ -230,7 +230,7 @@ async def message_agent(api: ApiContext, request: MessageAgent) -> Posted:
     session_id = (
         view.session_id if request.session_id is None else check_name(request.session_id, "session id")
     )
-    batch, job = drafted(
+    batch, job = draft_message(
         recipient, session_id, content, id=request.request_key, when=request.delivery.value, slot=request.slot
     )
     job_id = api.ids.new("job") if request.job_id is None else check_name(request.job_id, "job id")
@@ -238,7 +238,7 @@ async def message_agent(api: ApiContext, request: MessageAgent) -> Posted:
         job,
         job_id=job_id,
         namespace=api.namespace,
-        input=bound_to(recipient.given, batch),
+        input=bind_input(recipient.given, batch),
         python_version=None,  # that of the worker that runs it, not of the process that posts it
     )
     is_known = await _is_known(api, request.job_id)

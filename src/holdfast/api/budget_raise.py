@@ -6,7 +6,7 @@ import shlex
 
 from holdfast.api.command_checks import over
 from holdfast.api.job_snapshot import Loaded
-from holdfast.api.needs import stopped_by
+from holdfast.api.needs import find_budget_stop
 from holdfast.errors import InvalidMove, InvalidPayload, NotFound
 from holdfast.model import budget as money
 from holdfast.model.budget import OPTIONS, Budget
@@ -26,14 +26,14 @@ def letter(
         job_id=job.head.job_id,
         kind=MailKind.BUDGET,
         operation_id=operation_id,
-        body={"budget_id": budget_id or _meant(job), "limits": money.told(limits), "why": why},
+        body={"budget_id": budget_id or _meant(job), "limits": money.to_json(limits), "why": why},
         sender=check_name(by, "by"),
     )
 
 
 def _meant(job: Loaded) -> str:
     """The budget that stopped the job; else its own, or the nearest above it."""
-    stopped = stopped_by(job)
+    stopped = find_budget_stop(job)
     if stopped is not None:
         return stopped.budget_id
     if not job.budgets:
@@ -52,7 +52,7 @@ def check(job: Loaded, said: MailDraft) -> None:
         msg = f"budget {budget_id!r} does not apply to job {job.head.job_id}"
         known = ", ".join(map(shlex.quote, job.budgets))
         raise NotFound(msg, hint=f"These do: {known}." if known else "No budget does.")
-    allowed = money.told(account.limits)
+    allowed = money.to_json(account.limits)
     known = ", ".join(f"{OPTIONS[name]} ({money.show(name, most)})" for name, most in allowed.items())
     if not limits:
         msg = "no limit was given"
@@ -68,7 +68,7 @@ def check(job: Loaded, said: MailDraft) -> None:
 
 def waits_for(job: Loaded, said: MailDraft) -> bool:
     """Whether another job sleeps over the same budget."""
-    stopped = stopped_by(job)
+    stopped = find_budget_stop(job)
     return (
         stopped is not None
         and stopped.budget_id == said.body["budget_id"]

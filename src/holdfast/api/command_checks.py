@@ -16,7 +16,7 @@ from holdfast.model.ids import check_name
 from holdfast.model.jobs import JobHead
 from holdfast.model.limits import NAME_LENGTH_MAX
 from holdfast.model.mailbox import Mail, MailDraft
-from holdfast.model.redaction import redacted
+from holdfast.model.redaction import redact
 from holdfast.model.side_effects import DECIDED, CallStatus, Effect
 from holdfast.model.states import TERMINAL, MailKind, Status, WaitReason
 from holdfast.model.time import to_iso
@@ -41,7 +41,7 @@ def requeue(why: str, by: str, operation_id: str) -> JobRequeued:
 
 def cancel_letter(asked: CancelRequested, job_id: str) -> MailDraft:
     """The cancel as a letter, whose name is the reason in short."""
-    why = redacted(_ODD.sub(" ", asked.why).strip())
+    why = redact(_ODD.sub(" ", asked.why).strip())
     return MailDraft(
         job_id=job_id,
         kind=MailKind.CANCEL,
@@ -86,7 +86,7 @@ def _name(by: str) -> str:
 # ── said before? ──────────────────────────────────────────────────────────────────────────────────
 
 
-def repeated(job: Loaded, draft: MailDraft) -> Accepted | None:
+def find_repeated(job: Loaded, draft: MailDraft) -> Accepted | None:
     """The first answer, if this letter was sent before. Another letter under its operation id is KeyReused."""
     for letter in job.letters:
         if letter.operation_id == draft.operation_id:
@@ -114,7 +114,7 @@ def earlier(job: Loaded, asked: CancelRequested | JobRequeued) -> Accepted | Non
 
 def earlier_cancel(job: Loaded, asked: CancelRequested) -> Accepted | None:
     """The answer that this operation got before: from the journal if it was served at once, else from the mail."""
-    return earlier(job, asked) or repeated(job, cancel_letter(asked, job.head.job_id))
+    return earlier(job, asked) or find_repeated(job, cancel_letter(asked, job.head.job_id))
 
 
 def must_be_first(heard: Mail | None, sent: MailDraft) -> None:
@@ -134,7 +134,7 @@ def _must_be_same(operation_id: str, stored: tuple[Any, ...], sent: tuple[Any, .
 # ── reconcile ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def meant_generation(job: Loaded, step_key: str, operation_id: str) -> int:
+def find_generation(job: Loaded, step_key: str, operation_id: str) -> int:
     """The newest generation of this call; the one that was meant the first time, if this was said before.
 
     Raises:
@@ -201,7 +201,7 @@ def _decided_before(job: Loaded, place: tuple[str, int], status: CallStatus) -> 
 # ── approvals ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def decided_before(job: Loaded, operation_id: str | None) -> str | None:
+def find_decided_approval(job: Loaded, operation_id: str | None) -> str | None:
     """The approval that was meant when the same was said before."""
     for letter in job.letters:
         if letter.operation_id == operation_id and letter.kind is MailKind.APPROVAL:

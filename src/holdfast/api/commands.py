@@ -13,7 +13,7 @@ from holdfast.api.context import ApiContext
 from holdfast.api.job_records import Accepted
 from holdfast.api.job_snapshot import Loaded
 from holdfast.api.operation import operation
-from holdfast.api.questions import answered, check_answer
+from holdfast.api.questions import check_answer, match_answer
 from holdfast.api.requests import CommandRequest, JobId, Name, OperationRequest, Whole
 from holdfast.api.sender_liveness import check_not_standing_still
 from holdfast.api.short_hold import needs_its_worker, unless_moved
@@ -99,7 +99,7 @@ async def signal_job(api: ApiContext, request: SignalJob) -> Accepted:
         body=request.body,
         sender=request.by,
     )
-    if (earlier := command_checks.repeated(job, letter)) is not None:
+    if (earlier := command_checks.find_repeated(job, letter)) is not None:
         return earlier
     check_answer(job, request.name, request.body, now=api.clock.wall_us())
     return await api.send(job, letter, "signal")
@@ -121,7 +121,7 @@ class AnswerJob(OperationRequest, frozen=True, kw_only=True):
 async def answer_job(api: ApiContext, request: AnswerJob) -> Accepted:
     """Answer a question of a job."""
     job = await api.load(request.job_id)
-    question_id, body = answered(job, request.answer, request.question_id, request.operation_id)
+    question_id, body = match_answer(job, request.answer, request.question_id, request.operation_id)
     return await signal_job(
         api,
         SignalJob(
@@ -164,14 +164,14 @@ async def reconcile_step(api: ApiContext, request: ReconcileStep) -> Accepted:
     operation_id = api.operation_id(request.operation_id)
     generation = request.generation
     if generation is None:
-        generation = command_checks.meant_generation(job, step_key, operation_id)
+        generation = command_checks.find_generation(job, step_key, operation_id)
     body = command_checks.word(
         step_key, generation, decision, why=request.why, by=request.by, result=request.result
     )
     letter = MailDraft(
         job_id=job_id, kind=MailKind.RECONCILE, operation_id=operation_id, body=body, sender=request.by
     )
-    if (earlier := command_checks.repeated(job, letter)) is not None:
+    if (earlier := command_checks.find_repeated(job, letter)) is not None:
         return earlier
     if decision in command_checks.RESENDS:
         await check_not_standing_still(api.store, job, step_key, generation)
@@ -231,7 +231,7 @@ async def _decide(api: ApiContext, request: DecideCall, decision: str) -> Accept
         body={"approval_id": approval_id, "decision": decision, "why": request.why},
         sender=check_name(request.by, "by"),
     )
-    if (earlier := command_checks.repeated(job, letter)) is not None:
+    if (earlier := command_checks.find_repeated(job, letter)) is not None:
         return earlier
     command_checks.check_approval(job, approval_id, now=api.clock.wall_us())
     accepted = await api.send(job, letter, decision)
@@ -245,7 +245,7 @@ async def _find_approval(api: ApiContext, request: DecideCall) -> tuple[Loaded, 
         job = await api.load(request.approval)
     except NotFound:
         return await _find_job_of(api, request.approval, request.operation_id), request.approval
-    decided = command_checks.decided_before(job, request.operation_id)
+    decided = command_checks.find_decided_approval(job, request.operation_id)
     return job, decided or command_checks.only_approval(job, request.step_key)
 
 
@@ -294,7 +294,7 @@ async def resume_job(api: ApiContext, request: ResumeJob) -> Accepted:
         body={"choice": request.choice, "why": request.why},
         sender=request.by,
     )
-    if (earlier := command_checks.repeated(job, letter)) is not None:
+    if (earlier := command_checks.find_repeated(job, letter)) is not None:
         return earlier
     requeue = RequeueDeadLetter(
         job_id=request.job_id, why=request.why, by=request.by, operation_id=operation_id
@@ -401,7 +401,7 @@ async def raise_budget(api: ApiContext, request: RaiseBudget) -> Accepted:
     letter = budget_raise.letter(
         job, request.budget_id, limits, why=request.why, by=request.by, operation_id=operation_id
     )
-    if (earlier := command_checks.repeated(job, letter)) is not None:
+    if (earlier := command_checks.find_repeated(job, letter)) is not None:
         return earlier
     budget_raise.check(job, letter)
     accepted = await api.send(job, letter, "raise a budget of")

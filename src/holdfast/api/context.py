@@ -16,7 +16,7 @@ import msgspec
 
 from holdfast.api import command_checks
 from holdfast.api.job_records import Accepted
-from holdfast.api.job_snapshot import Loaded, loaded
+from holdfast.api.job_snapshot import Loaded, make_snapshot
 from holdfast.engine.external_work import ExternalWork
 from holdfast.engine.short_journals import SHORT, journal_of
 from holdfast.errors import NotFound
@@ -82,7 +82,7 @@ class ApiContext:
         """The same, when the beginning of the journal has been read."""
         sealed = await journal_of(self.store, head, sealed)
         letters = await self.store.post.read(head.job_id) if head.mail_seq else ()
-        job = loaded(head, sealed, letters)
+        job = make_snapshot(head, sealed, letters)
         accounts = await self.store.budgets.find(job.budgets) if job.budgets else ()
         return msgspec.structs.replace(job, accounts=tuple(accounts), now=self.store.clock.wall_us())
 

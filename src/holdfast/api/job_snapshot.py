@@ -48,7 +48,7 @@ class Loaded(msgspec.Struct, frozen=True):
         return created.budgets if created.budget is None else (*created.budgets, self.head.job_id)
 
 
-def loaded(head: JobHead, sealed: Sequence[SealedEvent], letters: Sequence[Mail] = ()) -> Loaded:
+def make_snapshot(head: JobHead, sealed: Sequence[SealedEvent], letters: Sequence[Mail] = ()) -> Loaded:
     facts = tuple(ViewedEvent(one.seq, one.at, one.fence, unseal(one)) for one in sealed)
     job = job_state.fold((fact.seq, fact.fence, fact.event) for fact in facts)
     return Loaded(head, facts, job, tuple(letters))

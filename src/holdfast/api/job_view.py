@@ -20,7 +20,7 @@ from holdfast.model.jobs import JobHead
 from holdfast.model.states import TERMINAL, Status, WaitReason
 
 
-def shown(sealed: SealedEvent) -> EventView:
+def view_event(sealed: SealedEvent) -> EventView:
     """The event as it lies there, whether or not this version knows its type."""
     return EventView(
         seq=sealed.seq,
@@ -33,7 +33,7 @@ def shown(sealed: SealedEvent) -> EventView:
     )
 
 
-def judged(head: JobHead, sealed: Sequence[SealedEvent]) -> Checked:
+def check_journal(head: JobHead, sealed: Sequence[SealedEvent]) -> Checked:
     """The journal recomputed from its first event, and the head against it."""
     found = tuple(f"{one.invariant}: {one.detail}" for one in judge_alone(head, list(sealed)))
     if not found and (len(sealed), sealed[-1].hash) != (head.head_seq, head.head_hash):
@@ -89,7 +89,7 @@ def _budget(account: BudgetAccount) -> BudgetView:
     return BudgetView(
         budget_id=account.budget_id,
         since=account.created_at,
-        limits=money.told(account.limits),
+        limits=money.to_json(account.limits),
         spent={limit: getattr(account, limit) for limit in SHARED},
     )
 

@@ -234,7 +234,9 @@ async def list_events(api: ApiContext, request: ListEvents) -> EventPage:
     most = min(request.limit, max(head.head_seq - request.after, 0))
     sealed = await api.store.journal.read(head.job_id, after=request.after, limit=most) if most else ()
     last = sealed[-1].seq if sealed else head.head_seq
-    return EventPage(items=tuple(map(job_view.shown, sealed)), next=last if last < head.head_seq else None)
+    return EventPage(
+        items=tuple(map(job_view.view_event, sealed)), next=last if last < head.head_seq else None
+    )
 
 
 class GetTrace(OperationRequest, frozen=True, kw_only=True):
@@ -291,7 +293,7 @@ async def verify_job(api: ApiContext, request: VerifyJob) -> Checked:
     while True:
         head, sealed = await api.head(request.job_id), await api.store.journal.read(request.job_id)
         if head == await api.head(request.job_id):  # no write came in between, so the two belong together
-            return job_view.judged(head, sealed)
+            return job_view.check_journal(head, sealed)
 
 
 class PreviewReplay(OperationRequest, frozen=True, kw_only=True):

@@ -151,7 +151,7 @@ def _waits(
     )
 
 
-def stopped_by(job: Loaded) -> e.BudgetReached | None:
+def find_budget_stop(job: Loaded) -> e.BudgetReached | None:
     """The limit that the job sleeps over."""
     if job.head.wait_reason is not WaitReason.BUDGET:
         return None
@@ -160,14 +160,14 @@ def stopped_by(job: Loaded) -> e.BudgetReached | None:
 
 
 def _spent(job: Loaded) -> Need:
-    stopped = stopped_by(job)
+    stopped = find_budget_stop(job)
     assert stopped is not None
     limit, spent = stopped.limit, int(stopped.spent or 0)
     used = (
         f"{money.show(limit, spent)} of {money.show(limit, stopped.allowed)} {money.WORDS.get(limit, limit)}"
     )
     whose = "Budget" if stopped.budget_id == job.head.job_id else f"Budget of {stopped.budget_id}"
-    more = shlex.quote(money.written(limit, max(2 * stopped.allowed, spent + 1)))
+    more = shlex.quote(money.format_amount(limit, max(2 * stopped.allowed, spent + 1)))
     raises = f"holdfast raise {{job}} {money.OPTIONS.get(limit, limit)} {more} --why '…'"
     return _waits(job, f"{whose} used up: {used}", (raises, "holdfast cancel {job}"), person=True)
 

@@ -124,7 +124,7 @@ def _ways(schema: Any) -> list[str]:
     return ["'TEXT'" if schema.get("type") == "string" else "'JSON'"]
 
 
-def meant(text: str, schema: Any) -> Any:
+def parse_answer(text: str, schema: Any) -> Any:
     """The answer behind words that somebody typed: text where text is asked for, yes and no, or JSON."""
     if misfit(text, schema) is None:
         return text
@@ -137,7 +137,9 @@ def meant(text: str, schema: Any) -> Any:
         return text  # the door says what is wrong with it
 
 
-def answered(job: Loaded, said: Any, question_id: str | None, operation_id: str | None) -> tuple[str, Any]:
+def match_answer(
+    job: Loaded, said: Any, question_id: str | None, operation_id: str | None
+) -> tuple[str, Any]:
     """The question that is meant, and the answer that these words are to it: the one that is named, the one that was
     meant when the same was said before, or the only one that is open."""
     asked = {
@@ -156,5 +158,5 @@ def answered(job: Loaded, said: Any, question_id: str | None, operation_id: str 
         what = "has no open question" if question_id is None else f"has no question {question_id!r}"
         msg = f"job {job.head.job_id} {what}"
         raise NotFound(msg, hint=f"`holdfast job {shlex.quote(job.head.job_id)}` shows what it waits for.")
-    body = meant(said, asked[question_id].schema) if isinstance(said, str) else said
+    body = parse_answer(said, asked[question_id].schema) if isinstance(said, str) else said
     return question_id, body

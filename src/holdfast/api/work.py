@@ -21,7 +21,7 @@ from holdfast.api.external_agents import ExternalRequest, Names, check_names
 from holdfast.api.operation import Created, operation
 from holdfast.api.requests import Name, PageRequest, Priority, Whole
 from holdfast.api.work_records import ClaimList, Renewed, WorkList, WorkView
-from holdfast.api.work_views import claimed_view, work_view
+from holdfast.api.work_views import view_claimed_work, work_view
 from holdfast.engine.external_work import NOTE_MAX, WorkItemState, need_work
 from holdfast.errors import InvalidPayload
 from holdfast.model.access import AccessScope
@@ -202,7 +202,7 @@ async def claim_work(api: ApiContext, request: ClaimWork) -> ClaimList:
         if granted or left <= 0:
             now = api.clock.wall_us()
             return ClaimList(
-                items=tuple(claimed_view(grant, state, ask.ttl_us, now) for grant, state in granted)
+                items=tuple(view_claimed_work(grant, state, ask.ttl_us, now) for grant, state in granted)
             )
         await api.store.wakeups.wait(topics, min(left, POLL_S))
 

@@ -72,7 +72,7 @@ def work_view(item: WorkItemState) -> WorkView:
     )
 
 
-def claimed_view(grant: Grant, item: WorkItemState, ttl_us: int, now: int) -> ClaimedWork:
+def view_claimed_work(grant: Grant, item: WorkItemState, ttl_us: int, now: int) -> ClaimedWork:
     """The item as its new holder needs it."""
     view = work_view(item)
     told = {name: getattr(view, name) for name in view.__struct_fields__}

@@ -64,14 +64,14 @@ def create(
 
     Example: holdfast agent create helper --instructions "Be brief." --tool lookup --app app.py
     """
-    from holdfast.agents.configured_agents import check_hosted, chosen
+    from holdfast.agents.configured_agents import check_hosted, select_tools
     from holdfast.runtime.app_loader import load
 
     told = Configuration(
         model=model, instructions=instructions, tools=tools, context_tokens_max=context_tokens_max
     )
     if app_at is not None:
-        chosen(tools, load(app_at).callees)
+        select_tools(tools, load(app_at).callees)
     if not server():  # a server's workers may have clients of models that this machine has not
         check_hosted(HostedAgent(agent_id="new", name=name, configuration=told))
 

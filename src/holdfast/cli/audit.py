@@ -8,7 +8,7 @@ from holdfast.cli.api_key import namespace_option
 from holdfast.cli.open_store import existing
 from holdfast.cli.options import json_option, store_option
 from holdfast.cli.output import one_line, table, to_json, wait_for
-from holdfast.client.audit_log import Audited, audited
+from holdfast.client.audit_log import Audited, verify_audit_log
 from holdfast.model.audit import read_act
 from holdfast.model.time import to_iso
 
@@ -29,7 +29,7 @@ def audit(last: int, namespace: str, where: str, *, as_json: bool) -> None:
     async def look() -> Audited:
         store = await existing(where)
         try:
-            return await audited(store, namespace, last=last)
+            return await verify_audit_log(store, namespace, last=last)
         finally:
             await store.close()
 

@@ -30,7 +30,7 @@ from holdfast.model.ids import RandomIds
 from holdfast.model.streams import AttemptSuperseded
 from holdfast.runtime.app import App
 from holdfast.runtime.app_loader import load
-from holdfast.runtime.process import Foreground, Process, opened
+from holdfast.runtime.process import Foreground, Process, open_process
 
 
 @click.command()
@@ -54,7 +54,7 @@ async def _chat(agent: str, session_id: str | None, app_at: str | None, where: s
         return await _chat_from_afar(agent, session_id, app_at, where)
     app = App(where) if app_at is None else load(app_at)
     where = store_for(app, where)
-    process = await opened(
+    process = await open_process(
         app.programs(),
         where,
         offer=app.offer(concurrency=app.concurrency),

@@ -6,7 +6,7 @@ import click
 
 from holdfast.api.job_records import Need
 from holdfast.cli import render
-from holdfast.cli.decisions import said
+from holdfast.cli.decisions import send_command
 from holdfast.cli.open_store import client_at
 from holdfast.cli.options import by_option, json_option, operation_option, store_option
 from holdfast.cli.output import to_json, wait_for
@@ -45,8 +45,10 @@ def list_(where: str, *, limit: int, cursor: str | None, as_json: bool) -> None:
             click.echo(to_json(need))
             continue
         since = render.text(render.instant(need.since), "dim")
-        console.print(render.joined(render.text(need.job_id, "bold"), need.job_kind, since), soft_wrap=True)
-        console.print(render.indented(render.text(need.what, "red")), soft_wrap=True)
+        console.print(
+            render.join_parts(render.text(need.job_id, "bold"), need.job_kind, since), soft_wrap=True
+        )
+        console.print(render.indent(render.text(need.what, "red")), soft_wrap=True)
     if not page.items:
         click.echo("no dead letters", err=True)
     elif not as_json:
@@ -70,7 +72,7 @@ def requeue(job_id: str, where: str, *, why: str, by: str, operation_id: str | N
     Example: holdfast dead requeue job_06h57w4p2ksb3f1cqn8xv0zt6e --why 'the shop is up again'
     """
     done = "requeued: the job is tried again, its attempts count from zero"
-    said(
+    send_command(
         where,
         lambda client: client.requeue(job_id, why=why, by=by, operation_id=operation_id),
         done=done,
@@ -91,7 +93,7 @@ def discard(job_id: str, where: str, *, why: str, by: str, operation_id: str | N
 
     Example: holdfast dead discard job_06h57w4p2ksb3f1cqn8xv0zt6e --why 'the order was withdrawn'
     """
-    said(
+    send_command(
         where,
         lambda client: client.discard(job_id, why=why, by=by, operation_id=operation_id),
         done="discarded: the job is cancelled",

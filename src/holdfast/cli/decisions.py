@@ -22,7 +22,7 @@ STEPS_NAMED: Final = 12
 """Most step keys that an error names."""
 
 
-def said(
+def send_command(
     where: str, say: Callable[[Client], Awaitable[Accepted]], *, done: str, sent: str, as_json: bool
 ) -> None:
     """Send a command to a job; data on stdout, its effect on stderr."""
@@ -41,7 +41,7 @@ def said(
         click.echo(f"  holdfast job {plain(accepted.job_id)}", err=True)
 
 
-def given(argument: str | None) -> Any:
+def parse_argument(argument: str | None) -> Any:
     """The JSON of an argument, or of the file behind an @."""
     if argument is None:
         return None
@@ -76,7 +76,7 @@ def cancel(job_id: str, where: str, *, why: str, by: str, operation_id: str | No
 
     Example: holdfast cancel job_06h57w4p2ksb3f1cqn8xv0zt6e --why 'ordered twice'
     """
-    said(
+    send_command(
         where,
         lambda client: client.cancel(job_id, why=why, by=by, operation_id=operation_id),
         done="cancelled",
@@ -101,7 +101,7 @@ def resume(
     Example: holdfast resume job_06h57w4p2ksb3f1cqn8xv0zt6e --why 'the old code is back'
     """
     choice = "accept" if accept else "continue"
-    said(
+    send_command(
         where,
         lambda client: client.resume(job_id, choice=choice, why=why, by=by, operation_id=operation_id),
         done="requeued: the job is tried again, its attempts count from zero",
@@ -125,8 +125,8 @@ def signal(
 
     Example: holdfast signal job_06h57w4p2ksb3f1cqn8xv0zt6e paid:42 --data '{"cents": 4200}'
     """
-    body = given(data)
-    said(
+    body = parse_argument(data)
+    send_command(
         where,
         lambda client: client.signal(job_id, name, body, by=by, operation_id=operation_id),
         done="delivered",
@@ -163,8 +163,8 @@ def answer(
     if (words is None) == (yes is None):
         msg = "the answer is missing" if words is None else "two answers were given"
         raise InvalidSetting(msg, hint="Give one: --yes, --no, or the answer itself.")
-    value: Any = yes if words is None else given(words) if words.startswith("@") else words
-    said(
+    value: Any = yes if words is None else parse_argument(words) if words.startswith("@") else words
+    send_command(
         where,
         lambda client: client.answer(job_id, value, question_id=question, by=by, operation_id=operation_id),
         done="answered",
@@ -218,7 +218,7 @@ def reconcile(
     if decision is None:
         msg = f"no decision about {step}"
         raise InvalidSetting(msg, hint="Add one of --happened, --not-happened, --skip, --fail.")
-    value = given(result)
+    value = parse_argument(result)
 
     async def say(client: Client) -> Accepted:
         return await client.reconcile(
@@ -232,7 +232,7 @@ def reconcile(
         )
 
     sent = "recorded: the job continues as soon as a worker claims it"
-    said(where, say, done=sent, sent=sent, as_json=as_json)
+    send_command(where, say, done=sent, sent=sent, as_json=as_json)
 
 
 async def find_step(client: Client, job_id: str, name: str, *, kinds: Collection[SpanKind] = ()) -> str:
@@ -273,7 +273,7 @@ def approve(
 
     Example: holdfast approve job_06h57w4p2ksb3f1cqn8xv0zt6e --why 'called the customer'
     """
-    said(
+    send_command(
         where,
         lambda client: client.approve(approval, step_key=step, why=why, by=by, operation_id=operation_id),
         done="approved",
@@ -297,7 +297,7 @@ def deny(
 
     Example: holdfast deny job_06h57w4p2ksb3f1cqn8xv0zt6e --why 'too much'
     """
-    said(
+    send_command(
         where,
         lambda client: client.deny(approval, step_key=step, why=why, by=by, operation_id=operation_id),
         done="denied",
@@ -338,7 +338,7 @@ def raise_(
     Example: holdfast raise job_06h57w4p2ksb3f1cqn8xv0zt6e --usd 5 --why 'worth it'
     """
     asked = Budget(**limits)
-    said(
+    send_command(
         where,
         lambda client: client.raise_budget(
             job_id, asked, budget_id=budget_id, why=why, by=by, operation_id=operation_id

@@ -14,7 +14,7 @@ from holdfast.cli.nats_checkup import nats_findings
 from holdfast.cli.open_store import existing
 from holdfast.cli.options import json_option, store_option
 from holdfast.cli.output import table, wait_for
-from holdfast.cli.store_checkup import Finding, examined
+from holdfast.cli.store_checkup import Finding, examine_store
 from holdfast.engine.crash_points import crash_points as every_crash_point
 from holdfast.engine.recovery import LastSweep, find_last_sweep
 from holdfast.errors import HoldfastError
@@ -24,7 +24,7 @@ from holdfast.store.clock import SystemClock
 from holdfast.store.contract import Tier
 from holdfast.store.sqlite.connection import check_library
 from holdfast.store.sqlite.filesystem import check_place
-from holdfast.store.sqlite.lock_holders import stopped_writers
+from holdfast.store.sqlite.lock_holders import find_stopped_writers
 
 FREE_WARNING_PERCENT = 15
 FREE_CRITICAL_PERCENT = 5
@@ -89,7 +89,7 @@ def _place(where: str) -> Iterator[Finding]:
         "ok" if free >= FREE_WARNING_PERCENT else "warning" if free >= FREE_CRITICAL_PERCENT else "failed"
     )
     yield Finding(verdict, "free disk", f"{free} % free of {usage.total // 2**30} GiB")
-    for pid, where_it_is in stopped_writers(path).items():
+    for pid, where_it_is in find_stopped_writers(path).items():
         remedy = f"continue it (kill -CONT {pid}) or end it (kill -9 {pid}): nothing is lost"
         yield Finding("failed", "writers", f"process {pid} is stopped {where_it_is}; {remedy}")
 
@@ -114,7 +114,7 @@ async def _store(where: str, sample: int) -> list[Finding]:
         last = await find_last_sweep(store)
         if last is not None:
             found.append(_sweep(last))
-        found += await examined(store, SystemClock(), sample)
+        found += await examine_store(store, SystemClock(), sample)
     finally:
         await store.close()
     return found

@@ -67,7 +67,7 @@ def export_key(file: Path) -> None:
 
     Example: holdfast export-key signing.pem
     """
-    click.echo(signing.shown(signing.make_key(file).public))
+    click.echo(signing.format_public_key(signing.make_key(file).public))
     click.echo(
         f"Set HOLDFAST_SIGNING_KEY={plain(str(file))} to sign exports. Keep that file secret.", err=True
     )
@@ -119,6 +119,6 @@ def _say(counted: str, problems: tuple[str, ...], as_json: str | None) -> None:
     else:
         click.echo(f"{plain(counted)}: {'verified' if not problems else 'damaged'}")
         for problem in problems:
-            render.console().print(render.indented(render.text(problem, "red")), soft_wrap=True)
+            render.console().print(render.indent(render.text(problem, "red")), soft_wrap=True)
     if problems:
         raise click.exceptions.Exit(1)

@@ -19,13 +19,13 @@ from holdfast.model.suspicion import STORE_AWAY
 from holdfast.runtime import supervisor_link
 from holdfast.runtime.app import App
 from holdfast.runtime.app_loader import load
-from holdfast.runtime.isolated_process import opened_alone
+from holdfast.runtime.isolated_process import open_isolated
 from holdfast.runtime.isolation import HANDED, Handed
 from holdfast.runtime.process import RunOptions
 from holdfast.store import address
 
 
-def isolated_command(
+def make_isolated_command(
     app_at: str | None, where: str, log_format: str | None = None, log_level: str | None = None
 ) -> tuple[str, ...] | None:
     """The command that starts a child process with the same application; None on a store that is one process's own."""
@@ -33,7 +33,7 @@ def isolated_command(
         return None
     options = [("--log-format", log_format), ("--log-level", log_level)]
     given = [word for option, value in options if value is not None for word in (option, value)]
-    return (sys.executable, "-m", "holdfast", "isolated", *([app_at] if app_at else []), *given)
+    return (sys.executable, "-m", "holdfast", "run_isolated", *([app_at] if app_at else []), *given)
 
 
 @click.command(hidden=True)
@@ -41,7 +41,7 @@ def isolated_command(
 @format_option
 @level_option
 @store_option
-def isolated(app_at: str | None, where: str, *, log_format: str, log_level: str) -> None:
+def run_isolated(app_at: str | None, where: str, *, log_format: str, log_level: str) -> None:
     """Run one job in this process, for the worker that started it."""
     given = os.environ.pop(HANDED, "")
     if not given:
@@ -56,7 +56,7 @@ def isolated(app_at: str | None, where: str, *, log_format: str, log_level: str)
 async def _drive(app: App, where: str, handed: Handed, named: Callable[[str], None]) -> int:
     """The exit status: that of a store that was not there, or 0."""
     how = RunOptions(strict=app.strict, on_undurable=app.choose_on_undurable("warn"))
-    async with opened_alone(app.programs(), where, handed, how) as worker:
+    async with open_isolated(app.programs(), where, handed, how) as worker:
         named(worker.name)
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, worker.drain)

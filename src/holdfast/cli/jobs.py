@@ -148,10 +148,11 @@ def _show_needs(needs: tuple[Need, ...], *, as_json: bool) -> None:
     for need in needs:
         waited = render.text(f"for {render.span(now - need.since)}", "dim")
         console.print(
-            render.joined(render.state(need.job_status, need.reason), waited, need.job_kind), soft_wrap=True
+            render.join_parts(render.state(need.job_status, need.reason), waited, need.job_kind),
+            soft_wrap=True,
         )
-        console.print(render.indented(render.text(need.what)), soft_wrap=True)
-        console.print(render.indented(render.text(f"holdfast job {need.job_id}", "cyan")), soft_wrap=True)
+        console.print(render.indent(render.text(need.what)), soft_wrap=True)
+        console.print(render.indent(render.text(f"holdfast job {need.job_id}", "cyan")), soft_wrap=True)
 
 
 # ── one job ───────────────────────────────────────────────────────────────────────────────────────
@@ -177,7 +178,7 @@ def job(job_id: str, where: str, *, as_json: bool) -> None:
         return
     console = render.console()
     state = render.state(found.status, found.wait_reason)
-    console.print(render.joined(render.text(found.job_id, "bold"), found.kind, state), soft_wrap=True)
+    console.print(render.join_parts(render.text(found.job_id, "bold"), found.kind, state), soft_wrap=True)
     console.print()
     for name, value in _facts(found, console.width - 14):
         console.print(_line(name, value), soft_wrap=True)
@@ -258,7 +259,7 @@ def _is_listed(job: JobView) -> bool:
 
 def _traceback(error: Any) -> list[tuple[str, object]]:
     """The author's frames of an error, one row for each line."""
-    return [("", render.outlined(line, "dim")) for line in format_traceback(error)]
+    return [("", render.outline(line, "dim")) for line in format_traceback(error)]
 
 
 def _plan(plan: PlanView) -> str:
@@ -321,12 +322,12 @@ def _show_need(console: Console, need: Need) -> None:
     if need.commands:
         console.print(render.text("To continue, type one of:"))
     for command in need.commands:
-        console.print(render.indented(render.text(command, "cyan")), soft_wrap=True)
+        console.print(render.indent(render.text(command, "cyan")), soft_wrap=True)
         if "--not-happened" in command and need.allowed_at is not None and need.allowed_at > now:
             allowed = (
                 f"allowed after {render.instant(need.allowed_at)}, in {render.span(need.allowed_at - now)}"
             )
-            console.print(render.indented(render.text(allowed, "dim"), 6))
+            console.print(render.indent(render.text(allowed, "dim"), 6))
     if need.reason is WaitReason.RECONCILE and need.effect == Effect.UNSAFE:
         _show_declarations(console)
 
@@ -340,7 +341,7 @@ def _show_declarations(console: Console) -> None:
         soft_wrap=True,
     )
     for declared, means in _DECLARATIONS:
-        console.print(render.indented(render.joined(render.text(declared, "cyan"), means)), soft_wrap=True)
+        console.print(render.indent(render.join_parts(render.text(declared, "cyan"), means)), soft_wrap=True)
 
 
 _DECLARATIONS: Final = (

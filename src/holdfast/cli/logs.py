@@ -20,7 +20,7 @@ from typing import Any, Final, TextIO
 import click
 
 from holdfast.cli.output import plain
-from holdfast.engine.log_context import told
+from holdfast.engine.log_context import get_context
 from holdfast.errors import InvalidSetting
 from holdfast.model.worker_identity import short
 
@@ -91,7 +91,7 @@ class _Form(logging.Formatter):
 
     def belongs(self, record: logging.LogRecord) -> dict[str, Any]:
         """Context fields of the line."""
-        return {**self._log.always, **told(), **getattr(record, "about", {})}
+        return {**self._log.always, **get_context(), **getattr(record, "about", {})}
 
     def trouble(self, record: logging.LogRecord) -> str:
         return self.formatException(record.exc_info) if record.exc_info else ""

@@ -14,7 +14,7 @@ from holdfast.client.http import RemoteClient
 from holdfast.client.in_process import EmbeddedClient
 from holdfast.errors import NotFound
 from holdfast.model.ids import RandomIds
-from holdfast.model.redaction import redacted
+from holdfast.model.redaction import redact
 from holdfast.runtime import open_store
 from holdfast.runtime.app import App
 from holdfast.store import address
@@ -41,7 +41,7 @@ def store_for(app: App, where: str) -> str:
     if address.parse(declared) != address.parse(where):
         name = "--store" if _is_typed("where") else "HOLDFAST_STORE"
         click.echo(
-            f"{name} is used: {redacted(where)}. The App declares another store, which is ignored.", err=True
+            f"{name} is used: {redact(where)}. The App declares another store, which is ignored.", err=True
         )
     return where
 

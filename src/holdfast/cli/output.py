@@ -13,7 +13,7 @@ import click
 import msgspec
 
 from holdfast.errors import HoldfastError
-from holdfast.model.redaction import redacted
+from holdfast.model.redaction import redact
 
 T = TypeVar("T")
 
@@ -34,8 +34,8 @@ _ESCAPED: Final = re.compile(
 
 def complain(error: HoldfastError) -> None:
     """What happened, what to do now, and the code to search the documentation for."""
-    click.secho(f"error: {plain(redacted(str(error)))}", fg="red", err=True)
-    click.echo(f"  {plain(redacted(error.hint))}  [{error.code}]", err=True)
+    click.secho(f"error: {plain(redact(str(error)))}", fg="red", err=True)
+    click.echo(f"  {plain(redact(error.hint))}  [{error.code}]", err=True)
 
 
 def plain(text: str) -> str:

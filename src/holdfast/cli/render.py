@@ -38,23 +38,23 @@ def text(words: object, style: str = "") -> Text:
     return Text(one_line(str(words)), style)
 
 
-def joined(*parts: Text | str, gap: str = "  ") -> Text:
+def join_parts(*parts: Text | str, gap: str = "  ") -> Text:
     """Parts of one line with a gap between them."""
     from rich.text import Text
 
     return Text(gap).join([part if isinstance(part, Text) else text(part) for part in parts])
 
 
-def indented(part: Text, by: int = 2) -> Text:
+def indent(part: Text, by: int = 2) -> Text:
     from rich.text import Text
 
     return Text(" " * by).append_text(part)
 
 
-def outlined(line: str, style: str = "", by: int = 0) -> Text:
+def outline(line: str, style: str = "", by: int = 0) -> Text:
     """Foreign text on one line, with the indentation that it has."""
     bare = line.lstrip()
-    return indented(text(bare, style), by + len(line) - len(bare))
+    return indent(text(bare, style), by + len(line) - len(bare))
 
 
 def state(status: str, reason: str | None) -> Text:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from holdfast.api.job_records import EventView, Walk, Walked
-from holdfast.cli.decisions import find_step, given
+from holdfast.cli.decisions import find_step, parse_argument
 from holdfast.cli.open_store import client_at, existing, server
 from holdfast.cli.options import by_option, json_option, store_option
 from holdfast.cli.output import plain, table, to_json, wait_for
@@ -176,12 +176,14 @@ def fork(
 
     Example: holdfast fork job_06h57w4p2ksb3f1cqn8xv0zt6e --at write
     """
-    other: Any = SAME if changed is None else given(changed)
+    other: Any = SAME if changed is None else parse_argument(changed)
 
     async def work() -> Submitted:
         async with client_at(where) as client:
             point = int(at) if at.isdecimal() else await find_step(client, job_id, at)
-            results = {await find_step(client, job_id, step): given(result) for step, result in edits}
+            results = {
+                await find_step(client, job_id, step): parse_argument(result) for step, result in edits
+            }
             return await client.fork(
                 job_id, at=point, input=other, fork_id=fork_id, edits=results, by=by, why=why
             )

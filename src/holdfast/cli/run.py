@@ -13,7 +13,7 @@ from typing import Any
 import click
 import msgspec
 
-from holdfast.cli.isolated import isolated_command
+from holdfast.cli.isolated import make_isolated_command
 from holdfast.cli.open_store import server, store_for
 from holdfast.cli.options import app_store_option
 from holdfast.cli.output import plain, to_json, wait_for
@@ -24,7 +24,7 @@ from holdfast.model.jobs import JobHead
 from holdfast.model.states import TERMINAL, WaitReason
 from holdfast.runtime.app import App
 from holdfast.runtime.app_loader import load
-from holdfast.runtime.process import Foreground, Process, opened
+from holdfast.runtime.process import Foreground, Process, open_process
 
 INTERRUPTED = 130
 
@@ -93,7 +93,7 @@ async def _run(
     if app_at is not None:  # otherwise the job was found where it is
         where = store_for(app, where)
     draft = None if spec is None else _draft(app, spec, app_at)
-    process = await opened(
+    process = await open_process(
         app.programs(),
         where,
         offer=app.offer(concurrency=app.concurrency),
@@ -101,7 +101,7 @@ async def _run(
         process_class=Foreground,
         serving=False,
         ends_when_blocked=True,
-        isolated_command=isolated_command(code, where),
+        isolated_command=make_isolated_command(code, where),
         on_undurable=app.choose_on_undurable("warn"),
     )
     try:

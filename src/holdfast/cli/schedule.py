@@ -55,7 +55,7 @@ def create(
 
     Example: holdfast schedule create morning report "0 7 * * 1-5" --tz Europe/Berlin
     """
-    from holdfast.cli.decisions import given
+    from holdfast.cli.decisions import parse_argument
 
     async def work() -> Schedule:
         async with client_at(where) as client:
@@ -65,7 +65,7 @@ def create(
                 cron,
                 time_zone=tz,
                 catch_up=CatchUp(catch_up),
-                input={} if given_as is None else given(given_as),
+                input={} if given_as is None else parse_argument(given_as),
                 queue=queue,
             )
 

@@ -103,7 +103,7 @@ def serve(
     """
     try:
         from holdfast.server.origin_checks import is_loopback
-        from holdfast.server.serving import bound, run, url_of
+        from holdfast.server.serving import bind_socket, run, url_of
         from holdfast.server.settings import Settings
     except ImportError as error:
         msg = "the HTTP server is not installed"
@@ -123,7 +123,7 @@ def serve(
         tends=True,
     )
     listening = (
-        bound(host, port, has_keys=has_keys, has_tls=has_tls, insecure=insecure)
+        bind_socket(host, port, has_keys=has_keys, has_tls=has_tls, insecure=insecure)
         if fd is None
         else socket.socket(fileno=fd)
     )

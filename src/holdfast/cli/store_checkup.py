@@ -30,7 +30,7 @@ class Finding(msgspec.Struct, frozen=True):
     finding: str
 
 
-async def examined(store: Store, clock: Clock, sample: int) -> list[Finding]:
+async def examine_store(store: Store, clock: Clock, sample: int) -> list[Finding]:
     """All findings about an open store."""
     asked_at = clock.wall_us()
     vitals = await store.vitals.look()

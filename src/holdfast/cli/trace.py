@@ -134,7 +134,7 @@ def draw(console: Console, life: Trace) -> None:
     """The timeline, as wide as the terminal."""
     took = render.span(life.end_at - life.start_at)
     state = render.text(life.status, render.STYLES.get(life.status, ""))
-    title = render.joined(render.text(life.job_id, "bold"), life.kind, state, render.text(took, "dim"))
+    title = render.join_parts(render.text(life.job_id, "bold"), life.kind, state, render.text(took, "dim"))
     console.print(title, soft_wrap=True)
     labels = [_label(span) for span in life.spans]
     label = min(max(map(len, labels), default=0), LABEL_MAX, max(console.width // 3, 8))
@@ -156,12 +156,12 @@ def draw(console: Console, life: Trace) -> None:
         else:
             named = _named_scopes(item)
             for depth, name in _entered(scope, named):
-                console.print(render.indented(render.text(name, "dim"), 2 + 2 * depth), no_wrap=True)
+                console.print(render.indent(render.text(name, "dim"), 2 + 2 * depth), no_wrap=True)
             scope = named
             console.print(_span_line(item, axis, label, bar, life.end_at), no_wrap=True, overflow="ellipsis")
             if place := locate_error(item.error):
                 error = one_line(f"{format_error(item.error)}  {place}")
-                console.print(render.indented(render.text(error, "red"), 6), soft_wrap=True)
+                console.print(render.indent(render.text(error, "red"), 6), soft_wrap=True)
     for plan in life.plans:
         _show_plan(console, plan)
     if axis.squeezed:
@@ -176,10 +176,10 @@ def _show_plan(console: Console, plan: PlanView) -> None:
     tools = min(max((len(node.tool) for node in plan.nodes), default=0), LABEL_MAX)
     for node in plan.nodes:
         name, tool = _fitted(one_line(node.name), names), _fitted(one_line(node.tool), tools)
-        line = render.joined(name, tool, render.text(node.state, OUTCOMES.get(node.state, "dim")))
+        line = render.join_parts(name, tool, render.text(node.state, OUTCOMES.get(node.state, "dim")))
         if node.after:
             line.append("  ").append_text(render.text(f"after {', '.join(node.after)}", "dim"))
-        console.print(render.indented(line), soft_wrap=True)
+        console.print(render.indent(line), soft_wrap=True)
 
 
 def _in_order(life: Trace) -> Iterator[Seam | Span | Note]:
@@ -217,7 +217,7 @@ def _show_seam(console: Console, seam: Seam, life: Trace) -> None:
 
 def _show_traceback(console: Console, lines: list[str]) -> None:
     for line in lines:
-        console.print(render.outlined(line, "dim", 4), soft_wrap=True)
+        console.print(render.outline(line, "dim", 4), soft_wrap=True)
 
 
 def _show_note(console: Console, said: str) -> None:

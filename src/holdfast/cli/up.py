@@ -63,9 +63,9 @@ async def _declared_store(app_at: str) -> str:
 
 
 async def _up(app_at: str | None, port: int, workers: int, concurrency: int | None, where: str) -> int:
-    from holdfast.server.serving import bound, url_of
+    from holdfast.server.serving import bind_socket, url_of
 
-    with bound(port=port) as listening, tempfile.TemporaryFile(buffering=0) as known:
+    with bind_socket(port=port) as listening, tempfile.TemporaryFile(buffering=0) as known:
         # Bound here and handed down: who connects while the API is being replaced waits, and is answered.
         listening.listen()
         # So is the token: the link that was printed opens the next API as well.

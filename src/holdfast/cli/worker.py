@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast.api.job_records import WorkerView
 from holdfast.cli import render
-from holdfast.cli.isolated import isolated_command
+from holdfast.cli.isolated import make_isolated_command
 from holdfast.cli.logs import format_option, level_option, logging_as
 from holdfast.cli.open_store import client_at, store_for
 from holdfast.cli.options import app_store_option, by_option, json_option, operation_option, store_option
@@ -28,7 +28,7 @@ from holdfast.model.worker_presence import WorkerOffer, WorkerState
 from holdfast.runtime import supervisor_link
 from holdfast.runtime.app import App
 from holdfast.runtime.app_loader import load
-from holdfast.runtime.process import Process, opened
+from holdfast.runtime.process import Process, open_process
 
 if TYPE_CHECKING:
     from holdfast.server.app import Service
@@ -150,7 +150,7 @@ def run(
         concurrency=concurrency or app.concurrency,
     )
     offer = msgspec.structs.replace(offer, drains=True)
-    alone = isolated_command(app_at, where, log_format, log_level)
+    alone = make_isolated_command(app_at, where, log_format, log_level)
     with logging_as(log_format, log_level) as log:
         wait_for(_work(app, offer, name, where, port, log.named, alone))
 
@@ -165,7 +165,7 @@ async def _work(
     alone: tuple[str, ...] | None,
 ) -> None:
     meter = _meter(port)
-    process = await opened(
+    process = await open_process(
         app.programs(),
         where,
         offer=offer,

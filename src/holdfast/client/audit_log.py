@@ -22,7 +22,7 @@ class Audited(msgspec.Struct, frozen=True, kw_only=True):
     faults: tuple[str, ...]
 
 
-async def audited(store: Store, namespace: str, *, last: int) -> Audited:
+async def verify_audit_log(store: Store, namespace: str, *, last: int) -> Audited:
     """The log up to where it ended when this began; lines that come meanwhile are left for the next look."""
     end = await store.audit.head(namespace=namespace)
     head, kept, faults = EMPTY, (), []  # type: Head, tuple[SealedAct, ...], list[str]

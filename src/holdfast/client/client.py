@@ -433,7 +433,7 @@ class Client:
         """
         request = commands.RaiseBudget(
             job_id=job_id,
-            limits=commands.BudgetLimits(**money.told(limits)),
+            limits=commands.BudgetLimits(**money.to_json(limits)),
             budget_id=budget_id,
             why=why,
             by=by,

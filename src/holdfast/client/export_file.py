@@ -92,7 +92,7 @@ def line_of(event: SealedEvent) -> bytes:
     return b'{"at":%d,"body":%b,%b' % (event.at, body, msgspec.json.encode(after, order="sorted")[1:])
 
 
-def packed(files: Mapping[str, bytes]) -> bytes:
+def pack_files(files: Mapping[str, bytes]) -> bytes:
     """The files as one, always the same for the same files."""
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_STORED) as archive:
@@ -103,7 +103,7 @@ def packed(files: Mapping[str, bytes]) -> bytes:
     return made.getvalue()
 
 
-def sealed(files: Mapping[str, bytes], told: Mapping[str, Any], key: signing.Key | None) -> bytes:
+def seal_archive(files: Mapping[str, bytes], told: Mapping[str, Any], key: signing.Key | None) -> bytes:
     """The archive of these files, with its manifest, signed if there is a key."""
     named = {name: ManifestEntry(canonical.hex_digest(data), len(data)) for name, data in files.items()}
     manifest = msgspec.json.encode(
@@ -112,7 +112,7 @@ def sealed(files: Mapping[str, bytes], told: Mapping[str, Any], key: signing.Key
     whole = {**files, MANIFEST: manifest}
     if key is not None:
         whole[SIGNATURE] = key.signature_of(manifest)
-    return packed(whole)
+    return pack_files(whole)
 
 
 # ── checking ──────────────────────────────────────────────────────────────────────────────────────
@@ -128,7 +128,7 @@ def check(data: bytes, public_key: bytes | None = None) -> ExportVerdict:
     problems = [*_by_files(files, manifest, data)]
     signed_by, trusted = "", False
     try:
-        signed_by, trusted = signing.judged(files[MANIFEST], files.get(SIGNATURE), public_key)
+        signed_by, trusted = signing.check_signature(files[MANIFEST], files.get(SIGNATURE), public_key)
     except HoldfastError as error:
         problems.append(str(error))
     events, broken = _events_in(files.get(JOURNAL, b""))
@@ -183,7 +183,7 @@ def _by_files(files: Mapping[str, bytes], manifest: Manifest, data: bytes) -> It
             yield f"{name} was changed"
     for name in sorted(files.keys() - manifest.files.keys() - {MANIFEST, SIGNATURE}):
         yield f"{name} is not in the manifest"
-    if packed(files) != data:
+    if pack_files(files) != data:
         yield "there are bytes in the file that are not an export's"
 
 
@@ -244,7 +244,7 @@ def _by_chain(events: list[SealedEvent], manifest: Manifest) -> Iterator[str]:
 
 
 def _by_blobs(files: Mapping[str, bytes], events: Iterable[SealedEvent]) -> Iterator[str]:
-    named = {digest for event in events for digest in named_in(event)}
+    named = {digest for event in events for digest in find_blobs(event)}
     for name, data in files.items():
         if name.startswith(BLOBS):
             digest = name.removeprefix(BLOBS)
@@ -254,7 +254,7 @@ def _by_blobs(files: Mapping[str, bytes], events: Iterable[SealedEvent]) -> Iter
                 yield f"{name} is named by no event"
 
 
-def named_in(event: SealedEvent) -> list[str]:
+def find_blobs(event: SealedEvent) -> list[str]:
     """The blobs that an event names: the parts of a request to a model."""
     if event.type != "llm_requested" or event.body is None:
         return []

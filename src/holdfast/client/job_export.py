@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.metadata import version
 
-from holdfast.client.export_file import BLOBS, JOURNAL, line_of, named_in, sealed
+from holdfast.client.export_file import BLOBS, JOURNAL, find_blobs, line_of, seal_archive
 from holdfast.client.signing import signing_key
 from holdfast.errors import NotFound
 from holdfast.model.hash_chain import SealedEvent
@@ -35,12 +35,12 @@ async def archive(store: Store, head: JobHead, now: int) -> bytes:
         "blobs": len(blobs),
         "exported_at": now,
     }
-    return sealed(files, told, key)
+    return seal_archive(files, told, key)
 
 
 async def _blobs(store: Store, namespace: str, events: list[SealedEvent]) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
-    for digest in dict.fromkeys(digest for event in events for digest in named_in(event)):
+    for digest in dict.fromkeys(digest for event in events for digest in find_blobs(event)):
         try:
             found[digest] = await store.blobs.get(digest, namespace=namespace)
         except NotFound:

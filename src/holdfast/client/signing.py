@@ -39,11 +39,11 @@ class Key:
 
     def signature_of(self, manifest: bytes) -> bytes:
         made = self._private.sign(_PURPOSE + manifest)
-        told = ExportSignature("ed25519", shown(self.public), base64.b64encode(made).decode())
+        told = ExportSignature("ed25519", format_public_key(self.public), base64.b64encode(made).decode())
         return msgspec.json.encode(told, order="sorted")
 
 
-def shown(public: bytes) -> str:
+def format_public_key(public: bytes) -> str:
     """A public key as people pass it on."""
     return base64.b64encode(public).decode()
 
@@ -108,7 +108,7 @@ def public_key(named: str) -> bytes:
     return raw
 
 
-def judged(manifest: bytes, signature: bytes | None, wanted: bytes | None) -> tuple[str, bool]:
+def check_signature(manifest: bytes, signature: bytes | None, wanted: bytes | None) -> tuple[str, bool]:
     """By whom the manifest is signed (nobody: an empty text), and whether that is who was wanted; or what is wrong."""
     if signature is None:
         if wanted is not None:

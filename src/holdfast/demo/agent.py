@@ -32,7 +32,7 @@ def call(path: str, body: bytes | None = None, key: str = "") -> Any:
         return json.load(answer)
 
 
-def finished(what: str) -> None:
+def read_finished_tools(what: str) -> None:
     """A line for each tool that came to its end, whatever anybody remembers of it."""
     with WITNESS.open("a", encoding="utf-8") as file:
         file.write(f"{what}\n")
@@ -42,7 +42,7 @@ def finished(what: str) -> None:
 def read(source: str) -> str:
     """What a source says."""
     text = str(call(f"/sources/{urllib.parse.quote(source)}")["text"])
-    finished(f"read {source}")
+    read_finished_tools(f"read {source}")
     return text
 
 
@@ -51,7 +51,7 @@ def render(title: str) -> str:
     """Write the report as a PDF; its path."""
     path = FOLDER / "report.pdf"
     path.write_bytes(pdf(title, "Kelp holds on to the rock with a root that is none."))
-    finished("render")
+    read_finished_tools("render")
     return str(path)
 
 
@@ -59,7 +59,7 @@ def render(title: str) -> str:
 def upload(path: str, *, key: hf.Key = hf.KEY) -> str:
     """Upload the report; its address."""
     url = str(call("/files", Path(path).read_bytes(), key)["url"])
-    finished("upload")
+    read_finished_tools("upload")
     return url
 
 
@@ -81,7 +81,7 @@ def send_email(to: str, link: str, *, key: hf.Key = hf.KEY) -> str:
     host, _, port = SMTP.partition(":")
     with smtplib.SMTP(host, int(port), timeout=30) as smtp:
         smtp.send_message(message)
-    finished("send_email")
+    read_finished_tools("send_email")
     return "delivered"
 
 

@@ -23,7 +23,7 @@ DENIED: Final = "denied"
 EXPIRED: Final = "expired"
 
 
-async def agreed(
+async def find_approval(
     drive: ExecutionContext, asked: DurableCall, step_key: str, digest: str, generation: int
 ) -> str | None:
     """The id of the approval that this call may use; None, if it needs none. Denied, if there is none to be had."""

@@ -35,7 +35,7 @@ from holdfast.engine.replay_scheduler import JOB, ReplayScheduler
 from holdfast.engine.stall_detector import walk_await_chain
 from holdfast.engine.tracebacks import is_our_file
 from holdfast.errors import InvalidMove
-from holdfast.model.redaction import redacted
+from holdfast.model.redaction import redact
 from holdfast.model.stall_report import is_installed, is_library
 
 OnUndurable: TypeAlias = Literal["ignore", "warn", "error"]
@@ -99,7 +99,7 @@ class SourceLine(NamedTuple):
     function: str
 
     def __str__(self) -> str:
-        return redacted(f"{self.file}:{self.line} in {self.function}")
+        return redact(f"{self.file}:{self.line} in {self.function}")
 
 
 class IoMonitor:
@@ -272,7 +272,7 @@ def _format_program(program: Any) -> str:
 
 
 def _shorten(text: str) -> str:
-    return redacted(text)[:_DETAIL_MAX]
+    return redact(text)[:_DETAIL_MAX]
 
 
 def _remedy(event: str) -> str:

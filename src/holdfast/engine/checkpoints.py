@@ -2,8 +2,8 @@
 
 `checkpoint` writes the state; everything the code did before it need not be replayed any more, nor read: what still
 counts of it is carried along (`model.carried`). A resumed job runs its function from the top and asks for the state
-with `restored`. Keys of calls start again under the next ordinal, so a checkpoint is allowed only where the code is one
-task and in no scope: anywhere else nobody could say which calls come after it.
+with `restore_state`. Keys of calls start again under the next ordinal, so a checkpoint is allowed only where the code
+is one task and in no scope: anywhere else it is undecidable which calls come after it.
 
 Evidence belongs to a state that is half outside: a file that was written, a row that is there. It must hold when the
 checkpoint is made, or the code is told; and again when the job is resumed, or the job parks, because going on from a
@@ -22,7 +22,7 @@ from holdfast.engine.execution import Execution
 from holdfast.engine.telemetry import SILENT, Telemetry
 from holdfast.errors import InvalidMove, InvalidSetting, Unproven
 from holdfast.model import canonical
-from holdfast.model.checkpoint_snapshot import carried_by, packed
+from holdfast.model.checkpoint_snapshot import pack_snapshot, take_snapshot
 from holdfast.model.events import CheckpointSaved
 from holdfast.model.evidence import EvidenceSet, Inspector, Result, pack_from_json, pack_to_json
 from holdfast.model.replay_history import History
@@ -58,7 +58,9 @@ async def checkpoint(drive: Execution, state: Any, pack: EvidenceSet | None = No
     if drive.history.children:
         # A cancel may withdraw the start of a child, which must not be carried then.
         await drive.recorder.durable()
-    event = CheckpointSaved(drive.history.ordinal + 1, kept, evidence, packed(carried_by(drive.history)))
+    event = CheckpointSaved(
+        drive.history.ordinal + 1, kept, evidence, pack_snapshot(take_snapshot(drive.history))
+    )
     stamp = drive.note(event, progress=True)
     drive.scheduler.advance(stamp.at)
     # Before the wait: code that gives it up goes on behind the commit, too.
@@ -67,7 +69,7 @@ async def checkpoint(drive: Execution, state: Any, pack: EvidenceSet | None = No
     return event.ordinal
 
 
-def restored(drive: Execution, default: Any = None) -> Any:
+def restore_state(drive: Execution, default: Any = None) -> Any:
     """The state of the last checkpoint; the default, if there is none."""
     drive.place()
     return drive.history.state if drive.history.ordinal else default

@@ -22,7 +22,7 @@ def now_us(drive: Execution) -> int:
     return instant
 
 
-def drawn(drive: Execution, name: str) -> bytes:
+def draw(drive: Execution, name: str) -> bytes:
     """32 bytes that no other place of any job draws, and that this one draws every time. They are no secret: whoever
     knows the job's id can compute them."""
     key = drive.place().scope.key(name)

@@ -103,13 +103,13 @@ class Unstorable(msgspec.Struct, frozen=True):
     error: HoldfastError
 
 
-def kept(value: Any) -> tuple[Any, Exception | None]:
+def keep_value(value: Any) -> tuple[Any, Exception | None]:
     """The value as a replay will give it, from the first time on; or why it cannot be kept."""
-    value, _, error = written(value)
+    value, _, error = encode_value(value)
     return value, error
 
 
-def written(value: Any) -> tuple[Any, bytes | None, Exception | None]:
+def encode_value(value: Any) -> tuple[Any, bytes | None, Exception | None]:
     """The same, and the bytes that a replay will read it from."""
     if type(value) is Unstorable:
         return None, None, value.error

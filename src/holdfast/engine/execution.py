@@ -21,11 +21,11 @@ from holdfast.engine import failures, replay_scheduler, stall_detector, task_sco
 from holdfast.engine.audit_hook import IoMonitor
 from holdfast.engine.budgets import BudgetGuard
 from holdfast.engine.crash_points import Points, nothing
-from holdfast.engine.durable_call import CallPolicy, DurableCall, Owner, digest_of, written
+from holdfast.engine.durable_call import CallPolicy, DurableCall, Owner, digest_of, encode_value
 from holdfast.engine.journal_writer import Recorder, Stamp
 from holdfast.engine.orphan_tasks import warn_about_orphans
 from holdfast.engine.replay_scheduler import JOB, InsideCall, ReplayScheduler
-from holdfast.engine.run_outcomes import Failed, Interrupted, Stopped, Uncovered, output_of, parked
+from holdfast.engine.run_outcomes import Failed, Interrupted, Stopped, Uncovered, output_of, park_job
 from holdfast.engine.side_effects import SideEffectCall
 from holdfast.engine.streams import VOICE, JobStream, Voice
 from holdfast.engine.task_scopes import TaskScope
@@ -295,7 +295,7 @@ class Execution:
         self.meter.replayed()
         if recorded.error is None:
             return recorded.result
-        error = failures.recorded(recorded.error, asked.raises)
+        error = failures.from_recorded_error(recorded.error, asked.raises)
         if recorded.final or recorded.status is not CallStatus.FAILED:
             raise error  # to make the call again would be a second effect, or against a person's word
         raise self.noted(error, recorded.step_key)
@@ -309,12 +309,12 @@ class Execution:
                 value, error = await self._read_again(asked, place, key, digest, generation, error)
             body = data = None
             if error is None:
-                value, data, error = written(value)
+                value, data, error = encode_value(value)
             if data is not None:
                 step = StepFinished(key, digest, "succeeded", value, None, generation)
                 body = body_of_step(step, data)
             else:
-                told = None if error is None else failures.told(error)
+                told = None if error is None else failures.record_error(error)
                 step = StepFinished(key, digest, "failed", value, told, generation)
             stamp = self.recorder.record(step, body=body, progress=True)
             is_alone = len(self.tasks) == 1 and not self._strict
@@ -378,7 +378,7 @@ class Execution:
             generation=generation,
             sent_nothing=sent_nothing,
             probe=is_probe,
-            error=failures.told(error),
+            error=failures.record_error(error),
         )
         self.note(event)
         return next_at
@@ -444,7 +444,7 @@ class Execution:
     def delivered(self, value: Any, error: Exception | None, asked: DurableCall, key: str) -> Any:
         if error is None:
             return value
-        raise self.noted(failures.raised(error, asked.raises), key)
+        raise self.noted(failures.to_raised_error(error, asked.raises), key)
 
     def noted(self, error: Exception, key: str) -> Exception:
         """The error, remembered as this call's: if it ends the attempt, the call is made again in the next."""
@@ -588,7 +588,7 @@ class Execution:
         """A request to a model differs from the recorded one, and its author wants to be asked before it is bought."""
         differing = ", ".join(fields) or "its contents"
         why = f"a recorded answer would be bought again: the request differs in {differing}"
-        self.stop(parked(why, [recorded], name, key, {"args_digest": digest, "differs_in": list(fields)}))
+        self.stop(park_job(why, [recorded], name, key, {"args_digest": digest, "differs_in": list(fields)}))
 
     def _park(self, why: str, recorded: list[Recorded], asked: DurableCall, key: str) -> None:
-        self.stop(parked(why, recorded, asked.name, key, asked.args))
+        self.stop(park_job(why, recorded, asked.name, key, asked.args))

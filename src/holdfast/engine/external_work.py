@@ -52,11 +52,11 @@ from holdfast.model.events import (
     JobRequeued,
     ProgressReported,
 )
-from holdfast.model.hash_chain import SealedEvent, unsealed
+from holdfast.model.hash_chain import SealedEvent, unseal_all
 from holdfast.model.jobs import JobHead
 from holdfast.model.lease import Grant
 from holdfast.model.limits import NAME_LENGTH_MAX
-from holdfast.model.redaction import redacted
+from holdfast.model.redaction import redact
 from holdfast.model.replay_history import History
 from holdfast.model.retry import Backoff, delay
 from holdfast.model.states import TERMINAL, MailKind, Status, WaitReason
@@ -115,7 +115,7 @@ class ExternalWork:
                 await self._write(held, item, too_late())
                 return False
             if self._is_poison(item.head):
-                await self._write(held, item, (buried(item, None), HELD_DEAD))
+                await self._write(held, item, (make_dead_letter(item, None), HELD_DEAD))
                 return False
         except (Broken, Fenced, MailWaiting):
             return False
@@ -135,9 +135,9 @@ class ExternalWork:
         """The item is the holder's for so long from now."""
         item = await self._holding(held)
         if await self._heeded(item, held):
-            raise refused(await self.load(held.job_id))
+            raise find_rejection(await self.load(held.job_id))
         if held.job_id not in await self._store.leases.renew([held], ttl_us):
-            raise refused(await self.load(held.job_id))
+            raise find_rejection(await self.load(held.job_id))
 
     async def progress(self, held: Held, progress: int, note: str, ttl_us: int) -> None:
         """Everybody can read how far it is; and the item is the holder's for so long from now."""
@@ -145,10 +145,10 @@ class ExternalWork:
             raise InvalidPayload(f"progress is {progress}; it is a percentage, 0 to 100")
         if len(note) > NOTE_MAX:
             raise InvalidPayload(f"a note of {len(note):,} characters; allowed are {NOTE_MAX:,}")
-        fact = ProgressReported(progress, redacted(note))
+        fact = ProgressReported(progress, redact(note))
         await self._say(held, lambda _: ((fact,), None), repeats=lambda _: False)
         if held.job_id not in await self._store.leases.renew([held], ttl_us):
-            raise refused(await self.load(held.job_id))
+            raise find_rejection(await self.load(held.job_id))
 
     # ── ending ────────────────────────────────────────────────────────────────────────────────────
 
@@ -161,13 +161,13 @@ class ExternalWork:
 
     async def fail(self, held: Held, error: dict[str, Any], *, recoverable: bool) -> WorkItemState:
         """This attempt has failed; another follows, or it is a dead letter, or it has failed for good."""
-        told = {name: redacted(value) if isinstance(value, str) else value for name, value in error.items()}
+        told = {name: redact(value) if isinstance(value, str) else value for name, value in error.items()}
 
         def failed(item: WorkItemState) -> Said:
             if not recoverable:
                 return (JobFailure(told),), Move(status=Status.FAILED)
             if self._is_poison(item.head, failed=1):
-                return buried(item, told), msgspec.structs.replace(HELD_DEAD, failed=True)
+                return make_dead_letter(item, told), msgspec.structs.replace(HELD_DEAD, failed=True)
             wait_us = delay(self._retry, item.head.attempts + 1, self._chance())
             back = Move(status=Status.PENDING, ready_at=self._now(item) + wait_us, failed=True)
             return (JobRequeued(why="failed", by=item.head.lease_owner, error=told),), back
@@ -178,7 +178,7 @@ class ExternalWork:
 
     async def release(self, held: Held, why: str) -> WorkItemState:
         """It is given back as it was; nobody failed."""
-        back: Said = ((JobReleased(redacted(why)[:NAME_LENGTH_MAX]),), Move(status=Status.PENDING))
+        back: Said = ((JobReleased(redact(why)[:NAME_LENGTH_MAX]),), Move(status=Status.PENDING))
         return await self._say(held, lambda _: back, repeats=lambda last: isinstance(last, JobReleased))
 
     async def cancel(self, job_id: str, asked: CancelRequested) -> bool:
@@ -217,7 +217,7 @@ class ExternalWork:
         return ended
 
     async def _unclaimed(self, item: WorkItemState) -> tuple[tuple[Event, ...], Move] | None:
-        for letter in await self._store.post.read(item.head.job_id, after=seen_by(item)):
+        for letter in await self._store.post.read(item.head.job_id, after=find_newest_letter(item)):
             if letter.kind is MailKind.CANCEL:
                 asked = CancelRequested(by=letter.sender, why=letter.name, mail_seq=letter.mail_seq)
                 return (asked, JobCancellation(letter.name)), Move(status=Status.CANCELLED)
@@ -228,7 +228,7 @@ class ExternalWork:
 
     async def load(self, job_id: str) -> WorkItemState:
         head, sealed = await look(self._store, job_id)
-        return WorkItemState(head, tuple(unsealed(job_id, sealed)))
+        return WorkItemState(head, tuple(unseal_all(job_id, sealed)))
 
     async def _holding(self, held: Held) -> WorkItemState:
         item = await self.load(held.job_id)
@@ -237,7 +237,7 @@ class ExternalWork:
             held.lease_token,
             Status.RUNNING,
         ):
-            raise refused(item)
+            raise find_rejection(item)
         return item
 
     async def _say(
@@ -251,7 +251,7 @@ class ExternalWork:
                 return item
             item = await self._holding(held)
             if await self._heeded(item, held):
-                raise refused(await self.load(held.job_id))
+                raise find_rejection(await self.load(held.job_id))
             try:
                 await self._write(held, item, word(item))
             except (Broken, Fenced, MailWaiting):
@@ -261,7 +261,7 @@ class ExternalWork:
 
     async def _heeded(self, item: WorkItemState, held: Held) -> bool:
         """What others said to the item has been read: a cancel, or that it begins again, has ended this hold."""
-        seen = seen_by(item)
+        seen = find_newest_letter(item)
         if item.head.mail_seq <= seen:
             return False
         history = History()
@@ -328,7 +328,7 @@ HELD_DEAD: Final = Move(status=Status.WAITING, reason=WaitReason.DEAD_LETTER)
 
 def work_of_grant(grant: Grant, holder: str, sealed: Sequence[SealedEvent]) -> WorkItemState:
     """The item as the grant left it: nothing more needs to be read for it."""
-    facts = tuple(unsealed(grant.job_id, sealed))
+    facts = tuple(unseal_all(grant.job_id, sealed))
     created = facts[0][1]
     assert isinstance(created, JobCreated), "a journal begins with the job"
     head = JobHead(
@@ -367,7 +367,7 @@ def too_late() -> tuple[tuple[Event, ...], Move]:
     return (JobFailure(error),), Move(status=Status.FAILED)
 
 
-def buried(item: WorkItemState, error: Any) -> tuple[Event, ...]:
+def make_dead_letter(item: WorkItemState, error: Any) -> tuple[Event, ...]:
     """It is held with everything that went wrong since it was last begun anew, and what went wrong now."""
     causes = causes_of((sealed.at, event) for sealed, event in item.facts)
     if error is not None:
@@ -375,12 +375,12 @@ def buried(item: WorkItemState, error: Any) -> tuple[Event, ...]:
     return (JobDeadLettered(tuple(causes) or ({"why": "its holders were lost too often"},)),)
 
 
-def seen_by(item: WorkItemState) -> int:
+def find_newest_letter(item: WorkItemState) -> int:
     """The newest letter that the journal speaks of."""
     return max((getattr(event, "mail_seq", 0) for _, event in item.facts), default=0)
 
 
-def refused(item: WorkItemState) -> Fenced:
+def find_rejection(item: WorkItemState) -> Fenced:
     """Why the word of an agent does not count any more."""
     head = item.head
     if head.status in TERMINAL:

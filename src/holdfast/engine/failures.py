@@ -15,10 +15,10 @@ import builtins
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from holdfast.engine.durable_call import kept
+from holdfast.engine.durable_call import keep_value
 from holdfast.engine.tracebacks import describe_cause, extract_frames
 from holdfast.errors import CallFailed, HoldfastError
-from holdfast.model.redaction import redacted
+from holdfast.model.redaction import redact
 
 
 def _ours(kind: type[HoldfastError]) -> Iterator[type[Exception]]:
@@ -38,7 +38,7 @@ _MESSAGE_MAX: Final = 10_000
 _KNOWN: Final = {kind.__name__: kind for kind in [*_PYTHONS, *_ours(HoldfastError)]}
 
 
-def told(error: Exception) -> dict[str, Any]:
+def record_error(error: Exception) -> dict[str, Any]:
     """The error as the journal keeps it: what a replay makes it from again, and for people its traceback."""
     record = _without_traceback(error)
     if frames := extract_frames(error):
@@ -50,7 +50,7 @@ def told(error: Exception) -> dict[str, Any]:
 
 def _without_traceback(error: Exception) -> dict[str, Any]:
     record: dict[str, Any] = {"type": type(error).__qualname__, "message": _said(error)}
-    args, unkept = kept(list(error.args))
+    args, unkept = keep_value(list(error.args))
     if unkept is None and args != [record["message"]] and len(str(args)) <= 10_000:
         record["args"] = args
     if isinstance(error, HoldfastError) and error.hint != error.default_hint:
@@ -60,10 +60,10 @@ def _without_traceback(error: Exception) -> dict[str, Any]:
     return record
 
 
-def raised(error: Exception, declared: Iterable[type[Exception]] = ()) -> Exception:
+def to_raised_error(error: Exception, declared: Iterable[type[Exception]] = ()) -> Exception:
     """What the code gets for an error that just happened: itself, if a replay can give one of its class."""
     record = _without_traceback(error)
-    again = recorded(record, declared)
+    again = from_recorded_error(record, declared)
     if record["message"] != str(error)[:_MESSAGE_MAX]:
         return again  # it named a secret: nobody hears more of it now than a replay would tell
     if type(again) is type(error):
@@ -75,10 +75,10 @@ def raised(error: Exception, declared: Iterable[type[Exception]] = ()) -> Except
 
 def _said(error: Exception) -> str:
     """The error's text, without the secrets in it. Cut afterwards: half a secret is not recognised."""
-    return redacted(str(error))[:_MESSAGE_MAX]
+    return redact(str(error))[:_MESSAGE_MAX]
 
 
-def recorded(record: dict[str, Any], declared: Iterable[type[Exception]] = ()) -> Exception:
+def from_recorded_error(record: dict[str, Any], declared: Iterable[type[Exception]] = ()) -> Exception:
     """What the code gets for an error that the journal tells."""
     name, message = record["type"], record["message"]
     if name == CallFailed.__qualname__:

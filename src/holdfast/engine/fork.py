@@ -12,7 +12,7 @@ from holdfast.model import budget as money
 from holdfast.model import canonical
 from holdfast.model.append import Extras, Move
 from holdfast.model.events import JobCreated
-from holdfast.model.fork import ForkedEvent, Taken, fork_point, taken_over
+from holdfast.model.fork import ForkedEvent, Taken, fork_point, take_history
 from holdfast.model.hash_chain import first_break, unseal
 from holdfast.model.ids import IdSource, check_name
 from holdfast.model.jobs import JobDraft, Submitted
@@ -80,7 +80,7 @@ async def fork(
         forked_at_seq=before,
         edited=None if not edits else _edited(edits, by, why),
     )
-    taken = taken_over(facts, before, job_id=named, namespace=namespace, edits=edits)
+    taken = take_history(facts, before, job_id=named, namespace=namespace, edits=edits)
     return await store.journal.begin(draft, _rulings(taken))
 
 

@@ -201,7 +201,7 @@ class JobRun:
                 raise
             # Every worker that took it found it like this: it is held for a person, and not taken again.
             self._pen.mark_read(self.grant.mail_seq)
-            return await self._dead("its journal cannot be read", failures.told(error))
+            return await self._dead("its journal cannot be read", failures.record_error(error))
         if self._is_suspect:
             return SUSPECT
         self._pen.mark_read(job.mail_seq)
@@ -456,7 +456,7 @@ class JobRun:
     async def _failed(self, failed: Failed) -> str:
         if self._is_too_late():
             return await self._time_out(() if self._drive is None else self._drive.acts.cut_off)
-        told = failures.told(failed.error)
+        told = failures.record_error(failed.error)
         attempt = self.grant.attempts + 1
         declared = self.desk.retry_for(self.grant.kind)
         policy = self.desk.retry if declared is None else declared.policy

@@ -14,12 +14,12 @@ from collections.abc import Sequence
 
 from holdfast.errors import Broken
 from holdfast.model import job_state
-from holdfast.model.checkpoint_snapshot import Carried, carry, unpacked
+from holdfast.model.checkpoint_snapshot import Carried, carry, unpack_snapshot
 from holdfast.model.events import (
     CheckpointSaved,
     Event,
 )
-from holdfast.model.hash_chain import EMPTY, Head, SealedEvent, unseal, unsealed
+from holdfast.model.hash_chain import EMPTY, Head, SealedEvent, unseal, unseal_all
 from holdfast.model.lease import Grant
 from holdfast.model.replay_history import History
 from holdfast.store.ports.journal import Journal
@@ -46,12 +46,12 @@ def replay_events(
     history.origin = first.body_digest.hex()
     created: Event | None = None
     if not _is_whole(sealed):
-        ((_, created),) = unsealed(job_id, [first])
+        ((_, created),) = unseal_all(job_id, [first])
         job, head = _shortened(job_id, sealed, history)
         sealed = sealed[2:]
     step, take = job_state.step, history.take
     try:
-        for one, event in unsealed(job_id, sealed, head):
+        for one, event in unseal_all(job_id, sealed, head):
             created = event if created is None else created
             step(job, one.seq, one.fence, event)
             take(one.seq, event, one.at)
@@ -77,7 +77,7 @@ def _shortened(
     commit, carried = found
     carry(carried, history)
     before, at = sealed[1], sealed[2]
-    return job_state.resumed(at.seq, at.fence, commit, carried), Head(before.seq, before.hash)
+    return job_state.restore_job_state(at.seq, at.fence, commit, carried), Head(before.seq, before.hash)
 
 
 def _commit(sealed: Sequence[SealedEvent]) -> tuple[CheckpointSaved, Carried] | None:
@@ -86,5 +86,5 @@ def _commit(sealed: Sequence[SealedEvent]) -> tuple[CheckpointSaved, Carried] | 
         return None
     event = unseal(sealed[2])
     assert isinstance(event, CheckpointSaved)
-    carried = unpacked(event.carries)
+    carried = unpack_snapshot(event.carries)
     return None if carried is None else (event, carried)

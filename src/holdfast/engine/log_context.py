@@ -16,7 +16,7 @@ _ABOUT: Final[contextvars.ContextVar[Mapping[str, str | int]]] = contextvars.Con
 )
 
 
-def told() -> Mapping[str, str | int]:
+def get_context() -> Mapping[str, str | int]:
     """What is known: `job_id` and `fence` inside a run, `request_id` inside a request."""
     return _ABOUT.get()
 

@@ -180,7 +180,7 @@ class Asking:
             attempts,
             next_at,
             generation=self._generation,
-            error=failures.told(error),
+            error=failures.record_error(error),
         )
         self._drive.note(event)
 

@@ -18,7 +18,7 @@ from holdfast.model.replay_history import STARTED
 CANCELLED = "cancelled"
 
 
-async def made_once(drive: Execution, make: Callable[[], Awaitable[Plan]]) -> Plan:
+async def make_plan_once(drive: Execution, make: Callable[[], Awaitable[Plan]]) -> Plan:
     """The plan of this place: as it is recorded, or made now and on disk before anything follows from it. Said in a
     scope of its own, which is the planner's."""
     key = drive.place().scope.key("plan")
@@ -44,7 +44,7 @@ async def to_follow(drive: Execution, plan: Plan, check: Callable[[Plan], None])
             check(plan)
             return plan
 
-        plan = await made_once(drive, checked)
+        plan = await make_plan_once(drive, checked)
     check(plan)
     history.plans[plan.recorded_as] = True
     return plan

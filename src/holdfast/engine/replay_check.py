@@ -299,7 +299,7 @@ class _NoActs:
         self, asked: DurableCall, place: TaskScope, key: str, digest: str, recorded: Recorded | None
     ) -> NoReturn:
         generation = self._drive.history.next_generation(key)
-        await approvals.agreed(self._drive, asked, key, digest, generation)
+        await approvals.find_approval(self._drive, asked, key, digest, generation)
         await self._drive.beyond(_step(asked, key))
 
 

@@ -24,7 +24,7 @@ class Parked(Exception):
         self.report = report
 
 
-def parked(why: str, recorded: Sequence[Recorded], name: str, step_key: str, args: Any) -> Parked:
+def park_job(why: str, recorded: Sequence[Recorded], name: str, step_key: str, args: Any) -> Parked:
     """The job waits for a person, who reads what the journal says and what the code wanted."""
     told = [{"step_key": one.step_key, "name": one.name, "args_digest": one.args_digest} for one in recorded]
     attempted = {"step_key": step_key, "name": name, "args": args}

@@ -31,7 +31,7 @@ from holdfast.model.session import (
     SessionView,
     TurnCommit,
     Usage,
-    stamped,
+    stamp_commit,
 )
 from holdfast.model.time import DAY
 from holdfast.store.contract import Store
@@ -183,7 +183,7 @@ class SessionTurn:
         )
         batches = tuple(batch for claim in self._claims for batch in claim.batch_ids)
         event = TurnCommitted(self.session_id, self.turn_id, self._drive.history.ordinal + 1, batches)
-        return TurnOutput(output, event, Extras(turn=stamped(turn, self.turn_id)))
+        return TurnOutput(output, event, Extras(turn=stamp_commit(turn, self.turn_id)))
 
 
 def input_node(batch_id: str, nth: int) -> str:

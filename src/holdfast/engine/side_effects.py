@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from holdfast.engine import approvals, failures
 from holdfast.engine.crash_points import Point, Points, nothing
-from holdfast.engine.durable_call import DurableCall, ProbeResult, kept
+from holdfast.engine.durable_call import DurableCall, ProbeResult, keep_value
 from holdfast.engine.execution_context import ExecutionContext
 from holdfast.engine.task_scopes import TaskScope
 from holdfast.engine.tracebacks import format_error
@@ -192,7 +192,7 @@ class _Call:
     async def _first(self) -> Any:
         """The call is made for the first time under this generation: with a person's leave, if it needs one."""
         while True:
-            self._approval_id = await approvals.agreed(
+            self._approval_id = await approvals.find_approval(
                 self._drive, self._asked, self._step_key, self._digest, self.generation
             )
             await self._drive.clear(self._asked, self._step_key)
@@ -224,7 +224,7 @@ class _Call:
             )
         finally:
             self._acts.unsafe -= is_unsafe
-        self._error = None if error is None else failures.told(error)
+        self._error = None if error is None else failures.record_error(error)
         self._points(Point.AFTER_SUCCESS, self._asked.name)
         if error is None:
             return await self._happened(value)
@@ -253,8 +253,8 @@ class _Call:
 
     async def _happened(self, result: Any, *, adopted: bool = False) -> Any:
         """That it happened is recorded, whatever becomes of its result; the code gets that in its turn."""
-        value, lost = kept(result)
-        told = None if lost is None else failures.told(lost)
+        value, lost = keep_value(result)
+        told = None if lost is None else failures.record_error(lost)
         event = ToolReturned(self._step_key, self.generation, result=value, adopted=adopted, error=told)
         await self._settle(event, CallStatus.SUCCEEDED)
         if lost is not None:
@@ -287,7 +287,7 @@ class _Call:
         )
 
     async def _refused(self, error: Exception) -> Any:
-        event = ToolFailed(self._step_key, self.generation, error=failures.told(error))
+        event = ToolFailed(self._step_key, self.generation, error=failures.record_error(error))
         await self._settle(event, CallStatus.FAILED)
         return self._drive.delivered(None, error, self._asked, self._step_key)
 

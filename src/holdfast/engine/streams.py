@@ -36,16 +36,16 @@ from holdfast.engine.group_commit import AGAIN_S
 from holdfast.errors import HoldfastError, Unavailable
 from holdfast.model import canonical
 from holdfast.model.limits import CHUNK_BYTES_MAX, UNSAID_BYTES_FULL, UNSAID_BYTES_MAX
-from holdfast.model.redaction import redacted
+from holdfast.model.redaction import redact
 from holdfast.model.states import TERMINAL
 from holdfast.model.streams import (
     AttemptSuperseded,
     Chunk,
     Cursor,
     StreamLine,
-    heard,
     parse_cursor,
     passage_of,
+    select_chunks,
 )
 from holdfast.store.contract import Store
 from holdfast.store.ports.leases import Held
@@ -426,7 +426,7 @@ class Voice(msgspec.Struct, eq=False):
         """It is said. Await the answer to wait while the store is behind."""
         if self.outlet is not None:
             if isinstance(said, str) and len(said) <= CHUNK_BYTES_MAX // 8:
-                said = redacted(said)  # whoever listens here hears what will be stored
+                said = redact(said)  # whoever listens here hears what will be stored
                 size = len(said)
             else:  # a copy: its author may change the value after it was said
                 data = canonical.encode(said, bytes_max=CHUNK_BYTES_MAX)
@@ -507,7 +507,7 @@ class _Watcher:
         while True:
             passages = await self._store.streams.read(self._listener.job_id, after=self._cursor, limit=PAGE)
             for passage in passages:
-                for one in heard(passage, self._cursor):
+                for one in select_chunks(passage, self._cursor):
                     self._cursor = parse_cursor(one.cursor)
                     yield one
             if len(passages) < PAGE:

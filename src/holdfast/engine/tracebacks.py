@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any, Final
 
 from holdfast.errors import CallFailed
-from holdfast.model.redaction import redacted
+from holdfast.model.redaction import redact
 from holdfast.model.stall_report import is_installed, is_library
 
 FRAMES_MAX: Final = 30
@@ -57,7 +57,7 @@ def describe_cause(error: BaseException, depth: int = CAUSES_MAX) -> dict[str, A
     frames = [] if cause is None else extract_frames(cause)
     if cause is None or not frames or depth == 0:
         return None
-    message = redacted(str(cause))[:_MESSAGE_MAX]
+    message = redact(str(cause))[:_MESSAGE_MAX]
     record: dict[str, Any] = {"type": type(cause).__qualname__, "message": message, "traceback": frames}
     behind = describe_cause(cause, depth - 1)
     return record if behind is None else record | {"cause": behind}
@@ -163,8 +163,8 @@ def _describe(places: Iterable[Place]) -> Iterator[dict[str, Any]]:
         code = frame.f_code
         source = linecache.getline(code.co_filename, line, frame.f_globals).strip()
         yield {
-            "file": redacted(code.co_filename)[:_FILE_MAX],
+            "file": redact(code.co_filename)[:_FILE_MAX],
             "line": line,
-            "function": redacted(code.co_qualname),
-            "code": redacted(source)[:_CODE_MAX],
+            "function": redact(code.co_qualname),
+            "code": redact(source)[:_CODE_MAX],
         }

@@ -41,7 +41,7 @@ def call_of(tool: str, command: Any, task_id: str | None, work_item_id: str | No
     digest = canonical.hex_digest(canonical.encode([tool, command, work_item_id], bytes_max=INLINE_MAX * 2))
     name = tool if len(tool) <= 80 else digest_text(tool)
     return Call(
-        job_id=shared(digest[0]) if task_id is None else task_job(task_id),
+        job_id=get_shared_task(digest[0]) if task_id is None else task_job(task_id),
         step_key=f"{name}#{digest[:40]}",
         tool=tool,
         command=command,
@@ -54,7 +54,7 @@ def call_of(tool: str, command: Any, task_id: str | None, work_item_id: str | No
 DIGITS: Final = "0123456789abcdef"
 
 
-def shared(digit: str) -> str:
+def get_shared_task(digit: str) -> str:
     """The journal of calls without a task: sixteen of them, so that unlike calls rarely meet."""
     return f"kit-ledger:{digit}"
 
@@ -70,7 +70,7 @@ def answer_of(probe: Probe, key: str) -> ProbeAnswer:
     return ProbeAnswer(said)
 
 
-def shown(value: Any, *, replayed: bool) -> dict[str, Any]:
+def render_value(value: Any, *, replayed: bool) -> dict[str, Any]:
     return (
         {**value, "replayed": replayed}
         if isinstance(value, dict)
@@ -83,7 +83,7 @@ def unstorable(call: Call, packed: dict[str, Any]) -> InvalidPayload:
     return InvalidPayload(msg, hint="Return JSON or bytes from execute_fn. The call is not made again.")
 
 
-def told(row: CallRow) -> dict[str, Any]:
+def describe_call(row: CallRow) -> dict[str, Any]:
     return {
         "tool_name": row.tool_name,
         "status": str(row.status),

@@ -26,7 +26,17 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.errors import CallUncertain, InvalidPayload, KeyReused, Misuse, Refused
-from holdfast.kit.calls import DIGITS, Call, Probe, answer_of, call_of, shared, shown, told, unstorable
+from holdfast.kit.calls import (
+    DIGITS,
+    Call,
+    Probe,
+    answer_of,
+    call_of,
+    describe_call,
+    get_shared_task,
+    render_value,
+    unstorable,
+)
 from holdfast.kit.packing import pack, same_again, unpack
 from holdfast.kit.portal import Database, need_db
 from holdfast.kit.tasks import Tasks, staying, task_job
@@ -142,10 +152,10 @@ class ToolLedger:
 
     def get_execution_history(self, task_id: str | None = None, limit: int = 100) -> list[dict[str, Any]]:
         """The task's calls, or those without a task, the latest first."""
-        jobs = [task_job(task_id)] if task_id is not None else [shared(digit) for digit in DIGITS]
+        jobs = [task_job(task_id)] if task_id is not None else [get_shared_task(digit) for digit in DIGITS]
         rows = [row for job_id in jobs for row in self.db.run(self.db.store.ledger.list(job_id))]
         rows.sort(key=lambda row: (row.prepared_at, row.intent_seq), reverse=True)
-        return [told(row) for row in rows[:limit]]
+        return [describe_call(row) for row in rows[:limit]]
 
     def get_stats(self) -> dict[str, Any]:
         """Executions and replays of this object."""
@@ -322,7 +332,7 @@ class ToolLedger:
             )
             raise unstorable(call, packed) from error
         self._write(call, row, (ToolReturned(call.step_key, row.generation, packed),), CallStatus.SUCCEEDED)
-        return shown(value, replayed=False)
+        return render_value(value, replayed=False)
 
     def _failed(self, call: Call, row: CallRow, error: Exception) -> None:
         """An error leaves a harmless call open to be made again, and any other uncertain."""
@@ -365,7 +375,7 @@ class ToolLedger:
             self._replays += 1
         if isinstance(fact.result, dict) and "unstorable" in fact.result:
             raise unstorable(call, fact.result)
-        return shown(unpack(self.db, fact.result), replayed=True)
+        return render_value(unpack(self.db, fact.result), replayed=True)
 
     def _seen(self, call: Call) -> tuple[Head, Receipt | None]:
         """The journal's head, and then the call: if that head is still the one when we write, nobody came between."""

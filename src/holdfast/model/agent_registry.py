@@ -200,7 +200,7 @@ def instant_of(text: str, what: str) -> int:
         raise InvalidPayload(f"{what}: {error}", hint=error.hint) from None
 
 
-def heard_at(entry: AgentEntry, written_at: int | None, now: int) -> int:
+def get_last_heartbeat(entry: AgentEntry, written_at: int | None, now: int) -> int:
     """When the agent was last heard: as whoever keeps the entry says, else by its own word. Nobody is heard in the
     future, so a clock that is wrong keeps no agent alive for ever."""
     if written_at is None:
@@ -234,7 +234,7 @@ def is_visible(entry: AgentEntry, viewer: AgentEntry) -> bool:
     return False
 
 
-def chosen(entries: Iterable[Seen], which: Which, now: int) -> list[Seen]:
+def select_entries(entries: Iterable[Seen], which: Which, now: int) -> list[Seen]:
     """Those that are asked for, by handle; what was silent for a day is not there any more. A viewer that nobody knows
     finds whoever is public."""
     everybody = [seen for seen in entries if not is_forgotten(seen, now)]
@@ -261,7 +261,7 @@ def chosen(entries: Iterable[Seen], which: Which, now: int) -> list[Seen]:
 Change = Callable[[AgentEntry], AgentEntry]
 
 
-def registered(new: AgentEntry, before: AgentEntry | None, now: int) -> AgentEntry:
+def make_entry(new: AgentEntry, before: AgentEntry | None, now: int) -> AgentEntry:
     """The agent as it says, since when it was first there: a restart keeps its identity."""
     at = to_iso(now)
     since = before.registered_at if before is not None and before.registered_at else at
@@ -284,7 +284,7 @@ def beaten(now: int, status: AgentStatus | None = None, tasks: int | None = None
     return change
 
 
-def changed(changes: Changes, now: int) -> Change:
+def apply_changes(changes: Changes, now: int) -> Change:
     """It is as it says now, and was there just now."""
 
     def change(entry: AgentEntry) -> AgentEntry:

@@ -219,21 +219,21 @@ def split(budget: Budget, parts: int) -> tuple[Budget, ...]:
     return tuple(shares)
 
 
-def told(budget: Budget) -> dict[str, int]:
+def to_json(budget: Budget) -> dict[str, int]:
     """The budget as JSON: the limits that there are."""
     limits = {limit: getattr(budget, limit) for limit in LIMITS}
     return {limit: allowed for limit, allowed in limits.items() if allowed is not None}
 
 
 def read(limits: Mapping[str, int]) -> Budget:
-    """The budget that `told` told of."""
+    """The budget that `to_json` told of."""
     return msgspec.convert(limits, Budget)
 
 
-def raised(budget: Budget, least: Budget) -> Budget:
+def raise_limits(budget: Budget, least: Budget) -> Budget:
     """The budget with limits that are at least those. In whichever order two are raised, it comes to the same."""
-    limits = told(budget)
-    return read({limit: max(allowed, told(least).get(limit, 0)) for limit, allowed in limits.items()})
+    limits = to_json(budget)
+    return read({limit: max(allowed, to_json(least).get(limit, 0)) for limit, allowed in limits.items()})
 
 
 class Stops:
@@ -302,7 +302,7 @@ WORDS: Final[Mapping[str, str]] = {
 }
 
 
-def written(limit: str, amount: int) -> str:
+def format_amount(limit: str, amount: int) -> str:
     """An amount as one types it: `Budget(usd=…)` and `Budget(wall=…)` read it."""
     if limit == "usd_micros":
         return f"{Decimal(amount) / DOLLAR:f}"

@@ -44,7 +44,7 @@ class Carried(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     resumed_at: int = 0
 
 
-def carried_by(history: History) -> Carried | None:
+def take_snapshot(history: History) -> Carried | None:
     """What of this history outlives a commit; None, if somebody has asked for the job's end, which nothing outlives."""
     if history.cancelled or not history.origin:
         return None
@@ -78,13 +78,13 @@ def carry(carried: Carried, history: History) -> None:
     history.resumed_at = carried.resumed_at
 
 
-def packed(carried: Carried | None) -> Any:
+def pack_snapshot(carried: Carried | None) -> Any:
     """It as JSON; None, if there is none, or too much to write down again and again."""
     told = None if carried is None else msgspec.to_builtins(carried)
     return told if len(canonical.encode(told)) <= CARRIED_BYTES_MAX else None
 
 
-def unpacked(carries: Any) -> Carried | None:
+def unpack_snapshot(carries: Any) -> Carried | None:
     """What a checkpoint carries; None, if its job is to be resumed from the whole journal."""
     try:
         return None if carries is None else msgspec.convert(carries, Carried)

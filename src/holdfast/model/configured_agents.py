@@ -9,7 +9,7 @@ import msgspec
 from holdfast.errors import InvalidPayload, InvalidSetting
 from holdfast.model.ids import check_integer, check_name
 from holdfast.model.jobs import DEFAULT_NAMESPACE
-from holdfast.model.redaction import redacted
+from holdfast.model.redaction import redact
 
 ASSISTANT: Final = "assistant"
 """The kind of every agent that is configured: a model with instructions and tools."""
@@ -64,7 +64,7 @@ def check_agent(agent: HostedAgent) -> HostedAgent:
     ):
         msg = f"context_tokens_max={told.context_tokens_max} is too small"
         raise InvalidPayload(msg, hint="Leave it out, or give the most tokens of a conversation.")
-    clean = redacted(told.instructions)
+    clean = redact(told.instructions)
     if clean == told.instructions:
         return agent
     return msgspec.structs.replace(agent, configuration=msgspec.structs.replace(told, instructions=clean))

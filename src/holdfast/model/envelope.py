@@ -40,7 +40,7 @@ def must_be_open(data: object, what: str) -> None:
         raise InvalidSetting(msg, hint="Set HOLDFAST_PAYLOAD_KEYS to a file that has the key.")
 
 
-def written(envelope: Envelope) -> bytes:
+def encode_envelope(envelope: Envelope) -> bytes:
     key_id, place = envelope.key_id.encode(), envelope.place.encode("utf-8", "surrogatepass")
     return b"".join(
         [

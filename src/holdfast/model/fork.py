@@ -102,7 +102,7 @@ def fork_point(facts: Sequence[ForkedEvent], at: str | int) -> int:
     )
 
 
-def taken_over(
+def take_history(
     facts: Sequence[ForkedEvent],
     before: int,
     *,

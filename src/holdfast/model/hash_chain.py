@@ -177,7 +177,7 @@ def _unknown(_body: bytes) -> Event:
     raise AssertionError("what has no version is not read")
 
 
-def unsealed(
+def unseal_all(
     job_id: str, events: Iterable[SealedEvent], head: Head = EMPTY
 ) -> Iterator[tuple[SealedEvent, Event]]:
     """The facts one after the other, each checked as it comes: its link to the one before, its body, its type. One

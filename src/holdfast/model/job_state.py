@@ -75,7 +75,7 @@ def fold(events: Iterable[tuple[int, int, e.Event]]) -> JobState:
     return job
 
 
-def resumed(seq: int, fence: int, commit: e.CheckpointSaved, carried: Carried) -> JobState:
+def restore_job_state(seq: int, fence: int, commit: e.CheckpointSaved, carried: Carried) -> JobState:
     """The job right before this commit, as far as what follows can depend on it: keys of calls restart there."""
     return JobState(
         status=Status.RUNNING,

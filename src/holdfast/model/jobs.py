@@ -195,7 +195,7 @@ def request_digest(draft: JobDraft) -> bytes:
     return canonical.digest(canonical.encode(asked))
 
 
-def created_event(draft: JobDraft) -> JobCreated:
+def make_created_event(draft: JobDraft) -> JobCreated:
     """The first line of the job's journal."""
     return JobCreated(
         kind=draft.kind,
@@ -210,7 +210,7 @@ def created_event(draft: JobDraft) -> JobCreated:
         python_version=draft.python_version,
         forked_from=draft.forked_from,
         forked_at_seq=draft.forked_at_seq,
-        budget=None if draft.budget is None else money.told(draft.budget),
+        budget=None if draft.budget is None else money.to_json(draft.budget),
         budgets=draft.budgets,
         depth=draft.depth,
         edited=draft.edited,

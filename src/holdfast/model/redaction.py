@@ -328,7 +328,7 @@ def own_words() -> frozenset[str]:
     from holdfast.model.events import EVENTS
     from holdfast.model.side_effects import CallStatus, Effect
 
-    words = {"redacted", "default", "attachment", "assistant"}
+    words = {"redact", "default", "attachment", "assistant"}
     for name, kind in EVENTS.items():
         words |= {name, *kind.__struct_fields__}
     for listed in (states.Status, states.WaitReason, states.MailKind, CallStatus, Effect):
@@ -359,6 +359,6 @@ def register(values: Mapping[str, str]) -> None:
         use(Redactor(known, shapes=current.shapes, fields=current.fields, headers=current.headers))
 
 
-def redacted(text: str) -> str:
+def redact(text: str) -> str:
     """A text for people (a log line, a traceback, an error) without secrets."""
     return current.text(text)

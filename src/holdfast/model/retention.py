@@ -115,7 +115,7 @@ def check_policy(policy: RetentionPolicy) -> RetentionPolicy:
     return policy
 
 
-def kept_because(job: Standing, policy: RetentionPolicy, *, now: int) -> str | None:
+def find_reason_to_keep(job: Standing, policy: RetentionPolicy, *, now: int) -> str | None:
     """Why this job is left as it is; None when it may be pruned."""
     if job.status not in TERMINAL:
         return "not over"

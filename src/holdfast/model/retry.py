@@ -81,7 +81,7 @@ def delay(policy: Backoff, attempt: int, fraction: float, retry_after_us: Micros
     return wait + min(max(retry_after_us, 0), RETRY_AFTER_US_MAX)
 
 
-def exhausted(policy: Backoff, attempts_made: int) -> bool:
+def is_exhausted(policy: Backoff, attempts_made: int) -> bool:
     """Whether no attempt is left."""
     return attempts_made >= policy.attempts
 

@@ -217,7 +217,7 @@ def _fingerprint(data: bytes | None) -> str | None:
     return None if data is None else hashlib.sha256(data).hexdigest()
 
 
-def stamped(commit: TurnCommit, turn_id: str) -> TurnCommit:
+def stamp_commit(commit: TurnCommit, turn_id: str) -> TurnCommit:
     """The commit with its stamp: from now on it can be retried without fear."""
     stamp = TurnStamp(commit.session_id, check_name(turn_id, "turn id"), turn_hash(commit))
     return msgspec.structs.replace(commit, stamp=stamp)

@@ -113,7 +113,7 @@ def passage_of(fence: int, last: int, lines: list[StreamLine]) -> Passage:
     return Passage(fence, last, sum(line.numbers for line in lines), tuple(voices), body)
 
 
-def heard(passage: Passage, after: Cursor) -> Iterator[Chunk | AttemptSuperseded]:
+def select_chunks(passage: Passage, after: Cursor) -> Iterator[Chunk | AttemptSuperseded]:
     """What the passage says that lies behind the cursor."""
     number = passage.last - passage.chunks
     missing = number - after.number if passage.fence == after.fence else number

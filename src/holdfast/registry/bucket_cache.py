@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from holdfast.errors import HoldfastError
-from holdfast.model.agent_registry import AgentStatus, Seen, heard_at, read_entry, status_of
+from holdfast.model.agent_registry import AgentStatus, Seen, get_last_heartbeat, read_entry, status_of
 from holdfast.model.limits import MIB
 from holdfast.registry.bucket import Revision, key_of
 
@@ -123,7 +123,7 @@ class Known:
             entry = read_entry(revision.data)
             if key_of(entry.guid) != revision.key:
                 return None
-            heard = heard_at(entry, revision.written_at, self._now_us())
+            heard = get_last_heartbeat(entry, revision.written_at, self._now_us())
         except (HoldfastError, ValueError, RecursionError):
             return None
         return Seen(entry=entry, revision=revision.number, heard_at=heard)

@@ -27,7 +27,7 @@ from holdfast.model.retry import Backoff, delay
 from holdfast.model.time import MILLISECOND, SECOND
 from holdfast.registry.addresses import NatsAddress, NatsSettings
 from holdfast.registry.credentials import read_credentials
-from holdfast.registry.diagnostics import Trouble, told
+from holdfast.registry.diagnostics import Trouble, diagnose
 from holdfast.store.clock import Clock, pause
 
 ASK_S: Final = 1.5
@@ -81,7 +81,7 @@ class NatsConnection:
         """Nothing is open, and nothing tries to be."""
         task, self._dialling = self._dialling, None
         if task is not None:
-            await ended([task])
+            await end_tasks([task])
 
     @contextlib.asynccontextmanager
     async def asking(self) -> AsyncIterator[Client]:
@@ -93,7 +93,7 @@ class NatsConnection:
             async with asyncio.timeout(ASK_S):
                 yield client
         except (errors.Error, OSError, TimeoutError) as error:
-            raise Unavailable(told(error, self._at).text) from error
+            raise Unavailable(diagnose(error, self._at).text) from error
 
     # ── how ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -107,7 +107,7 @@ class NatsConnection:
             try:
                 client = await self._dial(at, gone)
             except Exception as error:  # whatever it is, we are to try again
-                await self._later("", told(error, at), tried)
+                await self._later("", diagnose(error, at), tried)
                 continue
             tried = 0
             await self._live(client, at, gone)
@@ -120,7 +120,7 @@ class NatsConnection:
                 raise _Failed from error  # else the library would try on by itself, without a word
             log.debug("NATS at %s: %s", at, error)
             if "permissions violation" in str(error).lower():
-                log.warning("%s (%s)", told(error, at).text, error)
+                log.warning("%s (%s)", diagnose(error, at).text, error)
 
         async def closed() -> None:
             _end(gone, client.last_error or errors.ConnectionClosedError())
@@ -169,12 +169,12 @@ class NatsConnection:
             for name, attendant in self._attendants.items()
         ]
         try:
-            self._troubles = {"": told(await gone, at).text}
+            self._troubles = {"": diagnose(await gone, at).text}
             log.warning("connection to NATS lost: %s", self.trouble)
         finally:
             self._client = None
             await _hang_up(client)
-            await ended(tasks)
+            await end_tasks(tasks)
 
     async def _ask_on(self, client: Client, gone: _Gone) -> None:
         """It answers; or it is gone."""
@@ -200,7 +200,7 @@ class NatsConnection:
                 # One that served for a while begins anew; one that breaks at once is called more and more slowly.
                 tried = 1 if self._clock.tick_us() - begun >= SLOWLY.cap_us else tried + 1
                 log.debug("%s over NATS broke", name, exc_info=True)
-                await self._later(name, told(error, self._at), tried)
+                await self._later(name, diagnose(error, self._at), tried)
 
     def wait_s(self, policy: Backoff, tried: int) -> float:
         return delay(policy, tried, self._chance()) / SECOND
@@ -249,7 +249,7 @@ async def _hang_up(client: Client) -> None:
             writer.transport.abort()
 
 
-async def ended(tasks: list[asyncio.Task[None]]) -> None:
+async def end_tasks(tasks: list[asyncio.Task[None]]) -> None:
     """The tasks are over. The library swallows a cancellation here and there, so they are told until they are."""
     pending = set(tasks)
     while pending:

@@ -25,7 +25,7 @@ class Trouble(msgspec.Struct, frozen=True):
     ours: bool = False
 
 
-def told(error: BaseException, at: NatsAddress) -> Trouble:
+def diagnose(error: BaseException, at: NatsAddress) -> Trouble:
     """The trouble behind this error."""
     for cause in _causes(error):
         if (known := _known(cause, at)) is not None:

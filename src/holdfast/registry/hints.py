@@ -18,7 +18,7 @@ from nats.aio.msg import Msg
 
 from holdfast.errors import Unavailable
 from holdfast.registry.bucket import token_of
-from holdfast.registry.connection import NatsConnection, ended
+from holdfast.registry.connection import NatsConnection, end_tasks
 
 SUBJECT: Final = "holdfast.ready"
 UNSAID_MAX: Final = 1_000
@@ -67,7 +67,7 @@ class Hints:
         return stop
 
     async def close(self) -> None:
-        await ended(list(self._saying.values()))
+        await end_tasks(list(self._saying.values()))
 
     async def _say(self, subject: str) -> None:
         with contextlib.suppress(Unavailable, errors.Error):

@@ -19,11 +19,11 @@ from holdfast.model.agent_registry import (
     RegistryHealth,
     Seen,
     Which,
+    apply_changes,
     beaten,
-    changed,
-    chosen,
     is_forgotten,
-    registered,
+    make_entry,
+    select_entries,
 )
 from holdfast.model.limits import ROWS_PER_PAGE_DEFAULT
 from holdfast.model.page import Page, decode_cursor, encode_cursor
@@ -52,7 +52,7 @@ class Registry:
         """The agent is listed as it says. Again is again: it keeps the day on which it was first there."""
         for _ in range(TRIES):
             before = await self._place.get(entry.guid)
-            new = registered(entry, None if before is None else before.entry, self.now_us())
+            new = make_entry(entry, None if before is None else before.entry, self.now_us())
             seen = await self._place.put(new, over=0 if before is None else before.revision)
             if seen is not None:
                 return seen
@@ -64,7 +64,7 @@ class Registry:
 
     async def update(self, guid: str, changes: Changes) -> Seen:
         """The agent is as it says."""
-        return await self._change(guid, changed(changes, self.now_us()))
+        return await self._change(guid, apply_changes(changes, self.now_us()))
 
     async def deregister(self, guid: str) -> bool:
         """The agent is not listed any more; says whether it was."""
@@ -93,7 +93,7 @@ class Registry:
         self, which: Which = EVERYBODY, *, limit: int = ROWS_PER_PAGE_DEFAULT, cursor: str | None = None
     ) -> Page[Seen]:
         """Those that are asked for, by handle."""
-        found = chosen(await self._place.list(), which, self.now_us())
+        found = select_entries(await self._place.list(), which, self.now_us())
         if cursor is not None:
             handle, guid = decode_cursor(_CURSOR, cursor, keys=2)
             found = [one for one in found if (one.entry.handle, one.entry.guid) > (str(handle), str(guid))]

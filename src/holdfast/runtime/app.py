@@ -19,7 +19,7 @@ from holdfast.engine.audit_hook import OnUndurable
 from holdfast.engine.runner_config import Program
 from holdfast.engine.task_scopes import create_detached_task
 from holdfast.errors import InvalidSetting
-from holdfast.runtime.process import Process, opened
+from holdfast.runtime.process import Process, open_process
 from holdfast.store import address
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class App(AppRegistry):
         loop = asyncio.get_running_loop()
         if loop not in self._processes:
             self._say_other_store()
-            opening = opened(
+            opening = open_process(
                 self.programs(),
                 self.store,
                 offer=self.offer(concurrency=self._concurrency),

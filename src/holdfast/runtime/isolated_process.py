@@ -16,14 +16,14 @@ from holdfast.runtime.isolation import Handed
 from holdfast.runtime.lease_setup import make_lease
 from holdfast.runtime.process import RunOptions, make_desk
 from holdfast.runtime.store_opener import open_store
-from holdfast.runtime.tracing import watched
+from holdfast.runtime.tracing import add_spans
 from holdfast.store.clock import SystemClock
 from holdfast.worker.isolation import LoneWorker, ProgressMeter
 from holdfast.worker.maintenance import Neighbours
 
 
 @asynccontextmanager
-async def opened_alone(
+async def open_isolated(
     programs: Mapping[str, Program],
     address: str,
     handed: Handed,
@@ -31,7 +31,7 @@ async def opened_alone(
 ) -> AsyncIterator[LoneWorker]:
     """In the block there is a worker for the job that is handed over, under a name of its own."""
     progress, ids = ProgressMeter(), RandomIds()
-    meter = watched(os.environ, progress)
+    meter = add_spans(os.environ, progress)
     store = crashing(await open_store(address), os.environ)
     try:
         neighbours = Neighbours(HostProcesses(SystemClock().boot()))

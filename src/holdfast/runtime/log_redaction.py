@@ -16,10 +16,10 @@ from types import TracebackType
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from holdfast.agents.secrets import known_values
+from holdfast.agents.secrets import find_secret_values
 from holdfast.errors import InvalidSetting
 from holdfast.model import redaction
-from holdfast.model.redaction import redacted
+from holdfast.model.redaction import redact
 
 SETTING: Final = "HOLDFAST_REDACT"
 _RULES: Final = frozenset({"values", "shapes", "headers", "fields"})
@@ -32,7 +32,7 @@ def guard(address: str = "", environment: Mapping[str, str] | None = None) -> No
     environment = os.environ if environment is None else environment
     rules = _rules(environment.get(SETTING, ""))
     before = [(name, value) for value, name in redaction.here().values.items()]
-    values = [*known_values(), *_password(address), *before]
+    values = [*find_secret_values(), *_password(address), *before]
     redaction.use(
         redaction.Redactor(
             values if "values" in rules else (),
@@ -78,15 +78,15 @@ class _Records:
             said = record.getMessage()
         except Exception:  # a text that does not fit its arguments: logging itself says so, in its own way
             return record
-        if (clean := redacted(said)) != said:
+        if (clean := redact(said)) != said:
             record.msg, record.args = clean, None
         if record.exc_info and record.exc_info[0] is not None:
             told = "".join(traceback.format_exception(*record.exc_info)).rstrip("\n")
-            if (clean := redacted(told)) != told:
+            if (clean := redact(told)) != told:
                 record.exc_text = clean
         return record
 
 
 def last_words(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """A traceback on stderr without secrets, for `sys.excepthook`: a crash is told as freely as anything else."""
-    sys.stderr.write(redacted("".join(traceback.format_exception(kind, error, trace))))
+    sys.stderr.write(redact("".join(traceback.format_exception(kind, error, trace))))

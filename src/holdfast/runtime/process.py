@@ -37,7 +37,7 @@ from holdfast.model.ids import RandomIds
 from holdfast.model.jobs import JobDraft
 from holdfast.model.limits import ATTEMPTS_MAX
 from holdfast.model.mailbox import MailDraft
-from holdfast.model.redaction import redacted
+from holdfast.model.redaction import redact
 from holdfast.model.schedule import Schedule
 from holdfast.model.states import MailKind, Status
 from holdfast.model.streams import AttemptSuperseded, Chunk
@@ -46,7 +46,7 @@ from holdfast.runtime.crash_injection import crashing, points_of
 from holdfast.runtime.isolation import ChildProcesses
 from holdfast.runtime.lease_setup import make_lease
 from holdfast.runtime.store_opener import open_store
-from holdfast.runtime.tracing import watched
+from holdfast.runtime.tracing import add_spans
 from holdfast.store.address import parse
 from holdfast.store.clock import Clock
 from holdfast.store.contract import Store
@@ -68,7 +68,7 @@ def default_worker_command(_kind: str) -> str:
 
 
 class Process:
-    """The store of this process, and the worker that it may have. Open one with `opened`, close it when done."""
+    """The store of this process, and the worker that it may have. Open one with `open_process`, close it when done."""
 
     def __init__(
         self,
@@ -198,7 +198,7 @@ class Process:
             cursor = page.next
 
     async def cancel(self, job_id: str, why: str) -> None:
-        await self._tell(job_id, MailKind.CANCEL, name=redacted(why))
+        await self._tell(job_id, MailKind.CANCEL, name=redact(why))
 
     async def signal(self, job_id: str, name: str, body: Any) -> None:
         await self._tell(job_id, MailKind.SIGNAL, name=name, body=body)
@@ -254,7 +254,7 @@ class Foreground(Process):
         return await self.drive(job_id)
 
 
-async def opened(
+async def open_process(
     programs: Mapping[str, Program],
     address: str,
     *,
@@ -279,7 +279,7 @@ async def opened(
     go instead. `on_undurable`: what happens when job code does something outside without a tool."""
     offer = WorkerOffer(kinds=tuple(sorted(programs)), concurrency=concurrency) if offer is None else offer
     points_of(os.environ)  # a crash that cannot be meant is refused before a store is opened
-    meter = watched(os.environ, meter)
+    meter = add_spans(os.environ, meter)
     store = crashing(await open_store(address), os.environ)
     ids, clock = RandomIds(), store.clock
     neighbours = Neighbours(HostProcesses(clock.boot()))

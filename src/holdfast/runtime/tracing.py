@@ -49,7 +49,7 @@ def is_wanted(environ: Mapping[str, str]) -> bool:
     return any(environ.get(name, "none") != "none" for name in _MEANT)
 
 
-def watched(environ: Mapping[str, str], meter: Telemetry) -> Telemetry:
+def add_spans(environ: Mapping[str, str], meter: Telemetry) -> Telemetry:
     """The meter, and spans beside it if the environment wants them."""
     if not is_wanted(environ):
         return meter

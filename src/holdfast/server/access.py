@@ -79,7 +79,7 @@ class Gate:
             return await self._named(said)
         if request.method in READS and not await self.asks():
             return PASSER_BY
-        raise unauthorized()
+        raise make_unauthorized()
 
     async def asks(self) -> bool:
         """Whether nothing is answered without a key."""
@@ -105,14 +105,14 @@ class Gate:
         kind, _, text = said.partition(" ")
         text = text.strip()
         if kind.lower() != "bearer":
-            raise unauthorized()
+            raise make_unauthorized()
         if self._token is not None and hmac.compare_digest(text.encode(), self._token.encode()):
             return LOCAL
         # What is no key at all is treated as one that nobody has.
         key_id, secret = parse_key(text) or ("0" * 16, text)
         seen = await self._look_up(key_id)
         if not is_valid(seen.key, seen.store_id, key_id, secret, self._clock.wall_us()) or seen.key is None:
-            raise unauthorized()
+            raise make_unauthorized()
         await self._use(seen.key)
         return principal_of(seen.key)
 
@@ -146,7 +146,7 @@ def principal_of(key: ApiKey) -> Principal:
     )
 
 
-def unauthorized() -> Refusal:
+def make_unauthorized() -> Refusal:
     """The one answer to no key, an unknown one, a wrong one, and one that is over."""
     return Refusal(401, Unauthorized("this request needs an API key"), headers=_CHALLENGE)
 

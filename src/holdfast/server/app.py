@@ -28,7 +28,7 @@ from holdfast.model.access import AccessScope as Needs
 from holdfast.model.ids import IdSource, RandomIds
 from holdfast.runtime import open_store
 from holdfast.server import audit, problems
-from holdfast.server.access import BELIEVED_US, PASSER_BY, READS, Gate, admit, unauthorized
+from holdfast.server.access import BELIEVED_US, PASSER_BY, READS, Gate, admit, make_unauthorized
 from holdfast.server.endpoints import Endpoint, Router
 from holdfast.server.idempotency import HEADER, key_of
 from holdfast.server.metrics.gauges import Gauges
@@ -40,8 +40,8 @@ from holdfast.server.page import StaticPage
 from holdfast.server.problems import MEDIA_TYPE, Problem, Refusal
 from holdfast.server.rate_limits import Meter
 from holdfast.server.request import ApiRequest, House, read_body, read_operation, read_query
-from holdfast.server.request_metrics import CODE, ROUTE, measured
-from holdfast.server.responses import ApiResponse, respond, written
+from holdfast.server.request_metrics import CODE, ROUTE, measure_responses
+from holdfast.server.responses import ApiResponse, encode_json, respond
 from holdfast.server.routes import ENDPOINTS
 from holdfast.server.settings import Settings
 from holdfast.store.clock import Clock, SystemClock
@@ -96,7 +96,7 @@ class Service:
         if scope["type"] == "lifespan":
             await self._live(receive, send)
         elif scope["type"] == "http":
-            await self._serve(scope, receive, measured(self._metrics, scope, send))
+            await self._serve(scope, receive, measure_responses(self._metrics, scope, send))
 
     async def _live(self, receive: Receive, send: Send) -> None:
         assert (await receive())["type"] == "lifespan.startup"
@@ -250,11 +250,11 @@ class Service:
             )
             answer = await endpoint.handle(asked)
         except (HoldfastError, Refusal) as refused:
-            await audit.refused(house, principal, endpoint, path, named, refused)
+            await audit.record_refusal(house, principal, endpoint, path, named, refused)
             raise
         late = self._clock.tick_us() - begun >= BELIEVED_US
         if late and request.method in READS and not await house.gate.still(principal):
-            raise unauthorized()
+            raise make_unauthorized()
         return await self._given(asked, endpoint, answer, headers)
 
     async def _given(
@@ -263,11 +263,11 @@ class Service:
         if not isinstance(answer, ApiResponse):
             return answer
         if endpoint.audited:
-            await audit.done(asked, endpoint, answer)
+            await audit.record_act(asked, endpoint, answer)
         return respond(answer, headers.get("if-none-match"))
 
     def _refuse(self, refusal: Refusal, named: str) -> Response:
-        problem = problems.told(refusal.error, refusal.status, named, refusal.pointer)
+        problem = problems.make_problem(refusal.error, refusal.status, named, refusal.pointer)
         headers = refusal.headers
         if refusal.status in {429, 503}:
             error = refusal.error
@@ -308,7 +308,7 @@ def make_app(
 
 def _problem(problem: Problem, headers: Mapping[str, str]) -> Response:
     return Response(
-        written(problem), status_code=problem.status, headers=dict(headers), media_type=MEDIA_TYPE
+        encode_json(problem), status_code=problem.status, headers=dict(headers), media_type=MEDIA_TYPE
     )
 
 

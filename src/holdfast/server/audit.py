@@ -24,7 +24,7 @@ from holdfast.server.responses import ApiResponse
 _log: Final = logging.getLogger("holdfast.server")
 
 
-async def done(asked: ApiRequest, endpoint: Endpoint, answer: ApiResponse) -> None:
+async def record_act(asked: ApiRequest, endpoint: Endpoint, answer: ApiResponse) -> None:
     """The act has its line. Without it there is no answer: the caller asks again, and it is written then."""
     value = answer.value
     operation_id = getattr(value, "operation_id", "") or asked.request_id
@@ -47,7 +47,7 @@ async def note(asked: ApiRequest, what: str, path: dict[str, str], job_id: str, 
     await asked.store.audit.write(act)
 
 
-async def refused(
+async def record_refusal(
     house: House,
     principal: Principal,
     endpoint: Endpoint,

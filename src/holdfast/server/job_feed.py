@@ -16,7 +16,7 @@ from typing import Final
 from holdfast.errors import NotFound
 from holdfast.model.jobs import JobFilter, JobRecord
 from holdfast.model.states import Status
-from holdfast.server.responses import written
+from holdfast.server.responses import encode_json
 from holdfast.server.work_feed import LISTENING
 from holdfast.store.contract import Store
 
@@ -42,7 +42,7 @@ async def job_feed(store: Store, namespace: str, after: int | None) -> AsyncGene
             yield LISTENING
         for record in sorted(news, key=lambda one: (one.changed_at, one.job_id)):
             latest = max(latest, record.changed_at)
-            yield f"id: {latest}\nevent: job\ndata: ".encode() + written(record) + b"\n\n"
+            yield f"id: {latest}\nevent: job\ndata: ".encode() + encode_json(record) + b"\n\n"
         seen = now
         await asyncio.sleep(LOOK_S)
 

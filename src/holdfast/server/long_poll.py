@@ -21,7 +21,7 @@ async def while_heard(asked: ApiRequest, answer: Coroutine[Any, Any, T]) -> T | 
     """The answer. None, and nobody works on it any more, if the caller has hung up or the server is ending."""
     answering = asyncio.ensure_future(answer)
     leaving = [
-        asyncio.ensure_future(hung_up(asked.request.receive)),
+        asyncio.ensure_future(wait_for_disconnect(asked.request.receive)),
         asyncio.ensure_future(asked.house.draining.wait()),
     ]
     try:
@@ -33,7 +33,7 @@ async def while_heard(asked: ApiRequest, answer: Coroutine[Any, Any, T]) -> T | 
         await asyncio.wait([answering, *leaving])
 
 
-async def hung_up(receive: Receive) -> None:
+async def wait_for_disconnect(receive: Receive) -> None:
     """Whoever asked does not listen any more."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -32,12 +32,12 @@ from holdfast.errors import Busy, HoldfastError, InvalidPayload, NotAllowed, Too
 from holdfast.model import canonical
 from holdfast.model.ids import IdSource
 from holdfast.model.limits import KIB
-from holdfast.registry.connection import NatsConnection, ended
+from holdfast.registry.connection import NatsConnection, end_tasks
 from holdfast.server import problems
-from holdfast.server.access import unauthorized
+from holdfast.server.access import make_unauthorized
 from holdfast.server.origin_checks import SECURITY_HEADERS
 from holdfast.server.problems import Refusal
-from holdfast.server.responses import written
+from holdfast.server.responses import encode_json
 from holdfast.server.settings import Settings
 
 SUBJECT: Final = "holdfast.api"
@@ -97,7 +97,7 @@ class Bridge:
                 log.debug("the subject is not given up: %s", error)
         if self._answering:
             await asyncio.wait(self._answering, timeout=self._settings.drain_timeout_s)
-        await ended(list(self._answering))
+        await end_tasks(list(self._answering))
 
     # ── messages ──────────────────────────────────────────────────────────────────────────────────
 
@@ -128,11 +128,11 @@ class Bridge:
         except Exception:  # nobody foresaw it: the log has all of it, and the bridge stands
             log.exception("request %s over NATS failed with an unexpected error", named)
             answer = _problem(problems.broken(named))
-        data = written(answer)
+        data = encode_json(answer)
         if len(data) > client.max_payload:
             msg = f"the answer has {len(data):,} bytes, and NATS takes {client.max_payload:,}"
             hint = "What was asked was done. Read it over HTTP, or ask for less of it."
-            data = written(_refusal(TooLarge(msg, hint=hint), named))
+            data = encode_json(_refusal(TooLarge(msg, hint=hint), named))
         try:
             await client.publish(message.reply, data)
         except (errors.Error, OSError) as error:
@@ -142,8 +142,8 @@ class Bridge:
         asked = _read(data, self._settings.body_bytes_max + ENVELOPE_BYTES)
         headers = {name.lower(): value for name, value in asked.headers.items()}
         if not self._anybody and "authorization" not in headers:
-            raise unauthorized()
-        body = b"" if asked.body is msgspec.UNSET else written(asked.body)
+            raise make_unauthorized()
+        body = b"" if asked.body is msgspec.UNSET else encode_json(asked.body)
         heard = _Heard(self._settings.body_bytes_max + ENVELOPE_BYTES)
         try:
             async with asyncio.timeout(ANSWER_S):
@@ -256,7 +256,7 @@ def _refusal(refused: HoldfastError | Refusal, named: str) -> BridgedAnswer:
     headers = dict(refused.headers)
     if refused.status in {429, 503}:
         headers["retry-after"] = str(problems.RETRY_AFTER_S)
-    return _problem(problems.told(refused.error, refused.status, named, refused.pointer), headers)
+    return _problem(problems.make_problem(refused.error, refused.status, named, refused.pointer), headers)
 
 
 def _problem(problem: problems.Problem, headers: Mapping[str, str] | None = None) -> BridgedAnswer:

@@ -17,7 +17,7 @@ from holdfast.server.app import Service, make_app
 from holdfast.server.metrics.meter import Metrics
 from holdfast.server.origin_checks import Principal
 from holdfast.server.routes import WORKER_ENDPOINTS
-from holdfast.server.serving import Server, bound, url_of
+from holdfast.server.serving import Server, bind_socket, url_of
 from holdfast.server.settings import Settings
 from holdfast.store.contract import Store
 
@@ -40,7 +40,9 @@ async def side_door(
 ) -> AsyncIterator[tuple[str, Service]]:
     """The address at which the worker tells how it is, and who answers there."""
     settings = Settings(hosts=hosts, drain_timeout_s=1)
-    listening = bound(host, port, insecure=True)  # it tells nothing of anybody's work, and takes nothing
+    listening = bind_socket(
+        host, port, insecure=True
+    )  # it tells nothing of anybody's work, and takes nothing
     service = make_app(
         store, settings=settings, metrics=metrics, endpoints=WORKER_ENDPOINTS, authorise=_anybody
     )

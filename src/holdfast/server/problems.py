@@ -94,7 +94,7 @@ def status_of(error: HoldfastError) -> int:
     return next((STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES), 500)
 
 
-def told(error: HoldfastError, status: int, request_id: str, pointer: str | None = None) -> Problem:
+def make_problem(error: HoldfastError, status: int, request_id: str, pointer: str | None = None) -> Problem:
     """The error as a caller may see it."""
     kind = type(error)
     title = title_of(kind)

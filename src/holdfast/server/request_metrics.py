@@ -16,7 +16,7 @@ CODE: Final = "holdfast.code"
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
-def measured(metrics: Metrics, scope: Scope, send: Send) -> Send:
+def measure_responses(metrics: Metrics, scope: Scope, send: Send) -> Send:
     """The same way out, watched."""
     began = time.perf_counter()
     method = scope["method"] if scope["method"] in _METHODS else OTHER

@@ -23,7 +23,7 @@ class ApiResponse(msgspec.Struct, frozen=True, kw_only=True):
     tagged: bool = False
 
 
-def written(value: Any) -> bytes:
+def encode_json(value: Any) -> bytes:
     """The value as JSON. Lone surrogates, which models do write, are escaped as the journal has them."""
     try:
         return _write(value)
@@ -36,7 +36,7 @@ def respond(answer: ApiResponse, if_none_match: str | None) -> Response:
     headers = dict(answer.headers)
     if answer.status == 204:
         return Response(status_code=204, headers=headers)
-    body = written(answer.value)
+    body = encode_json(answer.value)
     if answer.tagged:
         tag = etags.of(body)
         headers |= {"ETag": tag, "Cache-Control": "private, no-cache"}

@@ -99,7 +99,7 @@ def run(service: Service, listening: socket.socket, settings: Settings, up: Call
         runner.run(serve())
 
 
-def bound(
+def bind_socket(
     host: str = DEFAULT_HOST,
     port: int = DEFAULT_PORT,
     *,

@@ -22,11 +22,11 @@ from holdfast.engine.streams import Heard, watch
 from holdfast.errors import HoldfastError, NotFound, Unavailable
 from holdfast.model.states import TERMINAL, Status
 from holdfast.model.streams import AttemptSuperseded
-from holdfast.server.long_poll import hung_up
+from holdfast.server.long_poll import wait_for_disconnect
 from holdfast.server.origin_checks import Principal
 from holdfast.server.problems import Refusal
 from holdfast.server.request import ApiRequest, House
-from holdfast.server.responses import written
+from holdfast.server.responses import encode_json
 
 HEARTBEAT: Final = b": still here\n\n"
 _HEADERS: Final = [
@@ -63,7 +63,7 @@ class Stream:
         house.streams[self._reader] = house.streams.get(self._reader, 0) + 1
         words = self._speak()
         leaving: list[asyncio.Task[Any]] = [
-            asyncio.create_task(hung_up(receive)),
+            asyncio.create_task(wait_for_disconnect(receive)),
             asyncio.create_task(house.draining.wait()),
             asyncio.create_task(_revoked(house, self._principal)),
         ]
@@ -123,12 +123,12 @@ async def words_of_job(
     except NotFound:
         return  # it was removed while we read: there is no more of it
     assert status in TERMINAL, "a watch ends when its job is over"
-    yield b"event: end\ndata: " + written(StreamEnd(status)) + b"\n\n"
+    yield b"event: end\ndata: " + encode_json(StreamEnd(status)) + b"\n\n"
 
 
 def _event(heard: Heard) -> bytes:
     kind = "attempt_superseded" if isinstance(heard, AttemptSuperseded) else "chunk"
-    return f"id: {heard.cursor}\nevent: {kind}\ndata: ".encode() + written(heard) + b"\n\n"
+    return f"id: {heard.cursor}\nevent: {kind}\ndata: ".encode() + encode_json(heard) + b"\n\n"
 
 
 async def _revoked(house: House, principal: Principal) -> None:

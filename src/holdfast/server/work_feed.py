@@ -40,7 +40,7 @@ from holdfast.model.events import (
 )
 from holdfast.model.hash_chain import SealedEvent
 from holdfast.model.work import QUEUE, WorkWhich
-from holdfast.server.responses import written
+from holdfast.server.responses import encode_json
 
 LOOK_S: Final = 1.0
 NEWEST: Final = 1000
@@ -146,4 +146,4 @@ def _steady(entry: AgentEntryView) -> AgentEntryView:
 
 def _said(name: str, named: str | None, data: Any) -> bytes:
     head = "" if named is None else f"id: {named}\n"
-    return f"{head}event: {name}\ndata: ".encode() + written(data) + b"\n\n"
+    return f"{head}event: {name}\ndata: ".encode() + encode_json(data) + b"\n\n"

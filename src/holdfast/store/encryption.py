@@ -35,7 +35,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from holdfast.errors import InvalidSetting, StoreCorrupt
-from holdfast.model.envelope import NONCE_BYTES, Envelope, is_sealed, read, written
+from holdfast.model.envelope import NONCE_BYTES, Envelope, encode_envelope, is_sealed, read
 from holdfast.model.jobs import DEFAULT_NAMESPACE, JobHead
 from holdfast.store.executor import Executor, Row, Transaction, Value, Work
 
@@ -326,7 +326,9 @@ class Codec:
         cipher, chooser = self._key(named, namespace)
         bound = _bound(namespace, named, place)
         nonce = hmac.digest(chooser, bound + hashlib.sha256(data).digest(), "sha256")[:NONCE_BYTES]
-        return written(Envelope(named, f"{namespace}\x1f{place}", nonce, cipher.encrypt(nonce, data, bound)))
+        return encode_envelope(
+            Envelope(named, f"{namespace}\x1f{place}", nonce, cipher.encrypt(nonce, data, bound))
+        )
 
     def open(self, data: bytes, places: Sequence[str] = ()) -> bytes:
         """The payload inside; the bytes as they are, if they are no envelope or its key is not here.

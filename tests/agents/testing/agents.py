@@ -112,7 +112,7 @@ def right_agents(world: World) -> dict[str, Agent[..., Any]]:
 
     @app.agent
     async def goes_on(name: str) -> str:
-        done = await hf.restored(0)
+        done = await hf.restore(0)
         while done < 2:
             await send(f"{name} {done}")
             done += 1

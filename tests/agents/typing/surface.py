@@ -129,7 +129,7 @@ async def words() -> None:
     assert_type(hf.now(), dt.datetime)
     assert_type(hf.uuid(), uuid.UUID)
     assert_type(hf.random(), float)
-    assert_type(await hf.restored(0), int)
+    assert_type(await hf.restore(0), int)
     assert_type(await hf.checkpoint({"a": 1}), int)
     await hf.sleep("3d")
     await hf.sleep(dt.timedelta(days=3))

@@ -12,7 +12,7 @@ from holdfast.server.endpoints import Endpoint
 from holdfast.server.origin_checks import Authorise
 from holdfast.server.page import StaticPage
 from holdfast.server.routes import ENDPOINTS
-from holdfast.server.serving import Server, bound, url_of
+from holdfast.server.serving import Server, bind_socket, url_of
 from holdfast.server.settings import Settings
 from holdfast.store.clock import Clock
 from holdfast.store.contract import Store
@@ -46,7 +46,7 @@ async def served(
     if made is not None:
         made(app)
     server = Server(app, settings, up.set)
-    listening = bound(port=0)
+    listening = bind_socket(port=0)
     serving = asyncio.create_task(server.serve(sockets=[listening]))
     try:
         await up.wait()

@@ -20,7 +20,7 @@ from holdfast.errors import Fenced, JobHeld
 from holdfast.model.jobs import JobDraft
 from holdfast.model.queue_limits import QueueLimits
 from holdfast.model.time import HOUR, MINUTE, SECOND
-from holdfast.runtime.process import opened
+from holdfast.runtime.process import open_process
 from holdfast.server.metrics.meter import CONTENT_TYPE, NAMES_MAX, OTHER, Few, Metrics
 from holdfast.server.metrics.table import METRICS
 from holdfast.testing.conformance.harness import Backend
@@ -97,7 +97,7 @@ async def test_what_a_worker_did_is_counted(volatile_folder: Path) -> None:
         return await send(await look(page))
 
     metrics = Metrics()
-    process = await opened(app.programs(), f"sqlite:///{volatile_folder / 'h.db'}", meter=metrics)
+    process = await open_process(app.programs(), f"sqlite:///{volatile_folder / 'h.db'}", meter=metrics)
     try:
         for nth in range(3):
             draft = JobDraft(kind="report", input={"page": f"p{nth}"})
@@ -136,7 +136,7 @@ async def test_replays_failures_and_models_are_counted(volatile_folder: Path) ->
         return await look(page)
 
     metrics = Metrics()
-    process = await opened(app.programs(), f"sqlite:///{volatile_folder / 'h.db'}", meter=metrics)
+    process = await open_process(app.programs(), f"sqlite:///{volatile_folder / 'h.db'}", meter=metrics)
     try:
         assert await process.result(await process.start(JobDraft(kind="twice", input={"page": "p"}))) == "p"
     finally:
@@ -160,7 +160,7 @@ async def test_a_job_that_is_held_because_it_stands_still_is_counted(
     async def forgetful() -> None:
         await asyncio.get_running_loop().create_future()
 
-    process = await opened(app.programs(), f"sqlite:///{volatile_folder / 'h.db'}", meter=metrics)
+    process = await open_process(app.programs(), f"sqlite:///{volatile_folder / 'h.db'}", meter=metrics)
     try:
         with pytest.raises(JobHeld, match="in forgetful"):
             await process.result(await process.start(JobDraft(kind="forgetful", input={})))

@@ -11,7 +11,7 @@ import jsonschema_rs
 import pytest
 
 from holdfast.server.openapi import _PART
-from holdfast.server.routes import ENDPOINTS, served
+from holdfast.server.routes import ENDPOINTS, get_openapi
 from holdfast.testing.conformance.harness import Backend
 from tests.api.server.api import api
 from tests.support.project import ROOT
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.store("sqlite")
 
 
 def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
-    for path, methods in served()["paths"].items():
+    for path, methods in get_openapi()["paths"].items():
         for method, operation in methods.items():
             yield path, method, operation
 
@@ -49,19 +49,19 @@ def schemas(value: Any) -> Iterator[Any]:
 
 async def test_it_is_served_as_it_is_made(backend: Backend) -> None:
     async with api(backend) as web:
-        assert await web.get("/api/openapi.json") == json.loads(json.dumps(served()))
+        assert await web.get("/api/openapi.json") == json.loads(json.dumps(get_openapi()))
 
 
 def test_every_schema_is_one() -> None:
-    found = [*served()["components"]["schemas"].values(), *schemas(served()["paths"])]
+    found = [*get_openapi()["components"]["schemas"].values(), *schemas(get_openapi()["paths"])]
     assert len(found) > 100
     for schema in found:
         jsonschema_rs.meta.validate({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema})
 
 
 def test_every_reference_leads_somewhere_and_every_schema_is_used() -> None:
-    names = {f"#/components/schemas/{name}" for name in served()["components"]["schemas"]}
-    assert set(refs(served())) == names
+    names = {f"#/components/schemas/{name}" for name in get_openapi()["components"]["schemas"]}
+    assert set(refs(get_openapi())) == names
 
 
 def test_operations_have_names_of_their_own_and_say_what_they_do() -> None:

@@ -13,13 +13,13 @@ import pytest
 
 from holdfast.errors import InvalidSetting, NotFound, StoreCorrupt, StoreUnavailable
 from holdfast.model import redaction
-from holdfast.model.redaction import redacted
+from holdfast.model.redaction import redact
 from holdfast.runtime.log_redaction import guard
 from holdfast.server.app import Service
 from holdfast.server.header_limits import Bounded
 from holdfast.server.origin_checks import Principal, check_bind
 from holdfast.server.problems import Refusal
-from holdfast.server.serving import bound
+from holdfast.server.serving import bind_socket
 from holdfast.server.settings import Settings
 from holdfast.testing.conformance.harness import Backend
 from tests.api.client.job_states import lives
@@ -151,14 +151,14 @@ def test_s01_elsewhere_it_listens_only_with_keys_that_nobody_can_read(
         check_bind(host, has_keys=has_keys, has_tls=has_tls, insecure=insecure)
         return
     with pytest.raises(InvalidSetting, match="other machines"):
-        bound(host, 0, has_keys=has_keys, has_tls=has_tls, insecure=insecure)
+        bind_socket(host, 0, has_keys=has_keys, has_tls=has_tls, insecure=insecure)
 
 
 def test_a_port_that_is_taken_is_named() -> None:
-    with bound(port=0) as listening:
+    with bind_socket(port=0) as listening:
         listening.listen()
         with pytest.raises(InvalidSetting, match=str(listening.getsockname()[1])):
-            bound(port=listening.getsockname()[1])
+            bind_socket(port=listening.getsockname()[1])
 
 
 async def test_a_request_has_an_id(backend: Backend) -> None:
@@ -208,7 +208,7 @@ async def test_what_is_wrong_with_us_is_told_to_the_log_alone(
         assert "Traceback" not in response.text
         assert ("retry-after" in response.headers) == (status == 503)
         assert "r-1" in caplog.text
-        assert redacted(str(raised)) in caplog.text, "all of it but a password"
+        assert redact(str(raised)) in caplog.text, "all of it but a password"
         assert "ada:secret" not in caplog.text
 
 

@@ -28,7 +28,7 @@ from holdfast.errors import (
 from holdfast.model.jobs import JobDraft, JobFilter
 from holdfast.model.states import Status, WaitReason
 from holdfast.server import problems
-from holdfast.server.responses import written
+from holdfast.server.responses import encode_json
 from holdfast.testing.conformance.harness import Backend
 from tests.api.client.job_states import lives
 from tests.api.server.served import served
@@ -51,8 +51,8 @@ def test_both_clients_have_the_same_words() -> None:
 def test_an_error_comes_back_as_itself(kind: type[HoldfastError]) -> None:
     error = kind.__new__(kind)
     HoldfastError.__init__(error, "what happened", hint="do this")
-    told = problems.told(error, problems.status_of(error), "r-1")
-    back = error_of(told.status, written(told))
+    told = problems.make_problem(error, problems.status_of(error), "r-1")
+    back = error_of(told.status, encode_json(told))
     assert type(back) is kind
     if isinstance(error, errors.Misuse | errors.Conflict | errors.Busy | NotOver):
         assert (str(back), back.hint) == ("what happened", "do this")
@@ -71,7 +71,7 @@ def test_an_error_comes_back_as_itself(kind: type[HoldfastError]) -> None:
     ids=lambda error: type(error).__name__,
 )
 def test_an_error_keeps_its_facts(error: HoldfastError) -> None:
-    back = error_of(409, written(problems.told(error, 409, "r-1")))
+    back = error_of(409, encode_json(problems.make_problem(error, 409, "r-1")))
     assert vars(back) == vars(error)
 
 

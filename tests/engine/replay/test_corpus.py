@@ -8,7 +8,7 @@ import pytest
 from holdfast.engine.replay_check import replay_journal
 from holdfast.engine.verify.call_checks import by_calls
 from holdfast.engine.verify.journal_view import facts_of
-from holdfast.engine.verify.lifecycle_checks import told
+from holdfast.engine.verify.lifecycle_checks import fold_journal
 from holdfast.model import job_state
 from holdfast.model.events import EVENTS
 from holdfast.model.hash_chain import first_break
@@ -39,7 +39,7 @@ def test_an_old_journal_is_whole(name: str) -> None:
     sealed = written.sealed()
     assert first_break(written.job_id, sealed) is None
     facts = facts_of(sealed)
-    assert isinstance(told(facts), job_state.JobState)
+    assert isinstance(fold_journal(facts), job_state.JobState)
     assert list(by_calls(facts, {})) == []
 
 

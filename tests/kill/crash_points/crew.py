@@ -31,7 +31,7 @@ from holdfast.model.mailbox import MailDraft
 from holdfast.model.side_effects import CallStatus, Effect
 from holdfast.model.states import TERMINAL, MailKind, WaitReason
 from holdfast.model.time import HOUR, MILLISECOND
-from holdfast.runtime.process import Process, opened
+from holdfast.runtime.process import Process, open_process
 from tests.kill.crew import forked, warmed_up
 from tests.support.fixtures.file_receivers import ADAPTERS, FiledMail
 
@@ -145,7 +145,7 @@ class Play:
     async def _start(self) -> tuple[Process, JobRecord]:
         kind = self._case.kind
         programs = {kind: report(self._case.adapter, self._mail, self._folder)}
-        process = await opened(programs, self._address)
+        process = await open_process(programs, self._address)
         (job,) = (await process.store.jobs.list(JobFilter(kind=kind), limit=2)).items
         return process, job
 

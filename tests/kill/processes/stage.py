@@ -27,7 +27,7 @@ from holdfast.runtime import open_store
 from holdfast.store import address
 from holdfast.store.clock import SystemClock
 from holdfast.store.contract import Store
-from holdfast.store.sqlite.lock_holders import stopped_writers
+from holdfast.store.sqlite.lock_holders import find_stopped_writers
 from tests.kill.processes.receiver import Receiver
 from tests.support.project import ROOT
 
@@ -110,7 +110,7 @@ class Stage:
             child.process.send_signal(signal.SIGSTOP)
             while not is_stopped(child.process.pid):
                 os.sched_yield()
-            if path.kind != "sqlite" or child.process.pid not in stopped_writers(path.path):
+            if path.kind != "sqlite" or child.process.pid not in find_stopped_writers(path.path):
                 return
             child.process.send_signal(signal.SIGCONT)
 

@@ -269,7 +269,7 @@ async def checkpoints() -> Any:
         await hf.checkpoint(box["value"])
     except hf.HoldfastError as error:
         return said(error)
-    box["restored"] = await hf.restored(None, type=Any)
+    box["restored"] = await hf.restore(None, type=Any)
     return None
 
 

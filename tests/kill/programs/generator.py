@@ -117,7 +117,7 @@ def _session(writer: Writer) -> list[list[str]]:
 def _with_checkpoints(writer: Writer, main: Function, count: int) -> list[str]:
     """Phases, each of which ends with a checkpoint that the next attempt starts from."""
     writer.settled = True
-    lines = ['state = await hf.restored({"phase": 0, "out": []})', 'out = state["out"]']
+    lines = ['state = await hf.restore({"phase": 0, "out": []})', 'out = state["out"]']
     for phase in range(1, count + 1):
         inside = writer.block(main, 1) if writer.maybe(0.6) else writer.leaf(main)
         lines += [

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast
 
 import holdfast as hf
-from holdfast.agents.conversation import When, drafted
+from holdfast.agents.conversation import When, draft_message
 from holdfast.agents.models.script import Script, script_of
 from holdfast.engine.group_commit import GroupCommit
 from holdfast.engine.lease_renewal import LeaseRenewal
@@ -795,7 +795,7 @@ class Stage:
             await asyncio.sleep(at - self.loop.time())
         del self.messages[words]
         agent = self._applications[0].app.sessions["main"]
-        message, draft = drafted(agent, SESSION, words, id=words, when=when)
+        message, draft = draft_message(agent, SESSION, words, id=words, when=when)
         delivered = await self.store.inbox.deliver(message, draft)
         self.job_id = self.job_id or delivered.batch_id
         self.moved.set()

@@ -13,7 +13,7 @@ from typing import Any
 
 import holdfast as hf
 from holdfast.model.jobs import JobDraft
-from holdfast.runtime.process import Process, opened
+from holdfast.runtime.process import Process, open_process
 from holdfast.store.sql.migrate import SCHEMA_VERSION
 
 FOLDER = Path(sys.argv[2])
@@ -60,7 +60,7 @@ async def answer(process: Process, asked: dict[str, Any]) -> Any:
 
 
 async def main() -> None:
-    process = await opened(app.programs(), sys.argv[1], concurrency=2)
+    process = await open_process(app.programs(), sys.argv[1], concurrency=2)
     print(json.dumps({"schema": SCHEMA_VERSION, "from": hf.__file__}), flush=True)
     while line := await asyncio.to_thread(sys.stdin.readline):
         print(json.dumps(await answer(process, json.loads(line))), flush=True)

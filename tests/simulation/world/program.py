@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.engine.checkpoints import checkpoint, restored
+from holdfast.engine.checkpoints import checkpoint, restore_state
 from holdfast.engine.children import spawn
 from holdfast.engine.durable_call import READS, CallPolicy, DurableCall
 from holdfast.engine.execution import Execution
@@ -59,7 +59,7 @@ class Errand:
 
     async def all_of(self, moves: list[Any]) -> Any:
         """What came of all moves; those before the last checkpoint are known from there."""
-        known = restored(self._drive, {"next": 0, "results": {}, "seen": None})
+        known = restore_state(self._drive, {"next": 0, "results": {}, "seen": None})
         self.results, self._seen = known["results"], known["seen"]
         for number, move in enumerate(moves[known["next"] :], known["next"] + 1):
             if move[0] == "checkpoint":

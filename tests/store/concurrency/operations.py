@@ -21,7 +21,7 @@ from holdfast.model.inbox import BatchState, Boundary, Claim, Completion, InboxB
 from holdfast.model.jobs import JobDraft, JobHead, Submitted
 from holdfast.model.mailbox import MailDraft, Sent
 from holdfast.model.schedule import Schedule, job_of
-from holdfast.model.session import SessionCheckpoint, TurnCommit, stamped
+from holdfast.model.session import SessionCheckpoint, TurnCommit, stamp_commit
 from holdfast.model.states import MailKind, Status
 from holdfast.model.time import MINUTE
 from holdfast.store.contract import Store
@@ -94,7 +94,7 @@ async def append_with_rows(store: Store) -> Trial:
         timers=(Timer("1/sleep#1", 7),),
         children=(JobDraft(kind="work", job_id=child, queue=fresh("queue")),),
         letters=(MailDraft(job_id=other.job_id, kind=MailKind.SIGNAL, operation_id=fresh("op")),),
-        turn=stamped(TurnCommit(session_id=session, nodes=(node("n1"),)), "turn-1"),
+        turn=stamp_commit(TurnCommit(session_id=session, nodes=(node("n1"),)), "turn-1"),
     )
     trial = _appended(store, driver, driver.build(intent_of(row), step("large", LARGE), extras=extras))
 
@@ -261,7 +261,7 @@ async def commit_turn(store: Store) -> Trial:
     await store.inbox.enqueue(message("one", session))
     held = await _claim_inbox(store, session, fresh("token"))
     assert held is not None
-    turn = stamped(
+    turn = stamp_commit(
         TurnCommit(
             session_id=session,
             nodes=(node("n1"), node("n2", "n1", LARGE)),

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.errors import ClaimLost, HeadMoved
 from holdfast.model.inbox import Boundary, Claim, Completion
-from holdfast.model.session import Committed, TurnCommit, stamped
+from holdfast.model.session import Committed, TurnCommit, stamp_commit
 from holdfast.model.time import MINUTE
 from holdfast.store.contract import Store
 from holdfast.testing.conformance.drafts import message, node
@@ -38,7 +38,7 @@ async def test_the_same_turn_from_several_handles_is_one_revision(place: Place, 
     async with opened(place) as store, crew(place, HANDLES) as hands:
         for number in range(rounds):
             turn = TurnCommit(session_id=session, nodes=(node(f"n{number}"),), expected_revision=number)
-            commit = functools.partial(_commit, turn=stamped(turn, f"turn-{number}"))
+            commit = functools.partial(_commit, turn=stamp_commit(turn, f"turn-{number}"))
             outcomes = await asyncio.gather(*(hand.do(commit) for hand in hands))
             assert {outcome.revision for outcome in outcomes} == {number + 1}
             assert [outcome.replayed for outcome in outcomes].count(False) == 1
@@ -56,7 +56,7 @@ async def test_of_several_turns_on_one_head_one_is_next(place: Place, rounds: in
     async with crew(place, HANDLES) as hands:
         for number in range(rounds):
             turns = [
-                stamped(TurnCommit(session_id=session, expected_revision=number), f"turn-{number}-{who}")
+                stamp_commit(TurnCommit(session_id=session, expected_revision=number), f"turn-{number}-{who}")
                 for who in range(HANDLES)
             ]
             outcomes = await together(
@@ -89,7 +89,7 @@ async def test_an_input_is_used_by_one_turn(place: Place, rounds: int) -> None:
             done = Completion(held.claim_id, held.token, ids)
             try:
                 await _commit(
-                    store, stamped(TurnCommit(session_id=session, completes=(done,)), fresh("turn"))
+                    store, stamp_commit(TurnCommit(session_id=session, completes=(done,)), fresh("turn"))
                 )
             except ClaimLost as lost:
                 raise AssertionError("nobody took it, and it was lost") from lost

@@ -14,7 +14,7 @@ from holdfast.model.ids import SequentialIds
 from holdfast.model.inbox import Boundary, Claim
 from holdfast.model.jobs import JobDraft
 from holdfast.model.mailbox import MailDraft
-from holdfast.model.session import SessionNode, TurnCommit, stamped
+from holdfast.model.session import SessionNode, TurnCommit, stamp_commit
 from holdfast.model.states import MailKind
 from holdfast.model.time import MINUTE
 from holdfast.store.clock import VirtualClock
@@ -94,7 +94,7 @@ class Workload:
     async def _commit(self) -> None:
         nodes = (SessionNode(node_id="node-1", body={"text": "hi"}),)
         turn = TurnCommit(session_id="talk", nodes=nodes, completes=(self._claim.completion(),))
-        await self._store.sessions.commit(stamped(turn, "turn-1"))
+        await self._store.sessions.commit(stamp_commit(turn, "turn-1"))
 
     async def _put_blob(self) -> None:
         await self._store.blobs.put(b"blob " * 5000)

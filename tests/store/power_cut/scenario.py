@@ -22,7 +22,7 @@ from holdfast.model.session import (
     SessionNode,
     TurnCommit,
     Usage,
-    stamped,
+    stamp_commit,
 )
 from holdfast.model.side_effects import CallStatus
 from holdfast.model.states import MailKind, Status, WaitReason
@@ -33,7 +33,7 @@ from holdfast.store.ports.leases import ClaimAsk
 from holdfast.store.sqlite.executor import SqliteExecutor
 from holdfast.store.sqlite.open import open_sqlite
 from holdfast.store.tables.store import SqlStore
-from holdfast.testing.conformance.drafts import call_row, intent_of, message, outcome_of, settled_row
+from holdfast.testing.conformance.drafts import call_row, intent_of, make_settled_row, message, outcome_of
 from holdfast.testing.conformance.driver import Driver, step
 from tests.store.power_cut.evidence import Eye, Fact
 from tests.store.power_cut.recording_disk import PowerCutDisk, Tape
@@ -187,7 +187,7 @@ class Scenario:
         row = call_row(driver, "1/send#1")
         append = await driver.write(intent_of(row), extras=Extras(calls=(row,)))
         self.ack("intent", *events(job_id, append.events))
-        row = settled_row(driver, row, CallStatus.SUCCEEDED)
+        row = make_settled_row(driver, row, CallStatus.SUCCEEDED)
         child = JobDraft(kind="child", queue="children", job_id="child-1", parent_job_id=job_id)
         letter = MailDraft(job_id="child-1", kind=MailKind.SIGNAL, operation_id="hello")
         append = await driver.write(
@@ -276,7 +276,7 @@ def turn_of(claim: Claim, turn_id: str, text: str, checkpoint: SessionCheckpoint
         usage=(Usage(source="chat", model="m", input_tokens=3, output_tokens=5),),
         completes=(claim.completion(),),
     )
-    return stamped(commit, turn_id)
+    return stamp_commit(commit, turn_id)
 
 
 def turn_facts(turn: TurnCommit, turn_id: str, revision: int) -> list[Fact]:

@@ -21,7 +21,7 @@ from holdfast.model.jobs import DEFAULT_NAMESPACE, JobDraft, JobFilter, JobHead
 from holdfast.model.lease import Grant
 from holdfast.model.ledger import CallRow, idempotency_key
 from holdfast.model.mailbox import MailDraft
-from holdfast.model.session import SessionNode, TurnCommit, stamped
+from holdfast.model.session import SessionNode, TurnCommit, stamp_commit
 from holdfast.model.side_effects import CallStatus, Effect
 from holdfast.model.states import MailKind, Status, WaitReason
 from holdfast.model.time import SECOND
@@ -432,7 +432,7 @@ class JobRules(World):
             nodes=(SessionNode(node_id=data.draw(st.sampled_from(["n1", "n2"])), body=data.draw(BODIES)),),
             expected_revision=data.draw(st.sampled_from([None, None, 0, 1])),
         )
-        return data.draw(st.sampled_from([commit, stamped(commit, "turn1")]))
+        return data.draw(st.sampled_from([commit, stamp_commit(commit, "turn1")]))
 
     # ── mail ──────────────────────────────────────────────────────────────────────────────────────
 

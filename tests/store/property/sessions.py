@@ -33,7 +33,7 @@ from holdfast.model.session import (
     SessionNode,
     TurnCommit,
     Usage,
-    stamped,
+    stamp_commit,
 )
 from holdfast.model.time import SECOND
 from holdfast.store.ports.attachments import AttachmentIntent
@@ -259,7 +259,7 @@ class SessionRules(World):
             completes=data.draw(weighted((2, st.just(())), (1, completions))),
         )
         turn_id = data.draw(st.sampled_from([None, None, "turn1", "turn2", self.fresh("turn")]))
-        self.committed(data, namespace, commit if turn_id is None else stamped(commit, turn_id))
+        self.committed(data, namespace, commit if turn_id is None else stamp_commit(commit, turn_id))
 
     @rule(data=st.data(), commit=TURNS)
     def commit_inputs(self, data: st.DataObject, commit: TurnCommit) -> None:
@@ -269,7 +269,7 @@ class SessionRules(World):
             return
         namespace, claim = self.claims[-1]
         commit = msgspec.structs.replace(commit, session_id=claim.session_id, completes=(claim.completion(),))
-        self.committed(data, namespace, stamped(commit, self.fresh("turn")))
+        self.committed(data, namespace, stamp_commit(commit, self.fresh("turn")))
 
     # Hypothesis leaves out about half of the rules in each example, and turns are what this is about.
 
@@ -287,7 +287,7 @@ class SessionRules(World):
         namespace, commit = data.draw(newest(self.turns))
         if changed:
             commit = msgspec.structs.replace(commit, usage=(Usage(source="agent", model="m3"),))
-            commit = commit if commit.stamp is None else stamped(commit, commit.stamp.turn_id)
+            commit = commit if commit.stamp is None else stamp_commit(commit, commit.stamp.turn_id)
         self.committed(data, namespace, commit)
 
     def committed(self, data: st.DataObject, namespace: str, commit: TurnCommit) -> None:

@@ -28,10 +28,10 @@ from holdfast.testing.conformance.drafts import (
     batches_in,
     call_row,
     intent_of,
+    make_settled_row,
     message,
     node,
     outcome_of,
-    settled_row,
 )
 from holdfast.testing.conformance.driver import Driver, step
 from holdfast.testing.conformance.harness import checks_in
@@ -184,7 +184,7 @@ async def what_was_called_stays_when_the_call_moves_on(bench: Bench) -> None:
     row = call_row(driver, "1/send#1")
     await driver.write(intent_of(row), extras=Extras(calls=(row,)))
     bench.clock.advance(MINUTE)
-    done = settled_row(driver, row, CallStatus.SUCCEEDED)
+    done = make_settled_row(driver, row, CallStatus.SUCCEEDED)
     odd = msgspec.structs.replace(
         done, tool_name="printer", tool_call_id="another", intent_seq=9, prepared_at=9
     )

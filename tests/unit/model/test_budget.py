@@ -28,13 +28,13 @@ from holdfast.model.budget import (
     breach,
     cost,
     dollars,
-    raised,
+    format_amount,
+    raise_limits,
     read,
     remaining,
     show,
     split,
-    told,
-    written,
+    to_json,
 )
 from holdfast.model.step_keys import NO_ARGS
 from holdfast.model.time import MINUTE
@@ -214,15 +214,15 @@ def test_no_provider_can_break_an_account(usage: dict[str, Any]) -> None:
 
 @given(budgets)
 def test_a_budget_is_told_and_read(budget: Budget) -> None:
-    assert read(told(budget)) == budget
-    assert None not in told(budget).values()
+    assert read(to_json(budget)) == budget
+    assert None not in to_json(budget).values()
 
 
 @given(budgets, budgets, budgets)
 def test_in_whichever_order_limits_are_raised(budget: Budget, one: Budget, other: Budget) -> None:
     """Raise twice, both ways round, and once more: the same budget, no limit smaller, none where there was none."""
-    both = raised(raised(budget, one), other)
-    assert both == raised(raised(budget, other), one) == raised(both, one)
+    both = raise_limits(raise_limits(budget, one), other)
+    assert both == raise_limits(raise_limits(budget, other), one) == raise_limits(both, one)
     for limit in LIMITS:
         before, after = getattr(budget, limit), getattr(both, limit)
         assert (before is None) == (after is None)
@@ -232,9 +232,9 @@ def test_in_whichever_order_limits_are_raised(budget: Budget, one: Budget, other
 @given(amounts)
 def test_what_is_written_can_be_read_again(amount: int) -> None:
     """Type what a screen suggests."""
-    assert Budget(usd=written("usd_micros", amount)).usd_micros == amount
-    assert Budget(wall=written("wall_us", amount)).wall_us == amount
-    assert written("tokens", amount) == str(amount)
+    assert Budget(usd=format_amount("usd_micros", amount)).usd_micros == amount
+    assert Budget(wall=format_amount("wall_us", amount)).wall_us == amount
+    assert format_amount("tokens", amount) == str(amount)
 
 
 def test_every_limit_has_its_words() -> None:

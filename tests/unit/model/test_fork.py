@@ -9,7 +9,7 @@ import pytest
 from holdfast.errors import InvalidMove
 from holdfast.model import events as e
 from holdfast.model import job_state
-from holdfast.model.fork import ForkedEvent, Taken, fork_point, taken_over
+from holdfast.model.fork import ForkedEvent, Taken, fork_point, take_history
 from holdfast.model.ledger import idempotency_key
 from holdfast.model.replay_history import History, history_of
 
@@ -22,7 +22,7 @@ def facts(*events: e.Event) -> list[ForkedEvent]:
 
 def taken(*events: e.Event, before: int | None = None) -> Taken:
     journal = facts(*events)
-    return taken_over(journal, before or len(journal) + 1, job_id="fork", namespace="default")
+    return take_history(journal, before or len(journal) + 1, job_id="fork", namespace="default")
 
 
 def told(past: Taken) -> Sequence[e.Event]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.errors import CallFailed, InvalidSetting, JobFailed, JobTimedOut
-from holdfast.model.checkpoint_snapshot import carried_by, carry
+from holdfast.model.checkpoint_snapshot import carry, take_snapshot
 from holdfast.model.events import JobClaimed, JobCreated, JobRequeued
 from holdfast.model.job_deadline import JobDeadline, find_deadline, parse_timeout, wake_by
 from holdfast.model.replay_history import History, history_of
@@ -57,7 +57,7 @@ def test_only_a_person_moves_it() -> None:
     history = history_of([*facts, (6, JobRequeued("mended", "ada", mail_seq=1), T + 5)])
     assert history.resumed_at == T + 5
     history.origin = "digest"
-    carried = carried_by(history)
+    carried = take_snapshot(history)
     assert carried is not None
     later = History()
     carry(carried, later)

@@ -17,7 +17,7 @@ from holdfast.model.jobs import (
     JobRecord,
     WorkItemRow,
     check_draft,
-    created_event,
+    make_created_event,
     request_digest,
 )
 from holdfast.model.limits import JSON_BYTES_MAX
@@ -156,7 +156,7 @@ def test_a_bad_draft_is_refused_with_what_to_change(
 
 def test_the_journal_begins_with_everything_that_was_asked_for() -> None:
     """Compare the first event with the draft, field by field: what both have is equal, and nothing of it is lost."""
-    event = created_event(DRAFT)
+    event = make_created_event(DRAFT)
     for name in JobCreated.__struct_fields__:
         assert getattr(event, name) == getattr(DRAFT, name), name
     kept_elsewhere = {"namespace", "job_id", "work"}

@@ -14,11 +14,11 @@ from holdfast.model.agent_registry import (
     AgentStatus,
     Changes,
     Seen,
+    apply_changes,
     beaten,
-    changed,
-    heard_at,
+    get_last_heartbeat,
+    make_entry,
     read_entry,
-    registered,
     root_guid,
     status_of,
     sub_guid,
@@ -87,15 +87,15 @@ def test_silence_decides_who_is_there() -> None:
 
 def test_nobody_is_heard_in_the_future() -> None:
     entry = read_entry(json.dumps(TOLD | {"lastHeartbeat": to_iso(NOW + DAY)}).encode())
-    assert heard_at(entry, None, NOW) == NOW
-    assert heard_at(entry, NOW - 5, NOW) == NOW - 5
-    assert heard_at(msgspec.structs.replace(entry, last_heartbeat=""), None, NOW) == 0
+    assert get_last_heartbeat(entry, None, NOW) == NOW
+    assert get_last_heartbeat(entry, NOW - 5, NOW) == NOW - 5
+    assert get_last_heartbeat(msgspec.structs.replace(entry, last_heartbeat=""), None, NOW) == 0
 
 
 def test_a_beat_and_a_change_touch_only_their_own() -> None:
-    entry = registered(read_entry(json.dumps(TOLD).encode()), None, NOW)
+    entry = make_entry(read_entry(json.dumps(TOLD).encode()), None, NOW)
     beat = beaten(NOW + SECOND, AgentStatus.BUSY, 2)
-    change = changed(Changes(handle="anna", capabilities=("dig",)), NOW)
+    change = apply_changes(Changes(handle="anna", capabilities=("dig",)), NOW)
     one, other = beat(change(entry)), change(beat(entry))
     assert one.handle == other.handle == "anna"
     assert one.status == other.status == AgentStatus.BUSY
@@ -107,8 +107,8 @@ def test_a_beat_and_a_change_touch_only_their_own() -> None:
 
 def test_an_agent_keeps_the_day_it_was_first_there() -> None:
     entry = read_entry(json.dumps(TOLD).encode())
-    first = registered(entry, None, NOW)
-    assert registered(entry, first, NOW + DAY).registered_at == first.registered_at == to_iso(NOW)
+    first = make_entry(entry, None, NOW)
+    assert make_entry(entry, first, NOW + DAY).registered_at == first.registered_at == to_iso(NOW)
 
 
 def test_identities_are_stable_and_apart() -> None:

@@ -9,7 +9,14 @@ import pytest
 
 from holdfast.errors import InvalidSetting
 from holdfast.model.events import EVENTS
-from holdfast.model.retention import ERASABLE, How, RetentionPolicy, Standing, check_policy, kept_because
+from holdfast.model.retention import (
+    ERASABLE,
+    How,
+    RetentionPolicy,
+    Standing,
+    check_policy,
+    find_reason_to_keep,
+)
 from holdfast.model.states import MOVES, Status
 from holdfast.model.time import DAY
 
@@ -37,9 +44,9 @@ FREE = Standing(
 
 @pytest.mark.parametrize("policy", [ERASE, REMOVE])
 def test_a_job_that_nobody_needs_may_go(policy: RetentionPolicy) -> None:
-    assert kept_because(FREE, policy, now=NOW) is None
+    assert find_reason_to_keep(FREE, policy, now=NOW) is None
     over = msgspec.structs.replace(FREE, parent_status=Status.FAILED)
-    assert kept_because(over, policy, now=NOW) is None
+    assert find_reason_to_keep(over, policy, now=NOW) is None
 
 
 @pytest.mark.parametrize(
@@ -58,24 +65,24 @@ def test_a_job_that_nobody_needs_may_go(policy: RetentionPolicy) -> None:
 @pytest.mark.parametrize("policy", [ERASE, REMOVE])
 def test_a_job_that_somebody_needs_is_kept(policy: RetentionPolicy, change: dict[str, Any], why: str) -> None:
     job = msgspec.structs.replace(FREE, **change)
-    assert why in (kept_because(job, policy, now=NOW) or "")
+    assert why in (find_reason_to_keep(job, policy, now=NOW) or "")
 
 
 def test_removing_asks_for_more_than_erasing() -> None:
     """Children hang on the row, and receivers on the keys; neither minds that a body is erased."""
     parent = msgspec.structs.replace(FREE, children=1)
-    assert kept_because(parent, ERASE, now=NOW) is None
-    assert "children" in (kept_because(parent, REMOVE, now=NOW) or "")
+    assert find_reason_to_keep(parent, ERASE, now=NOW) is None
+    assert "children" in (find_reason_to_keep(parent, REMOVE, now=NOW) or "")
     hasty = msgspec.structs.replace(REMOVE, older_than_us=0)
     young = msgspec.structs.replace(FREE, ended_at=NOW - 7 * DAY + 1)
-    assert "keys" in (kept_because(young, hasty, now=NOW) or "")
-    assert kept_because(msgspec.structs.replace(young, calls=0), hasty, now=NOW) is None
+    assert "keys" in (find_reason_to_keep(young, hasty, now=NOW) or "")
+    assert find_reason_to_keep(msgspec.structs.replace(young, calls=0), hasty, now=NOW) is None
 
 
 def test_what_was_done_is_not_done_again() -> None:
     erased = msgspec.structs.replace(FREE, pruned=How.ERASE)
-    assert kept_because(erased, ERASE, now=NOW) == "done before"
-    assert kept_because(erased, REMOVE, now=NOW) is None
+    assert find_reason_to_keep(erased, ERASE, now=NOW) == "done before"
+    assert find_reason_to_keep(erased, REMOVE, now=NOW) is None
 
 
 def test_what_is_erased_moves_no_job() -> None:

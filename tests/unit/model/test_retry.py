@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from holdfast.errors import InvalidSetting, Refused
 from holdfast.model.limits import ATTEMPTS_MAX, DURATION_US_MAX, RETRY_AFTER_US_MAX
-from holdfast.model.retry import CALL_RETRY, Backoff, Retry, ceiling, delay, exhausted, is_transient
+from holdfast.model.retry import CALL_RETRY, Backoff, Retry, ceiling, delay, is_exhausted, is_transient
 from holdfast.model.time import DAY, MINUTE, SECOND
 
 fractions = st.floats(0, 1)
@@ -70,14 +70,14 @@ def test_clients_told_the_same_do_not_return_together() -> None:
 
 def test_attempts_count_all_tries() -> None:
     """Ask after each of three attempts; with one attempt there is no second."""
-    assert [exhausted(Backoff(attempts=3), made) for made in range(5)] == [
+    assert [is_exhausted(Backoff(attempts=3), made) for made in range(5)] == [
         False,
         False,
         False,
         True,
         True,
     ]
-    assert exhausted(Backoff(attempts=1), 1)
+    assert is_exhausted(Backoff(attempts=1), 1)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from holdfast.model.session import (
     Usage,
     active_path,
     check_commit,
-    stamped,
+    stamp_commit,
     turn_hash,
 )
 
@@ -299,12 +299,12 @@ def test_a_part_that_no_store_takes_is_refused() -> None:
 
 def test_a_stamp_names_session_turn_and_meaning() -> None:
     """Stamp a turn, twice: the stamp itself does not count."""
-    once = stamped(TURN, "turn-7")
+    once = stamp_commit(TURN, "turn-7")
     assert once.stamp == TurnStamp("s", "turn-7", turn_hash(TURN))
-    assert stamped(once, "turn-7") == once
+    assert stamp_commit(once, "turn-7") == once
     assert msgspec.structs.replace(once, stamp=TURN.stamp) == TURN
     with pytest.raises(InvalidName, match="turn id"):
-        stamped(TURN, "a\0b")
+        stamp_commit(TURN, "a\0b")
 
 
 # ── paths ─────────────────────────────────────────────────────────────────────────────────────────

@@ -58,7 +58,7 @@ from holdfast.model.session import (
     SessionNode,
     TurnCommit,
     Usage,
-    stamped,
+    stamp_commit,
 )
 from holdfast.model.side_effects import CallStatus, Effect
 from holdfast.model.states import MailKind, Slot, Status, WaitReason
@@ -465,7 +465,9 @@ async def test_a_source_key_is_one_batch_for_ever(store: Store) -> None:
     assert (first.enqueue_seq, first.items[0].item_id) == (1, "b1.0")
     held = await claim_inbox(store)
     assert held is not None
-    await store.sessions.commit(stamped(TurnCommit(session_id="s", completes=(held.completion(),)), "turn"))
+    await store.sessions.commit(
+        stamp_commit(TurnCommit(session_id="s", completes=(held.completion(),)), "turn")
+    )
     receipt = await store.inbox.enqueue(batch("b3", source_key="k"))
     assert (receipt.state, receipt.settled_by, receipt.items) == (BatchState.COMPLETED, "turn", ())
     assert await store.inbox.list("s") == []
@@ -534,7 +536,7 @@ async def test_the_selection_agrees_with_the_model(store: Store, boundary: Bound
 
 
 async def test_a_turn_is_committed_once(store: Store) -> None:
-    turn = stamped(
+    turn = stamp_commit(
         TurnCommit(session_id="s", nodes=(SessionNode(node_id="n", body={"a": 1}),), expected_revision=0), "t"
     )
     first = await store.sessions.commit(turn)
@@ -542,7 +544,7 @@ async def test_a_turn_is_committed_once(store: Store) -> None:
     again = await store.sessions.commit(turn)
     assert again == msgspec.structs.replace(first, replayed=True)
     with pytest.raises(TurnConflict):
-        await store.sessions.commit(stamped(TurnCommit(session_id="s"), "t"))
+        await store.sessions.commit(stamp_commit(TurnCommit(session_id="s"), "t"))
     with pytest.raises(HeadMoved) as moved:
         await store.sessions.commit(TurnCommit(session_id="s", expected_revision=0))
     assert (moved.value.expected, moved.value.actual) == (0, 1)

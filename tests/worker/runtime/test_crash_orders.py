@@ -11,7 +11,7 @@ from holdfast.errors import InvalidSetting
 from holdfast.model.ids import RandomIds
 from holdfast.model.jobs import JobDraft
 from holdfast.runtime.crash_injection import crashing, is_meant, points_of
-from holdfast.runtime.process import opened
+from holdfast.runtime.process import open_process
 from holdfast.store.clock import SystemClock
 from holdfast.store.intercepted import InterceptedStore
 from holdfast.store.memory.store import MemoryStore
@@ -128,7 +128,7 @@ async def test_a_process_with_a_wrong_order_does_not_open_its_store(
 ) -> None:
     monkeypatch.setenv("HOLDFAST_TEST_CRASH_AT", "nowhere")
     with pytest.raises(InvalidSetting):
-        await opened({}, f"sqlite:///{tmp_path / 'store.db'}")
+        await open_process({}, f"sqlite:///{tmp_path / 'store.db'}")
     assert not list(tmp_path.iterdir())
 
 

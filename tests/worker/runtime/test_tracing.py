@@ -23,8 +23,8 @@ from holdfast.model.ids import RandomIds
 from holdfast.model.jobs import JobDraft
 from holdfast.model.time import MINUTE
 from holdfast.runtime import open_store, tracing
-from holdfast.runtime.process import Process, opened
-from holdfast.runtime.tracing import Both, Spans, is_wanted, span_id_of, trace_id_of, watched
+from holdfast.runtime.process import Process, open_process
+from holdfast.runtime.tracing import Both, Spans, add_spans, is_wanted, span_id_of, trace_id_of
 from holdfast.server.metrics.meter import Metrics
 from holdfast.store.clock import VirtualClock
 from holdfast.store.ports.leases import ClaimAsk
@@ -63,7 +63,7 @@ def id_of(span: ReadableSpan) -> int:
 
 @asynccontextmanager
 async def working(app: hf.App, folder: Path, meter: Telemetry) -> AsyncIterator[Process]:
-    process = await opened(app.programs(), f"sqlite:///{folder / 'h.db'}", meter=meter)
+    process = await open_process(app.programs(), f"sqlite:///{folder / 'h.db'}", meter=meter)
     try:
         yield process
     finally:
@@ -225,7 +225,7 @@ async def test_two_may_watch(volatile_folder: Path) -> None:
 def test_the_environment_says_whether(environ: dict[str, str], wanted: bool) -> None:
     assert is_wanted(environ) is wanted
     if not wanted:
-        assert watched(environ, SILENT) is SILENT
+        assert add_spans(environ, SILENT) is SILENT
 
 
 def test_an_exporter_that_is_not_there_is_said_plainly(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from holdfast.agents.models.wire_format import (
     Body,
     StreamedPiece,
     TokenUsage,
-    joined,
+    join_deltas,
     number,
     read_event,
 )
@@ -130,13 +130,13 @@ class AnthropicGathering:
         block = self._blocks.setdefault(index, {"type": "text", "text": ""})
         match delta.get("type"):
             case "text_delta":
-                joined(block, {"text": delta.get("text", "")})
+                join_deltas(block, {"text": delta.get("text", "")})
                 return StreamedPiece(delta.get("text", ""), TEXT)
             case "thinking_delta":
-                joined(block, {"thinking": delta.get("thinking", "")})
+                join_deltas(block, {"thinking": delta.get("thinking", "")})
                 return StreamedPiece(delta.get("thinking", ""), THOUGHTS)
             case "signature_delta":
-                joined(block, {"signature": delta.get("signature", "")})
+                join_deltas(block, {"signature": delta.get("signature", "")})
             case "input_json_delta":
                 self._given[index] = self._given.get(index, "") + delta.get("partial_json", "")
             case "citations_delta":

@@ -25,7 +25,7 @@ from holdfast.agents.models.prices import PRICES, Price
 from holdfast.agents.models.provider_limits import Limits, patience_of
 from holdfast.agents.models.provider_response import BAD, Failure, Served, Unreachable, to_errors
 from holdfast.agents.models.response_cache import Cache
-from holdfast.agents.models.server_tools import acted
+from holdfast.agents.models.server_tools import run_server_tool_request
 from holdfast.agents.models.wire_format import PlainWire, Wire
 from holdfast.engine import task_scopes
 from holdfast.engine.execution import Execution
@@ -279,7 +279,7 @@ async def _served(drive: Execution, library: Any, inner: Any, exchange: Exchange
             raise Unreachable(type(error).__name__, str(error)) from error
 
     if wire.acts(body):
-        return await acted(drive, wire, body, send, wire.ignored | exchange.ignore)
+        return await run_server_tool_request(drive, wire, body, send, wire.ignored | exchange.ignore)
     return await exchange.serve(drive, wire, body, send)
 
 

@@ -250,14 +250,14 @@ class _One:
             body = canonical.encode(answer.response)
             return Served(200, {"content-type": "application/json"}, body, asking.step_key)
         events = [("error", error["body"])] if error else self._wire.streamed(answer.response, self._body)
-        pieces = b"".join(sse.written(name, data) for name, data in events)
+        pieces = b"".join(sse.encode_event(name, data) for name, data in events)
         return Served(200, {"content-type": "text/event-stream"}, pieces, asking.step_key)
 
     async def _part(self, asking: Asking, error: Any) -> AsyncIterator[bytes]:
         """What its reader had of a stream when it left; for whoever reads on there is an error."""
         gathering = self._wire.gathering(self._body)
         for name, data in self._wire.streamed(error["part"], self._body):
-            piece = sse.written(name, data)
+            piece = sse.encode_event(name, data)
             for one in sse.SseReader().feed(piece):
                 gathering.take(*one)
             if gathering.complete:

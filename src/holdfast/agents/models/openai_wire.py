@@ -11,7 +11,7 @@ from holdfast.agents.models.wire_format import (
     Body,
     StreamedPiece,
     TokenUsage,
-    joined,
+    join_deltas,
     number,
     read_event,
 )
@@ -99,7 +99,7 @@ class ChatGathering:
         for call in delta.pop("tool_calls", None) or []:
             self._call(index, call)
         delta.pop("role", None)
-        joined(choice["message"], delta)
+        join_deltas(choice["message"], delta)
         if delta.get("content"):
             return StreamedPiece(delta["content"], TEXT)
         if delta.get("reasoning_content"):
@@ -111,7 +111,7 @@ class ChatGathering:
         call = calls.setdefault(piece.get("index", len(calls)), {"type": "function", "function": {}})
         given = piece.get("function") or {}
         call |= {key: piece[key] for key in ("id", "type") if piece.get(key)}
-        joined(call["function"], given)
+        join_deltas(call["function"], given)
 
     @property
     def complete(self) -> bool:

@@ -94,11 +94,11 @@ async def _stream(message: Body, body: Body, pace_us: int) -> AsyncIterator[byte
     for name, data in WIRE.streamed(message, body):
         delta = data.get("delta") or {}
         if name != "content_block_delta" or delta.get("type") != "text_delta":
-            yield sse.written(name, data)
+            yield sse.encode_event(name, data)
             continue
         for word in _words(delta["text"]):
             await pause(pace_us)
-            yield sse.written(name, {**data, "delta": {**delta, "text": word}})
+            yield sse.encode_event(name, {**data, "delta": {**delta, "text": word}})
 
 
 def _size(message: Any) -> int:

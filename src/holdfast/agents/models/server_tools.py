@@ -27,7 +27,7 @@ _NOTHING_SENT: Final = frozenset(
 )
 
 
-async def acted(
+async def run_server_tool_request(
     drive: Execution, wire: Wire, body: Body, send: Send, ignored: AbstractSet[str] = frozenset()
 ) -> Served:
     """The answer, whole; live or from the record. Fields that are `ignored` do not make it another call."""
@@ -51,7 +51,7 @@ async def acted(
         data = canonical.encode(kept["body"])
         return Served(kept["status"], {"content-type": "application/json"}, data, "")
     events = wire.streamed(kept["body"], body)
-    data = b"".join(sse.written(name, said) for name, said in events)
+    data = b"".join(sse.encode_event(name, said) for name, said in events)
     return Served(kept["status"], {"content-type": "text/event-stream"}, data, "")
 
 

@@ -40,7 +40,7 @@ class SseReader:
             self._data.append(value)
 
 
-def written(name: str, data: Any) -> bytes:
+def encode_event(name: str, data: Any) -> bytes:
     """One event as bytes; data that is text already is sent as it is."""
     text = data.encode() if isinstance(data, str) else canonical.encode(data, bytes_max=BLOB_BYTES_MAX)
     head = f"event: {name}\n".encode() if name else b""

@@ -124,7 +124,7 @@ def number(table: Mapping[str, Any], *path: str) -> int:
     return value if type(value) is int and value > 0 else 0
 
 
-def joined(whole: Body, piece: Mapping[str, Any]) -> None:
+def join_deltas(whole: Body, piece: Mapping[str, Any]) -> None:
     """Text is appended to text, everything else replaces what was there."""
     for key, value in piece.items():
         if value is None and key in whole:

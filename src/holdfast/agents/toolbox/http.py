@@ -21,7 +21,7 @@ from urllib.parse import SplitResult, quote, urljoin, urlsplit
 
 import msgspec
 
-from holdfast.agents.secrets import Secret, revealed
+from holdfast.agents.secrets import Secret, resolve_references
 from holdfast.agents.signatures import Key
 from holdfast.agents.threads import in_thread
 from holdfast.agents.toolbox import tool_factory
@@ -177,7 +177,7 @@ class _Web:
     async def _exchanged(
         self, method: str, url: str, body: bytes | None, headers: Mapping[str, str | Secret]
     ) -> Fetched:
-        exchange = _Exchange(self, method, url, body, revealed(headers))
+        exchange = _Exchange(self, method, url, body, resolve_references(headers))
         work = asyncio.ensure_future(in_thread(exchange.run))
         try:
             async with asyncio.timeout(self._limit_s):

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.agents.secrets import Secret, revealed
+from holdfast.agents.secrets import Secret, resolve_references
 from holdfast.agents.subprocesses import run_process
 from holdfast.agents.toolbox import tool_factory
 from holdfast.agents.tools import Tool
@@ -74,7 +74,7 @@ def shell_tool(
         ended = await run_process(
             ["/bin/sh", "-c", command],
             cwd=folder,
-            env=revealed(env or {}),
+            env=resolve_references(env or {}),
             timeout=limit_us / SECOND,
             grace=_GRACE_US / SECOND,
             output_max=output_max,

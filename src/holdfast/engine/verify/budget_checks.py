@@ -103,7 +103,9 @@ def _differences(account: BudgetAccount, owner: Bill, tree: Sequence[Bill]) -> I
             yield Violation("I8", account.budget_id, detail)
     limits = owner.declared or Budget()
     for _, least in (one for bill in tree for one in bill.raises if one[0] == account.budget_id):
-        limits = money.raised(limits, least)
+        limits = money.raise_limits(limits, least)
     if (limits, owner.depth, owner.created_at) != (account.limits, account.depth, account.created_at):
-        detail = f"the account is of {money.told(account.limits)}, the journals say {money.told(limits)}"
+        detail = (
+            f"the account is of {money.to_json(account.limits)}, the journals say {money.to_json(limits)}"
+        )
         yield Violation("I8", account.budget_id, detail)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from holdfast.engine.verify.journal_view import Facts, Findings, InvariantViolation
 from holdfast.model import job_state
-from holdfast.model.checkpoint_snapshot import carried_by, unpacked
+from holdfast.model.checkpoint_snapshot import take_snapshot, unpack_snapshot
 from holdfast.model.events import CheckpointSaved
 from holdfast.model.replay_history import History
 
@@ -21,8 +21,8 @@ def by_commits(facts: Facts, origin: str) -> Findings:
     for fact in facts:
         if isinstance(fact.event, CheckpointSaved):
             history.heard = job.mail_seq
-            carried = unpacked(fact.event.carries)
-            if carried is not None and carried != carried_by(history):
+            carried = unpack_snapshot(fact.event.carries)
+            if carried is not None and carried != take_snapshot(history):
                 detail = f"the checkpoint at event {fact.seq} carries something else than the journal before it says"
                 yield InvariantViolation("I9", fact.seq, detail)
         job_state.step(job, fact.seq, fact.fence, fact.event)

@@ -16,7 +16,7 @@ from holdfast.engine.verify.call_checks import by_calls
 from holdfast.engine.verify.checkpoint_checks import by_commits
 from holdfast.engine.verify.concurrency_checks import LeaseSpan, by_worker, holds_of
 from holdfast.engine.verify.journal_view import Facts, InvariantViolation, facts_of, is_erased
-from holdfast.engine.verify.lifecycle_checks import by_life, told
+from holdfast.engine.verify.lifecycle_checks import by_life, fold_journal
 from holdfast.engine.verify.projection_checks import by_attempts, by_head, by_ledger, by_timers, by_waiting
 from holdfast.engine.verify.report import Violation
 from holdfast.errors import HoldfastError
@@ -135,7 +135,7 @@ def judge(
     bill = bill_of(head.job_id, facts)
     if bill is not None and bills is not None:
         bills.append(bill)
-    job = told(facts)
+    job = fold_journal(facts)
     for finding in _against(facts, job, beside, sent_at):
         yield Violation(finding.invariant, head.job_id, finding.detail)
     if isinstance(job, job_state.JobState) and facts:

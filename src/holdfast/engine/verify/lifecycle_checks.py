@@ -48,7 +48,7 @@ def by_life(facts: Facts, letters: Mapping[int, str] | None) -> Findings:
     yield from _mail(facts, letters)
 
 
-def told(facts: Facts) -> job_state.JobState | InvariantViolation:
+def fold_journal(facts: Facts) -> job_state.JobState | InvariantViolation:
     """The job, or the event at which the journal stops making sense."""
     job = job_state.JobState()
     for fact in facts:

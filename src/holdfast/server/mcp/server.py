@@ -21,10 +21,10 @@ from mcp.types import (
 from mcp.types import Tool as ListedTool
 
 from holdfast.errors import HoldfastError, InvalidPayload, NotFound
-from holdfast.model.redaction import redacted
+from holdfast.model.redaction import redact
 from holdfast.server.mcp import work
 from holdfast.server.mcp.operation_tools import operation_tools
-from holdfast.server.mcp.summaries import brief, shortened
+from holdfast.server.mcp.summaries import brief, shorten_text
 from holdfast.server.mcp.tools import TABLE, McpContext
 
 __all__ = ["TABLE", "serve_stdio", "work"]
@@ -70,7 +70,7 @@ def _made(desk: McpContext) -> Server[Any]:
         return listed
 
     async def call_tool(_: ServerRequestContext[Any], params: CallToolRequestParams) -> CallToolResult:
-        return await called(desk, params.name, params.arguments or {})
+        return await run_tool(desk, params.name, params.arguments or {})
 
     return Server(
         "holdfast",
@@ -81,7 +81,7 @@ def _made(desk: McpContext) -> Server[Any]:
     )
 
 
-async def called(desk: McpContext, name: str, arguments: dict[str, Any]) -> CallToolResult:
+async def run_tool(desk: McpContext, name: str, arguments: dict[str, Any]) -> CallToolResult:
     """What the tool answers, or what is wrong and what to do about it."""
     try:
         return _text(brief(await _done(desk, name, arguments)))
@@ -107,8 +107,8 @@ async def _done(desk: McpContext, name: str, arguments: dict[str, Any]) -> Any:
 def _problem(code: str, detail: str, hint: str, *, retry: bool = False) -> CallToolResult:
     said = {
         "code": code,
-        "detail": shortened(redacted(detail), ERROR_CHARACTERS_MAX),
-        "hint": shortened(redacted(hint), ERROR_CHARACTERS_MAX),
+        "detail": shorten_text(redact(detail), ERROR_CHARACTERS_MAX),
+        "hint": shorten_text(redact(hint), ERROR_CHARACTERS_MAX),
         "retry": retry,
     }
     return _text(json.dumps(said, ensure_ascii=False), is_error=True)

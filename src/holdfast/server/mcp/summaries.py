@@ -22,17 +22,17 @@ def brief(value: Any) -> str:
         if len(said) <= CHARACTERS_MAX:
             return said
         said = _json(_cut(plain, text_max, rows_max))
-    return said if len(said) <= CHARACTERS_MAX else shortened(said, CHARACTERS_MAX)
+    return said if len(said) <= CHARACTERS_MAX else shorten_text(said, CHARACTERS_MAX)
 
 
-def shortened(text: str, characters_max: int) -> str:
+def shorten_text(text: str, characters_max: int) -> str:
     left = len(text) - characters_max
     return text if left <= 0 else f"{text[:characters_max]}… ({left:,} more characters)"
 
 
 def _cut(value: Any, text_max: int, rows_max: int) -> Any:
     if isinstance(value, str):
-        return shortened(value, text_max)
+        return shorten_text(value, text_max)
     if isinstance(value, list | tuple):
         rows = [_cut(one, text_max, rows_max) for one in value[:rows_max]]
         return rows if len(value) <= rows_max else [*rows, f"… ({len(value) - rows_max:,} more)"]

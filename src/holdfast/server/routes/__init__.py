@@ -24,7 +24,7 @@ from holdfast.server.routes import (
 
 
 @functools.cache
-def served() -> dict[str, Any]:
+def get_openapi() -> dict[str, Any]:
     """The OpenAPI document of this version."""
     from importlib.metadata import version
 
@@ -33,7 +33,7 @@ def served() -> dict[str, Any]:
 
 async def openapi(_asked: ApiRequest) -> ApiResponse:
     """This document."""
-    return ApiResponse(value=served(), tagged=True)
+    return ApiResponse(value=get_openapi(), tagged=True)
 
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (

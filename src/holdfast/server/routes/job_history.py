@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from holdfast.api.job_view import shown
+from holdfast.api.job_view import view_event
 from holdfast.api.trace import trace_of
 from holdfast.errors import HoldfastError, InvalidMove, InvalidPayload, NotFound
 from holdfast.model import canonical
 from holdfast.model import events as e
 from holdfast.model.access import AccessScope
-from holdfast.model.fork import ForkedEvent, fork_point, taken_over
+from holdfast.model.fork import ForkedEvent, fork_point, take_history
 from holdfast.model.hash_chain import SealedEvent, unseal
 from holdfast.server.endpoints import Endpoint
 from holdfast.server.page_schemas import (
@@ -42,7 +42,7 @@ async def get_step(asked: ApiRequest) -> ApiResponse:
         args_digest=next((digest for digest in digests if digest), ""),
         ledger=await asked.store.ledger.find(head.job_id, key, generation),
         request=await _request(asked, sealed, key, generation),
-        events=tuple(shown(one) for one, _ in facts),
+        events=tuple(view_event(one) for one, _ in facts),
     )
     return ApiResponse(value=step, tagged=True)
 
@@ -104,7 +104,7 @@ async def preview_fork(asked: ApiRequest) -> ApiResponse:
     taken: set[tuple[str, int]] = set()
     refused = hint = ""
     try:
-        past = taken_over(facts, before, job_id=head.job_id, namespace=head.namespace)
+        past = take_history(facts, before, job_id=head.job_id, namespace=head.namespace)
         kept = [event for hold in past.holds for event, _ in hold]
         taken = {(step, 0) for step in map(_named, kept) if step}
     except InvalidMove as error:

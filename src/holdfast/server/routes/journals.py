@@ -21,7 +21,7 @@ from holdfast.model.limits import EVENTS_PER_PAGE_MAX
 from holdfast.model.streams import parse_cursor
 from holdfast.server.endpoints import Endpoint
 from holdfast.server.request import ApiRequest
-from holdfast.server.responses import written
+from holdfast.server.responses import encode_json
 from holdfast.server.schemas import WhichChunks
 from holdfast.server.streams import Stream, words_of_job
 
@@ -142,7 +142,7 @@ async def _blob(asked: ApiRequest, digest: str) -> JournalLine:
 
 
 def _line(line: JournalLine) -> bytes:
-    return written(line) + b"\n"
+    return encode_json(line) + b"\n"
 
 
 ENDPOINTS: Final = (

@@ -38,8 +38,8 @@ from holdfast.store.memory.state import (
     MemoryWorkRow,
     SessionRow,
     Tables,
-    packed,
-    unpacked,
+    pack_struct,
+    unpack_struct,
 )
 
 
@@ -142,7 +142,7 @@ class MemoryInbox:
     async def renew(self, claim: Claim, ttl_us: int, *, namespace: str = DEFAULT_NAMESPACE) -> Claim:
         with self._state.transaction() as work:
             expires_at = work.tick + ttl_us
-            rows = owned(work, namespace, claim.session_id, claim.completion())
+            rows = check_owned(work, namespace, claim.session_id, claim.completion())
             _put(work, namespace, claim.session_id, (_extended(row, work.boot, expires_at) for row in rows))
             return msgspec.structs.replace(claim, expires_at=expires_at)
 
@@ -171,7 +171,9 @@ def leave(work: MemoryWorkRow, namespace: str, session_id: str, job_id: str) -> 
 # ── for turn commits ──────────────────────────────────────────────────────────────────────────────
 
 
-def owned(work: MemoryWorkRow, namespace: str, session_id: str, completion: Completion) -> list[BatchRow]:
+def check_owned(
+    work: MemoryWorkRow, namespace: str, session_id: str, completion: Completion
+) -> list[BatchRow]:
     """The batches, all still queued under this claim and token; else ClaimLost. The clock is not asked."""
     rows = []
     for batch_id in completion.batch_ids:
@@ -277,7 +279,7 @@ def _new_row(work: MemoryWorkRow, draft: BatchDraft, enqueue_seq: int) -> BatchR
             available_at=draft.available_at,
             enqueued_at=work.wall,
             state=BatchState.QUEUED,
-            items=tuple(packed(item, "payload") for item in items),
+            items=tuple(pack_struct(item, "payload") for item in items),
             job_id=draft.job_id,
         )
     )
@@ -360,5 +362,5 @@ def _ids(rows: list[BatchRow]) -> list[str]:
 
 def _shown(row: BatchRow) -> InboxBatch:
     return msgspec.structs.replace(
-        row.batch, items=tuple(unpacked(item, "payload") for item in row.batch.items)
+        row.batch, items=tuple(unpack_struct(item, "payload") for item in row.batch.items)
     )

@@ -22,7 +22,7 @@ from holdfast.model.jobs import (
     JobRecord,
     Submitted,
     check_draft,
-    created_event,
+    make_created_event,
     request_digest,
 )
 from holdfast.model.page import Page, decode_cursor, encode_cursor
@@ -169,7 +169,7 @@ def _create(work: MemoryWorkRow, draft: JobDraft, digest: bytes) -> str:
     job_id = draft.job_id if draft.job_id is not None else work.ids.new("job")
     _check_parent(work, draft)
     fence = lease.floor(work.epoch)
-    events, end = seal(job_id, EMPTY, fence, work.wall, [created_event(draft)])
+    events, end = seal(job_id, EMPTY, fence, work.wall, [make_created_event(draft)])
     slot = _slot(work, draft)
     behind = slot is Slot.BEHIND
     head = JobHead(

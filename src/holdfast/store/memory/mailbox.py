@@ -12,7 +12,7 @@ from holdfast.model.mailbox import Mail, MailDraft, Sent, check_mail
 from holdfast.model.states import TERMINAL, Status, wakes
 from holdfast.store.memory.blobs import keep_large
 from holdfast.store.memory.jobs import put_head
-from holdfast.store.memory.state import MemoryState, MemoryWorkRow, find_job, packed, unpacked
+from holdfast.store.memory.state import MemoryState, MemoryWorkRow, find_job, pack_struct, unpack_struct
 
 
 class MemoryPost:
@@ -26,7 +26,7 @@ class MemoryPost:
     async def read(self, job_id: str, *, after: int = 0) -> list[Mail]:
         job = self._state.tables.jobs.get(job_id)
         letters = () if job is None else job.letters
-        return [unpacked(letter, "body") for letter in letters if letter.mail_seq > after]
+        return [unpack_struct(letter, "body") for letter in letters if letter.mail_seq > after]
 
     async def timers(self, job_id: str) -> list[Timer]:
         job = self._state.tables.jobs.get(job_id)
@@ -45,7 +45,7 @@ def send(work: MemoryWorkRow, draft: MailDraft) -> Sent:
             return Sent(letter.mail_seq, accepted=True, repeated=True)
     if head.status in TERMINAL:
         return Sent(head.mail_seq, accepted=False)
-    letter = packed(
+    letter = pack_struct(
         Mail(
             job_id=draft.job_id,
             mail_seq=head.mail_seq + 1,

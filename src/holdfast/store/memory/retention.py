@@ -8,7 +8,15 @@ from collections.abc import Sequence
 import msgspec
 
 from holdfast.model import canonical
-from holdfast.model.retention import ERASABLE, How, Pruned, RetentionPolicy, Standing, Tombstone, kept_because
+from holdfast.model.retention import (
+    ERASABLE,
+    How,
+    Pruned,
+    RetentionPolicy,
+    Standing,
+    Tombstone,
+    find_reason_to_keep,
+)
 from holdfast.model.side_effects import CallStatus
 from holdfast.model.states import TERMINAL
 from holdfast.store.memory.blobs import loose
@@ -67,7 +75,7 @@ def _pruned(tables: Tables, job_id: str) -> How | None:
 
 def _judged(work: MemoryWorkRow, row: JobRow, policy: RetentionPolicy) -> Pruned:
     job_id = row.head.job_id
-    kept = kept_because(_standing(work.tables, row), policy, now=work.wall)
+    kept = find_reason_to_keep(_standing(work.tables, row), policy, now=work.wall)
     if kept is not None:
         return Pruned(job_id=job_id, kept=kept)
     gone = [

@@ -9,7 +9,7 @@ from holdfast.model.jobs import DEFAULT_NAMESPACE, JobDraft, Submitted, check_dr
 from holdfast.model.page import Page, decode_cursor, encode_cursor
 from holdfast.model.schedule import Schedule, check_schedule, same_times
 from holdfast.store.memory.jobs import submit
-from holdfast.store.memory.state import MemoryState, MemoryWorkRow, packed, unpacked
+from holdfast.store.memory.state import MemoryState, MemoryWorkRow, pack_struct, unpack_struct
 
 _CURSOR = "schedules"
 
@@ -19,7 +19,7 @@ class MemorySchedules:
         self._state = state
 
     async def put(self, schedule: Schedule) -> Schedule:
-        new = packed(check_schedule(schedule), "input")
+        new = pack_struct(check_schedule(schedule), "input")
         with self._state.transaction() as work:
             work.need_namespace(schedule.namespace)
             before = work.tables.schedules.get((schedule.namespace, schedule.schedule_id))
@@ -31,10 +31,10 @@ class MemorySchedules:
                     new, next_at=at, paused=before.paused, created_at=before.created_at
                 )
             work.tables.schedules[schedule.namespace, schedule.schedule_id] = new
-            return unpacked(new, "input")
+            return unpack_struct(new, "input")
 
     async def get(self, schedule_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> Schedule:
-        return unpacked(_found(self._state.tables.schedules, schedule_id, namespace), "input")
+        return unpack_struct(_found(self._state.tables.schedules, schedule_id, namespace), "input")
 
     async def list(
         self, *, namespace: str = DEFAULT_NAMESPACE, limit: int = 100, cursor: str | None = None
@@ -45,7 +45,7 @@ class MemorySchedules:
             key=lambda one: one.schedule_id,
         )
         mine = [one for one in mine if one.schedule_id > last]
-        page = tuple(unpacked(one, "input") for one in mine[:limit])
+        page = tuple(unpack_struct(one, "input") for one in mine[:limit])
         more = encode_cursor(_CURSOR, page[-1].schedule_id) if page and len(mine) > limit else None
         return Page(page, more)
 
@@ -53,7 +53,7 @@ class MemorySchedules:
         now = self._state.clock.calendar_us()
         due = [one for one in self._state.tables.schedules.values() if not one.paused and one.next_at <= now]
         due.sort(key=lambda one: (one.next_at, one.namespace, one.schedule_id))
-        return tuple(unpacked(one, "input") for one in due[:limit])
+        return tuple(unpack_struct(one, "input") for one in due[:limit])
 
     async def fire(self, schedule: Schedule, job: JobDraft | None, next_at: int) -> Submitted | None:
         place = (schedule.namespace, schedule.schedule_id)
@@ -61,7 +61,7 @@ class MemorySchedules:
             check_draft(job)
         with self._state.transaction() as work:
             stored = work.tables.schedules.get(place)
-            if stored is None or stored.paused or unpacked(stored, "input") != schedule:
+            if stored is None or stored.paused or unpack_struct(stored, "input") != schedule:
                 return None
             work.tables.schedules[place] = msgspec.structs.replace(stored, next_at=next_at)
             return None if job is None else _submitted(work, job)
@@ -71,7 +71,7 @@ class MemorySchedules:
             stored = _found(work.tables.schedules, schedule_id, namespace)
             paused = msgspec.structs.replace(stored, paused=True)
             work.tables.schedules[namespace, schedule_id] = paused
-            return unpacked(paused, "input")
+            return unpack_struct(paused, "input")
 
     async def resume(self, schedule_id: str, next_at: int, *, namespace: str = DEFAULT_NAMESPACE) -> Schedule:
         with self._state.transaction() as work:
@@ -79,7 +79,7 @@ class MemorySchedules:
             if stored.paused:
                 stored = msgspec.structs.replace(stored, paused=False, next_at=next_at)
             work.tables.schedules[namespace, schedule_id] = stored
-            return unpacked(stored, "input")
+            return unpack_struct(stored, "input")
 
     async def remove(self, schedule_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> bool:
         with self._state.transaction() as work:

@@ -31,8 +31,15 @@ from holdfast.model.session import (
 )
 from holdfast.store.memory.attachments import stamp
 from holdfast.store.memory.blobs import collect, keep_large
-from holdfast.store.memory.inbox import complete, owned
-from holdfast.store.memory.state import MemoryState, MemoryWorkRow, SessionRow, TurnRow, packed, unpacked
+from holdfast.store.memory.inbox import check_owned, complete
+from holdfast.store.memory.state import (
+    MemoryState,
+    MemoryWorkRow,
+    SessionRow,
+    TurnRow,
+    pack_struct,
+    unpack_struct,
+)
 from holdfast.store.ports.sessions import FULL_GRAPH, SessionScope
 
 
@@ -56,9 +63,9 @@ class MemorySessions:
             session_id=session_id,
             revision=session.revision,
             graph=_graph(session, scope),
-            frames=tuple(unpacked(frame, "assignment", "options") for frame in session.frames.values()),
+            frames=tuple(unpack_struct(frame, "assignment", "options") for frame in session.frames.values()),
             frame_id=session.frame_id,
-            checkpoint=unpacked(session.checkpoint, "options"),
+            checkpoint=unpack_struct(session.checkpoint, "options"),
             checkpoint_ref=session.checkpoint_ref,
             usage=() if scope.head_only else _merged(session.usage),
         )
@@ -103,13 +110,13 @@ class MemorySessions:
         session = self._row(namespace, session_id)
         if node_id not in session.nodes or node_id in session.hidden:
             return None
-        return unpacked(session.nodes[node_id], "body")
+        return unpack_struct(session.nodes[node_id], "body")
 
     async def save_meta(
         self, meta: SessionMeta, *, handle: str | None = None, namespace: str = DEFAULT_NAMESPACE
     ) -> None:
         check_name(meta.session_id, "session id")
-        stored = packed(meta, "relation")
+        stored = pack_struct(meta, "relation")
         with self._state.transaction() as work:
             work.need_namespace(namespace)
             _check_binding(work, namespace, handle, meta.session_id)
@@ -120,7 +127,7 @@ class MemorySessions:
 
     async def meta(self, session_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> SessionMeta | None:
         meta = self._row(namespace, session_id).meta
-        return None if meta is None else unpacked(meta, "relation")
+        return None if meta is None else unpack_struct(meta, "relation")
 
     async def tombstone(
         self, session_id: str, node_ids: Sequence[str], *, namespace: str = DEFAULT_NAMESPACE
@@ -168,7 +175,7 @@ def commit_turn(
     if first is not None:
         return first
     _check_head(session, commit)
-    used = [row for done in commit.completes for row in owned(work, namespace, commit.session_id, done)]
+    used = [row for done in commit.completes for row in check_owned(work, namespace, commit.session_id, done)]
     session = _advanced(session, commit)
     work.tables.sessions[place] = session
     _keep_bodies(work, namespace, commit)
@@ -212,7 +219,7 @@ def _check_head(session: SessionRow, commit: TurnCommit) -> None:
 
 def _advanced(session: SessionRow, commit: TurnCommit) -> SessionRow:
     """The session one revision on. A node or frame that was there keeps its place and changes its content."""
-    new = {node.node_id: packed(node, "body") for node in commit.nodes}
+    new = {node.node_id: pack_struct(node, "body") for node in commit.nodes}
     kept = None if commit.replace else session.leaf_node_id
     last = commit.nodes[-1].node_id if commit.nodes else kept
     result = Committed(session.revision + 1, _checkpoint_ref(commit.checkpoint))
@@ -227,7 +234,7 @@ def _advanced(session: SessionRow, commit: TurnCommit) -> SessionRow:
         leaf_node_id=commit.leaf_node_id if commit.leaf_node_id is not None else last,
         frames={**session.frames, **_packed_frames(commit.frames)},
         frame_id=commit.frame_id if commit.frame_id is not None else session.frame_id,
-        checkpoint=packed(commit.checkpoint, "options"),
+        checkpoint=pack_struct(commit.checkpoint, "options"),
         checkpoint_ref=result.checkpoint_ref,
         usage=session.usage + commit.usage,
         turns=turns,
@@ -235,7 +242,7 @@ def _advanced(session: SessionRow, commit: TurnCommit) -> SessionRow:
 
 
 def _packed_frames(frames: Iterable[Frame]) -> Mapping[str, Frame]:
-    return {frame.frame_id: packed(frame, "assignment", "options") for frame in frames}
+    return {frame.frame_id: pack_struct(frame, "assignment", "options") for frame in frames}
 
 
 def _keep_bodies(work: MemoryWorkRow, namespace: str, commit: TurnCommit) -> None:
@@ -269,7 +276,7 @@ def _graph(session: SessionRow, scope: SessionScope) -> Graph:
     if scope.active_path:
         leaf = leaf if scope.leaf_node_id is None else scope.leaf_node_id
         visible = list(active_path(visible, leaf))
-    return Graph(tuple(unpacked(node, "body") for node in visible), leaf)
+    return Graph(tuple(unpack_struct(node, "body") for node in visible), leaf)
 
 
 def _merged(usage: Iterable[Usage]) -> tuple[Usage, ...]:

@@ -2,8 +2,8 @@
 
 Rows are immutable, and a row is a whole thing: a job with its journal, mail and calls; a session with its graph and
 inbox. So a copy of the tables is a copy of a few dictionaries, a transaction is a copy that replaces the original, and
-what a reader was given never changes under it. JSON is kept as canonical bytes for the same reason (`packed`): nobody
-can reach into the store through a list they sent or received.
+what a reader was given never changes under it. JSON is kept as canonical bytes for the same reason (`pack_struct`):
+a caller that keeps the list it sent or received cannot change the store through it.
 
 There is no await inside a transaction, so no two of them are ever under way.
 """
@@ -230,15 +230,15 @@ def find_job(tables: Tables, job_id: str) -> JobRow:
 # ── JSON inside rows ──────────────────────────────────────────────────────────────────────────────
 
 
-def packed(struct: S, *fields: str) -> S:
+def pack_struct(struct: S, *fields: str) -> S:
     """The struct with these fields as canonical JSON. Raises InvalidPayload for what is not JSON we store."""
     return msgspec.structs.replace(
         struct, **{name: canonical.encode(getattr(struct, name)) for name in fields}
     )
 
 
-def unpacked(struct: S, *fields: str) -> S:
-    """The struct as it was before `packed`, with fresh values that the reader may do with as it likes."""
+def unpack_struct(struct: S, *fields: str) -> S:
+    """The struct as it was before `pack_struct`, with fresh values that the reader may do with as it likes."""
     return msgspec.structs.replace(
         struct, **{name: canonical.decode(getattr(struct, name)) for name in fields}
     )

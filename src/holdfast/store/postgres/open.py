@@ -16,7 +16,7 @@ from holdfast.store.postgres.clock import look_at_server
 from holdfast.store.postgres.connections import Connection, Connections
 from holdfast.store.postgres.errors import CONNECTION_LOST, translate
 from holdfast.store.postgres.executor import PostgresExecutor
-from holdfast.store.postgres.schema import PostgresSchema, quoted
+from holdfast.store.postgres.schema import PostgresSchema, quote_identifier
 from holdfast.store.postgres.wakeups import PostgresWakeups
 from holdfast.store.sql.dialect import POSTGRES
 from holdfast.store.sql.migrate import Migration, load_migrations, migrate, require_current
@@ -76,7 +76,7 @@ async def open_postgres(
     connect = functools.partial(
         asyncpg.connect,
         url,
-        server_settings={**_SESSION, "search_path": quoted(schema)},
+        server_settings={**_SESSION, "search_path": quote_identifier(schema)},
         timeout=CONNECT_S,
         command_timeout=COMMAND_S,
         statement_cache_size=STATEMENTS_KEPT,

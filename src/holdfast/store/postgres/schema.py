@@ -48,7 +48,7 @@ class PostgresSchema:
             await connection.execute("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0")
             await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
             await connection.execute("SET LOCAL lock_timeout TO DEFAULT")
-            await connection.execute(_CREATE_SCHEMA.replace("SCHEMA_NAME", quoted(self._schema)))
+            await connection.execute(_CREATE_SCHEMA.replace("SCHEMA_NAME", quote_identifier(self._schema)))
             await connection.execute(render(RECORD, POSTGRES))
             done = {row[0] for row in await connection.fetch("SELECT number FROM schema_migrations")}
             todo = [migration for migration in migrations if migration.number not in done]
@@ -72,6 +72,6 @@ class PostgresSchema:
 _CREATE_SCHEMA: Final = "CREATE SCHEMA IF NOT EXISTS SCHEMA_NAME"
 
 
-def quoted(name: str) -> str:
+def quote_identifier(name: str) -> str:
     """The name as an identifier; quotes in it are doubled."""
     return '"' + name.replace('"', '""') + '"'

@@ -53,7 +53,7 @@ def turn_holder(database: Path, locks: str | None = None) -> LockHolder | None:
     return None
 
 
-def stopped_in_line(database: Path) -> list[int]:
+def find_stopped_waiters(database: Path) -> list[int]:
     """Processes that have a place in the line and are stopped; none, if this system does not say. A place belongs to
     an open file, and the kernel names its owner only beside that."""
     lock_file = database.with_name(database.name + "-gate")
@@ -63,9 +63,9 @@ def stopped_in_line(database: Path) -> list[int]:
     return sorted({pid for pid in _processes() if _is_stopped(pid) and _has_place(pid, place)})
 
 
-def stopped_writers(database: Path) -> dict[int, str]:
+def find_stopped_writers(database: Path) -> dict[int, str]:
     """The stopped processes that block others from writing, and where each of them stands."""
-    stopped = dict.fromkeys(stopped_in_line(database), "in the line for its turn")
+    stopped = dict.fromkeys(find_stopped_waiters(database), "in the line for its turn")
     holder = turn_holder(database)
     if holder is not None and holder.stopped:
         stopped[holder.pid] = "inside its turn"
@@ -74,7 +74,7 @@ def stopped_writers(database: Path) -> dict[int, str]:
 
 def continue_stopped_writers(database: Path) -> list[int]:
     """Continue each stopped process that holds the write lock or a place in its line; the processes that were."""
-    return sorted(pid for pid in stopped_writers(database) if _continue(pid, database))
+    return sorted(pid for pid in find_stopped_writers(database) if _continue(pid, database))
 
 
 @contextlib.contextmanager

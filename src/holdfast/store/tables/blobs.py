@@ -75,7 +75,7 @@ async def collect_in(tx: Transaction, namespace: str, older_than_us: int) -> Col
     now = await tx.row("read_wall_clock")
     assert counted is not None
     assert now is not None
-    named = await named_elsewhere(tx, namespace)
+    named = await find_named_digests(tx, namespace)
     loose = [
         row
         for row in await tx.rows("list_unreferenced_blobs", namespace=namespace)
@@ -87,7 +87,7 @@ async def collect_in(tx: Transaction, namespace: str, older_than_us: int) -> Col
     return Collected(roots=counted[0] - len(loose), retained=len(loose) - len(old), deleted=len(old))
 
 
-async def named_elsewhere(tx: Transaction, namespace: str) -> set[bytes]:
+async def find_named_digests(tx: Transaction, namespace: str) -> set[bytes]:
     """Digests that are named inside documents, where SQL does not look: checkpoints, attachment addresses, and the
     messages of requests to models."""
     named: set[bytes] = set()

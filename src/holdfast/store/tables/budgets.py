@@ -39,7 +39,7 @@ async def open_in(tx: Transaction, draft: JobDraft, created_at: int) -> None:
             namespace=draft.namespace,
             depth=draft.depth,
             created_at=created_at,
-            limits=canonical.encode(money.told(draft.budget)),
+            limits=canonical.encode(money.to_json(draft.budget)),
         )
 
 
@@ -62,5 +62,5 @@ async def raise_in(tx: Transaction, raises: Sequence[Raise]) -> None:
         row = await tx.row("lock_budget", budget_id=one.budget_id)
         if row is not None:
             before = money.read(read_json(row[0], f"budget {one.budget_id}"))
-            limits = canonical.encode(money.told(money.raised(before, one.limits)))
+            limits = canonical.encode(money.to_json(money.raise_limits(before, one.limits)))
             await tx.run("set_budget_limits", budget_id=one.budget_id, limits=limits)

@@ -27,7 +27,7 @@ from holdfast.errors import NotFound
 from holdfast.model import lease
 from holdfast.model.events import JobCreated
 from holdfast.model.hash_chain import EMPTY, GENESIS, Head, SealedEvent, body_of, seal
-from holdfast.model.jobs import JobDraft, Submitted, created_event, request_digest
+from holdfast.model.jobs import JobDraft, Submitted, make_created_event, request_digest
 from holdfast.model.limits import PAYLOAD_INLINE_BYTES
 from holdfast.model.states import Status
 from holdfast.store.executor import Executor, RunAgain, Transaction, Value
@@ -51,7 +51,7 @@ async def submit_plain_in(tx: Transaction, drafts: Sequence[JobDraft]) -> list[S
         return None
     if any(limited):
         await admit_in(tx, drafts)
-    bodies = [body_of(created_event(draft)) for draft in drafts]
+    bodies = [body_of(make_created_event(draft)) for draft in drafts]
     if max(map(len, bodies)) > PAYLOAD_INLINE_BYTES:
         return None
     if await (_write_columns if tx.batches else _write_rows)(tx, drafts, bodies) < len(drafts):
@@ -67,7 +67,7 @@ async def submit_at_once(executor: Executor, drafts: Sequence[JobDraft]) -> list
     namespaces = {draft.namespace for draft in drafts}
     if not executor.batches or len(namespaces) != 1 or not all(map(_is_plain, drafts)):
         return None
-    bodies = [body_of(created_event(draft)) for draft in drafts]
+    bodies = [body_of(make_created_event(draft)) for draft in drafts]
     if max(map(len, bodies)) > PAYLOAD_INLINE_BYTES:
         return None
     if len(await executor.once("submit_jobs", **_columns(drafts, bodies, admitted=False))) < len(drafts):
@@ -85,7 +85,7 @@ def _is_plain(draft: JobDraft) -> bool:
 
 def _sealed(draft: JobDraft, fence: int, at: int) -> Sealed:
     assert draft.job_id is not None
-    (event,), head = seal(draft.job_id, EMPTY, fence, at, [created_event(draft)])
+    (event,), head = seal(draft.job_id, EMPTY, fence, at, [make_created_event(draft)])
     return draft, event, head
 
 

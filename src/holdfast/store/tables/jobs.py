@@ -20,7 +20,7 @@ from holdfast.model.jobs import (
     JobRecord,
     Submitted,
     check_draft,
-    created_event,
+    make_created_event,
     request_digest,
 )
 from holdfast.model.page import Page, decode_cursor, encode_cursor
@@ -200,7 +200,7 @@ async def _begin(tx: Transaction, draft: JobDraft, *, created_at: int) -> None:
     state = await tx.row("get_store_state")
     assert state is not None, "an open store has a state"
     fence = lease.floor(state[1])
-    (event,), head = seal(draft.job_id, EMPTY, fence, created_at, [created_event(draft)])
+    (event,), head = seal(draft.job_id, EMPTY, fence, created_at, [make_created_event(draft)])
     body = await store_body(tx, draft.namespace, event.body or b"", event.body_digest)
     slot = await _slot(tx, draft)
     behind = slot is Slot.BEHIND

@@ -43,7 +43,7 @@ class SqlLeases:
             return await self._claim_at_once(ask)
 
         async def work(tx: Transaction) -> list[Grant]:
-            known = await granted_before(tx, ask)
+            known = await find_earlier_grant(tx, ask)
             return known or await claim_in(tx, ask)
 
         return await self._executor.write(work)
@@ -58,7 +58,7 @@ class SqlLeases:
             **claimed,
         )
         if not rows:
-            return await self._executor.read(functools.partial(granted_before, ask=ask), brief=True)
+            return await self._executor.read(functools.partial(find_earlier_grant, ask=ask), brief=True)
         place = _by_age if ask.by_age else _by_priority
         ordered = sorted(rows, key=lambda row: place(row[_PRIORITY], row[_PRIORITY + 1], row[0]))
         return [_grant_in(row, claimed) for row in ordered]
@@ -173,7 +173,7 @@ def _beat_in(lease: WorkerLease, rows: Sequence[Row]) -> Beat:
     return Beat(mine, tuple(one for one in leases if one.worker != lease.worker))
 
 
-async def granted_before(tx: Transaction, ask: ClaimAsk) -> list[Grant]:
+async def find_earlier_grant(tx: Transaction, ask: ClaimAsk) -> list[Grant]:
     """What was granted under this token: the reply may have been lost."""
     known = [head_of(row) for row in await tx.rows("list_heads_by_token", token=ask.token, worker=ask.worker)]
     last = {head.job_id: await _newest(tx, head) for head in known}

@@ -11,11 +11,19 @@ from collections.abc import Sequence
 from typing import Final
 
 from holdfast.errors import NotFound
-from holdfast.model.retention import ERASABLE, How, Pruned, RetentionPolicy, Standing, Tombstone, kept_because
+from holdfast.model.retention import (
+    ERASABLE,
+    How,
+    Pruned,
+    RetentionPolicy,
+    Standing,
+    Tombstone,
+    find_reason_to_keep,
+)
 from holdfast.model.states import Status
 from holdfast.store.executor import Executor, Row, Transaction
 from holdfast.store.ports.retention import Freed
-from holdfast.store.tables.blobs import named_elsewhere
+from holdfast.store.tables.blobs import find_named_digests
 from holdfast.store.tables.job_heads import lock_head
 from holdfast.store.tables.payloads import word
 
@@ -115,7 +123,7 @@ async def _judged(tx: Transaction, job: Standing, policy: RetentionPolicy) -> Pr
     """What is to be done with the job, and how much of it there is."""
     now = await tx.row("read_wall_clock")
     assert now is not None
-    kept = kept_because(job, policy, now=now[0])
+    kept = find_reason_to_keep(job, policy, now=now[0])
     if kept is not None:
         return Pruned(job_id=job.job_id, kept=kept)
     if policy.how is How.ERASE:
@@ -166,7 +174,7 @@ async def _loose(tx: Transaction, grace_us: int) -> tuple[list[Blob], int]:
     before = now[0] - grace_us
     found: list[Blob] = []
     for namespace, _ in await tx.rows("list_namespaces"):
-        named = await named_elsewhere(tx, namespace)
+        named = await find_named_digests(tx, namespace)
         for digest, created_at in await tx.rows("list_unreferenced_blobs", namespace=namespace):
             if bytes(digest) not in named and created_at <= before:
                 found.append((namespace, bytes(digest)))

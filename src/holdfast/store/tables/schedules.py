@@ -130,7 +130,7 @@ async def _get(tx: Transaction, schedule_id: str, namespace: str) -> Schedule:
 
 
 def _values(schedule: Schedule) -> dict[str, Value]:
-    budget = None if schedule.budget is None else money.told(schedule.budget)
+    budget = None if schedule.budget is None else money.to_json(schedule.budget)
     return {
         "namespace": schedule.namespace,
         "schedule_id": schedule.schedule_id,

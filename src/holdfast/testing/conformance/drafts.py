@@ -110,7 +110,7 @@ def call_row(driver: Driver, step_key: str, *, generation: int = 0, args: str = 
     )
 
 
-def settled_row(driver: Driver, row: CallRow, status: CallStatus) -> CallRow:
+def make_settled_row(driver: Driver, row: CallRow, status: CallStatus) -> CallRow:
     """The row once the first event of the driver's next append says what became of the call."""
     return msgspec.structs.replace(
         row,

@@ -26,7 +26,7 @@ from typing import Any, Literal
 
 from holdfast.agents.agents import Agent
 from holdfast.agents.app_registry import AppRegistry
-from holdfast.agents.conversation import drafted
+from holdfast.agents.conversation import draft_message
 from holdfast.agents.sessions import SessionAgent
 from holdfast.errors import InvalidMove, InvalidSetting
 from holdfast.model.inbox import BatchDraft
@@ -35,7 +35,7 @@ from holdfast.runtime.app import App
 from holdfast.testing.survival import judge
 from holdfast.testing.survival.facts import Passed, Played, Setting
 from holdfast.testing.survival.play import play
-from holdfast.testing.survival.report import DidNotSurvive, Fault, Row, Survival, failure, unkilled
+from holdfast.testing.survival.report import DidNotSurvive, Fault, Row, Survival, failure, make_unkilled_error
 
 __all__ = ["DidNotSurvive", "Fault", "Row", "Survival", "survives_crashes", "survives_crashes_async"]
 
@@ -100,7 +100,7 @@ def _asked_for(
     if len(args) != 1 or kwargs:
         msg = f"{agent!r} is given one message"
         raise InvalidSetting(msg, hint='Say survives_crashes(assistant, "hello").')
-    message, draft = drafted(agent, "survival", args[0])
+    message, draft = draft_message(agent, "survival", args[0])
     return draft, message
 
 
@@ -159,7 +159,7 @@ class _Trial:
             cleared |= set() if said else judge.ran_again(calm.played, run.played)
         if apart:
             effects = {call.tool: call.effect for call in calm.played.calls}
-            hint = judge.blamed([outside for _, outside in apart], frozenset(cleared), effects)
+            hint = judge.find_blamed_tools([outside for _, outside in apart], frozenset(cleared), effects)
             found += [(row, Fault(apart[0][1].what, hint)) for row, _ in apart]
         survival = Survival(self._agent.name, tuple(rows))
         if found:
@@ -171,15 +171,15 @@ class _Trial:
         __tracebackhide__ = True
         calm = self._run()
         if calm.played.stopped is not None:
-            fault = judge.stopped(calm.played)
-            raise unkilled(self._agent.name, "does not come to its end", [fault])
+            fault = judge.find_stop_reason(calm.played)
+            raise make_unkilled_error(self._agent.name, "does not come to its end", [fault])
         again = self._run()
         faults = self._faults(calm, again)
         outside = self._outside(calm, again)
         faults += [Fault(outside.what)] if outside else []
         if faults:
             faults[-1] = Fault(faults[-1].what, TWICE)
-            raise unkilled(self._agent.name, "does not come out the same twice", faults)
+            raise make_unkilled_error(self._agent.name, "does not come out the same twice", faults)
         return calm
 
     def _run(self, cuts: Sequence[Passed] = ()) -> _Run:
@@ -191,7 +191,7 @@ class _Trial:
         before, after = calm.played, run.played
         faults = list(judge.duplicates(before.calls, after.calls))
         if after.stopped is not None:
-            return [*faults, judge.stopped(after)]
+            return [*faults, judge.find_stop_reason(after)]
         faults += judge.missing(before.calls, after.calls)
         first, second = (self._compare(self._result(one.output)) for one in (before, after))
         if first != second:

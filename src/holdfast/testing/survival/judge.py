@@ -65,7 +65,7 @@ def missing(calm: Sequence[Made], killed: Sequence[Made]) -> Iterator[Fault]:
             yield Fault(f"{tool} happened {_times(after[tool])} instead of {times}")
 
 
-def stopped(played: Played) -> Fault:
+def find_stop_reason(played: Played) -> Fault:
     """Why the job did not come to its end."""
     if played.stopped == "drift":
         report = played.report or {}
@@ -97,7 +97,9 @@ def outside(calm: Any, killed: Any, before: Played, after: Played) -> OutsideDif
     )
 
 
-def blamed(found: Sequence[OutsideDifference], cleared: frozenset[str], effects: Mapping[str, Effect]) -> str:
+def find_blamed_tools(
+    found: Sequence[OutsideDifference], cleared: frozenset[str], effects: Mapping[str, Effect]
+) -> str:
     """Who did it: the tools that ran more often wherever the outside differs; if none did somewhere, the agent.
 
     `cleared` are tools that ran more often elsewhere, and nothing came of it.

@@ -72,7 +72,7 @@ def failure(survival: Survival, found: Sequence[tuple[Row, Fault]]) -> DidNotSur
     return DidNotSurvive("\n".join(lines), survival, tuple(where))
 
 
-def unkilled(agent: str, what: str, faults: Sequence[Fault]) -> DidNotSurvive:
+def make_unkilled_error(agent: str, what: str, faults: Sequence[Fault]) -> DidNotSurvive:
     """The error for an agent that does not even come out right when nobody kills it."""
     lines = [f"undisturbed, {agent} {what}"]
     for fault in faults:

@@ -11,7 +11,7 @@ from holdfast.model.events import ChildStarted, LlmRequested, TurnCommitted
 from holdfast.model.inbox import Claim
 from holdfast.model.jobs import JobDraft
 from holdfast.model.mailbox import MailDraft
-from holdfast.model.session import SessionCheckpoint, TurnCommit, stamped
+from holdfast.model.session import SessionCheckpoint, TurnCommit, stamp_commit
 from holdfast.model.side_effects import CallStatus
 from holdfast.model.states import MailKind, Status, WaitReason
 from holdfast.testing.conformance.drafts import call_row, message, node
@@ -155,7 +155,7 @@ async def a_moved_head_refuses_the_events_of_its_turn(bench: Bench) -> None:
 async def a_changed_turn_refuses_its_events(bench: Bench) -> None:
     driver, claim = await _with_input(bench)
     other = TurnCommit(session_id="root", checkpoint=SessionCheckpoint(turn_index=9))
-    await bench.store.sessions.commit(stamped(other, "turn-1"))
+    await bench.store.sessions.commit(stamp_commit(other, "turn-1"))
     async with bench.refuses(TurnConflict):
         await bench.store.journal.append(_turn(driver, claim))
 
@@ -210,7 +210,7 @@ async def _with_input(bench: Bench) -> tuple[Driver, Claim]:
 
 def _turn(driver: Driver, claim: Claim, expected_revision: int | None = None) -> Append:
     """The append that ends a turn with the claimed input."""
-    turn = stamped(TurnCommit(session_id="root", nodes=(node("n1"),)), "turn-1")
+    turn = stamp_commit(TurnCommit(session_id="root", nodes=(node("n1"),)), "turn-1")
     turn = msgspec.structs.replace(turn, completes=(claim.completion(),), expected_revision=expected_revision)
     event = TurnCommitted("root", "turn-1", 1, claim.completion().batch_ids)
     return driver.build(event, extras=Extras(turn=turn))

@@ -11,7 +11,7 @@ from holdfast.model.states import FOR_A_PERSON, MailKind, Status, WaitReason
 from holdfast.model.suspicion import SUSPECT_AT, UNCLAIMED_US
 from holdfast.model.time import HOUR, SECOND
 from holdfast.store.ports.jobs import Jobs
-from holdfast.testing.conformance.drafts import call_row, intent_of, outcome_of, settled_row
+from holdfast.testing.conformance.drafts import call_row, intent_of, make_settled_row, outcome_of
 from holdfast.testing.conformance.driver import Driver, step
 from holdfast.testing.conformance.harness import Bench
 
@@ -35,7 +35,7 @@ async def a_running_job_with_an_uncertain_call_needs_a_person(bench: Bench) -> N
     await driver.release()
     assert await bench.store.jobs.list_needing_person() == [driver.job_id], "whoever drives it"
     driver = await bench.drive(driver.grant.queue)
-    settled = settled_row(driver, row, CallStatus.SKIPPED)
+    settled = make_settled_row(driver, row, CallStatus.SKIPPED)
     await driver.write(step("two"), extras=Extras(calls=(settled,)))
     assert await bench.store.jobs.list_needing_person() == []
 
@@ -140,7 +140,7 @@ async def _call(driver: Driver, status: CallStatus | None, step_key: str = "1/a#
     row = call_row(driver, step_key)
     await driver.write(intent_of(row), extras=Extras(calls=(row,)))
     if status is not None:
-        row = settled_row(driver, row, status)
+        row = make_settled_row(driver, row, status)
         await driver.write(outcome_of(row), extras=Extras(calls=(row,)))
     return row
 

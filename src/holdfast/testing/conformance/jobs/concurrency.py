@@ -8,7 +8,7 @@ from holdfast.errors import Broken
 from holdfast.model.hash_chain import Head, first_break
 from holdfast.model.jobs import JobDraft
 from holdfast.model.mailbox import MailDraft
-from holdfast.model.session import TurnCommit, stamped
+from holdfast.model.session import TurnCommit, stamp_commit
 from holdfast.model.states import MailKind, Slot
 from holdfast.testing.conformance.drafts import batches_in, message
 from holdfast.testing.conformance.driver import step
@@ -89,13 +89,13 @@ async def no_batch_is_claimed_twice(bench: Bench) -> None:
 
 
 async def one_turn_from_many_callers_is_one_revision(bench: Bench) -> None:
-    turn = stamped(TurnCommit(session_id="root", expected_revision=0), "turn-1")
+    turn = stamp_commit(TurnCommit(session_id="root", expected_revision=0), "turn-1")
     answers = await asyncio.gather(*(bench.store.sessions.commit(turn) for _ in range(CALLERS)))
     assert {answer.revision for answer in answers} == {1}
     assert [answer.replayed for answer in answers].count(False) == 1
 
 
 async def turns_of_one_session_take_turns(bench: Bench) -> None:
-    turns = [stamped(TurnCommit(session_id="root"), f"turn-{n}") for n in range(CALLERS)]
+    turns = [stamp_commit(TurnCommit(session_id="root"), f"turn-{n}") for n in range(CALLERS)]
     answers = await asyncio.gather(*(bench.store.sessions.commit(turn) for turn in turns))
     assert sorted(answer.revision for answer in answers) == list(range(1, CALLERS + 1))

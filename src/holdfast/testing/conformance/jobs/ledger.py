@@ -13,7 +13,7 @@ from holdfast.model.hash_chain import unseal
 from holdfast.model.ledger import CallRow
 from holdfast.model.side_effects import CALL_MOVES, CallStatus
 from holdfast.store.ports.ledger import Receipt
-from holdfast.testing.conformance.drafts import call_row, intent_of, outcome_of, settled_row
+from holdfast.testing.conformance.drafts import call_row, intent_of, make_settled_row, outcome_of
 from holdfast.testing.conformance.driver import Driver
 from holdfast.testing.conformance.harness import Bench, present
 
@@ -150,7 +150,7 @@ async def a_receipt_is_the_latest_call_with_its_result(bench: Bench) -> None:
     await driver.write(intent_of(second), extras=Extras(calls=(second,)))
     await _intend(driver, "1/mail#2")
     assert await ledger.receipt(driver.job_id, "1/mail#1") == Receipt(second, None), "the latest generation"
-    second = settled_row(driver, second, CallStatus.SUCCEEDED)
+    second = make_settled_row(driver, second, CallStatus.SUCCEEDED)
     large = ToolReturned(second.step_key, 1, result="x" * 20_000)
     await driver.write(large, extras=Extras(calls=(second,)))
     found = present(await ledger.receipt(driver.job_id, "1/mail#1"), "the receipt")
@@ -173,7 +173,7 @@ async def _intend(driver: Driver, step_key: str) -> CallRow:
 
 
 async def _settle(driver: Driver, row: CallRow, status: CallStatus) -> CallRow:
-    row = settled_row(driver, row, status)
+    row = make_settled_row(driver, row, status)
     await driver.write(outcome_of(row), extras=Extras(calls=(row,)))
     return row
 

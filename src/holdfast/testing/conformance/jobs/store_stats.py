@@ -9,7 +9,7 @@ from holdfast.model.side_effects import CallStatus
 from holdfast.model.states import Status, WaitReason
 from holdfast.model.store_stats import QueueStats
 from holdfast.model.time import HOUR, MINUTE, SECOND
-from holdfast.testing.conformance.drafts import call_row, intent_of, outcome_of, settled_row
+from holdfast.testing.conformance.drafts import call_row, intent_of, make_settled_row, outcome_of
 from holdfast.testing.conformance.driver import Driver
 from holdfast.testing.conformance.harness import Bench
 
@@ -68,7 +68,7 @@ async def uncertain_calls_are_counted(bench: Bench) -> None:
         row = call_row(driver, step_key)
         await driver.write(intent_of(row), extras=Extras(calls=(row,)))
         if status is not None:
-            row = settled_row(driver, row, status)
+            row = make_settled_row(driver, row, status)
             await driver.write(outcome_of(row), extras=Extras(calls=(row,)))
     assert (await bench.store.vitals.look()).uncertain == 1
 

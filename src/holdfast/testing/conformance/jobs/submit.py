@@ -13,7 +13,7 @@ from holdfast.model.jobs import (
     JobNames,
     JobRecord,
     Submitted,
-    created_event,
+    make_created_event,
 )
 from holdfast.model.lease import floor
 from holdfast.model.states import Status, WaitReason
@@ -28,7 +28,7 @@ async def a_new_job_is_pending_and_has_one_event(bench: Bench) -> None:
     [event] = await bench.store.journal.read(job_id)
     head = await bench.store.jobs.head(job_id)
 
-    assert unseal(event) == created_event(draft), "the journal begins with what was asked for"
+    assert unseal(event) == make_created_event(draft), "the journal begins with what was asked for"
     assert (event.seq, event.at) == (1, bench.clock.wall_us())
     assert first_break(job_id, [event]) is None, "the chain begins with it"
     assert head.head == Head(1, event.hash)

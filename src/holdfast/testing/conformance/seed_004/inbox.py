@@ -6,7 +6,7 @@ import msgspec
 
 from holdfast.errors import ClaimLost
 from holdfast.model.inbox import Claim, Completion
-from holdfast.model.session import SessionCheckpoint, TurnCommit, stamped
+from holdfast.model.session import SessionCheckpoint, TurnCommit, stamp_commit
 from holdfast.testing.conformance.drafts import (
     AFTER_COMMIT,
     JOIN,
@@ -78,7 +78,9 @@ async def queue_completion_and_turn_commit_stamp_are_atomic(bench: Bench) -> Non
     batch = await bench.store.inbox.enqueue(message("all or nothing"))
     claim = present(await bench.claim(owner="queue-owner", max_batches=1), "a claim")
     assert batches_in(claim) == [batch.batch_id]
-    turn = stamped(TurnCommit(session_id="root", checkpoint=SessionCheckpoint(turn_index=41)), "turn-atomic")
+    turn = stamp_commit(
+        TurnCommit(session_id="root", checkpoint=SessionCheckpoint(turn_index=41)), "turn-atomic"
+    )
 
     async with bench.refuses(ClaimLost):
         await sessions.commit(_completing(turn, stale(claim)), handle=HANDLE)

@@ -14,7 +14,7 @@ from holdfast.model.session import (
     TurnCommit,
     Usage,
     Vacuumed,
-    stamped,
+    stamp_commit,
     turn_hash,
 )
 from holdfast.store.ports.attachments import AttachmentIntent
@@ -177,9 +177,9 @@ async def tombstone_vacuum_and_gc_are_minimally_consistent(bench: Bench) -> None
 async def final_commit_stamp_is_idempotent_and_conflicts_on_changed_hash(bench: Bench) -> None:
     sessions = bench.store.sessions
     turn = TurnCommit(session_id="root")
-    first = await sessions.commit(stamped(turn, "turn-7"), handle=HANDLE)
+    first = await sessions.commit(stamp_commit(turn, "turn-7"), handle=HANDLE)
     async with bench.unchanged():
-        again = await sessions.commit(stamped(turn, "turn-7"), handle=HANDLE)
+        again = await sessions.commit(stamp_commit(turn, "turn-7"), handle=HANDLE)
     assert again.revision == first.revision, "a turn committed twice is one turn"
     assert again.checkpoint_ref == first.checkpoint_ref
 
@@ -190,7 +190,7 @@ async def final_commit_stamp_is_idempotent_and_conflicts_on_changed_hash(bench: 
 
     changed = TurnCommit(session_id="root", checkpoint=SessionCheckpoint(turn_index=1))
     async with bench.refuses(TurnConflict):
-        await sessions.commit(stamped(changed, "turn-7"), handle=HANDLE)
+        await sessions.commit(stamp_commit(changed, "turn-7"), handle=HANDLE)
 
 
 async def runtime_persistence_survives_reopen(bench: Bench) -> None:

@@ -7,7 +7,7 @@ from holdfast.model.append import Move
 from holdfast.model.events import JobCancellation
 from holdfast.model.inbox import BatchState
 from holdfast.model.jobs import JobDraft
-from holdfast.model.session import TurnCommit, stamped
+from holdfast.model.session import TurnCommit, stamp_commit
 from holdfast.model.states import Status, WaitReason
 from holdfast.store.ports.journal import Ruling
 from holdfast.testing.conformance.drafts import message
@@ -81,7 +81,7 @@ async def a_batch_is_found_until_it_is_settled_and_after(bench: Bench) -> None:
     batch = await bench.store.inbox.deliver(message("one"), _JOB)
     assert await bench.store.inbox.find("root", batch.batch_id) == batch
     claim = present(await bench.claim(), "a claim")
-    commit = stamped(TurnCommit(session_id="root", completes=(claim.completion(),)), "turn-1")
+    commit = stamp_commit(TurnCommit(session_id="root", completes=(claim.completion(),)), "turn-1")
     await bench.store.sessions.commit(commit)
     found = present(await bench.store.inbox.find("root", batch.batch_id), "its receipt")
     assert (found.state, found.settled_by, found.items) == (BatchState.COMPLETED, "turn-1", ())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.errors import InvalidName, InvalidPayload
 from holdfast.model.inbox import BatchDraft, BatchState, Boundary, InboxBatch, ItemDraft
-from holdfast.model.session import TurnCommit, stamped
+from holdfast.model.session import TurnCommit, stamp_commit
 from holdfast.model.time import MINUTE
 from holdfast.testing.conformance.drafts import message, text_of
 from holdfast.testing.conformance.harness import Bench, present
@@ -14,7 +14,7 @@ async def a_source_key_after_completion_returns_the_receipt(bench: Bench) -> Non
     inbox = bench.store.inbox
     batch = await inbox.enqueue(message("once", source_key="mail:1"))
     claim = present(await bench.claim(), "a claim")
-    turn = stamped(TurnCommit(session_id="root", completes=(claim.completion(),)), "turn-1")
+    turn = stamp_commit(TurnCommit(session_id="root", completes=(claim.completion(),)), "turn-1")
     await bench.store.sessions.commit(turn)
 
     receipt = await inbox.enqueue(message("once more", source_key="mail:1"))

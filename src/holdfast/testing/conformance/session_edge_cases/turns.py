@@ -14,7 +14,7 @@ from holdfast.model.session import (
     SessionNode,
     TurnCommit,
     Usage,
-    stamped,
+    stamp_commit,
 )
 from holdfast.testing.conformance.drafts import message, node
 from holdfast.testing.conformance.harness import HANDLE, Bench, present
@@ -25,7 +25,7 @@ NOBODYS_CLAIM = Completion("no claim", "no token", ("no batch",))
 async def a_retry_gets_the_first_result_though_the_head_moved_and_its_claim_is_gone(bench: Bench) -> None:
     await bench.store.inbox.enqueue(message("one"))
     claim = present(await bench.claim(), "a claim")
-    turn = stamped(TurnCommit(session_id="root", nodes=(node("n1"),), expected_revision=0), "turn-1")
+    turn = stamp_commit(TurnCommit(session_id="root", nodes=(node("n1"),), expected_revision=0), "turn-1")
     turn = msgspec.structs.replace(turn, completes=(claim.completion(),))
     first = await bench.store.sessions.commit(turn)
     await bench.store.sessions.commit(
@@ -42,39 +42,41 @@ async def a_retry_gets_the_first_result_though_the_head_moved_and_its_claim_is_g
 
 async def a_retry_may_carry_new_ids_and_times(bench: Bench) -> None:
     await bench.store.sessions.commit(
-        stamped(TurnCommit(session_id="root", nodes=(_said("n1", 1),)), "turn-1")
+        stamp_commit(TurnCommit(session_id="root", nodes=(_said("n1", 1),)), "turn-1")
     )
     async with bench.unchanged():
-        again = stamped(TurnCommit(session_id="root", nodes=(_said("n2", 2),)), "turn-1")
+        again = stamp_commit(TurnCommit(session_id="root", nodes=(_said("n2", 2),)), "turn-1")
         assert (await bench.store.sessions.commit(again)).replayed, "a turn is known by its meaning"
 
 
 async def a_retry_counts_no_usage_again(bench: Bench) -> None:
     usage = Usage(source="turn", model="small-1", input_tokens=5)
-    turn = stamped(TurnCommit(session_id="root", usage=(usage,)), "turn-1")
+    turn = stamp_commit(TurnCommit(session_id="root", usage=(usage,)), "turn-1")
     for _ in range(3):
         await bench.store.sessions.commit(turn)
     assert (await bench.load()).usage == (usage,)
 
 
 async def a_changed_turn_conflicts_and_changes_nothing(bench: Bench) -> None:
-    await bench.store.sessions.commit(stamped(TurnCommit(session_id="root", nodes=(node("n1"),)), "turn-1"))
+    await bench.store.sessions.commit(
+        stamp_commit(TurnCommit(session_id="root", nodes=(node("n1"),)), "turn-1")
+    )
     await bench.store.inbox.enqueue(message("one"))
     claim = present(await bench.claim(), "a claim")
-    changed = stamped(TurnCommit(session_id="root", nodes=(node("n1"), node("n2", "n1"))), "turn-1")
+    changed = stamp_commit(TurnCommit(session_id="root", nodes=(node("n1"), node("n2", "n1"))), "turn-1")
     async with bench.refuses(TurnConflict):
         completing = msgspec.structs.replace(changed, completes=(claim.completion(),))
         await bench.store.sessions.commit(completing)
 
 
 async def the_stamp_is_checked_before_the_head(bench: Bench) -> None:
-    turn = stamped(TurnCommit(session_id="root"), "turn-1")
+    turn = stamp_commit(TurnCommit(session_id="root"), "turn-1")
     await bench.store.sessions.commit(turn)
     stale = msgspec.structs.replace(turn, expected_revision=0)
     assert (await bench.store.sessions.commit(stale)).replayed, "a known turn needs no head"
     changed = TurnCommit(session_id="root", checkpoint=SessionCheckpoint(turn_index=1), expected_revision=0)
     async with bench.refuses(TurnConflict):
-        await bench.store.sessions.commit(stamped(changed, "turn-1"))
+        await bench.store.sessions.commit(stamp_commit(changed, "turn-1"))
 
 
 async def the_head_is_checked_before_the_claims(bench: Bench) -> None:
@@ -87,7 +89,7 @@ async def the_head_is_checked_before_the_claims(bench: Bench) -> None:
 
 async def the_binding_is_checked_before_the_stamp(bench: Bench) -> None:
     await bench.store.sessions.commit(TurnCommit(session_id="alpha"), handle=HANDLE)
-    turn = stamped(TurnCommit(session_id="beta"), "turn-1")
+    turn = stamp_commit(TurnCommit(session_id="beta"), "turn-1")
     await bench.store.sessions.commit(turn)
     async with bench.refuses(SessionBound, "alpha", "beta"):
         await bench.store.sessions.commit(turn, handle=HANDLE)
@@ -104,7 +106,9 @@ async def the_head_counts_from_zero(bench: Bench) -> None:
 
 async def a_turn_id_is_taken_in_its_own_session_only(bench: Bench) -> None:
     for session_id in ("root", "other"):
-        committed = await bench.store.sessions.commit(stamped(TurnCommit(session_id=session_id), "turn-1"))
+        committed = await bench.store.sessions.commit(
+            stamp_commit(TurnCommit(session_id=session_id), "turn-1")
+        )
         assert committed.revision == 1
         assert not committed.replayed
 
@@ -140,7 +144,7 @@ async def two_handles_may_serve_one_session(bench: Bench) -> None:
 
 
 async def a_stamp_must_be_for_its_own_session(bench: Bench) -> None:
-    stamp = stamped(TurnCommit(session_id="other"), "turn-1").stamp
+    stamp = stamp_commit(TurnCommit(session_id="other"), "turn-1").stamp
     async with bench.refuses(InvalidPayload, "root", "other"):
         await bench.store.sessions.commit(TurnCommit(session_id="root", stamp=stamp))
 
