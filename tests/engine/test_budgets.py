@@ -82,7 +82,7 @@ async def answer(shop: Shop, drive: Execution, text: str, **usage: int) -> Any:
         await asking.afford()
         asking.begin()
         shop.done[text] += 1
-        await asking.answered(ModelAnswer(text.upper(), usage))
+        await asking.record_answer(ModelAnswer(text.upper(), usage))
     assert asking.answer is not None
     return asking.answer.response
 

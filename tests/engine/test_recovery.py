@@ -164,7 +164,7 @@ class Town:
     def here(self) -> Identity | None:
         return Identity("boot", 1, 10, 10)
 
-    def seen(self, pid: int) -> int | Sight:
+    def look_up(self, pid: int) -> int | Sight:
         return self._seen.get(pid, Sight.GONE)
 
 
@@ -211,18 +211,18 @@ def test_a_killed_process_is_seen_to_be_gone() -> None:
     here = processes.here()
     assert here is not None
     assert here.pid == os.getpid()
-    assert processes.seen(os.getpid()) == here.began
+    assert processes.look_up(os.getpid()) == here.began
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
-        began = processes.seen(child.pid)
+        began = processes.look_up(child.pid)
         assert not isinstance(began, Sight)
         assert began >= here.began
         name = worker_name("child", Identity(here.boot, here.space, child.pid, began))
         assert identity_in(name) == Identity(here.boot, here.space, child.pid, began)
         os.kill(child.pid, signal.SIGKILL)
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # dead, and not yet looked at
-        assert processes.seen(child.pid) is Sight.GONE
+        assert processes.look_up(child.pid) is Sight.GONE
     finally:
         child.kill()
         child.communicate()
-    assert processes.seen(child.pid) is Sight.GONE
+    assert processes.look_up(child.pid) is Sight.GONE

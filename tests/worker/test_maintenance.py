@@ -33,7 +33,7 @@ class Nobody:
     def here(self) -> Identity | None:
         return None
 
-    def seen(self, _pid: int) -> int | Sight:
+    def look_up(self, _pid: int) -> int | Sight:
         return Sight.UNKNOWN
 
 
@@ -197,7 +197,7 @@ async def test_a_duty_that_fails_hinders_no_other(backend: Backend, caplog: pyte
         async def around(name: str, call: Any, args: Any, options: Any) -> Any:
             if name == "schedules.due":
                 raise StoreUnavailable("away")
-            if name == "work.unclaimed":
+            if name == "work.find_unclaimed":
                 raise ZeroDivisionError
             return await call(*args, **options)
 

@@ -63,7 +63,7 @@ async def test_a_beat_every_ten_seconds_and_no_more_questions(backend: Backend) 
             "namespaces.list": 1,
             "schedules.list": 1,
         }  # does a schedule stand where a wrong clock has put it?
-        assert calls == {"presences.beat": 3, "schedules.due": 6, "work.unclaimed": 6} | once
+        assert calls == {"presences.beat": 3, "schedules.due": 6, "work.find_unclaimed": 6} | once
         (seen,) = await shop.store.presences.list()
         assert seen.state is WorkerState.HERE
 

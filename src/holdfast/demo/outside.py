@@ -61,7 +61,7 @@ class Outside:
                 said: Any = {"url": "https://files.example.org/report.pdf"}
             else:
                 said = {"text": SOURCES[path.removeprefix("/sources/")]}
-        if self.reached(path):
+        if self.notify(path):
             return None
         with self._lock:
             self.answered.append(path)
@@ -71,7 +71,7 @@ class Outside:
         with self._lock:
             self.mails.append(str(message_from_bytes(mail)["Message-ID"]))
 
-    def reached(self, moment: str) -> bool:
+    def notify(self, moment: str) -> bool:
         """Whether somebody waited for this moment; then they have been told."""
         with self._lock:
             tell = self.moments.pop(moment, None)
@@ -118,7 +118,7 @@ class _Smtp(socketserver.StreamRequestHandler):
             if verb == b"DATA":
                 self._say("354 go on")
                 self.outside.deliver(self._mail())
-                if self.outside.reached("mail"):
+                if self.outside.notify("mail"):
                     return
                 self._say("250 delivered")
             elif verb == b"QUIT":

@@ -46,7 +46,7 @@ async def checkpoint(drive: Execution, state: Any, pack: EvidenceSet | None = No
         found = await drive.call(DurableCall("evidence", evidence, look, READS))
         why = _why_not(pack, [msgspec.convert(one, Result) for one in found])
         if why is not None:
-            drive.meter.unproven()
+            drive.meter.record_unproven()
             raise Unproven(f"the evidence of this checkpoint does not verify: {why}")
 
     async def commit(_key: str) -> Any:
@@ -75,7 +75,7 @@ def restore_state(drive: Execution, default: Any = None) -> Any:
     return drive.history.state if drive.history.ordinal else default
 
 
-async def unproven(
+async def find_unproven(
     inspect: Inspector | None, history: History, meter: Telemetry = SILENT
 ) -> dict[str, Any] | None:
     """Why the job cannot be resumed from its last checkpoint, as a report; None if it can."""
@@ -85,7 +85,7 @@ async def unproven(
     why = _why_not(pack, await _findings(inspect, pack))
     if why is None:
         return None
-    meter.unproven()
+    meter.record_unproven()
     return {
         "why": f"the evidence of checkpoint {history.ordinal} no longer holds: {why}",
         "recorded": [],

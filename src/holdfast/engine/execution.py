@@ -230,7 +230,7 @@ class Execution:
             return False
         if not self.scheduler.deliver_at_once(recorded.seq, recorded.at):
             return False
-        self.meter.replayed()
+        self.meter.record_replay()
         return True
 
     async def call(self, asked: DurableCall, met: Met | None = None) -> Any:
@@ -292,13 +292,13 @@ class Execution:
 
     def recall(self, recorded: Recorded, asked: DurableCall) -> Any:
         """What the code saw the first time."""
-        self.meter.replayed()
+        self.meter.record_replay()
         if recorded.error is None:
             return recorded.result
         error = failures.from_recorded_error(recorded.error, asked.raises)
         if recorded.final or recorded.status is not CallStatus.FAILED:
             raise error  # to make the call again would be a second effect, or against a person's word
-        raise self.noted(error, recorded.step_key)
+        raise self.note_error(error, recorded.step_key)
 
     async def _read(
         self, asked: DurableCall, place: TaskScope, key: str, digest: str, generation: int
@@ -319,11 +319,11 @@ class Execution:
             stamp = self.recorder.record(step, body=body, progress=True)
             is_alone = len(self.tasks) == 1 and not self._strict
             if not is_alone or not self.scheduler.deliver_at_once(stamp.seq, stamp.at):
-                await self.handed_over(stamp)
+                await self.hand_over(stamp)
         except asyncio.CancelledError:
-            await self.given_up(key, digest, generation)
+            await self.record_cancelled(key, digest, generation)
             raise
-        return value if error is None else self.delivered(value, error, asked, key)
+        return value if error is None else self.deliver_result(value, error, asked, key)
 
     async def _read_again(
         self,
@@ -441,12 +441,12 @@ class Execution:
         finally:
             self.running -= 1
 
-    def delivered(self, value: Any, error: Exception | None, asked: DurableCall, key: str) -> Any:
+    def deliver_result(self, value: Any, error: Exception | None, asked: DurableCall, key: str) -> Any:
         if error is None:
             return value
-        raise self.noted(failures.to_raised_error(error, asked.raises), key)
+        raise self.note_error(failures.to_raised_error(error, asked.raises), key)
 
-    def noted(self, error: Exception, key: str) -> Exception:
+    def note_error(self, error: Exception, key: str) -> Exception:
         """The error, remembered as this call's: if it ends the attempt, the call is made again in the next."""
         self._raised.append((error, key))
         return error
@@ -459,10 +459,12 @@ class Execution:
         try:
             yield
         except asyncio.CancelledError:
-            await self.given_up(key, digest, generation, extras)
+            await self.record_cancelled(key, digest, generation, extras)
             raise
 
-    async def given_up(self, key: str, digest: str, generation: int, extras: Extras = NOTHING) -> None:
+    async def record_cancelled(
+        self, key: str, digest: str, generation: int, extras: Extras = NOTHING
+    ) -> None:
         """The code hears of it in its turn: results that were there before come first, now and in replay."""
         if not self.stopping:
             event = CallCancelled(key, digest, generation=generation)
@@ -470,7 +472,7 @@ class Execution:
             self.look()
             await self.turn(stamp.seq, stamp.at)
 
-    async def handed_over(self, stamp: Stamp) -> None:
+    async def hand_over(self, stamp: Stamp) -> None:
         if self._strict:
             await self.on_disk(stamp)
         if len(self.tasks) != 1 or not self.scheduler.deliver_at_once(stamp.seq, stamp.at):
@@ -521,9 +523,9 @@ class Execution:
         try:
             yield
         finally:
-            self.settled(step_key)
+            self.mark_settled(step_key)
 
-    def settled(self, step_key: str) -> None:
+    def mark_settled(self, step_key: str) -> None:
         """What became of this cut-off call is known."""
         if step_key in self._recovering:
             self._recovering.discard(step_key)
@@ -578,9 +580,9 @@ class Execution:
         """A new effect is about to fire, and the code does not ask for a recorded one any more: it has changed."""
         asked, key = next(iter(self._held.values()))
         why = "a recorded effect is not asked for any more, and another is about to fire"
-        if self.history.drifted(key, digest_of(asked.identity)) is not None:
+        if self.history.find_drifted(key, digest_of(asked.identity)) is not None:
             why = "a recorded call was made with other arguments"
-        self._park(why, self.history.unclaimed_effects(), asked, key)
+        self._park(why, self.history.find_unclaimed_effects(), asked, key)
 
     def park_repurchase(
         self, name: str, key: str, digest: str, recorded: Recorded, fields: tuple[str, ...]

@@ -201,7 +201,7 @@ class ExternalWork:
     async def tidy(self) -> int:
         """Pending work that was cancelled by letter, or that nobody has begun by its deadline, has ended; how much."""
         ended = 0
-        for job_id in await self._store.work.unclaimed():
+        for job_id in await self._store.work.find_unclaimed():
             item = await self.load(job_id)
             said = await self._unclaimed(item)
             if said is None:

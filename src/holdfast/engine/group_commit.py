@@ -156,7 +156,7 @@ class GroupCommit:
     def _told(self, pen: JournalWriter, outcome: Head | HoldfastError) -> None:
         more = pen.settle(outcome)
         if isinstance(outcome, HoldfastError):
-            self._meter.refused(outcome)
+            self._meter.record_refusal(outcome)
         if not isinstance(outcome, Unavailable):
             self._failures.pop(pen, None)
             if more:

@@ -20,7 +20,7 @@ class Processes(Protocol):
         """This process; None where the host has no way to tell processes apart."""
         ...
 
-    def seen(self, pid: int) -> int | Sight:
+    def look_up(self, pid: int) -> int | Sight:
         """When the process with this pid began, or that there is none, or that nobody can tell."""
         ...
 
@@ -36,10 +36,10 @@ class HostProcesses:
             space = (_PROC / "self" / "ns" / "pid").stat().st_ino
         except OSError:
             return None
-        began = self.seen(os.getpid())
+        began = self.look_up(os.getpid())
         return None if isinstance(began, Sight) else Identity(self._boot, space, os.getpid(), began)
 
-    def seen(self, pid: int) -> int | Sight:
+    def look_up(self, pid: int) -> int | Sight:
         try:
             text = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
         except (FileNotFoundError, ProcessLookupError):

@@ -22,7 +22,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
 from holdfast.engine import budgets, failures
-from holdfast.engine.checkpoints import unproven
+from holdfast.engine.checkpoints import find_unproven
 from holdfast.engine.children import farewell
 from holdfast.engine.execution import Execution
 from holdfast.engine.journal_loader import load_journal, replay_events
@@ -266,7 +266,7 @@ class JobRun:
         pinned = None if self._created is None else self._created.python_version
         report = misfit(pinned, self.desk.python, self._history.pythons)
         if report is None:
-            report = await unproven(self.desk.inspect, self._history, self.desk.meter)
+            report = await find_unproven(self.desk.inspect, self._history, self.desk.meter)
         if report is not None:
             return await self._end(JobParked(report), Move(status=Status.WAITING, reason=WaitReason.DRIFT))
         if self._leaving:
@@ -444,7 +444,7 @@ class JobRun:
         move = Move(status=Status.WAITING, reason=WaitReason.STALLED)
         ended = await self._end(JobStalled(stalled.report), move)
         if ended == Status.WAITING:  # and not cancelled meanwhile
-            self.desk.meter.stalled()
+            self.desk.meter.record_stall()
         return ended
 
     async def _time_out(self, open_calls: Iterable[str]) -> str:

@@ -167,7 +167,7 @@ class LeaseRenewal:
             await self._observe(leases, beat, asked_at)
             await self._let_run_out(leases)
         except Unavailable as error:
-            self._meter.refused(error)
+            self._meter.record_refusal(error)
             return None
         return beat.others
 

@@ -197,7 +197,7 @@ class Asking:
     def now_us(self) -> int:
         return self._drive.clock.wall_us()
 
-    async def answered(self, answer: ModelAnswer) -> None:
+    async def record_answer(self, answer: ModelAnswer) -> None:
         """The answer is on disk, and it is the code's turn to have it."""
         self._over(*(("answered", answer.usage) if answer.error is None else ("refused", answer.error)))
         self.answer = answer
@@ -213,10 +213,10 @@ class Asking:
         await self._drive.on_disk(stamp)
         await self._drive.turn(stamp.seq, stamp.at)
 
-    async def given_up(self) -> None:
+    async def record_cancelled(self) -> None:
         """It is a fact that the code did not wait for the answer, unless it is we who stop the code."""
         self._over("given_up")
-        await self._drive.given_up(self.step_key, self._digest, self._generation)
+        await self._drive.record_cancelled(self.step_key, self._digest, self._generation)
 
     @property
     def stopped(self) -> bool:
@@ -234,9 +234,9 @@ class Asking:
         drawn = canonical.digest(f"{self._drive.owner.job_id}/{self.step_key}/{self.attempt}".encode())
         return int.from_bytes(drawn[:6]) / 2**48
 
-    def failed(self, error: Exception) -> Exception:
+    def note_error(self, error: Exception) -> Exception:
         """The error, as this request's: if it ends the attempt, the model is asked again in the next."""
-        return self._drive.noted(error, self.step_key)
+        return self._drive.note_error(error, self.step_key)
 
     def _over(self, how: str, told: Any = None) -> None:
         """Nobody hears the rest of this attempt, and whoever times it knows how it ended."""
@@ -260,7 +260,7 @@ async def ask(drive: Execution, request: Request) -> Asking:
         if await drive.past(recorded):
             failed = recorded.status is CallStatus.FAILED
             asking.answer = ModelAnswer(error=recorded.error) if failed else ModelAnswer(recorded.result)
-            drive.meter.replayed()
+            drive.meter.record_replay()
             return asking
         if recorded.intent_seq is None:  # it was given up before it was sent
             asking = Asking(drive, place, request, key, digest, None)

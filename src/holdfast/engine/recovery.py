@@ -165,10 +165,10 @@ async def prove_dead(store: Store, processes: Processes) -> list[str]:
     dead = []
     for name in await store.leases.owners():
         who = identity_in(name)
-        if who is None or not is_neighbour(who, here) or not is_dead(who, here, processes.seen(who.pid)):
+        if who is None or not is_neighbour(who, here) or not is_dead(who, here, processes.look_up(who.pid)):
             continue
         parent = find_parent(name)
-        if parent is not None and processes.seen(parent) is not Sight.GONE:
+        if parent is not None and processes.look_up(parent) is not Sight.GONE:
             continue  # its parent has seen how it died, and writes that down
         if await store.leases.expire(name):
             dead.append(name)

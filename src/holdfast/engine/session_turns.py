@@ -109,7 +109,7 @@ class SessionTurn:
         view = await self.store.sessions.load(self.session_id, HEAD, namespace=self.namespace)
         return None if view is None else view.checkpoint
 
-    async def joined(self) -> str:
+    async def find_joined_turn(self) -> str:
         """The turn that took this job's message along."""
         batch = await self.store.inbox.find(self.session_id, self.turn_id, namespace=self.namespace)
         if batch is None or batch.settled_by is None:

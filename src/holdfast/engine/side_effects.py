@@ -63,7 +63,7 @@ class SideEffectCall:
         except asyncio.CancelledError:
             if self.drive.stopping and call.has_intent:
                 self.cut_off.append(asked.name)
-            await self.drive.given_up(key, digest, call.generation)
+            await self.drive.record_cancelled(key, digest, call.generation)
             raise
 
 
@@ -119,7 +119,7 @@ class _Call:
                 case Recovery.RELAUNCH:
                     self._abandon(self._recorded)
                 case Recovery.NEW_GENERATION:
-                    self._drive.settled(self._step_key)
+                    self._drive.mark_settled(self._step_key)
                     self.generation += 1
                     return await self._first()
                 case Recovery.USE_RECORD:
@@ -289,7 +289,7 @@ class _Call:
     async def _refused(self, error: Exception) -> Any:
         event = ToolFailed(self._step_key, self.generation, error=failures.record_error(error))
         await self._settle(event, CallStatus.FAILED)
-        return self._drive.delivered(None, error, self._asked, self._step_key)
+        return self._drive.deliver_result(None, error, self._asked, self._step_key)
 
     async def _settle(self, event: ToolReturned | ToolFailed, status: CallStatus) -> None:
         stamp = self._drive.recorder.record(event, row=self._row(status), progress=True)
@@ -297,7 +297,7 @@ class _Call:
         if self._points is not nothing:
             await self._drive.on_disk(stamp)
             self._points(Point.AFTER_LEDGER, self._asked.name)
-        await self._drive.handed_over(stamp)
+        await self._drive.hand_over(stamp)
 
     async def _ambiguous(self, error: Exception) -> Any:
         """Nobody knows whether it happened: from here it is as if the worker had died."""

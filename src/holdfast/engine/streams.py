@@ -195,7 +195,7 @@ class StreamWriter:
             kept = await self._streams.append([said for _, said in sent])
         except Unavailable:
             with self.lock:
-                return max(outlet.failed() for outlet, _ in sent)
+                return max(outlet.count_failure() for outlet, _ in sent)
         except Exception:
             # Nothing rests on a stream: the jobs go on, and nobody hears them.
             log.exception("the output streams of jobs could not be stored; they end here")
@@ -362,7 +362,7 @@ class JobStream:
             self._sent, self._sent_size, self._failures = None, 0, 0
             self._wake()
 
-    def failed(self) -> int:
+    def count_failure(self) -> int:
         """The store was away, so many times in a row by now."""
         self._failures += 1
         if self._hurry and self._failures >= LAST_TRIES:

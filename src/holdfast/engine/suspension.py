@@ -29,7 +29,7 @@ async def sleep(drive: Execution, us: int) -> None:
     async with drive.noting_cancel(key, digest, 0, over):
         await drive.waits.until(due_at)
         fired = drive.recorder.record(TimerFired(key), extras=over, progress=True, at=drive.job_time(due_at))
-        await drive.handed_over(fired)
+        await drive.hand_over(fired)
 
 
 def set_timer(drive: Execution, key: str, digest: str, us: int, recorded: Recorded | None) -> tuple[str, int]:
@@ -77,7 +77,7 @@ async def take(
         at = drive.job_time(due_at) if signal is None and due_at is not None else None
         # Between the look and this line nothing else runs: no two waits take one signal.
         stamp = drive.note(taken, extras=over, progress=True, at=at)
-        await drive.handed_over(stamp)
+        await drive.hand_over(stamp)
     recorded = drive.history.find(key, digest)
     assert recorded is not None
     return read_result(recorded)

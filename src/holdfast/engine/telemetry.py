@@ -51,29 +51,29 @@ class Telemetry:
         if it is asked once more, or `given_up`."""
         return NOTHING
 
-    def claimed(self, grants: Sequence[Grant]) -> None:
+    def record_claims(self, grants: Sequence[Grant]) -> None:
         """These leases were had, perhaps none."""
 
-    def refused(self, error: HoldfastError) -> None:
+    def record_refusal(self, error: HoldfastError) -> None:
         """The store said no: to an append, a claim, a renewal or a sweep."""
 
-    def replayed(self) -> None:
+    def record_replay(self) -> None:
         """A recorded call was handed back instead of made."""
 
-    def cached(self, *, hit: bool) -> None:
+    def record_cache_lookup(self, *, hit: bool) -> None:
         """The cache of answers was asked."""
 
-    def unproven(self) -> None:
+    def record_unproven(self) -> None:
         """The evidence of a checkpoint does not hold."""
 
-    def stalled(self) -> None:
+    def record_stall(self) -> None:
         """A job is held because its code made no progress for too long."""
 
-    def isolated(self, how: str) -> None:
+    def record_isolation(self, how: str) -> None:
         """A suspect runs alone in a child process (`started`), is none any more (`cleared`), or is a dead letter
         because that process died (`convicted`)."""
 
-    def swept(self, stats: SweepStats) -> None:
+    def record_sweep(self, stats: SweepStats) -> None:
         """A sweep is over."""
 
 

@@ -256,7 +256,7 @@ class ToolLedger:
         here, who = self.db.processes.here(), identity_in(claimed.worker)
         if here is None or who is None or not is_neighbour(who, here):
             return False
-        return is_dead(who, here, self.db.processes.seen(who.pid))
+        return is_dead(who, here, self.db.processes.look_up(who.pid))
 
     # ── doing ─────────────────────────────────────────────────────────────────────────────────────
 

@@ -268,7 +268,7 @@ def make_entry(new: AgentEntry, before: AgentEntry | None, now: int) -> AgentEnt
     return check_entry(msgspec.structs.replace(new, registered_at=since, last_heartbeat=at, last_activity=at))
 
 
-def beaten(now: int, status: AgentStatus | None = None, tasks: int | None = None) -> Change:
+def record_heartbeat(now: int, status: AgentStatus | None = None, tasks: int | None = None) -> Change:
     """It was there just now. Nothing else changes but what it says with the beat."""
 
     def change(entry: AgentEntry) -> AgentEntry:

@@ -65,7 +65,7 @@ def encode(value: object, *, bytes_max: int = JSON_BYTES_MAX, depth_max: int = J
     except TypeError:  # a key that is not a string; the walk above looks at values only
         data = canonical_fallback.write(_simplified(value, bytes_max, depth_max))
     rules = redaction.current
-    if rules.suspects(data) and rules.needed(data):
+    if rules.suspects(data) and rules.is_needed(data):
         data = _without_secrets(rules, value, data)
     if len(data) > bytes_max:
         raise canonical_fallback.too_large(len(data), bytes_max)

@@ -176,7 +176,7 @@ class Redactor:
                 return True
         return bool(self._fielded) and any(needle in data.lower() for needle in self._fielded)
 
-    def needed(self, data: bytes) -> bool:
+    def is_needed(self, data: bytes) -> bool:
         """Whether bytes under suspicion are worth a walk: a shape may be whole here, a value or a field stands here."""
         if any(needle in data for needle in self._always):
             return True

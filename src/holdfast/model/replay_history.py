@@ -145,7 +145,7 @@ class History:
         """Whether no call has asked for this record, and one may still do so."""
         return not recorded.retired and self._unclaimed.get(recorded.unclaimed_key) is recorded
 
-    def drifted(self, step_key: str, args_digest: str) -> Recorded | None:
+    def find_drifted(self, step_key: str, args_digest: str) -> Recorded | None:
         """The newest record under this key that was made with other arguments."""
         newest = self._calls.get(step_key)
         if newest is None or newest.args_digest == args_digest:
@@ -154,7 +154,7 @@ class History:
 
     def find_answered_request(self, step_key: str, args_digest: str) -> Recorded | None:
         """The request to a model that was made under this key with another identity, if its answer is on record."""
-        recorded = self.drifted(step_key, args_digest)
+        recorded = self.find_drifted(step_key, args_digest)
         if recorded is None or recorded.status is not _SUCCEEDED:
             return None
         return recorded if f"{step_key}@{recorded.generation}" in self._requests else None
@@ -208,7 +208,7 @@ class History:
         """Whether an effect is recorded that the code has not asked for: then nothing new may fire."""
         return any(one.effect is not Effect.READ_ONLY for one in self._unclaimed.values())
 
-    def unclaimed_effects(self) -> list[Recorded]:
+    def find_unclaimed_effects(self) -> list[Recorded]:
         return [one for one in self._unclaimed.values() if one.effect is not Effect.READ_ONLY]
 
     @property

@@ -205,7 +205,7 @@ class NatsConnection:
     def wait_s(self, policy: Backoff, tried: int) -> float:
         return delay(policy, tried, self._chance()) / SECOND
 
-    def settled(self, name: str) -> None:
+    def clear_trouble(self, name: str) -> None:
         """An attendant says that what troubled it does so no longer."""
         self._troubles.pop(name, None)
 

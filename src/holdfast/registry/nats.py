@@ -145,7 +145,7 @@ class NatsPlace:
                 watch = anew
                 await self._rebuild(bucket)
                 self._followed, self._true_at = True, self._clock.wall_us()
-                self._connection.settled("registry")
+                self._connection.clear_trouble("registry")
                 await self._sweep(bucket)
                 await self._follow(bucket, watch, state)
         finally:

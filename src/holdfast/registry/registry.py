@@ -20,9 +20,9 @@ from holdfast.model.agent_registry import (
     Seen,
     Which,
     apply_changes,
-    beaten,
     is_forgotten,
     make_entry,
+    record_heartbeat,
     select_entries,
 )
 from holdfast.model.limits import ROWS_PER_PAGE_DEFAULT
@@ -60,7 +60,7 @@ class Registry:
 
     async def beat(self, guid: str, *, status: AgentStatus | None = None, tasks: int | None = None) -> Seen:
         """The agent was there just now. One that is not listed must register first."""
-        return await self._change(guid, beaten(self.now_us(), status, tasks))
+        return await self._change(guid, record_heartbeat(self.now_us(), status, tasks))
 
     async def update(self, guid: str, changes: Changes) -> Seen:
         """The agent is as it says."""

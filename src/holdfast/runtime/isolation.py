@@ -120,7 +120,7 @@ class ChildProcesses:
     async def _drive(self, run: JobRun) -> None:
         grant = run.grant
         child, line = await self._start(run)
-        self._meter.isolated("started")
+        self._meter.record_isolation("started")
         log.warning(
             "job %s (%s) lost its worker %d times without progress: it runs alone, in process %d. See: holdfast job %s",
             grant.job_id,
@@ -246,7 +246,7 @@ class ChildProcesses:
     def _tell_verdict(self, head: JobHead, verdict: SuspicionVerdict, status: int) -> None:
         died = f"its process {describe_exit(status)} while it ran alone"
         if verdict is SuspicionVerdict.CONVICTED:
-            self._meter.isolated("convicted")
+            self._meter.record_isolation("convicted")
             said = "job %s (%s) is a dead letter: %s. See: holdfast job %s"
         else:
             said = "job %s (%s) is still a suspect: %s. See: holdfast job %s"
@@ -255,7 +255,7 @@ class ChildProcesses:
     def _tell_cleared(self, head: JobHead) -> None:
         if head.takeovers and head.status is Status.PENDING:
             return  # drained before it could prove anything
-        self._meter.isolated("cleared")
+        self._meter.record_isolation("cleared")
         log.info(
             "job %s (%s) ran in a process of its own, which survived: no longer a suspect (%s)",
             *(head.job_id, head.kind, head.wait_reason or head.status),

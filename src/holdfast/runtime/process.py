@@ -220,7 +220,7 @@ class Process:
     ) -> AsyncGenerator[Chunk | AttemptSuperseded, None]:
         return watch(self.store, job_id, after=after, stream=stream, scribe=self._scribe)
 
-    def heed(self, drain: Callable[[], None]) -> None:
+    def set_drain_handler(self, drain: Callable[[], None]) -> None:
         """`drain` is called once if somebody asks this worker to drain, unless it drains already."""
         if self._herald is not None:
             self._herald.asked_to_drain = lambda: drain() if self._telling is None else None
@@ -233,7 +233,7 @@ class Process:
             )
         self._worker.drain()
 
-    async def done(self) -> None:
+    async def mark_done(self) -> None:
         """The worker has ended by itself, after a drain."""
         if self._working is not None:
             await asyncio.wait([self._working])
@@ -241,7 +241,7 @@ class Process:
     async def close(self) -> None:
         """What ran was finished or given back, and nothing is held open."""
         self._worker.drain(at_once=True)
-        await self.done()
+        await self.mark_done()
         await self.store.close()
 
 

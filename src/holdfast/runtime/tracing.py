@@ -213,37 +213,37 @@ class Both(Telemetry):
     def model(self, owner: Owner, model: str, step_key: str) -> Timed:
         return _Pair(self._one.model(owner, model, step_key), self._other.model(owner, model, step_key))
 
-    def claimed(self, grants: Sequence[Grant]) -> None:
-        self._one.claimed(grants)
-        self._other.claimed(grants)
+    def record_claims(self, grants: Sequence[Grant]) -> None:
+        self._one.record_claims(grants)
+        self._other.record_claims(grants)
 
-    def refused(self, error: HoldfastError) -> None:
-        self._one.refused(error)
-        self._other.refused(error)
+    def record_refusal(self, error: HoldfastError) -> None:
+        self._one.record_refusal(error)
+        self._other.record_refusal(error)
 
-    def replayed(self) -> None:
-        self._one.replayed()
-        self._other.replayed()
+    def record_replay(self) -> None:
+        self._one.record_replay()
+        self._other.record_replay()
 
-    def cached(self, *, hit: bool) -> None:
-        self._one.cached(hit=hit)
-        self._other.cached(hit=hit)
+    def record_cache_lookup(self, *, hit: bool) -> None:
+        self._one.record_cache_lookup(hit=hit)
+        self._other.record_cache_lookup(hit=hit)
 
-    def unproven(self) -> None:
-        self._one.unproven()
-        self._other.unproven()
+    def record_unproven(self) -> None:
+        self._one.record_unproven()
+        self._other.record_unproven()
 
-    def stalled(self) -> None:
-        self._one.stalled()
-        self._other.stalled()
+    def record_stall(self) -> None:
+        self._one.record_stall()
+        self._other.record_stall()
 
-    def isolated(self, how: str) -> None:
-        self._one.isolated(how)
-        self._other.isolated(how)
+    def record_isolation(self, how: str) -> None:
+        self._one.record_isolation(how)
+        self._other.record_isolation(how)
 
-    def swept(self, stats: SweepStats) -> None:
-        self._one.swept(stats)
-        self._other.swept(stats)
+    def record_sweep(self, stats: SweepStats) -> None:
+        self._one.record_sweep(stats)
+        self._other.record_sweep(stats)
 
 
 class _Pair(Timed):

@@ -73,13 +73,13 @@ class EncryptingTransaction:
         return self._inner.batches
 
     async def rows(self, statement: str, /, **values: Value) -> Sequence[Row]:
-        return self._outer.opened(
+        return self._outer.decrypt_rows(
             statement, values, await self._inner.rows(statement, **await self._sealed(statement, values))
         )
 
     async def row(self, statement: str, /, **values: Value) -> Row | None:
         row = await self._inner.row(statement, **await self._sealed(statement, values))
-        return None if row is None else self._outer.opened(statement, values, [row])[0]
+        return None if row is None else self._outer.decrypt_rows(statement, values, [row])[0]
 
     async def run(self, statement: str, /, **values: Value) -> None:
         await self._inner.run(statement, **await self._sealed(statement, values))
@@ -89,8 +89,8 @@ class EncryptingTransaction:
             statement, [await self._sealed(statement, each) for each in values]
         )
 
-    async def changed_each(self, statement: str, values: Sequence[dict[str, Value]], /) -> int:
-        return await self._inner.changed_each(
+    async def change_each(self, statement: str, values: Sequence[dict[str, Value]], /) -> int:
+        return await self._inner.change_each(
             statement, [await self._sealed(statement, each) for each in values]
         )
 
@@ -101,7 +101,7 @@ class EncryptingTransaction:
         for job_id in self._outer.strangers(statement, values):
             row = await self._inner.row("get_head", job_id=job_id)
             self._outer.learn(job_id, DEFAULT_NAMESPACE if row is None else row[1])
-        return self._outer.sealed(statement, values)
+        return self._outer.encrypt_values(statement, values)
 
 
 class EncryptingExecutor:
@@ -143,8 +143,8 @@ class EncryptingExecutor:
                     self.learn(job_id, DEFAULT_NAMESPACE if row is None else row[1])
 
             await self._inner.read(look, brief=True)
-        return self.opened(
-            statement, values, await self._inner.once(statement, **self.sealed(statement, values))
+        return self.decrypt_rows(
+            statement, values, await self._inner.once(statement, **self.encrypt_values(statement, values))
         )
 
     def spread(self, topics: Iterable[str]) -> None:
@@ -177,7 +177,7 @@ class EncryptingExecutor:
 
     # ── in and out ────────────────────────────────────────────────────────────────────────────────
 
-    def sealed(self, statement: str, values: dict[str, Any]) -> dict[str, Any]:
+    def encrypt_values(self, statement: str, values: dict[str, Any]) -> dict[str, Any]:
         """The values with ciphertext in place of payloads. They are the caller's, and stay as they were."""
         changed: dict[str, Any] = {}
         for name in PAYLOADS & values.keys():
@@ -205,7 +205,7 @@ class EncryptingExecutor:
         named = values.get("namespace")
         return named if isinstance(named, str) else self._namespaces.get(job_id, DEFAULT_NAMESPACE)
 
-    def opened(self, statement: str, values: dict[str, Any], rows: Sequence[Row]) -> Sequence[Row]:
+    def decrypt_rows(self, statement: str, values: dict[str, Any], rows: Sequence[Row]) -> Sequence[Row]:
         """The rows with payloads in place of ciphertext."""
         if not any(is_sealed(cell) for row in rows for cell in row):
             return rows

@@ -44,7 +44,7 @@ class Transaction(Protocol):
         """The rows of the statement run once for each set of values, one after the other."""
         ...
 
-    async def changed_each(self, statement: str, values: Sequence[dict[str, Value]], /) -> int:
+    async def change_each(self, statement: str, values: Sequence[dict[str, Value]], /) -> int:
         """How many rows the statement changed, run once for each set of values: for when who they are is known."""
         ...
 

@@ -229,7 +229,7 @@ class ServerStoreClock:
         if self.look is not None and self.age_us() >= LOOK_US:
             await self.look()
 
-    def settled_us(self) -> int | None:
+    def read_settled_us(self) -> int | None:
         """Store time, if this process has known it long enough that others may rely on it."""
         if self._base is None or self._clock.tick_us() - self._known_since < SETTLED_US:
             return None

@@ -68,7 +68,7 @@ class Neighbours:
 
     def is_dead(self, worker: str) -> bool:
         here, who = self._processes.here(), identity_in(worker)
-        return here is not None and who is not None and is_dead(who, here, self._processes.seen(who.pid))
+        return here is not None and who is not None and is_dead(who, here, self._processes.look_up(who.pid))
 
     async def bury(self, store: Store) -> None:
         """The leases of the dead are over; their jobs are there to be claimed."""
@@ -146,7 +146,7 @@ class Maintenance:
                 await duty.run()
             except HoldfastError as error:
                 failed.append(f"{duty.name}: {error}")
-                self._meter.refused(error)
+                self._meter.record_refusal(error)
             except Exception:
                 log.exception("maintenance round failed: %s", duty.name)
         if failed:
@@ -165,7 +165,7 @@ class Maintenance:
             log.info("work that was not begun in time, or that was cancelled meanwhile: %d", ended)
 
     async def _look_for_unwanted(self) -> None:
-        self.unwanted = await self._store.work.unpreferred(self._capabilities, grace_us=PREFERENCE_US)
+        self.unwanted = await self._store.work.find_unpreferred(self._capabilities, grace_us=PREFERENCE_US)
 
     async def forget_agents(self) -> None:
         """External agents that were silent for a day are not listed any more."""
@@ -182,7 +182,7 @@ class Maintenance:
         stats, swept = await sweep_jobs(self._store, self._clock, self._rules)
         for one in swept:
             self._log_lost(one)
-        self._meter.swept(stats)
+        self._meter.record_sweep(stats)
         self.last = LastSweep(at=self._clock.wall_us(), by=self._rules.by or "", stats=stats)
         if stats.expired_found:
             log.info(

@@ -187,11 +187,11 @@ class _Neighbours:
             if here is None or who is None or worker in self._watched or not is_neighbour(who, here):
                 continue
             parent = find_parent(worker)
-            if parent is not None and self._processes.seen(parent) is not Sight.GONE:
+            if parent is not None and self._processes.look_up(parent) is not Sight.GONE:
                 continue  # its parent sees how it dies, and writes that down
             # Opened first, looked at second: the pid that is looked at is then the one that is held.
             pidfd = _open_pidfd(who.pid)
-            if is_dead(who, here, self._processes.seen(who.pid)):
+            if is_dead(who, here, self._processes.look_up(who.pid)):
                 if pidfd is not None:
                     os.close(pidfd)
                 self._expire(lease)

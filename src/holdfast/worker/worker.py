@@ -220,9 +220,9 @@ class Worker:
             grants = await self._desk.store.leases.claim(ask)
         except Unavailable as error:
             log.warning("cannot claim: %s", error)
-            self._desk.meter.refused(error)
+            self._desk.meter.record_refusal(error)
             return False
-        self._desk.meter.claimed(grants)
+        self._desk.meter.record_claims(grants)
         self._token = None
         self._claims += 1
         runs = [
@@ -264,7 +264,7 @@ class Worker:
             await self._renewal.start(self._desk.store.leases)
         except Unavailable as error:
             log.warning("cannot claim: %s", error)
-            self._desk.meter.refused(error)
+            self._desk.meter.record_refusal(error)
             return False
         if self._renewal_thread is not None and self._serving:
             self._renewal_thread.look()  # at the other workers of this host

@@ -59,7 +59,7 @@ class MemoryKeys:
             add_line(work, msgspec.structs.replace(line, namespace=key.namespace))
             return revoked
 
-    async def used(self, key_id: str, *, every_us: int) -> None:
+    async def record_use(self, key_id: str, *, every_us: int) -> None:
         with self._state.transaction() as work:
             key = work.tables.api_keys.get(key_id)
             if key is not None and (key.last_used_at is None or key.last_used_at <= work.wall - every_us):

@@ -101,7 +101,7 @@ class MemorySessions:
         )
         return Page(page, encode_cursor("sessions", names[limit - 1]) if len(names) > limit > 0 else None)
 
-    async def bound(self, handle: str, *, namespace: str = DEFAULT_NAMESPACE) -> str | None:
+    async def find_bound_session(self, handle: str, *, namespace: str = DEFAULT_NAMESPACE) -> str | None:
         return self._state.tables.handles.get((namespace, handle))
 
     async def node(

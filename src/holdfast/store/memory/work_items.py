@@ -41,7 +41,7 @@ class MemoryWork:
         mine = [row for row in self._rows() if row.head.namespace == namespace]
         return dict(Counter((row.item.project, row.head.status, row.head.wait_reason) for row in mine))
 
-    async def unclaimed(self, limit: int = 100) -> Sequence[str]:
+    async def find_unclaimed(self, limit: int = 100) -> Sequence[str]:
         now = self._state.clock.wall_us()
         found = [
             row.head.job_id
@@ -51,7 +51,7 @@ class MemoryWork:
         ]
         return sorted(found)[:limit]
 
-    async def unpreferred(self, capabilities: Sequence[str], *, grace_us: int) -> Sequence[str]:
+    async def find_unpreferred(self, capabilities: Sequence[str], *, grace_us: int) -> Sequence[str]:
         since = self._state.clock.wall_us() - grace_us
         kinds = {
             row.head.kind

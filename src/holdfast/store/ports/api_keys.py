@@ -37,7 +37,7 @@ class ApiKeys(Protocol):
         """
         ...
 
-    async def used(self, key_id: str, *, every_us: int) -> None:
+    async def record_use(self, key_id: str, *, every_us: int) -> None:
         """The key's last use is now, or less than so long ago."""
         ...
 

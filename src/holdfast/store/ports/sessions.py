@@ -78,7 +78,7 @@ class Sessions(Protocol):
         the case of A to Z."""
         ...
 
-    async def bound(self, handle: str, *, namespace: str = DEFAULT_NAMESPACE) -> str | None:
+    async def find_bound_session(self, handle: str, *, namespace: str = DEFAULT_NAMESPACE) -> str | None:
         """The session a handle serves, if it is bound."""
         ...
 

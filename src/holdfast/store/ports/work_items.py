@@ -37,12 +37,12 @@ class WorkItemStore(Protocol):
         """How many work items of each project have each status, and wait for each reason."""
         ...
 
-    async def unclaimed(self, limit: int = 100) -> Sequence[str]:
+    async def find_unclaimed(self, limit: int = 100) -> Sequence[str]:
         """Pending work of all namespaces that should not wait for somebody to claim it, by id: its deadline has passed,
         or somebody wrote to it."""
         ...
 
-    async def unpreferred(self, capabilities: Sequence[str], *, grace_us: int) -> Sequence[str]:
+    async def find_unpreferred(self, capabilities: Sequence[str], *, grace_us: int) -> Sequence[str]:
         """The kinds of pending work for these capabilities that was ready for so long, and that no agent of the type it
         prefers has taken."""
         ...

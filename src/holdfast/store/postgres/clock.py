@@ -22,7 +22,7 @@ async def look_at_server(connection: Connection, clock: ServerStoreClock) -> Non
         submitted_at = 0 if submitted is None or submitted[0] is None else submitted[0]
     for _ in range(TRIES):
         asked_tick = clock.tick_us()
-        row = await tx.row("read_server_clock", settled=clock.settled_us())
+        row = await tx.row("read_server_clock", settled=clock.read_settled_us())
         assert row is not None, "a store has a clock since it was made or migrated"
         server_us, step_us, epoch, seen_at = row
         look = Look(server_us, step_us, epoch, seen_at, asked_tick, clock.tick_us(), submitted_at)

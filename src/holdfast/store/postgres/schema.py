@@ -19,7 +19,7 @@ class PostgresSchema:
         self._schema = schema
         self._clock = clock
 
-    async def applied(self) -> list[Applied]:
+    async def list_applied(self) -> list[Applied]:
         if not await self._has("schema_migrations"):
             return []
         async with self._connections.one() as connection:

@@ -62,7 +62,7 @@ class Applied(msgspec.Struct, frozen=True):
 class Schema(Protocol):
     """What migrating needs from a database."""
 
-    async def applied(self) -> list[Applied]:
+    async def list_applied(self) -> list[Applied]:
         """What has been applied, in order; nothing for an empty database."""
         ...
 
@@ -133,7 +133,7 @@ def check(applied: list[Applied], min_reader: int, migrations: Sequence[Migratio
 
 async def migrate(schema: Schema, migrations: Sequence[Migration]) -> list[Migration]:
     """The schema is this code's; says what was applied."""
-    applied = await schema.applied()
+    applied = await schema.list_applied()
     todo = check(applied, await schema.min_reader(), migrations)
     if not applied:
         return await schema.apply(*todo)
@@ -142,7 +142,7 @@ async def migrate(schema: Schema, migrations: Sequence[Migration]) -> list[Migra
 
 async def require_current(schema: Schema, migrations: Sequence[Migration]) -> None:
     """Nothing is left to migrate, or SchemaMismatch."""
-    applied = await schema.applied()
+    applied = await schema.list_applied()
     todo = check(applied, await schema.min_reader(), migrations)
     if todo:
         msg = f"the store has schema {_newest(applied)}, this Holdfast needs {migrations[-1].number}"

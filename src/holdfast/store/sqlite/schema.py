@@ -28,7 +28,7 @@ class SqliteSchema:
         self._path = path
         self.backup: Path | None = None
 
-    async def applied(self) -> list[Applied]:
+    async def list_applied(self) -> list[Applied]:
         if not self._has("schema_migrations"):
             return []
         rows = self._rows("SELECT number, name, digest FROM schema_migrations ORDER BY number")

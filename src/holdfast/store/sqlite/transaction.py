@@ -48,7 +48,7 @@ class SqliteTransaction:
     async def run(self, statement: str, /, **values: Value) -> None:
         self._execute(statement, values)
 
-    async def changed_each(self, statement: str, values: Sequence[dict[str, Value]], /) -> int:
+    async def change_each(self, statement: str, values: Sequence[dict[str, Value]], /) -> int:
         before = self._connection.total_changes()
         await self.rows_each(statement, values)
         return self._connection.total_changes() - before

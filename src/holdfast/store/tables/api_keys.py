@@ -81,7 +81,7 @@ class SqlKeys:
 
         return await self._executor.write(work)
 
-    async def used(self, key_id: str, *, every_us: int) -> None:
+    async def record_use(self, key_id: str, *, every_us: int) -> None:
         async def work(tx: Transaction) -> None:
             await tx.run("record_api_key_use", key_id=key_id, every_us=every_us)
 

@@ -63,7 +63,7 @@ async def append_plain_in(tx: Transaction, appends: Sequence[Append]) -> list[Ro
     """The job of each append that took, and where a job that moved went: (job, queue, status, over). One that ends a
     session's job is left to the single append, which moves the line up."""
     staying = [append for append in appends if append.move is None]
-    if staying and await tx.changed_each("advance_head", list(map(conditions, staying))) < len(staying):
+    if staying and await tx.change_each("advance_head", list(map(conditions, staying))) < len(staying):
         raise NotAll
     took: list[Row] = [(append.job_id,) for append in staying]
     if len(staying) < len(appends):

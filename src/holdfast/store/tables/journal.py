@@ -202,7 +202,7 @@ async def append_in(tx: Transaction, append: Append) -> Head:
         await tx.rows("lock_heads", job_ids=sorted(others | {append.job_id}))
     place = None
     if append.move is None:
-        moved = await tx.changed_each("advance_head", [values]) == 1
+        moved = await tx.change_each("advance_head", [values]) == 1
     else:
         place = await tx.row("release_head", **values, **move_values(append.move), in_no_line=0)
         moved = place is not None

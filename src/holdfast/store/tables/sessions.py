@@ -85,7 +85,7 @@ class SqlSessions:
         more = encode_cursor("sessions", found[limit - 1].session_id) if len(found) > limit > 0 else None
         return Page(tuple(found[:limit]), more)
 
-    async def bound(self, handle: str, *, namespace: str = DEFAULT_NAMESPACE) -> str | None:
+    async def find_bound_session(self, handle: str, *, namespace: str = DEFAULT_NAMESPACE) -> str | None:
         async def work(tx: Transaction) -> Row | None:
             return await tx.row("find_session_by_handle", namespace=namespace, handle=handle)
 

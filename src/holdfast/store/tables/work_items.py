@@ -59,13 +59,13 @@ class SqlWork:
             for project, status, reason, count in await self._executor.read(work)
         }
 
-    async def unclaimed(self, limit: int = 100) -> Sequence[str]:
+    async def find_unclaimed(self, limit: int = 100) -> Sequence[str]:
         async def work(tx: Transaction) -> Sequence[Row]:
             return await tx.rows("list_unclaimed_work", limit=limit)
 
         return [row[0] for row in await self._executor.read(work)]
 
-    async def unpreferred(self, capabilities: Sequence[str], *, grace_us: int) -> Sequence[str]:
+    async def find_unpreferred(self, capabilities: Sequence[str], *, grace_us: int) -> Sequence[str]:
         if not capabilities:
             return []
 

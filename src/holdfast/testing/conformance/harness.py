@@ -128,7 +128,7 @@ class Bench:
             session_id, owner, boundary, batch_ids, ttl_us=MINUTE, token=token or self.fresh(owner)
         )
 
-    async def queued(self, session_id: str = "root") -> list[str]:
+    async def list_queued(self, session_id: str = "root") -> list[str]:
         return [batch.batch_id for batch in await self.store.inbox.list(session_id)]
 
     async def pending(self, session_id: str = "root") -> list[str]:
@@ -138,7 +138,7 @@ class Bench:
 
     async def load_bound(self, scope: SessionScope = FULL_GRAPH) -> SessionView | None:
         """The session that the handle is bound to; None before its first commit, and before there is a binding."""
-        session_id = await self.store.sessions.bound(HANDLE)
+        session_id = await self.store.sessions.find_bound_session(HANDLE)
         return None if session_id is None else await self.store.sessions.load(session_id, scope)
 
     async def load(self, session_id: str = "root", scope: SessionScope = FULL_GRAPH) -> SessionView:
@@ -203,7 +203,7 @@ class Bench:
     # ── what must not change ──────────────────────────────────────────────────────────────────────
 
     @asynccontextmanager
-    async def unchanged(self, *sessions: str) -> AsyncIterator[None]:
+    async def expect_unchanged(self, *sessions: str) -> AsyncIterator[None]:
         """Nothing that the ports show is different after the block."""
         before = await self._picture(sessions or ("root",))
         yield
@@ -216,7 +216,7 @@ class Bench:
     async def refuses(self, kind: type[E], *sessions: str) -> AsyncIterator[ErrorHolder[E]]:
         """The block is refused with this error, and nothing that the ports show is different."""
         refusal: ErrorHolder[E] = ErrorHolder()
-        async with self.unchanged(*sessions):
+        async with self.expect_unchanged(*sessions):
             try:
                 yield refusal
             except kind as error:
@@ -229,7 +229,9 @@ class Bench:
         store = self.store
         shown: dict[str, Any] = {"workers": await store.presences.list(limit=1000)}
         for namespace in [record.namespace for record in await store.namespaces.list()]:
-            shown[f"handle {namespace}"] = await store.sessions.bound(HANDLE, namespace=namespace)
+            shown[f"handle {namespace}"] = await store.sessions.find_bound_session(
+                HANDLE, namespace=namespace
+            )
             intents = await store.attachments.list_uncommitted(INSTANT_US_MAX, namespace=namespace)
             shown[f"attachments {namespace}"] = intents
             shown[f"ledger counts {namespace}"] = await store.ledger.counts(namespace)

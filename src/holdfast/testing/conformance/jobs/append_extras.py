@@ -28,7 +28,7 @@ async def a_child_is_born_with_the_event_that_names_it(bench: Bench) -> None:
     assert (record.parent_job_id, record.parent_step_key) == (parent.job_id, "1/child#1")
     assert record.status is Status.PENDING
     assert len(await bench.store.journal.read("job_child")) == 1
-    async with bench.unchanged():
+    async with bench.expect_unchanged():
         await bench.store.journal.append(append)
 
 
@@ -86,7 +86,7 @@ async def a_letter_is_sent_with_the_event(bench: Bench) -> None:
     )
     head = await bench.store.jobs.head(parent.job_id)
     assert (head.status, head.mail_seq) == (Status.PENDING, 1), "the letter woke whom it was for"
-    async with bench.unchanged():
+    async with bench.expect_unchanged():
         await bench.store.journal.append(append)
 
 
@@ -131,8 +131,8 @@ async def a_turn_is_committed_with_the_event(bench: Bench) -> None:
     view = await bench.load()
     assert view.revision == 1
     assert [node.node_id for node in view.graph.nodes] == ["n1"]
-    assert await bench.queued() == [], "its inputs are used up"
-    async with bench.unchanged():
+    assert await bench.list_queued() == [], "its inputs are used up"
+    async with bench.expect_unchanged():
         assert await bench.store.journal.append(append) == append.head, "one turn, however often it is sent"
 
 

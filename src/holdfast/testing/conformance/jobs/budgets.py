@@ -39,7 +39,7 @@ async def an_account_is_opened_with_its_job(bench: Bench) -> None:
 async def a_request_that_is_repeated_keeps_its_account(bench: Bench) -> None:
     driver = await bench.driving(job_id="job_1", input=1, budget=LIMITS)
     await driver.write(step("one"), extras=_spend(driver, tokens=7))
-    async with bench.unchanged():
+    async with bench.expect_unchanged():
         queue = (await bench.store.jobs.get("job_1")).queue
         draft = JobDraft(kind="work", queue=queue, job_id="job_1", input=1, budget=Budget(usd=9))
         assert not (await bench.store.jobs.submit(draft)).created
@@ -52,7 +52,7 @@ async def a_charge_is_written_with_the_event_once(bench: Bench) -> None:
     append = await driver.write(
         step("one"), extras=_spend(driver, usd_micros=250_000, tokens=7, tool_calls=1)
     )
-    async with bench.unchanged():
+    async with bench.expect_unchanged():
         await bench.store.journal.append(append)
         await bench.store.journal.append_many([append])
     await driver.write(step("two"), extras=_spend(driver, tokens=3))
@@ -103,7 +103,7 @@ async def limits_are_raised_with_the_event_and_never_lowered(bench: Bench) -> No
     account = await _account(bench, driver.job_id)
     assert account.limits == Budget(usd=2, tokens=5000, tool_calls=40), "the larger one stays"
     assert account.tokens == 7
-    async with bench.unchanged():
+    async with bench.expect_unchanged():
         await bench.store.journal.append(append)
     last = Raise(driver.job_id, Budget(tool_calls=41, wall="1h"))
     await driver.write(step("three"), extras=Extras(raises=(last, Raise(driver.job_id, Budget(usd=3)))))

@@ -71,7 +71,7 @@ async def the_same_token_finds_the_same_grants(bench: Bench) -> None:
     await bench.submit()
     token = bench.fresh("token")
     first = await bench.grants(limit=1, token=token)
-    async with bench.unchanged():
+    async with bench.expect_unchanged():
         assert await bench.grants(limit=2, token=token) == first, "asked again after a lost reply"
     assert len(await bench.grants(limit=2)) == 1, "the other job was left for others"
 

@@ -69,7 +69,7 @@ async def one_source_key_from_many_senders_is_one_batch(bench: Bench) -> None:
     drafts = [message(f"from {n}", source_key="mail:1") for n in range(CALLERS)]
     batches = await asyncio.gather(*(bench.store.inbox.enqueue(draft) for draft in drafts))
     assert len({batch.batch_id for batch in batches}) == 1
-    assert len(await bench.queued()) == 1
+    assert len(await bench.list_queued()) == 1
 
 
 async def batches_from_many_senders_are_numbered_without_gaps(bench: Bench) -> None:

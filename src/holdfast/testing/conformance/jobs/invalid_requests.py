@@ -106,13 +106,13 @@ async def odd_names_find_nothing_and_break_nothing(bench: Bench) -> None:
     for bad in BAD_NAMES:
         async with bench.refuses(Misuse):
             await store.jobs.get(bad)
-        async with bench.unchanged():
+        async with bench.expect_unchanged():
             await _accepted(store.jobs.find("default", bad))
             await _accepted(store.journal.read(bad))
             await _accepted(store.post.read(bad))
             await _accepted(store.ledger.find(bad, bad))
             await _accepted(store.sessions.load(bad))
-            await _accepted(store.sessions.bound(bad))
+            await _accepted(store.sessions.find_bound_session(bad))
             await _accepted(store.sessions.node("root", bad))
             await _accepted(store.inbox.list(bad))
             await _accepted(store.inbox.cancel("root", bad))

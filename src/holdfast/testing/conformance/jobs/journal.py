@@ -94,14 +94,14 @@ async def an_append_whose_reply_was_lost_is_recognised(bench: Bench) -> None:
     letter = MailDraft(job_id=other, kind=MailKind.SIGNAL, operation_id="op-1")
     append = driver.build(step("one"), extras=Extras(letters=(letter,), timers=(Timer("1/sleep#1", 7),)))
     await driver.send(append)
-    async with bench.unchanged():
+    async with bench.expect_unchanged():
         assert await bench.store.journal.append(append) == append.head, "it was written, so it succeeds"
 
 
 async def a_last_append_whose_reply_was_lost_is_recognised(bench: Bench) -> None:
     driver = await bench.driving()
     for append in (await driver.wait(WaitReason.SIGNAL), await _ended(bench)):
-        async with bench.unchanged():
+        async with bench.expect_unchanged():
             assert await bench.store.journal.append(append) == append.head, "though the lease is gone"
 
 
@@ -110,7 +110,7 @@ async def a_recognised_append_needs_no_mail(bench: Bench) -> None:
     append = driver.build(step("one"), mail_seen=0)
     await driver.send(append)
     await _signal(bench, driver)
-    async with bench.unchanged():
+    async with bench.expect_unchanged():
         assert await bench.store.journal.append(append) == append.head
 
 
@@ -281,7 +281,7 @@ async def appends_of_a_batch_are_recognised_when_sent_again(bench: Bench) -> Non
     drivers = [await bench.driving() for _ in range(3)]
     appends = [driver.build(step("one")) for driver in drivers]
     first = await bench.store.journal.append_many(appends)
-    async with bench.unchanged():
+    async with bench.expect_unchanged():
         assert await bench.store.journal.append_many(appends) == first == [append.head for append in appends]
 
 

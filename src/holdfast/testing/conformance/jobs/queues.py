@@ -45,7 +45,7 @@ async def a_queue_is_full_at_its_depth(bench: Bench) -> None:
         await bench.store.inbox.deliver(
             message("hello", session_id="ada"), JobDraft(kind="chat", queue="q", session_id="ada")
         )
-    async with bench.unchanged():
+    async with bench.expect_unchanged():
         assert not (await jobs.submit(first)).created
     assert len(await bench.grants(queues=("q",), limit=1)) == 1
     await bench.submit(queue="q")

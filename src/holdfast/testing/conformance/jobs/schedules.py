@@ -55,7 +55,7 @@ async def a_schedule_fires_once(bench: Bench) -> None:
     assert len(await bench.store.budgets.find([record.job_id])) == 1
     assert (await schedules.get("report")).next_at == one.next_at + HOUR
     assert await schedules.due() == ()
-    async with bench.unchanged():
+    async with bench.expect_unchanged():
         assert await schedules.fire(one, job, one.next_at + HOUR) is None, "the instant is over"
 
 
@@ -72,15 +72,15 @@ async def what_was_changed_meanwhile_is_not_fired(bench: Bench) -> None:
     job = job_of(one, one.next_at)
     await schedules.pause("report")
     assert await schedules.due() == ()
-    async with bench.unchanged():
+    async with bench.expect_unchanged():
         assert await schedules.fire(one, job, one.next_at + HOUR) is None
         assert await schedules.fire(await schedules.get("report"), job, one.next_at + HOUR) is None
     await schedules.resume("report", one.next_at)
     await _put(bench, input="another")
-    async with bench.unchanged():
+    async with bench.expect_unchanged():
         assert await schedules.fire(one, job, one.next_at + HOUR) is None
     assert await schedules.remove("report")
-    async with bench.unchanged():
+    async with bench.expect_unchanged():
         assert await schedules.fire(one, job, one.next_at + HOUR) is None
 
 

@@ -75,7 +75,7 @@ async def an_unknown_job_is_not_found(bench: Bench) -> None:
 async def the_same_request_makes_one_job(bench: Bench) -> None:
     first = await bench.submit(input=[1], request_key="key-1")
     bench.clock.advance(1)
-    async with bench.unchanged():
+    async with bench.expect_unchanged():
         again = await bench.store.jobs.submit(JobDraft(kind="work", input=[1], request_key="key-1"))
         renamed = JobDraft(kind="work", input=[1], request_key="key-1", job_id="job_renamed")
         assert again == Submitted(first, created=False)
@@ -85,7 +85,7 @@ async def the_same_request_makes_one_job(bench: Bench) -> None:
 async def the_same_job_id_makes_one_job(bench: Bench) -> None:
     draft = JobDraft(kind="work", input=[1], job_id="job_mine")
     assert await bench.store.jobs.submit(draft) == Submitted("job_mine", created=True)
-    async with bench.unchanged():
+    async with bench.expect_unchanged():
         assert await bench.store.jobs.submit(draft) == Submitted("job_mine", created=False)
 
 

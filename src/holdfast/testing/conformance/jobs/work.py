@@ -94,11 +94,11 @@ async def a_claim_takes_what_its_agent_may(bench: Bench) -> None:
         limit=10,
     )
     assert [grant.job_id for grant in await store.leases.claim(ask)] == ["job-0", "job-1", "job-3", "job-6"]
-    assert await store.work.unpreferred(["dig"], grace_us=5 * SECOND) == []
+    assert await store.work.find_unpreferred(["dig"], grace_us=5 * SECOND) == []
     bench.clock.advance(5 * SECOND)
-    assert await store.work.unpreferred(["dig"], grace_us=5 * SECOND) == ["work:dig~human"]
-    assert await store.work.unpreferred(["carry"], grace_us=0) == []
-    assert await store.work.unpreferred([], grace_us=0) == []
+    assert await store.work.find_unpreferred(["dig"], grace_us=5 * SECOND) == ["work:dig~human"]
+    assert await store.work.find_unpreferred(["carry"], grace_us=0) == []
+    assert await store.work.find_unpreferred([], grace_us=0) == []
 
 
 async def work_that_nobody_will_claim_is_found(bench: Bench) -> None:
@@ -109,14 +109,14 @@ async def work_that_nobody_will_claim_is_found(bench: Bench) -> None:
         at = None if deadline is None else bench.clock.wall_us() + deadline * SECOND
         item = msgspec.structs.replace(draft.work, deadline_at=at)
         await store.jobs.submit(msgspec.structs.replace(draft, work=item))
-    assert list(await store.work.unclaimed()) == []
+    assert list(await store.work.find_unclaimed()) == []
     bench.clock.advance(2 * SECOND)
-    assert list(await store.work.unclaimed()) == ["job-1", "job-2"]
-    assert list(await store.work.unclaimed(limit=1)) == ["job-1"]
+    assert list(await store.work.find_unclaimed()) == ["job-1", "job-2"]
+    assert list(await store.work.find_unclaimed(limit=1)) == ["job-1"]
     await store.leases.claim(ClaimAsk(worker="w", token="t", queues=("work",), limit=1))
-    assert list(await store.work.unclaimed()) == ["job-2"], "what somebody has begun is not"
+    assert list(await store.work.find_unclaimed()) == ["job-2"], "what somebody has begun is not"
     await store.post.send(MailDraft(job_id="job-4", kind=MailKind.CANCEL, operation_id="o"))
-    assert list(await store.work.unclaimed()) == ["job-2", "job-4"]
+    assert list(await store.work.find_unclaimed()) == ["job-2", "job-4"]
 
 
 async def what_somebody_holds_is_counted(bench: Bench) -> None:

@@ -120,8 +120,8 @@ async def queued_work_completion_is_lease_guarded(bench: Bench) -> None:
         await bench.store.sessions.commit(
             TurnCommit(session_id="root", completes=(stale(claim),)), handle=HANDLE
         )
-    assert await bench.queued() == both, "a stale token completes nothing"
+    assert await bench.list_queued() == both, "a stale token completes nothing"
     await bench.store.sessions.commit(
         TurnCommit(session_id="root", completes=(claim.completion(),)), handle=HANDLE
     )
-    assert await bench.queued() == [], "the right one completes all of it"
+    assert await bench.list_queued() == [], "the right one completes all of it"

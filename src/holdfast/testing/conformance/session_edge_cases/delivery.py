@@ -21,7 +21,7 @@ async def a_message_arrives_with_its_job(bench: Bench) -> None:
     record = await bench.store.jobs.get(batch.batch_id)
     assert (record.kind, record.session_id, record.status) == ("chat", "root", Status.PENDING)
     assert batch.job_id == batch.batch_id
-    assert await bench.queued() == [batch.batch_id]
+    assert await bench.list_queued() == [batch.batch_id]
 
 
 async def a_second_message_stands_behind_the_first(bench: Bench) -> None:
@@ -34,7 +34,7 @@ async def a_second_message_stands_behind_the_first(bench: Bench) -> None:
 async def a_message_sent_twice_arrives_once(bench: Bench) -> None:
     job = JobDraft(kind="chat", session_id="root", request_key="mine")
     first = await bench.store.inbox.deliver(message("one"), job)
-    async with bench.unchanged():
+    async with bench.expect_unchanged():
         assert await bench.store.inbox.deliver(message("another text"), job) == first
 
 
@@ -46,7 +46,7 @@ async def a_message_whose_job_is_refused_does_not_arrive(bench: Bench) -> None:
         )
     async with bench.refuses(InvalidPayload):
         await bench.store.inbox.deliver(message("one"), JobDraft(kind="chat", session_id="other"))
-    assert await bench.queued() == []
+    assert await bench.list_queued() == []
 
 
 async def a_message_whose_job_is_cancelled_is_not_answered_later(bench: Bench) -> None:
@@ -73,7 +73,7 @@ async def a_message_that_another_turn_has_heard_stays_with_it(bench: Bench) -> N
     assert await bench.store.journal.hold(second.batch_id, lambda _head: gone) is not None
     completes = tuple(claim.completion() for claim in claims)
     await bench.store.sessions.commit(TurnCommit(session_id="root", completes=completes))
-    assert await bench.queued() == []
+    assert await bench.list_queued() == []
 
 
 async def a_batch_is_found_until_it_is_settled_and_after(bench: Bench) -> None:
