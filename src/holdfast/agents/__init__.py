@@ -1,1 +1,1 @@
-"""What authors write with: agents, tools, steps, and the words they may say inside a job."""
+"""The authoring API: agents, tools, steps, and the functions that code inside a job calls."""

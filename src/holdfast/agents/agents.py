@@ -3,11 +3,11 @@
     @hf.agent
     async def support(question: str) -> str: ...
 
-    answer = await support("where is order 42?")          # a durable job, driven by this process
-    answer = await support.run("…", id="ticket-81")       # the same under an id: again, it goes on with that job
+    answer = await support("where is order 42?")          # a durable job, executed by this process
+    answer = await support.run("…", id="ticket-81")       # the same under an id: a repeated call continues that job
     job = await support.start("…", id="ticket-81")        # submitted, for a worker; the same id twice is one job
 
-Called from inside another agent it is part of that job, in a scope of its own; `hf.spawn` makes it a job of its own.
+A call from inside another agent is part of that job, in a scope of its own; `hf.spawn` makes it a separate job.
 """
 
 from __future__ import annotations
@@ -73,18 +73,18 @@ class Agent(Generic[P, R]):
         self.retry = self.declared_retry = retry
         self.timeout_us = self.declared_timeout_us = None if timeout is None else parse_timeout(timeout)
         self.capability = None if capability is None else check_word(capability, "capability")
-        self.boundaries = tuple(check_word(one, "boundary") for one in boundaries)
+        self.boundaries = tuple(check_word(boundary, "boundary") for boundary in boundaries)
         if self.capability is not None and len(self.signature.names) != 1:
             msg = f"the agent {name} takes work items, and must have one parameter; it has {len(self.signature.names)}"
             raise InvalidSetting(msg, hint="Give it one: `work: hf.Work`.")
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        drive = context.find_drive()
-        if drive is None:
+        execution = context.find_drive()
+        if execution is None:
             return await self._run(args, kwargs, None)
-        given = self.signature.bind(args, kwargs)
-        with drive.scope(self.name):
-            bound = self.signature.call_with(given)
+        arguments = self.signature.bind(args, kwargs)
+        with execution.scope(self.name):
+            bound = self.signature.call_with(arguments)
             return await self.function(*bound.args, **bound.kwargs)
 
     @overload
@@ -94,8 +94,8 @@ class Agent(Generic[P, R]):
     async def run(self, *args: Any, id: str | None, **kwargs: Any) -> R: ...
 
     async def run(self, *args: Any, **kwargs: Any) -> R:
-        """What the agent returned, as a durable job that this process drives, with its children. With an `id`, saying
-        it again goes on with the same job, or waits for the process that drives it."""
+        """Submits a durable job, executes it and its children in this process, and returns the agent's result. A
+        second call with the same `id` continues the same job, or waits for the process that executes it."""
         return await self._run(args, kwargs, kwargs.pop("id", None))
 
     @overload
@@ -105,8 +105,8 @@ class Agent(Generic[P, R]):
     async def start(self, *args: Any, id: str | None, **kwargs: Any) -> Job[R]: ...
 
     async def start(self, *args: Any, **kwargs: Any) -> Job[R]:
-        """A durable job is submitted, for a worker: this process drives it only in `app.running()`. With an `id`,
-        saying it again gives the same job."""
+        """Submits a durable job for a worker: this process executes it only inside `app.running()`. A second call
+        with the same `id` returns the same job."""
         host, job_id = await self._submit("start", args, kwargs, kwargs.pop("id", None))
         return Job(job_id, host, self.signature.result)
 
@@ -126,32 +126,33 @@ class Agent(Generic[P, R]):
         host = await self._host()
         return host, await host.start(self.draft(self.signature.bind(args, kwargs), job_id=job_id))
 
-    def check_arguments(self, named: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments that somebody else named, as JSON, checked against the hints."""
-        self.signature.no_secrets(named)
-        given = self.signature.bind((), named)
-        self.signature.call_with(given)
-        return given
+    def check_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Checks arguments by name (from a model, a plan, a schedule) against the type hints; returns them as JSON."""
+        self.signature.no_secrets(arguments)
+        checked = self.signature.bind((), arguments)
+        self.signature.call_with(checked)
+        return checked
 
-    async def outcome(self, given: dict[str, Any]) -> Any:
-        """What a job of its own with these arguments returned, as JSON: inside a job it is a child."""
-        drive = context.find_drive()
-        if drive is not None:
-            return await children.spawn(drive, self.draft(given))
+    async def outcome(self, arguments: dict[str, Any]) -> Any:
+        """Runs these arguments as a separate job and returns its result as JSON. Inside a job it is a child."""
+        execution = context.find_drive()
+        if execution is not None:
+            return await children.spawn(execution, self.draft(arguments))
         host = await self._host()
-        return await host.drive(await host.start(self.draft(given)))
+        return await host.drive(await host.start(self.draft(arguments)))
 
-    def admit(self, named: Mapping[str, Any], unknown: AbstractSet[str]) -> None:
-        """The agent can be called with arguments of these names; those that are not known yet are of any type."""
-        self.signature.no_secrets(named)
-        self.signature.admit(named, unknown)
+    def admit(self, arguments: Mapping[str, Any], unknown: AbstractSet[str]) -> None:
+        """Checks that the agent accepts arguments of these names; those in `unknown` have no value yet, and may be of
+        any type."""
+        self.signature.no_secrets(arguments)
+        self.signature.admit(arguments, unknown)
 
-    def draft(self, given: dict[str, Any], *, job_id: str | None = None) -> JobDraft:
-        """The request for a job with these arguments; they are checked against the hints first."""
-        self.signature.call_with(given)
+    def draft(self, arguments: dict[str, Any], *, job_id: str | None = None) -> JobDraft:
+        """Builds the draft of a job with these arguments, after checking them against the type hints."""
+        self.signature.call_with(arguments)
         return JobDraft(
             kind=self.name,
-            input=given,
+            input=arguments,
             queue=self.queue,
             priority=self.priority,
             job_id=job_id,
@@ -159,26 +160,26 @@ class Agent(Generic[P, R]):
             budget=self.budget,
         )
 
-    async def program(self, drive: Execution, given: Any) -> Any:
-        """What a worker runs for a job of this kind."""
-        context.enter(drive, Context(drive.owner.job_id, drive.owner.namespace, self.name))
-        bound = self.signature.call_with(given or {})
+    async def program(self, execution: Execution, arguments: Any) -> Any:
+        """The program that a worker runs for a job of this kind."""
+        context.enter(execution, Context(execution.owner.job_id, execution.owner.namespace, self.name))
+        bound = self.signature.call_with(arguments or {})
         output = plain(await self.function(*bound.args, **bound.kwargs), f"the result of {self.name}")
-        check_result(output)  # a parent must be able to hear it, too
+        check_result(output)  # a parent must be able to load it, too
         return output
 
-    async def take_work(self, drive: Execution, given: Any) -> Any:
-        """What a worker runs for work that this agent has the capability for."""
+    async def take_work(self, execution: Execution, work_input: Any) -> Any:
+        """The program that a worker runs for a work item that asks for this agent's capability."""
         (work,) = self.signature.names
-        return await self.program(drive, {work: given})
+        return await self.program(execution, {work: work_input})
 
     def __repr__(self) -> str:
         return f"<agent {self.name}>"
 
 
 async def spawn(agent: Agent[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """What the agent returned, as a job of its own: started once, found again by a parent that was resumed, cancelled
-    with it."""
-    drive = context.drive("hf.spawn")
+    """Runs the agent as a child job and returns its result. The child is started once: a resumed parent finds it
+    again, and a cancelled parent cancels it."""
+    execution = context.drive("hf.spawn")
     draft = agent.draft(agent.signature.bind(args, kwargs))
-    return cast("R", agent.signature.result(await children.spawn(drive, draft)))
+    return cast("R", agent.signature.result(await children.spawn(execution, draft)))

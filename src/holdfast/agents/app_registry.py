@@ -1,4 +1,4 @@
-"""What an application declares: its agents, tools and steps, by name."""
+"""App registry: the agents, tools, steps, sessions and schedules that an application declares, by name."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from holdfast.model.work import HOSTED, kinds_for, queues_for
 from holdfast.model.worker_presence import SessionKind, WorkerOffer
 
 if TYPE_CHECKING:
-    # Loaded when somebody declares one: most of the time that an import takes would be theirs.
+    # Imported when an application declares one: they account for most of the import time.
     from holdfast.agents.assistant import Assistant, Planner
     from holdfast.agents.configured_agents import HostedAssistants
     from holdfast.agents.models.model import Model
@@ -48,7 +48,8 @@ class DeclareTool(Protocol):
 
 
 class AppRegistry(ABC):
-    """Names are unique: two agents of one name would be two answers to one job."""
+    """The declarations of an application. Names are unique: with two agents of one name, a job would have two
+    programs."""
 
     def __init__(self) -> None:
         self.agents: dict[str, Agent[..., Any]] = {}
@@ -59,10 +60,10 @@ class AppRegistry(ABC):
 
     @abstractmethod
     async def host(self) -> Host:
-        """Whoever keeps and drives the jobs of this application."""
+        """The host that stores and executes the jobs of this application."""
 
     def programs(self) -> dict[str, Program]:
-        """The code for each kind of job."""
+        """The program of each kind of job."""
         programs: dict[str, Program] = {ASSISTANT: self._configured}
         programs |= {name: agent.program for name, agent in self.agents.items()}
         for agent in self.agents.values():
@@ -73,34 +74,37 @@ class AppRegistry(ABC):
     def offer(
         self, *, queues: Sequence[str] = (), capabilities: Sequence[str] = (), concurrency: int = 16
     ) -> WorkerOffer:
-        """What a worker with this code can do. Without `queues` it takes from all that its declarations name."""
-        named = {one.queue for one in self.agents.values()} | {one.queue for one in self.sessions.values()}
-        able = [one for one in self.agents.values() if one.capability is not None]
-        for one in able:
-            named |= set(queues_for(one.boundaries))
-        can = {one.capability for one in able if one.capability is not None}
+        """The offer of a worker with this code: kinds, sessions, queues, capabilities. Without `queues` it claims
+        from all queues that its declarations name."""
+        queue_names = {declared.queue for declared in self.agents.values()} | {
+            declared.queue for declared in self.sessions.values()
+        }
+        able = [declared for declared in self.agents.values() if declared.capability is not None]
+        for declared in able:
+            queue_names |= set(queues_for(declared.boundaries))
+        can = {declared.capability for declared in able if declared.capability is not None}
         return WorkerOffer(
             kinds=tuple(sorted(self.programs())),
             sessions=tuple(
-                SessionKind(name=one.name, queue=one.queue, priority=one.priority)
-                for one in self.sessions.values()
+                SessionKind(name=declared.name, queue=declared.queue, priority=declared.priority)
+                for declared in self.sessions.values()
             ),
-            queues=tuple(queues) or tuple(sorted({DEFAULT_QUEUE} | named)),
+            queues=tuple(queues) or tuple(sorted({DEFAULT_QUEUE} | queue_names)),
             capabilities=tuple(sorted({*capabilities, *can})),
             concurrency=concurrency,
         )
 
-    async def _configured(self, drive: Execution, given: Any) -> Any:
-        """A turn of an agent that is configured in the store."""
+    async def _configured(self, execution: Execution, job_input: Any) -> Any:
+        """The program for a turn of an agent that is configured in the store."""
         from holdfast.agents.configured_agents import HostedAssistants
 
         if self._hosted is None:
             self._hosted = HostedAssistants(self.callees, self.host)
-        return await self._hosted.program(drive, given)
+        return await self._hosted.program(execution, job_input)
 
     @property
     def callees(self) -> dict[str, Callee]:
-        """What a configured agent may be given as a tool, by name."""
+        """The agents and tools that a configured agent may use as tools, by name."""
         return {**self.agents, **self.tools}
 
     @overload
@@ -135,14 +139,15 @@ class AppRegistry(ABC):
         retry: Retry | None = None,
         timeout: Duration | None = None,
     ) -> Any:
-        """The function is an agent: its calls are durable jobs.
+        """Declares an agent: calls of the function are durable jobs.
 
-        budget: what each such job may use together with all jobs that it spawns. At a limit the job stops before the
-        call that would break it, and asks. capability: it takes work that asks for this, as its one argument, an
-        `hf.Work`; boundaries: also work that only agents inside one of these may see. retry: how often the function is
-        run again when it has raised: three times if nothing is said, and once if its code is wrong (a TypeError, a
-        name that is not there). Its calls are retried by their own policies before that. timeout: how long a job may
-        take as a whole, waits, retries and the time in the queue included; then it fails with `hf.JobTimedOut`.
+        budget: the limit on what each such job may use together with all jobs that it spawns. At a limit the job
+        stops before the call that would exceed it, and asks. capability: the agent takes work items that require it,
+        as its one argument, an `hf.Work`; boundaries: also work items that only agents inside one of these boundaries
+        may see. retry: how often the function runs again after it raised: by default three times, and once if its
+        code is wrong (a TypeError, an undefined name). Its calls are retried by their own policies before that.
+        timeout: how long a job may take as a whole, including waits, retries and the time in the queue; then it fails
+        with `hf.JobTimedOut`.
         """
 
         def declare(function: Callable[..., Any]) -> Agent[..., Any]:
@@ -159,7 +164,7 @@ class AppRegistry(ABC):
                 timeout=timeout,
             )
             self._must_be_new(agent.name)
-            if agent.capability in {one.capability for one in self.agents.values()} - {None}:
+            if agent.capability in {other.capability for other in self.agents.values()} - {None}:
                 msg = f"two agents of the application serve the capability {agent.capability!r}"
                 raise InvalidSetting(msg, hint="Give each capability to one agent only.")
             self.agents[agent.name] = agent
@@ -184,14 +189,15 @@ class AppRegistry(ABC):
         queue: str = DEFAULT_QUEUE,
         priority: int = PRIORITY_DEFAULT,
     ) -> Any:
-        """The function takes the turns of sessions: it gets a `Turn`, and what it returns is the answer."""
+        """Declares a session agent: the function receives a `Turn` for each turn of a session, and its return value
+        is the answer."""
 
         def declare(handler: Handler) -> SessionAgent:
             from holdfast.agents.sessions import SessionAgent, check_handler
 
             check_handler(handler)
-            named = name or handler.__name__
-            agent = SessionAgent(handler, name=named, queue=queue, priority=priority, host=self.host)
+            agent_name = name or handler.__name__
+            agent = SessionAgent(handler, name=agent_name, queue=queue, priority=priority, host=self.host)
             self._must_be_new(agent.name)
             self.sessions[agent.name] = agent
             return agent
@@ -210,15 +216,15 @@ class AppRegistry(ABC):
         queue: str = DEFAULT_QUEUE,
         priority: int = PRIORITY_DEFAULT,
     ) -> Assistant:
-        """An assistant of this name: a model with instructions and tools, one session for each conversation.
+        """Declares an assistant of this name: a model with instructions and tools, one session for each conversation.
 
-        model: as `hf.llm` takes it; none is a script that says how to choose one. planner: a model or an async function
-        that makes a plan of the tools first; it is carried out, and the model told of it. context_tokens_max: when a
-        conversation has grown beyond so much, it goes on from a summary.
+        model: as in `hf.llm`; without one, a script explains how to choose one. planner: a model or an async function
+        that first makes a plan of tool calls; the assistant executes it and shows the outcomes to the model.
+        context_tokens_max: when a conversation grows beyond this, it continues from a summary.
         """
         from holdfast.agents.assistant import CONTEXT_TOKENS_MAX, Assistant
 
-        made = Assistant(
+        assistant = Assistant(
             name,
             model=model,
             instructions=instructions,
@@ -229,9 +235,9 @@ class AppRegistry(ABC):
             priority=priority,
             host=self.host,
         )
-        self._must_be_new(made.name)
-        self.sessions[made.name] = made
-        return made
+        self._must_be_new(assistant.name)
+        self.sessions[assistant.name] = assistant
+        return assistant
 
     def schedule(
         self,
@@ -242,11 +248,11 @@ class AppRegistry(ABC):
         id: str | None = None,  # noqa: A002 - as users say it
         given: Mapping[str, Any] | None = None,
     ) -> Callable[[A], A]:
-        """The agent begins by the clock, wherever a worker of this application runs; once for each instant.
+        """Declares a schedule: any worker of this application starts the agent by cron, once for each instant.
 
-        cron: minute, hour, day, month, weekday, in the time zone `tz`. catch_up: what becomes of instants at which no
-        worker was there: `skip` leaves them out, `one` makes one job of them, `all` makes each. id: the schedule's
-        own, the agent's name if nothing is said. given: the agent's arguments.
+        cron: minute, hour, day, month, weekday, in the time zone `tz`. catch_up: what happens to instants at which no
+        worker was running: `skip` leaves them out, `one` starts one job for all of them, `all` starts one job for
+        each. id: the schedule's id; by default the agent's name. given: the agent's arguments.
         """
 
         def declare(agent: A) -> A:
@@ -321,19 +327,19 @@ class AppRegistry(ABC):
         retry: Retry | None = None,
         sent_nothing: tuple[type[Exception], ...] = (),
     ) -> Any:
-        """The function is a tool: its calls are recorded, and recovered by the declared effect.
+        """Declares a tool: calls of the function are recorded, and recovered by the declared effect.
 
-        effect: `read_only`, `idempotent`, `verifiable` or `unsafe`. Nothing declared is `unsafe`: never repeated by
-        itself. key_lifetime: how long the receiver of an `idempotent` call remembers its key; nothing said is for
-        ever. probe: `probe(key, args)` of a `verifiable` call gives Happened(result), NotHappened() or CannotTell().
-        timeout: how long one call may take, a minute if nothing is said; longer is an unclear outcome. A read that
-        takes longer than its author says is a TimeoutError, and without a word it may take as long as it likes.
+        effect: `read_only`, `idempotent`, `verifiable` or `unsafe`. The default is `unsafe`: never repeated
+        automatically. key_lifetime: how long the receiver of an `idempotent` call remembers its key; by default, for
+        ever. probe: `probe(key, args)` of a `verifiable` call returns Happened(result), NotHappened() or
+        CannotTell(). timeout: how long one call may take, by default a minute; after that its outcome is uncertain. A
+        read that exceeds a declared timeout raises TimeoutError; a read without one may take any time.
         receiver_delay: how long after the call the probe may still not see it. approve: True, or a condition on the
-        arguments: then a person must agree before the call. on_resume: "relaunch" for a black box that is simply
+        arguments: then a person must approve before the call. on_resume: "relaunch" for a black box that is simply
         started again, unless `output(key, args)` finds its output. raises: the errors that code may catch by their
-        class; they are not retried unless `retry` says so. retry: how often a call that failed is made; nothing said
-        rides out an outage of a minute. An unsafe call is retried only if it certainly did nothing. sent_nothing: the
-        errors that say so, such as ConnectionRefusedError.
+        class; they are not retried unless `retry` says so. retry: how often a failed call is repeated; the default
+        covers an outage of a minute. An unsafe call is retried only if it certainly did nothing. sent_nothing: the
+        errors that prove this, such as ConnectionRefusedError.
         """
         terms = terms_of(
             effect=effect,
@@ -360,11 +366,11 @@ class AppRegistry(ABC):
         return declare if function is None else declare(function)
 
     step = tool
-    """A step is a tool that no model is offered: one word for a piece of the agent's own work."""
+    """A step is a tool that is not offered to models: a piece of the agent's own work."""
 
 
-def _add(there: dict[str, Any], name: str, thing: Any, what: str, word: str = "name") -> None:
-    if name in there:
-        msg = f"there are two {what}s called {name!r}"
+def _add(registry: dict[str, Any], name: str, thing: Any, noun: str, word: str = "name") -> None:
+    if name in registry:
+        msg = f"there are two {noun}s called {name!r}"
         raise InvalidSetting(msg, hint=f"Give one of them another {word} with {word}=….")
-    there[name] = thing
+    registry[name] = thing

@@ -1,10 +1,10 @@
-"""`hf.ask`: a question to a person, and an answer of the type that was asked for.
+"""`hf.ask`: a question to a person, and an answer of a declared type.
 
     if await hf.ask("Approve the refund?", to="ops", timeout="2d"):
         await refund(order)
 
-The job waits, and nobody holds it meanwhile. `holdfast job` shows the question and what to type; an answer that does
-not fit is refused there. Whatever arrives, the code gets a value of the type it named, or a TimeoutError.
+The job waits without a worker or a lease. `holdfast job` shows the question and the command that answers it; it
+rejects an answer that does not fit. The code gets a value of the declared type, or a TimeoutError.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ async def ask(
 
 
 async def ask(question: str, *, schema: Any = bool, to: str = "", timeout: Duration | None = None) -> Any:
-    """What a person answered, as `schema` says: yes or no, text, a `Literal`, a dataclass, a model. TimeoutError, if
-    nobody did in time.
+    """Waits for a person's answer and returns it as `schema` declares: yes or no, text, a `Literal`, a dataclass, a
+    model. Raises TimeoutError if there is no answer in time.
 
-    to: who is meant, for people to read; it keeps nobody else from answering.
+    to: the addressee, shown to operators; it does not restrict who may answer.
     """
-    drive = context.drive("hf.ask")
+    execution = context.drive("hf.ask")
     if to:
         check_name(to, "to")
     limit = None if timeout is None else parse_duration(timeout)
-    asked = Question(question, schema_of(schema, "the answer"), to, limit)
+    request = Question(question, schema_of(schema, "the answer"), to, limit)
 
     def fits(answer: Any) -> bool:
         try:
@@ -60,4 +60,4 @@ async def ask(question: str, *, schema: Any = bool, to: str = "", timeout: Durat
             return False
         return True
 
-    return convert_value(await questions.ask(drive, asked, fits), schema, "the answer")
+    return convert_value(await questions.ask(execution, request, fits), schema, "the answer")

@@ -3,9 +3,9 @@
     helper = hf.Assistant("helper", model="anthropic:claude-sonnet-4-5", tools=[lookup, refund])
     answer = await helper.session("ada").send("where is order 42?")
 
-A turn asks the model, runs the tools that it wants, and asks again, until it wants none. Between rounds it looks for
-messages that came meanwhile, and the model hears them in the same turn. When the conversation has outgrown the model's
-attention, it goes on from a summary, in a new frame; what was said before stays in the session.
+A turn requests a reply from the model, runs the tools that the reply calls, and repeats this until a reply calls
+none. Between rounds it polls for new messages, and the model sees them in the same turn. When the conversation has
+outgrown `context_tokens_max`, it continues from a summary, in a new frame; the earlier messages stay in the session.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class Assistant(SessionAgent):
         host: Callable[[], Awaitable[Host]],
     ) -> None:
         super().__init__(self._take_turn, name=name, queue=queue, priority=priority, host=host)
-        given = BUILT_IN if model is None else model
-        self.model = _model_of(given)
+        chosen = BUILT_IN if model is None else model
+        self.model = _model_of(chosen)
         self.planner: Any = planner if planner is None or callable(planner) else _model_of(planner)
         self.instructions = instructions
         self.tools = tuple(tools)
@@ -74,17 +74,19 @@ class Assistant(SessionAgent):
             reply = await self._ask(turn)
             if reply.calls:
                 turn.say(dict(await run_tools(reply, self.tools)))
-            came = await turn.poll()
-            if not reply.calls and not came:
+            new_messages = await turn.poll()
+            if not reply.calls and not new_messages:
                 return
 
     async def _follow_a_plan(self, turn: Turn) -> None:
-        """What the planner thought up, once, has been done; the model is told what came of it."""
+        """Makes a plan once, executes it, and appends its outcomes to the turn for the model."""
         goal = " ".join(text_in(message) for message in turn.said)
-        made = await plan(self.planner, goal, tools=self.tools)
-        outcomes = await execute(made, tools=self.tools, on_failure="skip_dependents")
-        done = {name: one.value if one.succeeded else one.status for name, one in outcomes.items()}
-        turn.say(user(f"{_DONE}{canonical.encode(plain(done, 'the outcome of a plan')).decode()}"))
+        steps = await plan(self.planner, goal, tools=self.tools)
+        outcomes = await execute(steps, tools=self.tools, on_failure="skip_dependents")
+        values = {
+            name: outcome.value if outcome.succeeded else outcome.status for name, outcome in outcomes.items()
+        }
+        turn.say(user(f"{_DONE}{canonical.encode(plain(values, 'the outcome of a plan')).decode()}"))
 
     async def _ask(self, turn: Turn) -> Reply:
         reply = await self.model.ask(

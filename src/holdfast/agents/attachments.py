@@ -1,10 +1,11 @@
-"""Files in a conversation: promised before their bytes are stored, stamped by the turn that uses them.
+"""Attachments: files in a conversation, with an intent before their bytes are stored, stamped by the turn that uses
+them.
 
     page = await session.attach(Path("page.png").read_bytes(), media_type="image/png")
     answer = await session.send([page, {"type": "text", "text": "What is on it?"}])
 
-A message holds the name of a file and not its bytes, so a picture that is talked about for a hundred turns is stored
-once. A model is shown the bytes. What was promised and never used in a turn can be found and collected.
+A message holds the id of a file and not its bytes, so a picture that a hundred turns refer to is stored once. The
+model gets the bytes. An attachment with an intent that no turn uses can be found and collected.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _BY_CONTENT: Final = "sha256:"
 
 
 async def attach(store: Store, session_id: str, data: Any, media_type: str, *, now: int) -> dict[str, Any]:
-    """The bytes, without the secrets in them, are stored for this session; the block of a message that names them."""
+    """Stores the bytes for this session, with secrets redacted; returns the message block that names them."""
     if not isinstance(data, bytes):
         msg = f"an attachment is bytes, not {type(data).__name__}"
         raise InvalidPayload(msg, hint="Read the file: Path(…).read_bytes().")
@@ -48,9 +49,9 @@ async def attach(store: Store, session_id: str, data: Any, media_type: str, *, n
 
 
 def find_attachments(messages: Iterable[Message]) -> list[str]:
-    """The attachments that these messages name, each once."""
-    named = [block["attachment_id"] for message in messages for block in _blocks(message)]
-    return list(dict.fromkeys(named))
+    """The ids of the attachments that these messages name, each once."""
+    ids = [block["attachment_id"] for message in messages for block in _blocks(message)]
+    return list(dict.fromkeys(ids))
 
 
 def _blocks(message: Message) -> list[Any]:
@@ -60,7 +61,7 @@ def _blocks(message: Message) -> list[Any]:
 
 
 async def inline_attachments(store: Store, namespace: str, messages: list[Message]) -> list[Message]:
-    """The messages as a model is told of them: bytes in place of names."""
+    """The messages for the model: attachment blocks replaced by their bytes."""
     return [
         message if not _blocks(message) else {**message, "content": await _content(store, namespace, message)}
         for message in messages
@@ -68,14 +69,14 @@ async def inline_attachments(store: Store, namespace: str, messages: list[Messag
 
 
 async def _content(store: Store, namespace: str, message: Message) -> list[Any]:
-    told = []
+    blocks = []
     for block in message["content"]:
         if isinstance(block, dict) and block.get("type") == ATTACHMENT:
             data = await store.blobs.get(block["sha256"], namespace=namespace)
-            told.append(_as_block(block["media_type"], data))
+            blocks.append(_as_block(block["media_type"], data))
         else:
-            told.append(block)
-    return told
+            blocks.append(block)
+    return blocks
 
 
 def _as_block(media_type: str, data: bytes) -> dict[str, Any]:

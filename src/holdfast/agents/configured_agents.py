@@ -1,9 +1,9 @@
-"""Agents that are configured, not written: one program takes the turns of all of them.
+"""Configured agents: one program takes the turns of all agents that are a configuration in the store.
 
     holdfast agent create helper --model anthropic:claude-sonnet-4-5 --tool lookup
 
-A message to such an agent is a job of kind `assistant` that names the agent. Its turn reads the configuration once, as
-a step, so a replay is told what the first run was told.
+A message to such an agent is a job of kind `assistant` that names the agent. Its turn reads the configuration once,
+as a step, so a replay uses the configuration of the first run.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ REMEMBERED: Final = 64
 
 
 class AgentSettings(msgspec.Struct, frozen=True):
-    """What a turn is told of its agent."""
+    """The configuration of an agent as a turn records it."""
 
     name: str
     configuration: Configuration
@@ -49,22 +49,22 @@ class HostedAssistants:
         self._made: OrderedDict[bytes, Assistant] = OrderedDict()
         self._models: dict[str, Model] = {}
 
-    async def program(self, drive: Execution, given: Any) -> Any:
-        """What a worker runs for a message to a configured agent."""
-        context.enter(drive, Context(drive.owner.job_id, drive.owner.namespace, ASSISTANT))
-        agent_id = given.get("agent") if isinstance(given, dict) else None
+    async def program(self, execution: Execution, job_input: Any) -> Any:
+        """The program that a worker runs for a message to a configured agent."""
+        context.enter(execution, Context(execution.owner.job_id, execution.owner.namespace, ASSISTANT))
+        agent_id = job_input.get("agent") if isinstance(job_input, dict) else None
         if not isinstance(agent_id, str):
-            msg = f"job {drive.owner.job_id} does not name its agent"
+            msg = f"job {execution.owner.job_id} does not name its agent"
             raise InvalidMove(msg, hint='Its input is {"agent": ID}; `holdfast agent list` shows the ids.')
-        return await self._assistant(await _told(drive, agent_id)).program(drive, given)
+        return await self._assistant(await _told(execution, agent_id)).program(execution, job_input)
 
-    def _assistant(self, told: AgentSettings) -> Assistant:
-        """The assistant that is told this. It is kept, and with it what it remembers of its conversations."""
-        key = canonical.encode(msgspec.to_builtins(told))
+    def _assistant(self, settings: AgentSettings) -> Assistant:
+        """The assistant of this configuration, from a cache: it keeps what it remembers of its conversations."""
+        key = canonical.encode(msgspec.to_builtins(settings))
         if key not in self._made:
-            configuration = told.configuration
+            configuration = settings.configuration
             self._made[key] = Assistant(
-                told.name,
+                settings.name,
                 model=None if configuration.model is None else self._model(configuration.model),
                 instructions=configuration.instructions,
                 tools=select_tools(configuration.tools, self._tools),
@@ -77,29 +77,29 @@ class HostedAssistants:
         return self._made[key]
 
     def _model(self, name: str) -> Model:
-        """One client for each model, however many agents ask it."""
+        """One client for each model, shared by all agents that use it."""
         if name not in self._models:
             self._models[name] = llm(name)
         return self._models[name]
 
 
-async def _told(drive: Execution, agent_id: str) -> AgentSettings:
-    """The agent as it is configured now; in a replay, as it was then."""
+async def _told(execution: Execution, agent_id: str) -> AgentSettings:
+    """Reads the agent's configuration as a recorded step: a replay gets the recorded one."""
 
     async def run(_key: str) -> Any:
-        if drive.store is None:
-            msg = f"job {drive.owner.job_id} is of a configured agent, and there is no store here to read it from"
+        if execution.store is None:
+            msg = f"job {execution.owner.job_id} is of a configured agent, and there is no store here to read it from"
             raise InvalidMove(msg, hint="Replay it where its store is.")
-        agent = await drive.store.agents.get(agent_id, namespace=drive.owner.namespace)
+        agent = await execution.store.agents.get(agent_id, namespace=execution.owner.namespace)
         return msgspec.to_builtins(AgentSettings(agent.name, agent.configuration))
 
     return msgspec.convert(
-        await drive.call(DurableCall("agent", {"agent": agent_id}, run, READS)), AgentSettings
+        await execution.call(DurableCall("agent", {"agent": agent_id}, run, READS)), AgentSettings
     )
 
 
 def select_tools(names: tuple[str, ...], tools: Mapping[str, Callee]) -> list[Callee]:
-    """The tools of these names, or an error that names those that are not there."""
+    """The tools of these names; raises an error that names the missing ones."""
     missing = [name for name in names if name not in tools]
     if missing:
         msg = f"the application has no tool called {', '.join(map(repr, missing))}"
@@ -108,7 +108,8 @@ def select_tools(names: tuple[str, ...], tools: Mapping[str, Callee]) -> list[Ca
 
 
 def check_hosted(agent: HostedAgent, tools: Mapping[str, Callee] | None = None) -> HostedAgent:
-    """The agent can take a turn, as far as can be seen from here; without `tools` its tools are looked for then."""
+    """Checks that the agent can take a turn, as far as this process can see; without `tools`, the turn itself checks
+    its tools."""
     check_agent(agent)
     if agent.configuration.model is not None:
         llm(agent.configuration.model)
@@ -118,7 +119,7 @@ def check_hosted(agent: HostedAgent, tools: Mapping[str, Callee] | None = None) 
 
 
 class Contact(msgspec.Struct, frozen=True):
-    """A configured agent, as those who write to it know it."""
+    """A configured agent as the recipient of messages."""
 
     given: Any
     name: str = ASSISTANT

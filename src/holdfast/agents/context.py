@@ -1,4 +1,4 @@
-"""The job that runs here: how the plain functions of the surface find their run."""
+"""The current execution: how the functions of the authoring API find the job that they run in."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ class Context(msgspec.Struct, frozen=True):
 CURRENT: Final[contextvars.ContextVar[tuple[Execution, Context] | None]] = contextvars.ContextVar(
     "holdfast_context", default=None
 )
-"""The run whose code this is. Tools read it themselves: every call passes there."""
+"""The execution and the job of the running code. Tools read it directly: it is on the path of every call."""
 
 
-def enter(drive: Execution, context: Context) -> None:
-    """From here on, in this task and those it starts, the surface speaks to this run. Programs begin with it."""
-    CURRENT.set((drive, context))
-    drive.scheduler.begin_code()
+def enter(execution: Execution, context: Context) -> None:
+    """Sets the execution for this task and those that it starts. Every program begins with it."""
+    CURRENT.set((execution, context))
+    execution.scheduler.begin_code()
 
 
 def find_drive() -> Execution | None:
-    """The run of the job whose code this is; None outside a job."""
+    """The execution of the running code; None outside a job."""
     current = CURRENT.get()
     return None if current is None else current[0]
 
 
 def drive(what: str) -> Execution:
-    """The run of the job whose code this is; or an error that says where `what` belongs."""
+    """The execution of the running code; outside a job, raises an error that says where `what` belongs."""
     current = CURRENT.get()
     if current is None:
         msg = f"{what} outside a job"

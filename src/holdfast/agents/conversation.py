@@ -1,4 +1,4 @@
-"""A conversation as whoever takes part in it holds it: to send, to read, to go back and say it otherwise."""
+"""Sessions from the participant's side: send a message, read the conversation, branch from an earlier message."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ When = Literal["earliest_safe_boundary", "after_current_turn_commit"]
 
 
 class Answering(Protocol):
-    """Whoever takes the turns of a conversation. `given` is the input of its jobs."""
+    """The agent that takes the turns of a conversation. `given` is the input of its jobs."""
 
     @property
     def name(self) -> str: ...
@@ -43,10 +43,12 @@ class Answering(Protocol):
     def given(self) -> Any: ...
 
 
-def message_of(one: Input) -> Message:
-    """An input as a model is told of it."""
+def message_of(entry: Input) -> Message:
+    """An input as a message for the model."""
     content = (
-        one.payload["content"] if isinstance(one.payload, dict) and "content" in one.payload else one.payload
+        entry.payload["content"]
+        if isinstance(entry.payload, dict) and "content" in entry.payload
+        else entry.payload
     )
     return {
         "role": "user",
@@ -55,12 +57,12 @@ def message_of(one: Input) -> Message:
 
 
 def conversation(view: model.SessionView, frame_id: str | None) -> list[Message]:
-    """What a model is told of a session: the summary that its frame starts from, and what was said since."""
-    frame = next((one for one in view.frames if one.frame_id == frame_id), None)
-    said: list[Message] = []
+    """The messages of a session for the model: the summary that its frame starts from, and all messages since."""
+    frame = next((candidate for candidate in view.frames if candidate.frame_id == frame_id), None)
+    messages: list[Message] = []
     if frame is not None and frame.snapshot is not None:
-        said.append({"role": "user", "content": canonical.decode(frame.snapshot)})
-    return said + [message_in(node) for node in view.graph.nodes if node.frame_id == frame_id]
+        messages.append({"role": "user", "content": canonical.decode(frame.snapshot)})
+    return messages + [message_in(node) for node in view.graph.nodes if node.frame_id == frame_id]
 
 
 def message_in(node: model.SessionNode) -> Message:
@@ -81,7 +83,7 @@ def draft_message(
     after: str | msgspec.UnsetType | None = msgspec.UNSET,
     slot: SlotPolicy = SlotPolicy.JOIN,
 ) -> tuple[BatchDraft, JobDraft]:
-    """A message as its session's inbox takes it, and the job that will answer it."""
+    """A message as a batch for the session's inbox, and the job that answers it."""
     payload = {"content": plain(content, "a message")}
     if after is not msgspec.UNSET:
         payload["after"] = after
@@ -104,12 +106,12 @@ def draft_message(
     return batch, job
 
 
-def bind_input(given: Any, message: BatchDraft) -> Any:
-    """The input of a job that answers this message and no other. The inbox forgets what was said when it is settled;
-    this is how another message under the same id is told apart, at any time."""
-    said = [[item.kind, item.payload] for item in message.items]
-    digest = canonical.hex_digest(canonical.encode([said, message.delivery, message.slot]))
-    return {**(given or {}), "message": digest}
+def bind_input(job_input: Any, message: BatchDraft) -> Any:
+    """The input of a job that answers this message and no other. The inbox drops a message's content when the batch
+    is settled; this digest tells another message under the same id apart, at any time."""
+    items = [[item.kind, item.payload] for item in message.items]
+    digest = canonical.hex_digest(canonical.encode([items, message.delivery, message.slot]))
+    return {**(job_input or {}), "message": digest}
 
 
 class SessionJob(Job[str]):
@@ -120,11 +122,12 @@ class SessionJob(Job[str]):
         self._session_id = session_id
 
     async def result(self) -> str:
-        """What was answered, as soon as the turn is committed. The job needs a worker: waiting is not working."""
+        """Waits until the turn is committed, and returns the answer. Waiting does not execute the job: that needs a
+        worker."""
         return await self._answer(self._host.result)
 
     async def drive(self) -> str:
-        """What was answered; until then this process drives the turn, and what stands before it in the session."""
+        """Executes the turn in this process, after the turns before it in the session, and returns the answer."""
         return await self._answer(self._host.drive)
 
     async def _answer(self, wait: Callable[[str], Awaitable[Any]]) -> str:
@@ -146,7 +149,7 @@ def text_in(message: Message) -> str:
 
 
 class Session:
-    """One conversation, as whoever takes part in it holds it."""
+    """One conversation: the handle of a participant."""
 
     def __init__(self, session_id: str, agent: Answering, host: Callable[[], Awaitable[Host]]) -> None:
         self.id = session_id
@@ -160,7 +163,7 @@ class Session:
         id: str | None = None,  # noqa: A002 - as users say it
         when: When = "earliest_safe_boundary",
     ) -> str:
-        """What was answered to the message, in a turn that this process drives."""
+        """Sends the message, executes the turn in this process, and returns the answer."""
         return await (await self.post(content, id=id, when=when)).drive()
 
     async def post(
@@ -171,11 +174,11 @@ class Session:
         when: When = "earliest_safe_boundary",
         after: str | msgspec.UnsetType | None = msgspec.UNSET,
     ) -> SessionJob:
-        """The message is durable, and so is the job that will answer it, for a worker. With an `id`, saying it again
-        changes nothing; saying something else under it is refused.
+        """Stores the message and the job that answers it durably; a worker executes it. A second call with the same
+        `id` changes nothing; other content under the same `id` is rejected.
 
-        when: whether it may join a turn that is under way, or waits for its commit. after: the node that it follows, if
-        not the last: a branch. None is before the first.
+        when: whether the message may join the running turn, or waits for its commit. after: the node that it follows,
+        if not the last: a branch. None is before the first.
         """
         if context.find_drive() is not None:
             msg = "a message to a session from inside a job"
@@ -186,21 +189,21 @@ class Session:
         return SessionJob(batch.batch_id, host, self.id)
 
     async def attach(self, data: bytes, *, media_type: str) -> Message:
-        """The bytes are stored; what is returned is a block for a message, and names them."""
+        """Stores the bytes; returns the message block that names them."""
         host = await self._host()
         return await attach(host.store, self.id, data, media_type, now=host.now_us())
 
     async def messages(self) -> list[Message]:
-        """What was said, on the path that is active now."""
+        """The messages on the active path."""
         view = await self.view()
         return [] if view is None else [message_in(node) for node in view.graph.nodes]
 
     async def view(self) -> model.SessionView | None:
-        """The session as it is stored, as far as its leaf; None before its first turn."""
+        """The stored session, up to its leaf; None before its first turn."""
         return await (await self._host()).store.sessions.load(self.id, ACTIVE_PATH)
 
     async def branch(self, node_id: str) -> None:
-        """The conversation goes on from this node. What came after it stays, as a branch."""
+        """Continues the conversation from this node. The nodes after it stay, as a branch."""
         store = (await self._host()).store
         if await store.sessions.node(self.id, node_id) is None:
             msg = f"there is no node {node_id!r} in session {self.id!r}"
@@ -208,13 +211,13 @@ class Session:
         await store.sessions.commit(model.TurnCommit(session_id=self.id, leaf_node_id=node_id))
 
     async def retry(self, node_id: str, content: Any = None) -> str:
-        """The answer to a message of the past, said otherwise perhaps: a branch beside it."""
+        """The answer to an earlier message, or to `content` in its place, on a new branch beside it."""
         node = await (await self._host()).store.sessions.node(self.id, node_id)
         if node is None or node.caused_by is None:
             msg = f"node {node_id!r} of session {self.id!r} is not a message of a user"
             raise NotFound(msg, hint="Retry from a message of a person; `await session.view()` shows them.")
-        said = content if content is not None else message_in(node)["content"]
-        return await (await self.post(said, after=node.parent_node_id)).drive()
+        new_content = content if content is not None else message_in(node)["content"]
+        return await (await self.post(new_content, after=node.parent_node_id)).drive()
 
     def __repr__(self) -> str:
         return f"<session {self.id} of {self._agent.name}>"

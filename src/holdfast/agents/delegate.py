@@ -1,4 +1,4 @@
-"""Work for others: asked for inside a job, done by whoever has the capability, here or elsewhere."""
+"""`hf.delegate`: a job submits a work item, and an agent with the capability does it, hosted or external."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ async def delegate(
     required_agent_type: str = "",
     project_id: str = DEFAULT_PROJECT,
 ) -> Any:
-    """What came of the work, as JSON: asked for once, found again by a job that was resumed, cancelled with it.
+    """Submits a work item and returns its result as JSON. It is submitted once: a resumed job finds it again, and a
+    cancelled job cancels it.
 
-    The job holds no slot meanwhile, however long it takes. CallFailed, if the work failed or was cancelled.
+    The job holds no slot while it waits. Raises CallFailed if the work failed or was cancelled.
     """
-    drive = context.drive("hf.delegate")
-    asked = Work(
+    execution = context.drive("hf.delegate")
+    work = Work(
         description=description,
         capability=capability,
         boundary=boundary,
@@ -39,4 +40,4 @@ async def delegate(
         project_id=project_id,
         context_data=context_data,
     )
-    return await children.spawn(drive, draft_of(asked, namespace=drive.owner.namespace))
+    return await children.spawn(execution, draft_of(work, namespace=execution.owner.namespace))

@@ -1,4 +1,4 @@
-"""A started job, as its starter holds it."""
+"""Job handle: what the starter of a job holds."""
 
 from __future__ import annotations
 
@@ -14,28 +14,29 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class Host(Protocol):
-    """Whoever keeps an agent's jobs and drives them: how agents reach the runtime without knowing it."""
+    """The host stores an agent's jobs and executes them. Agents reach the runtime through this protocol, without
+    importing it."""
 
     async def start(self, draft: JobDraft) -> str:
-        """The id of the durable job."""
+        """Submits the job; returns its id when it is durable."""
         ...
 
     async def result(self, job_id: str) -> Any:
-        """What the job returned, when it is over; or the error that says how it ended. If no worker is there for it,
-        that is logged."""
+        """Waits until the job has ended; returns its result, or raises the error that says how it ended. Logs when no
+        worker serves the job."""
         ...
 
     async def drive(self, job_id: str) -> Any:
-        """The same, and meanwhile this process drives the job and its descendants."""
+        """The same, while this process executes the job and its descendants."""
         ...
 
     @property
     def store(self) -> Store:
-        """Where the jobs are kept, and the sessions."""
+        """The store of the jobs and the sessions."""
         ...
 
     def now_us(self) -> int:
-        """The time, as this process knows it."""
+        """The current time of this process."""
         ...
 
     async def cancel(self, job_id: str, why: str) -> None: ...
@@ -45,12 +46,12 @@ class Host(Protocol):
     def stream(
         self, job_id: str, after: str | None, stream: str | None
     ) -> AsyncGenerator[Chunk | AttemptSuperseded, None]:
-        """What the job says while it runs."""
+        """The streamed output of the job."""
         ...
 
 
 class Job(Generic[R_co]):
-    """A durable job. It goes on whether or not anybody holds this."""
+    """The handle of a durable job. The job runs independently of the handle."""
 
     def __init__(self, job_id: str, host: Host, read: Callable[[Any], R_co]) -> None:
         self.id = job_id
@@ -58,25 +59,25 @@ class Job(Generic[R_co]):
         self._read = read
 
     async def result(self) -> R_co:
-        """What the agent returned, as soon as it has; or the error that says how the job ended. Waiting is not working:
-        the job needs a worker."""
+        """Waits until the agent has returned, and returns its result, or raises the error that says how the job
+        ended. Waiting does not execute the job: that needs a worker."""
         return self._read(await self._host.result(self.id))
 
     async def cancel(self, why: str = "") -> None:
-        """The job has been told to end."""
+        """Requests the cancellation of the job: durable when this returns."""
         await self._host.cancel(self.id, why)
 
     async def signal(self, name: str, body: Any = None) -> None:
-        """The signal is kept for the job."""
+        """Stores the signal in the job's mailbox."""
         await self._host.signal(self.id, name, plain(body, "a signal's body"))
 
     def stream(
         self, *, after: str | None = None, stream: str | None = None
     ) -> AsyncGenerator[Chunk | AttemptSuperseded, None]:
-        """What the job's tools say with `hf.emit`, on this stream or on all, until the job is over.
+        """The output of the job's tools (`hf.emit`), on this stream or on all, until the job has ended.
 
-        Each chunk has a `cursor`. Keep the last one, and `after=cursor` goes on from there, in any process, without
-        gaps and without repeats. `AttemptSuperseded` says that a call is made again: forget what you have of its step.
+        Each chunk has a `cursor`. Keep the last one, and `after=cursor` continues there, in any process, without gaps
+        and without repeats. `AttemptSuperseded` means that a call is made again: drop the output of its step.
         """
         return self._host.stream(self.id, after, stream)
 

@@ -1,4 +1,4 @@
-"""Tools of MCP servers: other people's functions, called as durably as one's own.
+"""Tools of MCP servers, called as durably as an application's own.
 
     files = hf.mcp("files", ["npx", "server-files", "data"])                  # a program, over its stdin and stdout
     github = hf.mcp("github", url="https://mcp.example.com/mcp",              # or a server, over HTTP
@@ -9,16 +9,16 @@
         tools = [lookup, *await files.tools(), *await github.tools()]
         …
 
-A server is named once, beside the agents, and connected to when it is first needed: in whichever process the job runs
-just then. What it offers is recorded in the job, so that a job that is resumed has the tools it began with.
+A server is declared once, beside the agents. Each process that runs a job connects to it when the job first needs it.
+The list of its tools is recorded in the job, so that a resumed job has the tools it began with.
 
-What a call may do twice is decided by what is declared, the policy before the server: a rule's class; else `read_only`,
-if the server says so; else `idempotent`, if the server says so *and* a rule says where the key goes; else `unsafe`. The
-hints of a server that is not trusted are left out with `trust_hints=False`.
+The effect class of a call comes from the declarations, the policy before the server: a rule's class; else
+`read_only`, if the server declares it; else `idempotent`, if the server declares it *and* a rule says where the key
+goes; else `unsafe`. `trust_hints=False` ignores the hints of a server that is not trusted.
 
-A call's outcome: the server's answer is its result, an error that the tool reports included. A server that cannot be
-reached, or that does not know the tool or its arguments, has done nothing (`Refused`). Anything else (it died, it
-hangs, it says "internal error") is not known, and recovered by the class.
+The outcome of a call: the server's response is its result, including an error that the tool reports. A server that
+cannot be reached, or that does not know the tool or its arguments, has done nothing (`Refused`). Any other outcome
+(the server died, hangs, or reports "internal error") is unknown, and recovered by the class.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ RESULT_TEXT_MAX: Final = 512 * KIB
 PAGES_MAX: Final = 100
 
 _DID_NOTHING: Final = frozenset({-32700, -32601, -32602})
-"""What JSON-RPC calls parse error, method not found and invalid params: said before a tool is called."""
+"""The JSON-RPC codes for parse error, method not found and invalid params: a server returns them before it calls a
+tool."""
 
 _FAILED: Final = "holdfast.mcp.failed"
 """Marks the recorded answer of a tool that reported an error."""
@@ -78,11 +79,11 @@ def mcp(
     timeout: Duration = "1m",
     trust_hints: bool = True,
 ) -> McpServer:
-    """An MCP server under a name of your choice; its tools are called `name.tool`. Nothing is started yet.
+    """Declares an MCP server under a name of your choice; its tools are called `name.tool`. It is not started yet.
 
-    command: a program that speaks MCP on its stdin and stdout; it sees a few harmless variables of the environment, and
-    `env`. url: instead, a server that speaks it over HTTP (streamable HTTP). policy: rules for tools by their whole
-    name. only: the tools that are offered on, by the server's own names; patterns as in a shell. timeout: how long one
+    command: a program that speaks MCP on its stdin and stdout; it sees a few harmless environment variables, and
+    `env`. url: instead, a server that speaks MCP over HTTP (streamable HTTP). policy: rules for tools by their full
+    name. only: the tools that agents see, by the server's own names; patterns as in a shell. timeout: how long one
     call may take, unless a rule says otherwise.
     """
     if (command is None) == (url is None):
@@ -111,7 +112,7 @@ def mcp(
 
 
 class McpServer:
-    """An MCP server, and what its tools are to us. Made by `hf.mcp`."""
+    """An MCP server and the call policies of its tools. Made by `hf.mcp`."""
 
     def __init__(
         self, target: Target, *, policy: Policy, only: tuple[str, ...], longest_us: int, trust_hints: bool
@@ -128,11 +129,11 @@ class McpServer:
         )
 
     async def tools(self) -> list[McpTool]:
-        """The tools that the server offers. Inside a job they are recorded: resumed, it has the same ones again."""
+        """The tools that the server offers. Inside a job the list is recorded: a resumed job gets the same list."""
         return [self._tool(offer) for offer in await self._listing()]
 
     async def close(self) -> None:
-        """The connection of this event loop is closed, and a program that was started has ended."""
+        """Closes the connection of this event loop; a program that it started has ended."""
         connection = self._connections.pop(asyncio.get_running_loop(), None)
         if connection is not None:
             await connection.close()
@@ -149,7 +150,7 @@ class McpServer:
     async def call(
         self, tool: str, arguments: dict[str, Any], meta: dict[str, Any] | None, longest_us: int
     ) -> Any:
-        """The server's answer."""
+        """Calls the tool; returns the server's response."""
         client = await self._client()
         from mcp import MCPError  # here it is certainly there
 
@@ -176,7 +177,9 @@ class McpServer:
         for _ in range(PAGES_MAX):
             page = await client.list_tools(cursor=cursor)
             offers += [
-                _offer(one) for one in page.tools if any(fnmatchcase(one.name, word) for word in self._only)
+                _offer(listed)
+                for listed in page.tools
+                if any(fnmatchcase(listed.name, word) for word in self._only)
             ]
             cursor = page.next_cursor
             if not cursor:
@@ -185,7 +188,7 @@ class McpServer:
         raise InvalidPayload(msg, hint="Ask the operator of that server.")
 
     async def _client(self) -> Any:
-        """The client of this event loop. One that has lost its server is replaced: nothing was sent over it yet."""
+        """The client of this event loop. A client that has lost its server is replaced before the request is sent."""
         loop = asyncio.get_running_loop()
         connection = self._connections.get(loop)
         if connection is None or connection.is_over:
@@ -194,10 +197,10 @@ class McpServer:
 
     def _tool(self, offer: Offer) -> McpTool:
         name = f"{self.name}.{offer.name}"
-        found = self._policy.find_rule(name)
-        rule = found or Rule(pattern=name)
+        matching = self._policy.find_rule(name)
+        rule = matching or Rule(pattern=name)
         terms = CallPolicy(effect=self._effect(offer, rule), longest_call_us=self._longest_us)
-        return McpTool(self, offer, name, self._policy.apply_rule(found, rule.terms(terms)), rule)
+        return McpTool(self, offer, name, self._policy.apply_rule(matching, rule.terms(terms)), rule)
 
     def _effect(self, offer: Offer, rule: Rule) -> Effect:
         if self._trust_hints and offer.read_only:
@@ -229,7 +232,7 @@ class McpTool(Tool[..., Any]):
 
 
 class _Schemed(Signature):
-    """Arguments by a JSON schema, where there is no function to look at."""
+    """Arguments checked by a JSON schema, for a tool without a Python function."""
 
     def __init__(self, name: str, schema: dict[str, Any]) -> None:
         self.name = name
@@ -238,7 +241,7 @@ class _Schemed(Signature):
         self._checker: Any = None
 
     def for_callers(self) -> inspect.Signature:
-        """Arguments by name. Which ones there are says the schema: not all of its names are names in Python."""
+        """Arguments by name. The schema lists them: not all of its names are valid in Python."""
         return inspect.Signature(
             [inspect.Parameter("arguments", inspect.Parameter.VAR_KEYWORD, annotation=Any)]
         )
@@ -247,21 +250,21 @@ class _Schemed(Signature):
         if args:
             msg = f"{self.name} takes its arguments by name"
             raise InvalidPayload(msg, hint=f"Its arguments are {', '.join(self._names()) or 'none'}.")
-        given: dict[str, Any] = plain(dict(kwargs), f"an argument of {self.name}")
-        self._check(given)
-        return given
+        arguments: dict[str, Any] = plain(dict(kwargs), f"an argument of {self.name}")
+        self._check(arguments)
+        return arguments
 
-    def _check(self, given: dict[str, Any]) -> None:
+    def _check(self, arguments: dict[str, Any]) -> None:
         checker = self._compiled()
         try:
-            # Half of a character would end the connection, and everybody's calls with it.
-            msgspec.json.encode(given)
+            # A lone surrogate would end the connection, and all other calls on it.
+            msgspec.json.encode(arguments)
         except ValueError:
             msg = f"an argument of {self.name} contains an incomplete character (a lone surrogate)"
             raise InvalidPayload(msg, hint="Send valid Unicode text.") from None
-        fault = next(iter(checker.iter_errors(given)), None)
+        fault = next(iter(checker.iter_errors(arguments)), None)
         if fault is not None:
-            at = "".join(f"[{one!r}]" for one in fault.instance_path)
+            at = "".join(f"[{part!r}]" for part in fault.instance_path)
             msg = f"the arguments of {self.name} do not fit{at}: {shorten(fault.message, 1_000)}"
             raise InvalidPayload(msg, hint=f"Its arguments are {', '.join(self._names()) or 'none'}.")
 
@@ -279,8 +282,8 @@ class _Schemed(Signature):
         return self._checker
 
     def _names(self) -> list[str]:
-        named = self._schema.get("properties")
-        return list(named) if isinstance(named, dict) else []
+        properties = self._schema.get("properties")
+        return list(properties) if isinstance(properties, dict) else []
 
     def call_with(self, stored: Mapping[str, Any], key: str | None = None) -> Arguments:
         return Arguments((), {"arguments": dict(stored), "key": key or ""})
@@ -306,19 +309,21 @@ def _offer(tool: Any) -> Offer:
 
 
 def _without(schema: dict[str, Any], argument: str | None) -> dict[str, Any]:
-    """The schema without the argument that is ours to give."""
+    """The schema without the argument that carries our key."""
     if argument is None:
         return schema
     less = dict(schema)
     if isinstance(less.get("properties"), dict):
-        less["properties"] = {name: one for name, one in less["properties"].items() if name != argument}
+        less["properties"] = {
+            name: property_schema for name, property_schema in less["properties"].items() if name != argument
+        }
     if isinstance(less.get("required"), list):
         less["required"] = [name for name in less["required"] if name != argument]
     return less
 
 
 def _answer(result: Any) -> Any:
-    """The answer as JSON: what is structured, else the text; the words of a failure under a mark."""
+    """The response as JSON: its structured content, else its text; the text of a failure under a mark."""
     text = shorten("\n".join(_text(block) for block in result.content), RESULT_TEXT_MAX)
     if result.is_error:
         return {_FAILED: whole(text)}
@@ -326,13 +331,13 @@ def _answer(result: Any) -> Any:
     if structured is None:
         return whole(text)
     if isinstance(structured, dict) and structured.keys() == {"result"}:
-        structured = structured["result"]  # how a server wraps what is no object
-    written = text_of(structured)
-    return structured if len(written) <= RESULT_TEXT_MAX else shorten(written, RESULT_TEXT_MAX)
+        structured = structured["result"]  # servers wrap a result that is not an object like this
+    encoded = text_of(structured)
+    return structured if len(encoded) <= RESULT_TEXT_MAX else shorten(encoded, RESULT_TEXT_MAX)
 
 
 def _text(block: Any) -> str:
-    """A block of content as text; of pictures and sounds, that they were there."""
+    """A content block as text; for images and audio, a placeholder."""
     match block.type:
         case "text":
             return str(block.text)

@@ -1,7 +1,7 @@
-"""A connection to an MCP server, held open by a task of its own.
+"""MCP connection: a dedicated task opens and closes the client.
 
-The client of the `mcp` package must be closed by the task that opened it, and calls come from many: so one task, which
-is no job's, opens it, waits, and closes it.
+The client of the `mcp` package must be closed by the task that opened it, and calls come from the tasks of many jobs:
+so one task, which belongs to no job, opens it, waits, and closes it.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _DIES_WITH_US: Final = (
     "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9, 0, 0, 0); "
     "os.getppid() == int(sys.argv[1]) or os._exit(1); os.execvp(sys.argv[2], sys.argv[2:])"
 )
-"""What a server's process does before it becomes the server: it asks the kernel to be killed with its worker. A good
-server also ends when its stdin does; this is for the others."""
+"""What the process of a server runs before it executes the server: it asks the kernel to kill it together with its
+worker. A well-behaved server also ends at the end of its stdin; this is for the others."""
 
 
 class Post:
-    """What became of a call on its way out: requests that may have reached somebody, and those that reached nobody."""
+    """Counts the requests of one call: `sent` may have reached the server, `unsent` failed to connect."""
 
     def __init__(self) -> None:
         self.sent = 0
@@ -44,11 +44,11 @@ class Post:
 
 
 POST: Final[contextvars.ContextVar[Post | None]] = contextvars.ContextVar("holdfast_mcp_post", default=None)
-"""The call whose request this is: the `mcp` package sends each under the context of whoever made it."""
+"""The call that a request belongs to: the `mcp` package sends each request in the context of its caller."""
 
 
 class Target(msgspec.Struct, frozen=True):
-    """Where a server is, or how it is started."""
+    """The address of a server, or the command that starts it."""
 
     name: str
     command: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ class Target(msgspec.Struct, frozen=True):
 
 
 class McpConnection:
-    """A client of one server, for one event loop. Its server is sought at once; `client` waits for it."""
+    """A client of one server, for one event loop. It connects at once; `client` waits for the connection."""
 
     def __init__(self, target: Target) -> None:
         loop = asyncio.get_running_loop()
@@ -71,11 +71,11 @@ class McpConnection:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing can be sent over it any more."""
+        """Whether the connection can no longer send."""
         return self._lost.is_set() or self._let_go.is_set() or self._task.done()
 
     async def client(self) -> Any:
-        """The client, as soon as the server has answered; Refused, if it does not."""
+        """The client, as soon as the server has responded; raises Refused if it does not."""
         return await asyncio.shield(self._ready)
 
     async def close(self) -> None:
@@ -89,10 +89,10 @@ class McpConnection:
                     client = await stack.enter_async_context(self._opened())
                 self._ready.set_result(client)
                 await self._let_go.wait()
-        except BaseException as error:  # whoever waits has to hear it, whatever it is
+        except BaseException as error:  # the waiting caller must get any error
             if not self._ready.done():
                 self._ready.set_exception(_unreachable(self._target, error))
-                self._ready.exception()  # looked at: maybe nobody waits any more
+                self._ready.exception()  # retrieved: perhaps no caller waits any more
             if not isinstance(error, Exception):
                 raise
 
@@ -106,7 +106,8 @@ class McpConnection:
 
     @asynccontextmanager
     async def _transport(self) -> AsyncIterator[tuple[Any, Any]]:
-        """The streams to and from the server. We listen along, to hear when it has gone while nobody called it."""
+        """The streams to and from the server. A relay task in between notices a lost connection while no call is
+        active."""
         import anyio
 
         async with contextlib.AsyncExitStack() as stack:
@@ -135,26 +136,26 @@ class McpConnection:
             import httpx2
             from mcp.client.streamable_http import streamable_http_client
 
-            # Answers may take long; how long a call may take is said with the call.
-            patience = httpx2.Timeout(CONNECT_S, read=None)
+            # A response may take long: each call has its own timeout.
+            timeout = httpx2.Timeout(CONNECT_S, read=None)
             async with (
-                _noting()(headers=resolve_references(target.headers), timeout=patience) as http,
+                _noting()(headers=resolve_references(target.headers), timeout=timeout) as http,
                 streamable_http_client(target.url, http_client=http) as streams,
             ):
                 yield streams
             return
         from mcp.client.stdio import StdioServerParameters, stdio_client
 
-        command, *words = _with_us(target.command)
+        command, *arguments = _with_us(target.command)
         parameters = StdioServerParameters(
-            command=command, args=words, env=resolve_references(target.env), cwd=target.cwd
+            command=command, args=arguments, env=resolve_references(target.env), cwd=target.cwd
         )
         async with stdio_client(parameters) as streams:
             yield streams
 
 
 def _noting() -> Any:
-    """A client of HTTP that notes which requests could not even be connected for."""
+    """An HTTP client that counts the requests that failed to connect."""
     import httpx2
 
     class Noting(httpx2.AsyncClient):

@@ -1,16 +1,16 @@
-"""Payloads: any Python value as the JSON that it stands for, or the error that names the place where it has none.
+"""Payloads: converts any Python value to JSON, or raises an error that names the place that has no JSON form.
 
-msgspec writes dataclasses, structs, enums, dates and the rest as JSON. Four things it does not look for, because a
-serialiser of trees need not:
+msgspec writes dataclasses, structs, enums, dates and the rest as JSON. As a serialiser of trees it does not check
+four things:
 
     keys      `{1: …, "1": …}` has two keys and its JSON has one
     cycles    a list that contains itself ends in a RecursionError, and so does one that is 10,000 levels deep
     sets      have another order in another process, so the same call would have other arguments in a replay
-    __str__   a key of a subclass of str is written as what its `__str__` says
+    __str__   a key of a subclass of str is written as what its `__str__` returns
 
-A value that equals its JSON has none of them, which is almost every value and costs one comparison; it does not come
-here. Of the rest `is_ordinary` says quickly whether they are a tree with text for keys: dataclasses, dates. What is not
-is written by `_Writer`, slowly.
+A value that equals its JSON has none of these problems. That is almost every value, costs one comparison, and does
+not come here. For the rest `is_ordinary` checks quickly whether the value is a tree with text keys: dataclasses,
+dates. `_Writer` writes all others, slowly.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from holdfast.model.limits import JSON_BYTES_MAX, JSON_DEPTH_MAX
 
 Order: TypeAlias = Literal["deterministic"] | None
 Convert: TypeAlias = Callable[[Any, Order], Any]
-"""Writes an object as JSON, its sets in this order; TypeError or ValueError, if it cannot."""
+"""Writes an object as JSON, its sets in this order; raises TypeError or ValueError if it cannot."""
 
 HINT: Final = "Use JSON, dataclasses, msgspec structs, pydantic models, enums or dates."
 
@@ -45,7 +45,7 @@ _SEQUENCE: Final = "sequence"
 _SET: Final = "set"
 
 Shape: TypeAlias = str | tuple[str, ...] | None
-"""What stands inside an object: items under keys, items, or the values of these fields; None: nothing."""
+"""The contents of an object: items under keys, items, or the values of these fields; None: no contents."""
 
 
 @lru_cache(1024)
@@ -66,7 +66,7 @@ def _shape(kind: type[Any]) -> Shape:
     return tuple(attribute.name for attribute in attributes) or None
 
 
-def to_json(value: Any, what: str, convert: Convert) -> Any:
+def to_json(value: Any, subject: str, convert: Convert) -> Any:
     """The JSON of a value, written by `convert`.
 
     Raises:
@@ -74,16 +74,16 @@ def to_json(value: Any, what: str, convert: Convert) -> Any:
         TooLarge: It has more values than fit.
     """
     if is_ordinary(value):
-        with suppress(TypeError, ValueError, RecursionError):  # the slow way says where
+        with suppress(TypeError, ValueError, RecursionError):  # the slow path names the place
             return convert(value, None)
-    return _Writer(what, convert).write(value)
+    return _Writer(subject, convert).write(value)
 
 
 def is_ordinary(value: Any) -> bool:
     """Whether the value is a tree of moderate size without sets, in which every key is text.
 
-    Level by level, because depth then costs one addition per level. Subclasses are read as msgspec reads them: by the
-    methods of their base class.
+    It walks level by level, because depth then costs one addition per level. Subclasses are read as msgspec reads
+    them: by the methods of their base class.
     """
     level = [value]
     count = 0
@@ -124,10 +124,10 @@ def _fields(value: Any, names: Iterable[str]) -> list[Any]:
 
 
 class _Writer:
-    """Writes a value that is not ordinary, container by container; objects in it are left to msgspec."""
+    """Writes a value that is not ordinary, container by container; msgspec writes the objects in it."""
 
-    def __init__(self, what: str, convert: Convert) -> None:
-        self._what = what
+    def __init__(self, subject: str, convert: Convert) -> None:
+        self._what = subject
         self._convert = convert
         self._above: dict[int, canonical_fallback.Place] = {}
         self._left = _VALUES_MAX
@@ -149,9 +149,9 @@ class _Writer:
         if len(self._above) == JSON_DEPTH_MAX:
             raise self._refusal(canonical_fallback.too_deep(place))
         self._above[id(value)] = place
-        written = self._write_container(value, shape, place)
+        converted = self._write_container(value, shape, place)
         del self._above[id(value)]
-        return written
+        return converted
 
     def _write_container(
         self, value: Any, shape: str | tuple[str, ...], place: canonical_fallback.Place
@@ -167,16 +167,16 @@ class _Writer:
 
     def _write_mapping(self, value: dict[Any, Any], place: canonical_fallback.Place) -> dict[str, Any]:
         keys: dict[str, Any] = {}
-        written: dict[str, Any] = {}
+        converted: dict[str, Any] = {}
         for key, item in dict.items(value):
             text = self._write_key(key, place)
             if text in keys:
-                shown = f"{canonical_fallback.show(keys[text])} and {canonical_fallback.show(key)}"
-                msg = f"the keys {shown} are the same text in JSON ({canonical_fallback.at(place)})"
+                both_keys = f"{canonical_fallback.show(keys[text])} and {canonical_fallback.show(key)}"
+                msg = f"the keys {both_keys} are the same text in JSON ({canonical_fallback.at(place)})"
                 raise self._refusal(InvalidPayload(msg, hint="Rename one of them: keys are stored as text."))
             keys[text] = key
-            written[text] = self.write(item, (place, text))
-        return written
+            converted[text] = self.write(item, (place, text))
+        return converted
 
     def _write_key(self, key: Any, place: canonical_fallback.Place) -> str:
         if type(key) is str:
@@ -186,20 +186,20 @@ class _Writer:
                 raise TypeError
             (text,) = self._convert({key: None}, None)
         except (TypeError, ValueError):
-            shown, where = canonical_fallback.show(key), canonical_fallback.at(place)
-            msg = f"the key {shown} is {type(key).__qualname__}, not text ({where})"
+            key_text, where = canonical_fallback.show(key), canonical_fallback.at(place)
+            msg = f"the key {key_text} is {type(key).__qualname__}, not text ({where})"
             hint = "Keys are text; numbers, enums, dates and UUIDs are stored as text."
             raise self._refusal(InvalidPayload(msg, hint=hint)) from None
         if not isinstance(key, str) or isinstance(key, Enum):
             return str(text)
         if self._objects and text != str.__str__(key):
-            shown, where = canonical_fallback.show(key), canonical_fallback.at(place)
-            msg = f"the key {shown} is another text by its __str__ ({where})"
+            key_text, where = canonical_fallback.show(key), canonical_fallback.at(place)
+            msg = f"the key {key_text} is another text by its __str__ ({where})"
             raise self._refusal(InvalidPayload(msg, hint="Make each key a str."))
         return str.__str__(key)
 
     def _write_object(self, value: Any, names: tuple[str, ...], place: canonical_fallback.Place) -> Any:
-        """What is inside is looked at; how it is written (other names, tags, what is left out) is the object's own."""
+        """Checks the fields; the object itself decides how it is written (other names, tags, omitted fields)."""
         sets = self._sets
         self._objects += 1
         for name, item in zip(names, _fields(value, names), strict=True):
@@ -224,7 +224,7 @@ class _Writer:
 
 
 def _sort(items: list[Any]) -> list[Any]:
-    """What was a set, in an order that is the same in every process."""
+    """The items of a set, in an order that is the same in every process."""
     try:
         return sorted(items)
     except TypeError:

@@ -1,4 +1,4 @@
-"""A model that makes a plan: told of the tools, made to answer with a plan, and told what is wrong with it."""
+"""Planner: a model that returns a plan for a goal, from a list of tools, and corrects it when it is invalid."""
 
 from __future__ import annotations
 
@@ -30,12 +30,14 @@ Tools:
 async def make_plan(
     model: Model, goal: str, offered: Mapping[str, Callee], check: Callable[[Plan], None]
 ) -> Plan:
-    """A plan of the model's that stands the check. One that does not goes back to it, with the reason."""
-    told = [
+    """The model's first plan that passes the check. A rejected plan goes back to the model, with the reason."""
+    descriptions = [
         {"tool": name, "description": describe_tool(callee), "arguments": parameters_of(callee)}
         for name, callee in offered.items()
     ]
-    instructions = _INSTRUCTIONS + "\n".join(json.dumps(one, ensure_ascii=False) for one in told)
+    instructions = _INSTRUCTIONS + "\n".join(
+        json.dumps(description, ensure_ascii=False) for description in descriptions
+    )
     messages: list[Said] = [user(goal)]
     why: Misuse = InvalidPlan("the model did not return a plan")
     for _ in range(TRIES):
@@ -50,20 +52,20 @@ async def make_plan(
             messages.append(user(answers or f"Call {SUBMIT}."))
             continue
         try:
-            made = Plan.from_json(calls[0].args)
-            check(made)
+            candidate = Plan.from_json(calls[0].args)
+            check(candidate)
         except Misuse as error:
             why = error
-            said = f"This plan cannot work: {error}. {error.hint}"
-            messages.append(user([_answer(call.id, said) for call in reply.calls]))
+            reason = f"This plan cannot work: {error}. {error.hint}"
+            messages.append(user([_answer(call.id, reason) for call in reply.calls]))
             continue
-        return made
+        return candidate
     msg = f"{model.name} returned no valid plan in {TRIES} attempts: {why}"
     raise InvalidPlan(msg, hint="Describe the goal in more detail, or improve the descriptions of the tools.")
 
 
-def _answer(call_id: str, said: str) -> dict[str, Any]:
-    return {"type": "tool_result", "tool_use_id": call_id, "content": said, "is_error": True}
+def _answer(call_id: str, text: str) -> dict[str, Any]:
+    return {"type": "tool_result", "tool_use_id": call_id, "content": text, "is_error": True}
 
 
 def _submit(offered: Mapping[str, Callee]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Plans: what to do in which order, made once, and carried out as far in parallel as it goes.
+"""Plans: a graph of calls, made once, and executed with as much parallelism as its dependencies allow.
 
     plan = hf.Plan(
         [
@@ -9,12 +9,11 @@
     )
     outcomes = await hf.execute(plan)
 
-`hf.plan` has a model make the plan, or code that cannot be trusted to say the same thing twice. Either way it is a fact
-before its first node runs, and that fact is what every later run follows: a planner is not asked again, and what it
-would say now is not heard.
+With `hf.plan` the planner is a model, or code that may return another plan the next time. Either way the plan is
+recorded before its first node runs, and every later run follows the recorded plan: the planner does not run again.
 
-A node is a call in a scope of its name. So whichever node is faster, each finds its own calls again, and what was done
-is not done twice. An agent among the tools is spawned, as a job of its own.
+A node is a call in a scope of its name. So each node finds its own calls again, whichever node is faster, and
+completed calls are not repeated. An agent among the tools is spawned, as a separate job.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ G = TypeVar("G")
 
 
 class NodeOutcome(msgspec.Struct, frozen=True):
-    """How a node came out: with a value, with an error in words, or not at all."""
+    """The outcome of a node: succeeded with a value, failed with an error message, or skipped."""
 
     status: Literal["succeeded", "failed", "skipped"]
     value: Any = None
@@ -77,31 +76,31 @@ async def plan(planner: Callable[[G], Awaitable[Plan]], goal: G, *, tools: Itera
 
 
 async def plan(planner: Any, goal: Any, *, tools: Iterable[Callee]) -> Plan:
-    """The plan for this goal: made by the planner the first time, and the same one ever after.
+    """The plan for this goal: the planner makes it in the first run, and every later run gets the same plan.
 
-    The planner is a model, which is told of the tools and corrected if its plan cannot work; or an async function from
-    the goal to a plan. What the planner calls on its way is not called again once there is a plan.
+    The planner is a model, which gets the tools and is corrected if its plan cannot work; or an async function from
+    the goal to a plan. The planner's own calls are not repeated once there is a plan.
     """
     offered = _by_name(tools)
 
     async def make() -> Plan:
-        def check(made: Plan) -> None:
-            _check(made, offered)
+        def check(candidate: Plan) -> None:
+            _check(candidate, offered)
 
-        made = await (
+        candidate = await (
             make_plan(planner, goal, offered, check) if isinstance(planner, Model) else planner(goal)
         )
-        if not isinstance(made, Plan):
-            msg = f"the planner returned a {type(made).__qualname__}"
+        if not isinstance(candidate, Plan):
+            msg = f"the planner returned a {type(candidate).__qualname__}"
             raise InvalidPlan(msg, hint="Return an hf.Plan.")
-        check(made)
-        return made
+        check(candidate)
+        return candidate
 
-    drive = context.find_drive()
-    if drive is None:
+    execution = context.find_drive()
+    if execution is None:
         return _with(offered, await make())
-    with drive.scope("plan"):
-        return _with(offered, await plans.make_plan_once(drive, make))
+    with execution.scope("plan"):
+        return _with(offered, await plans.make_plan_once(execution, make))
 
 
 async def execute(
@@ -110,73 +109,74 @@ async def execute(
     tools: Iterable[Callee] = (),
     on_failure: OnFailure = "stop",
 ) -> dict[str, NodeOutcome]:
-    """Every node of the plan has come out, in the order of their dependencies; how, by name.
+    """Executes every node of the plan in dependency order; returns the outcomes by name.
 
-    tools: where the names in the plan are looked up, if it was not written with the tools themselves. on_failure: at
-    "stop" nothing more is started, and when what runs has ended, PlanFailed is raised; "skip_dependents" leaves out
-    what comes after the failed node; "go_on" leaves out only what needs its output.
+    tools: where the names in the plan are looked up, if it was not written with the tools themselves. on_failure:
+    with "stop" no further node starts, and PlanFailed is raised when the running nodes have ended; "skip_dependents"
+    skips all nodes after the failed one; "go_on" skips only those that need its output.
     """
     if on_failure not in _POLICIES:
         msg = f"on_failure={on_failure!r} is not known"
         raise InvalidSetting(msg, hint=f"Say one of {', '.join(map(repr, _POLICIES))}.")
     offered = _by_name([*tools, *(node.callee for node in plan.nodes if node.callee is not None)])
-    drive = context.find_drive()
-    if drive is None:
+    execution = context.find_drive()
+    if execution is None:
         _check(plan, offered)
         return await _Execution(None, plan, offered, on_failure).outcomes()
-    with drive.scope("execute"):
-        plan = await plans.to_follow(drive, plan, lambda one: _check(one, offered))
-        return await _Execution(drive, plan, offered, on_failure).outcomes()
+    with execution.scope("execute"):
+        plan = await plans.to_follow(execution, plan, lambda candidate: _check(candidate, offered))
+        return await _Execution(execution, plan, offered, on_failure).outcomes()
 
 
-# ── before anything is done ───────────────────────────────────────────────────────────────────────
+# ── before the first call ─────────────────────────────────────────────────────────────────────────
 
 
 def _by_name(tools: Iterable[Any]) -> dict[str, Callee]:
-    named: dict[str, Callee] = {}
+    tools_by_name: dict[str, Callee] = {}
     for tool in tools:
         if not isinstance(tool, Tool | Agent):
             msg = f"{tool!r} is neither a tool nor an agent"
             raise InvalidSetting(msg, hint="Declare the function with @hf.tool(effect=…).")
-        if named.setdefault(tool.name, tool) is not tool:
+        if tools_by_name.setdefault(tool.name, tool) is not tool:
             msg = f"there are two tools called {tool.name!r}"
             raise InvalidSetting(msg, hint="Give one of them another name with name=….")
-    return named
+    return tools_by_name
 
 
-def _with(offered: Mapping[str, Callee], made: Plan) -> Plan:
-    """The same plan, with the tools themselves."""
-    nodes = [Node(one.name, offered.get(one.tool, one.tool), one.args, one.after) for one in made.nodes]
-    return Plan(nodes, recorded_as=made.recorded_as)
+def _with(offered: Mapping[str, Callee], plan: Plan) -> Plan:
+    """The same plan, with the tools in place of their names."""
+    nodes = [Node(node.name, offered.get(node.tool, node.tool), node.args, node.after) for node in plan.nodes]
+    return Plan(nodes, recorded_as=plan.recorded_as)
 
 
-def _check(made: Plan, offered: Mapping[str, Callee]) -> None:
-    """Every node names a tool that is there, with arguments that it takes; or InvalidPlan, before anything is done."""
-    for node in made.nodes:
+def _check(plan: Plan, offered: Mapping[str, Callee]) -> None:
+    """Checks that every node names an available tool and arguments that it accepts; raises InvalidPlan before the
+    first call."""
+    for node in plan.nodes:
         callee = offered.get(node.tool)
         if callee is None:
-            named = ", ".join(sorted(offered)) or "none"
-            msg = f"node {node.name!r} calls {node.tool!r}, which is not among the tools ({named})"
+            tool_names = ", ".join(sorted(offered)) or "none"
+            msg = f"node {node.name!r} calls {node.tool!r}, which is not among the tools ({tool_names})"
             raise InvalidPlan(msg, hint=_PASS_TOOLS)
         later = {name for name, value in node.args.items() if next(references(value), None) is not None}
-        known = {name: resolve(value, {}) for name, value in node.args.items() if name not in later}
+        literals = {name: resolve(value, {}) for name, value in node.args.items() if name not in later}
         try:
-            callee.admit({**node.args, **known}, later)
+            callee.admit({**node.args, **literals}, later)
         except Misuse as error:
             msg = f"node {node.name!r}: {error}"
             raise InvalidPlan(msg, hint=error.hint) from None
 
 
-# ── carrying it out ───────────────────────────────────────────────────────────────────────────────
+# ── execution ─────────────────────────────────────────────────────────────────────────────────────
 
 
 class _Execution:
-    """One plan, from its first node to its last."""
+    """The execution of one plan, from its first node to its last."""
 
     def __init__(
-        self, drive: Execution | None, plan: Plan, offered: Mapping[str, Callee], on_failure: OnFailure
+        self, execution: Execution | None, plan: Plan, offered: Mapping[str, Callee], on_failure: OnFailure
     ) -> None:
-        self._drive = drive
+        self._execution = execution
         self._plan = plan
         self._offered = offered
         self._on_failure = on_failure
@@ -188,16 +188,17 @@ class _Execution:
     async def outcomes(self) -> dict[str, NodeOutcome]:
         order = self._plan.order()
         ended = await asyncio.gather(*map(self._placed, order), return_exceptions=True)
-        for one in ended:
-            if isinstance(one, BaseException):
-                raise one
+        for result in ended:
+            if isinstance(result, BaseException):
+                raise result
         outcomes = {node.name: self._outcomes[node.name] for node in order}
         if self._failures and self._on_failure == "stop":
             raise self._stopped(outcomes)
         return outcomes
 
     def _placed(self, node: Node) -> Coroutine[Any, Any, None]:
-        """The task that runs this is found again by the node's name: tasks are scoped by their coroutine's name."""
+        """The coroutine of a node, named after it: tasks are scoped by their coroutine's name, so a replay finds it
+        again."""
         coroutine: Any = self._visited(node)
         coroutine.__qualname__ = node.name
         placed: Coroutine[Any, Any, None] = coroutine
@@ -224,8 +225,8 @@ class _Execution:
         callee = self._offered[node.tool]
         self._note_start(node)
         try:
-            given = callee.check_arguments(resolve(node.args, self._outputs))
-            output = await callee.outcome(given)
+            arguments = callee.check_arguments(resolve(node.args, self._outputs))
+            output = await callee.outcome(arguments)
             value = callee.signature.result(output)
         except asyncio.CancelledError:
             self._note_end(node, plans.CANCELLED)
@@ -241,18 +242,18 @@ class _Execution:
         return NodeOutcome("succeeded", value)
 
     def _note_start(self, node: Node) -> None:
-        if self._drive is not None:
-            plans.node_started(self._drive, self._plan.recorded_as, node.name)
+        if self._execution is not None:
+            plans.node_started(self._execution, self._plan.recorded_as, node.name)
 
     def _note_end(self, node: Node, outcome: str) -> None:
-        if self._drive is not None and not self._drive.stopping:
-            plans.node_finished(self._drive, self._plan.recorded_as, node.name, outcome)
+        if self._execution is not None and not self._execution.stopping:
+            plans.node_finished(self._execution, self._plan.recorded_as, node.name, outcome)
 
     def _stopped(self, outcomes: dict[str, NodeOutcome]) -> PlanFailed:
-        """The error that says where the plan stopped. What the nodes raised is its cause, so that their calls are made
-        again if it ends the attempt."""
+        """The error that says where the plan stopped. The errors of the nodes are its cause, so that their calls are
+        repeated if it ends the attempt."""
         node, first = next(iter(self._failures.items()))
-        skipped = [name for name, one in outcomes.items() if one.status == "skipped"]
+        skipped = [name for name, outcome in outcomes.items() if outcome.status == "skipped"]
         rest = f"; not begun: {', '.join(skipped)}" if skipped else ""
         failed = PlanFailed(f"node {node!r} failed: {_said(first)}{rest}", node=node, outcomes=outcomes)
         many = len(self._failures) > 1
@@ -261,7 +262,7 @@ class _Execution:
 
 
 def _is_an_outcome(error: Exception) -> bool:
-    """Whether this is how a node came out. Anything else is the run's to deal with."""
+    """Whether this error is the outcome of a node. The run handles any other."""
     if not isinstance(error, HoldfastError):
         return True
     return isinstance(error, InJob | Misuse) and not isinstance(error, InvalidMove | Withdrawn)

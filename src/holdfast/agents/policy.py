@@ -1,4 +1,4 @@
-"""The policy file: what is said about tools and agents over what their code declares.
+"""Policy file: an operator's rules for tools and agents, which override what their code declares.
 
     # tools.toml
     [tools."github.create_*"]
@@ -22,18 +22,19 @@
     retry = { attempts = 10 }
     timeout = "2h"
 
-    policy = hf.Policy.read("tools.toml")                # for tools that nobody here can decorate: hf.mcp(policy=…)
+    policy = hf.Policy.read("tools.toml")                # for tools without a decorator: hf.mcp(policy=…)
     app = hf.App(policy="tools.toml")                    # for those of an application; or HOLDFAST_POLICY=tools.toml
 
-With `unsafe = "approve"` (or `"deny"`) on the first line, an unsafe tool waits for a person (or is refused) unless its
-rule says otherwise: `approve = false`. A rule is the owner's word; no model can change it or talk its way past it.
+With `unsafe = "approve"` (or `"deny"`) on the first line, an unsafe tool waits for a person's approval (or is
+rejected) unless its rule says otherwise: `approve = false`. The operator sets the rules; a model can neither change
+nor circumvent them.
 
-A rule is found by the name of the tool or agent; `*`, `?` and `[…]` stand for what they stand for in a shell. The
-first rule in the file that fits is the one that counts. What it does not say stays as it was. The class names of other
-systems are understood: `external` is `unsafe`, `local` is `verifiable`, `memory` is `idempotent`. Of a retry policy
-it says what it names; which errors are retried stays the code's word.
+A rule matches by the name of the tool or agent; `*`, `?` and `[…]` mean what they mean in a shell. The first matching
+rule in the file counts. Settings that it does not name keep their value. The class names of other systems are
+understood: `external` is `unsafe`, `local` is `verifiable`, `memory` is `idempotent`. A rule replaces the numbers of
+a retry policy that it names; the code decides which errors are retried.
 
-Nothing here is guessed: a tool that no rule names, and whose own word is not known, is `unsafe`.
+The class is never guessed: a tool without a matching rule and without a declared class is `unsafe`.
 """
 
 from __future__ import annotations
@@ -63,9 +64,9 @@ ALLOW: Final = "allow"
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """What the file says about the tools that a pattern fits.
+    """The settings for the tools that match a pattern.
 
-    `honours_key`: the receiver takes a key, in an argument or in what goes along with the call.
+    `honours_key`: the receiver accepts a key, in an argument or in the metadata of the call.
     """
 
     pattern: str
@@ -85,8 +86,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         return self.key_argument is not None or self.key_meta is not None
 
     def terms(self, before: CallPolicy) -> CallPolicy:
-        """The terms of a tool, changed as far as the rule says something."""
-        said: dict[str, Any] = {
+        """The call policy of a tool, with the settings of this rule."""
+        changes: dict[str, Any] = {
             name: value
             for name in (
                 "effect",
@@ -98,18 +99,18 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
             if (value := getattr(self, name)) is not None
         }
         if self.longest_call_us is not None:
-            said["reads_within_us"] = self.longest_call_us
+            changes["reads_within_us"] = self.longest_call_us
         if self.retry is not None:
-            said["retry"] = msgspec.structs.replace(before.retry, **self.retry)
+            changes["retry"] = msgspec.structs.replace(before.retry, **self.retry)
         if self.deny:
-            said["approve"] = _never
+            changes["approve"] = _never
         elif self.approve is not None:
-            said["approve"] = _always if self.approve else None
-        return msgspec.structs.replace(before, **said)
+            changes["approve"] = _always if self.approve else None
+        return msgspec.structs.replace(before, **changes)
 
 
 class AgentRule(msgspec.Struct, frozen=True, kw_only=True):
-    """What the file says about the agents that a pattern fits."""
+    """The settings for the agents that match a pattern."""
 
     pattern: str
     retry: Mapping[str, Any] | None = None
@@ -117,7 +118,7 @@ class AgentRule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Policy:
-    """Rules about tools and agents, by name."""
+    """Rules for tools and agents, by name."""
 
     def __init__(
         self, rules: Iterable[Rule] = (), *, unsafe: str = ALLOW, agent_rules: Iterable[AgentRule] = ()
@@ -131,7 +132,7 @@ class Policy:
 
     @classmethod
     def read(cls, path: str | PathLike[str]) -> Policy:
-        """The policy in this file; or an error that says what is wrong in it, and where."""
+        """The policy in this file; raises an error that says what is wrong, and where."""
         name = fspath(path)
         try:
             text = Path(path).read_text(encoding="utf-8")
@@ -161,23 +162,25 @@ class Policy:
             if not isinstance(document.get(kind, {}), dict):
                 msg = f"{where}: {kind} is no table"
                 raise InvalidSetting(msg, hint=f'Write one table for each pattern: [{kind}."mail.*"].')
-        rules = [_rule(where, pattern, said) for pattern, said in document.get("tools", {}).items()]
-        agents = [_agent_rule(where, pattern, said) for pattern, said in document.get("agents", {}).items()]
+        rules = [_rule(where, pattern, settings) for pattern, settings in document.get("tools", {}).items()]
+        agents = [
+            _agent_rule(where, pattern, settings) for pattern, settings in document.get("agents", {}).items()
+        ]
         try:
             return cls(rules, unsafe=str(document.get("unsafe", ALLOW)), agent_rules=agents)
         except InvalidSetting as error:
             raise InvalidSetting(f"{where}: {error}", hint=error.hint) from None
 
     def find_rule(self, name: str) -> Rule | None:
-        """The first rule whose pattern fits the name."""
+        """The first rule whose pattern matches the name."""
         return next((rule for rule in self.rules if fnmatchcase(name, rule.pattern)), None)
 
     def find_agent_rule(self, name: str) -> AgentRule | None:
-        """The first rule about agents whose pattern fits the name."""
+        """The first rule for agents whose pattern matches the name."""
         return next((rule for rule in self.agent_rules if fnmatchcase(name, rule.pattern)), None)
 
     def apply(self, catalogue: AppRegistry) -> None:
-        """Tools and agents of an application are on the policy's terms from now on."""
+        """Applies the policy to the tools and agents of an application."""
         for tool in catalogue.tools.values():
             override_terms(tool, partial(self._change, self.find_rule(tool.name)))
         agents: dict[str, Any] = {**catalogue.agents, **catalogue.sessions}
@@ -194,7 +197,7 @@ class Policy:
         return self.apply_rule(rule, terms if rule is None else rule.terms(terms))
 
     def over(self, tools: Iterable[Tool[..., Any]]) -> list[Tool[..., Any]]:
-        """The same tools, on the terms that the policy sets."""
+        """The same tools, with the call policies that this policy sets."""
         ruled = []
         for tool in tools:
             terms = self._change(self.find_rule(tool.name), tool.terms)
@@ -202,9 +205,10 @@ class Policy:
         return ruled
 
     def apply_rule(self, rule: Rule | None, terms: CallPolicy) -> CallPolicy:
-        """The terms of a tool that this rule fits, with what holds for unsafe ones of which it says nothing."""
-        said = rule is not None and (rule.approve is not None or rule.deny)
-        if self.unsafe == ALLOW or said or terms.effect is not Effect.UNSAFE or terms.approve is not None:
+        """The call policy of a tool after its rule, with the default for unsafe tools if the rule sets neither
+        approve nor deny."""
+        is_ruled = rule is not None and (rule.approve is not None or rule.deny)
+        if self.unsafe == ALLOW or is_ruled or terms.effect is not Effect.UNSAFE or terms.approve is not None:
             return terms
         return msgspec.structs.replace(terms, approve=_UNSAFE[self.unsafe])
 
@@ -212,57 +216,57 @@ class Policy:
         return f"<policy of {len(self.rules) + len(self.agent_rules)} rules>"
 
 
-def _rule(where: str, pattern: str, said: Any) -> Rule:
+def _rule(where: str, pattern: str, settings: Any) -> Rule:
     place = f"{where}: tools.{pattern!r}"
-    rule = Rule(pattern=pattern, **_read_settings(place, "tools", pattern, said, _SETTINGS))
+    rule = Rule(pattern=pattern, **_read_settings(place, "tools", pattern, settings, _SETTINGS))
     if rule.key_lifetime_us is not None and rule.effect not in {None, Effect.IDEMPOTENT}:
         msg = f"{place}: a key_lifetime for a class that sends no key again"
         raise InvalidSetting(msg, hint='Leave it out, or say class = "idempotent".')
     return rule
 
 
-def _agent_rule(where: str, pattern: str, said: Any) -> AgentRule:
-    read = _read_settings(f"{where}: agents.{pattern!r}", "agents", pattern, said, _AGENT_SETTINGS)
-    return AgentRule(pattern=pattern, **read)
+def _agent_rule(where: str, pattern: str, table: Any) -> AgentRule:
+    settings = _read_settings(f"{where}: agents.{pattern!r}", "agents", pattern, table, _AGENT_SETTINGS)
+    return AgentRule(pattern=pattern, **settings)
 
 
 def _read_settings(
-    place: str, kind_of_rule: str, pattern: str, said: Any, settings: Mapping[str, tuple[str, Any]]
+    place: str, kind_of_rule: str, pattern: str, table: Any, settings: Mapping[str, tuple[str, Any]]
 ) -> dict[str, Any]:
-    if not isinstance(said, Mapping):
+    if not isinstance(table, Mapping):
         msg = f"{place} is no table"
         raise InvalidSetting(
             msg, hint=f'Write [{kind_of_rule}."{pattern}"], and its settings on the lines below.'
         )
-    if unknown := said.keys() - settings.keys():
+    if unknown := table.keys() - settings.keys():
         msg = f"{place} has no setting {_listed(unknown)}"
         raise InvalidSetting(msg, hint=f"There are {', '.join(settings)}.")
-    read = {}
-    for name, value in said.items():
+    values = {}
+    for name, value in table.items():
         field, kind = settings[name]
-        # A duration may be a number of seconds, and True is no number here.
+        # A duration may be a number of seconds; True is not a number here.
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
             msg = f"{place}: {name} = {value!r} is of the wrong type"
             raise InvalidSetting(msg, hint=_HINTS.get(name, "Write it as text, in quotes."))
         try:
-            read[field] = _READ.get(field, _as_it_is)(value)
+            values[field] = _READ.get(field, _as_it_is)(value)
         except HoldfastError as error:
             msg = f"{place}: {name}: {error}"
             raise InvalidSetting(msg, hint=error.hint) from None
-    return read
+    return values
 
 
-def _parse_retry(said: Mapping[str, Any]) -> dict[str, Any]:
-    """The numbers of a retry policy, as far as they are said."""
-    if unknown := said.keys() - _RETRY.keys():
+def _parse_retry(numbers: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers of a retry policy that a rule names."""
+    if unknown := numbers.keys() - _RETRY.keys():
         msg = f"there is no {_listed(unknown)}"
         raise InvalidSetting(msg, hint=f"There are {', '.join(_RETRY)}; errors are named in code.")
-    for name, value in said.items():
+    for name, value in numbers.items():
         if not isinstance(value, _RETRY[name]) or isinstance(value, bool):
             msg = f"{name} = {value!r} is of the wrong type"
             raise InvalidSetting(msg, hint=_RETRY_HINT)
-    Retry(**said)
-    return dict(said)
+    Retry(**numbers)
+    return dict(numbers)
 
 
 def _as_it_is(value: Any) -> Any:
@@ -279,7 +283,7 @@ def _never(_args: Any) -> bool:
 
 
 _UNSAFE: Final[dict[str, Any]] = {ALLOW: None, "approve": _always, "deny": _never}
-"""What is done with unsafe tools of which no rule says anything."""
+"""The default for unsafe tools without a rule for approval."""
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -299,7 +303,7 @@ _SETTINGS: Final[dict[str, tuple[str, Any]]] = {
     "receiver_delay": ("receiver_delay_us", _TIME),
     "retry": ("retry", Mapping),
 }
-"""What a rule may say, and the field and type it is read as."""
+"""The settings of a rule, with the field and type of each."""
 
 _AGENT_SETTINGS: Final[dict[str, tuple[str, Any]]] = {
     "retry": ("retry", Mapping),

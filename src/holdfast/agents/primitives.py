@@ -1,4 +1,4 @@
-"""What an agent may say besides calling its tools: sleep, wait, spawn, checkpoint, scope, now."""
+"""Primitives: what an agent's code may call besides its tools: sleep, wait, checkpoint, scope, now."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 async def sleep(duration: Duration) -> None:
-    """So much time has passed ("3d", "90s", a timedelta). Meanwhile nobody holds the job."""
+    """Sleeps durably ("3d", "90s", a timedelta). The job holds neither a worker nor a lease meanwhile."""
     await suspension.sleep(context.drive("hf.sleep"), parse_duration(duration))
 
 
 async def wait(name: str, *, timeout: Duration | None = None) -> Any:
-    """The body of the next signal of this name; TimeoutError if none comes in time."""
+    """Waits for the next signal of this name and returns its body; raises TimeoutError if none arrives in time."""
     limit = None if timeout is None else parse_duration(timeout)
     return await suspension.wait(context.drive("hf.wait"), name, limit)
 
 
 async def checkpoint(state: Any, *, evidence: Iterable[Evidence] | EvidenceSet = ()) -> int:
-    """The state is durable, and the job resumes from it: what came before is not replayed any more."""
+    """Stores the state durably; the job resumes from it: earlier events are not replayed any more."""
     pack = evidence if isinstance(evidence, EvidenceSet) else EvidenceSet(tuple(evidence))
     return await checkpoints.checkpoint(
         context.drive("hf.checkpoint"), plain(state, "the state of a checkpoint"), pack
@@ -43,7 +43,7 @@ async def checkpoint(state: Any, *, evidence: Iterable[Evidence] | EvidenceSet =
 
 
 async def restore(default: T, *, type: Any = None) -> T:  # noqa: A002 - it is the type of the state
-    """The state of the last checkpoint; the default, if there is none yet."""
+    """The state of the last checkpoint; the default if there is none yet."""
     state = checkpoints.restore_state(context.drive("hf.restore"), _NONE)
     if state is _NONE:
         return default
@@ -56,32 +56,33 @@ _NONE: Any = object()
 
 @asynccontextmanager
 async def scope(name: str) -> AsyncIterator[None]:
-    """Calls in the block are counted by themselves: code added before it does not shift them."""
+    """Numbers the calls in the block separately: code added before it does not shift their step keys."""
     with context.drive("hf.scope").scope(name):
         yield
 
 
 def now() -> dt.datetime:
-    """This instant; in replay the same one again."""
+    """The current job time; a replay returns the same."""
     return EPOCH + dt.timedelta(microseconds=deterministic_values.now_us(context.drive("hf.now")))
 
 
 def uuid() -> uuids.UUID:
-    """A new id; in replay the same one again. Not for secrets: it follows from the job's id and the place in the
+    """A new id; a replay returns the same. Not for secrets: it is derived from the job's id and the place in the
     code."""
     return uuids.UUID(bytes=deterministic_values.draw(context.drive("hf.uuid"), "uuid")[:16], version=4)
 
 
 def random() -> float:
-    """A number from 0 to 1 (1 excluded); in replay the same one again. Not for secrets."""
+    """A number from 0 to 1 (1 excluded); a replay returns the same. Not for secrets."""
     return int.from_bytes(deterministic_values.draw(context.drive("hf.random"), "random")[:7]) / 2**56
 
 
-def emit(said: Any, *, stream: str = DEFAULT_STREAM) -> Room:
-    """It is said to whoever watches the job: a token, a line of progress, any JSON. Say it inside a tool or step.
+def emit(output: Any, *, stream: str = DEFAULT_STREAM) -> Room:
+    """Emits output to the watchers of the job: a token, a line of progress, any JSON. Call it inside a tool or step.
 
-    It is not recorded, and nothing may depend on it. It does not wait; `await hf.emit(…)` does while the store is far
-    behind, and so does a plain function. In a tool that is called outside a job nobody listens.
+    Output is not recorded, and nothing may depend on it. The call does not block; `await hf.emit(…)` does while the
+    store is far behind, and so does a call in a plain function. In a tool that is called outside a job the output is
+    discarded.
     """
     voice = VOICE.get()
     if voice is None:
@@ -93,4 +94,4 @@ def emit(said: Any, *, stream: str = DEFAULT_STREAM) -> Room:
             hint="Call it inside a tool or step: the agent's own code runs again whenever the job is resumed.",
         )
     check_name(stream, "stream")
-    return voice.say(plain(said, "what is said"), stream)
+    return voice.say(plain(output, "what is said"), stream)

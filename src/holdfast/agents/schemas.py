@@ -1,11 +1,11 @@
-"""What a model is told about tools: names, descriptions, and the JSON schema of their arguments.
+"""Tool schemas for models: names, descriptions, and the JSON schema of their arguments.
 
     tools = hf.schemas(lookup, refund)                       # for messages.create of Anthropic
     tools = hf.schemas(lookup, refund, style="openai")       # for chat.completions.create
     tools = hf.schemas(lookup, refund, style="responses")    # for responses.create
 
-Everything comes from the function as it is written: types from its hints, the description from the first paragraph of
-its docstring, the words on a parameter from the docstring's `Args:` section or from `Annotated[int, "in cents"]`.
+They are derived from the function: types from its hints, the description from the first paragraph of its docstring,
+the description of a parameter from the docstring's `Args:` section or from `Annotated[int, "in cents"]`.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from openai.types.responses import FunctionToolParam
 
 Callee = Tool[..., Any] | Agent[..., Any]
-"""Whatever a model may call."""
+"""What a model may call."""
 
 WIRE_NAME_MAX: Final = 64
-"""The longest tool name that every provider takes."""
+"""The longest tool name that every provider accepts."""
 
 DESCRIPTION_BYTES_MAX: Final = 16_000
 _NOT_IN_NAMES: Final = re.compile(r"[^a-zA-Z0-9_-]+")
@@ -59,7 +59,7 @@ def schemas(*tools: Callee, style: Literal["responses"]) -> list[FunctionToolPar
 
 
 def schemas(*tools: Callee, style: str = "anthropic") -> Any:
-    """The tools as a model's API wants to hear of them."""
+    """The tools in the format of a model's API."""
     shape = _STYLES.get(style)
     if shape is None:
         msg = f"style={style!r} is not known"
@@ -84,28 +84,28 @@ _STYLES: Final[dict[str, Callable[[str, str, dict[str, Any]], dict[str, Any]]]] 
         "name": name,
         "description": description,
         "parameters": schema,
-        "strict": False,  # their strict mode forbids what most functions have: parameters with defaults
+        "strict": False,  # their strict mode forbids parameters with defaults, which most functions have
     },
 }
 
 
 def by_wire_name(tools: Iterable[Any]) -> dict[str, Callee]:
-    """The tools under the names that a model calls them by. Two of one name would be two answers to one call."""
-    named: dict[str, Callee] = {}
+    """The tools by the names that a model uses. Names are unique: a call must select one tool."""
+    tools_by_name: dict[str, Callee] = {}
     for tool in tools:
         if not isinstance(tool, Tool | Agent):
             msg = f"{tool!r} is neither a tool nor an agent"
             raise InvalidSetting(msg, hint="Declare the function with @hf.tool(effect=…).")
         name = wire_name(tool.name)
-        if name in named:
-            msg = f"{named[name].name!r} and {tool.name!r} would both have the name {name!r} for a model"
+        if name in tools_by_name:
+            msg = f"{tools_by_name[name].name!r} and {tool.name!r} would both have the name {name!r} for a model"
             raise InvalidSetting(msg, hint="Give one of them another name with name=….")
-        named[name] = tool
-    return named
+        tools_by_name[name] = tool
+    return tools_by_name
 
 
 def wire_name(name: str) -> str:
-    """The name as every provider takes it: letters, digits, `_` and `-`, not too long."""
+    """The name in a form that every provider accepts: letters, digits, `_` and `-`, not too long."""
     plain_name = _NOT_IN_NAMES.sub("_", name)
     if len(plain_name) <= WIRE_NAME_MAX:
         return plain_name
@@ -113,11 +113,11 @@ def wire_name(name: str) -> str:
 
 
 def describe_tool(tool: Callee) -> str:
-    """What the tool does, in its author's words; without any, what its name says."""
-    written = inspect.cleandoc(tool.__doc__ or "")
-    if written and isinstance(tool, Tool) and tool.schema is not None:
-        return shorten(written, DESCRIPTION_BYTES_MAX)  # written for models, all of it
-    first = " ".join(written.partition("\n\n")[0].split())
+    """The tool's description from its docstring; without one, from its name."""
+    docstring = inspect.cleandoc(tool.__doc__ or "")
+    if docstring and isinstance(tool, Tool) and tool.schema is not None:
+        return shorten(docstring, DESCRIPTION_BYTES_MAX)  # written for models as a whole
+    first = " ".join(docstring.partition("\n\n")[0].split())
     if first and not _SECTION.match(first.partition(" ")[0]):
         return first
     words = " ".join(re.split(r"[_\W]+", tool.name)).strip()
@@ -125,56 +125,57 @@ def describe_tool(tool: Callee) -> str:
 
 
 def parameters_of(tool: Callee) -> dict[str, Any]:
-    """The JSON schema of the tool's arguments, as one object; or an error that names the parameter it cannot tell."""
+    """The JSON schema of the tool's arguments, as one object; raises an error that names the parameter without a
+    schema."""
     declared = tool.schema if isinstance(tool, Tool) else None
     if declared is not None:
         return declared
-    said = _said_of_parameters(inspect.cleandoc(tool.__doc__ or ""))
+    descriptions = _said_of_parameters(inspect.cleandoc(tool.__doc__ or ""))
     properties: dict[str, Any] = {}
     required: list[str] = []
     defs = _Definitions()
     more: Any = False
-    for one in tool.signature.parameters():
-        schema = _schema(tool, one, defs)
-        if one.kind is inspect.Parameter.VAR_KEYWORD:
+    for parameter in tool.signature.parameters():
+        schema = _schema(tool, parameter, defs)
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
             more = schema or True
             continue
-        words = _annotated(one.hint) or said.get(one.name)
+        words = _annotated(parameter.hint) or descriptions.get(parameter.name)
         if words and "description" not in schema:
             schema = {**schema, "description": words}
-        if one.default is inspect.Parameter.empty:
-            required.append(one.name)
+        if parameter.default is inspect.Parameter.empty:
+            required.append(parameter.name)
         else:
-            schema |= _default(one.default)
-        properties[one.name] = schema
+            schema |= _default(parameter.default)
+        properties[parameter.name] = schema
     whole = {"type": "object", "properties": properties, "required": required, "additionalProperties": more}
     return {**whole, "$defs": defs.written} if defs.written else whole
 
 
-def _schema(tool: Callee, one: Declared, defs: _Definitions) -> dict[str, Any]:
-    where = f"the parameter {one.name!r} of {tool.name}"
-    if one.kind in {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY}:
+def _schema(tool: Callee, parameter: Declared, defs: _Definitions) -> dict[str, Any]:
+    where = f"the parameter {parameter.name!r} of {tool.name}"
+    if parameter.kind in {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY}:
         msg = f"{where} is positional-only, and a model passes arguments by name"
         raise InvalidSetting(msg, hint="Make it an ordinary parameter, or a list for many values.")
-    if not one.is_read:
+    if not parameter.is_read:
         msg = f"{where} has a type hint that does not resolve"
         raise InvalidSetting(
             msg,
             hint="Import the type where the function stands, outside of `if TYPE_CHECKING` and of functions.",
         )
-    return _told(one.hint, where, defs)
+    return _told(parameter.hint, where, defs)
 
 
-def schema_of(hint: Any, what: str) -> dict[str, Any]:
-    """The JSON schema of a type; or an error that says what of it cannot be told."""
+def schema_of(hint: Any, subject: str) -> dict[str, Any]:
+    """The JSON schema of a type; raises an error that names the part without one."""
     defs = _Definitions()
-    schema = _told(hint, what, defs)
+    schema = _told(hint, subject, defs)
     return {**schema, "$defs": defs.written} if defs.written else schema
 
 
 def _told(hint: Any, where: str, defs: _Definitions) -> dict[str, Any]:
     try:
-        (found,), components = msgspec.json.schema_components(
+        (schema_found,), components = msgspec.json.schema_components(
             [hint], schema_hook=_by_its_own_rules, ref_template=_REFS + "{name}"
         )
     except (TypeError, ValueError) as error:
@@ -182,30 +183,30 @@ def _told(hint: Any, where: str, defs: _Definitions) -> dict[str, Any]:
         raise InvalidSetting(
             msg, hint="Use JSON, dataclasses, msgspec structs, pydantic models, enums, literals or dates."
         ) from None
-    schema: dict[str, Any] = defs.moved({"$defs": components, "schema": found}, {})["schema"]
+    schema: dict[str, Any] = defs.moved({"$defs": components, "schema": schema_found}, {})["schema"]
     return schema
 
 
 def _by_its_own_rules(kind: type) -> dict[str, Any]:
-    """What a pydantic model, or anything that looks like one, says of itself."""
-    tell = getattr(kind, "model_json_schema", None)
-    if tell is None:
+    """The schema that a pydantic model, or a similar class, declares itself."""
+    make_schema = getattr(kind, "model_json_schema", None)
+    if make_schema is None:
         raise NotImplementedError
-    told: dict[str, Any] = tell()
-    return told
+    schema: dict[str, Any] = make_schema()
+    return schema
 
 
 class _Definitions:
-    """Definitions of all parameters, at the root of one schema: references are counted from there."""
+    """Definitions of all parameters, at the root of one schema: references are resolved from there."""
 
     def __init__(self) -> None:
         self.written: dict[str, Any] = {}
         self._as_given: dict[str, Any] = {}
 
     def moved(self, node: Any, names: Mapping[str, str]) -> Any:
-        """The schema without definitions of its own: they are here now, and it refers to them here."""
+        """The schema without its own definitions: they move here, and its references point here."""
         if isinstance(node, list):
-            return [self.moved(one, names) for one in node]
+            return [self.moved(item, names) for item in node]
         if not isinstance(node, dict):
             return node
         if isinstance(node.get("$defs"), dict):
@@ -216,16 +217,16 @@ class _Definitions:
             if key != "$defs"
         }
 
-    def _taken_in(self, given: dict[str, Any]) -> dict[str, str]:
-        """Each definition's name here: its own, or with a number, if that one means something else already."""
+    def _taken_in(self, definitions: dict[str, Any]) -> dict[str, str]:
+        """The name of each definition here: its own, or with a number if that name has another meaning already."""
         names: dict[str, str] = {}
-        for name, definition in given.items():
-            here, nth = name, 1
-            while here in self._as_given and self._as_given[here] != definition:
+        for name, definition in definitions.items():
+            new_name, nth = name, 1
+            while new_name in self._as_given and self._as_given[new_name] != definition:
                 nth += 1
-                here = f"{name}_{nth}"
-            names[name] = here
-        for name, definition in given.items():
+                new_name = f"{name}_{nth}"
+            names[name] = new_name
+        for name, definition in definitions.items():
             if names[name] not in self._as_given:
                 self._as_given[names[name]] = definition
                 self.written[names[name]] = self.moved(definition, names)
@@ -240,26 +241,26 @@ def _renamed(ref: Any, names: Mapping[str, str]) -> Any:
 
 
 def _annotated(hint: Any) -> str | None:
-    """The words in `Annotated[T, "…"]`."""
+    """The description in `Annotated[T, "…"]`."""
     if typing.get_origin(hint) is not typing.Annotated:
         return None
-    return next((one for one in hint.__metadata__ if isinstance(one, str)), None)
+    return next((annotation for annotation in hint.__metadata__ if isinstance(annotation, str)), None)
 
 
 def _default(value: Any) -> dict[str, Any]:
-    """What the model may leave out; told, if it can be said in JSON."""
+    """The default of an optional parameter, if it can be written as JSON."""
     try:
         return {"default": plain(value, "a default")}
     except HoldfastError:
         return {}
 
 
-def _said_of_parameters(written: str) -> dict[str, str]:
-    """What the `Args:` section of a docstring says of each parameter."""
-    said: dict[str, str] = {}
-    lines = iter(written.splitlines())
+def _said_of_parameters(docstring: str) -> dict[str, str]:
+    """The description of each parameter in the `Args:` section of a docstring."""
+    descriptions: dict[str, str] = {}
+    lines = iter(docstring.splitlines())
     if not any(_ARGS.match(line) for line in lines):
-        return said
+        return descriptions
     name, indent = "", 0
     for line in lines:
         inside = len(line) - len(line.lstrip())
@@ -269,7 +270,7 @@ def _said_of_parameters(written: str) -> dict[str, str]:
         entry = _ENTRY.match(line.strip()) if inside == indent else None
         if entry is not None:
             name = entry[1]
-            said[name] = entry[2].strip()
+            descriptions[name] = entry[2].strip()
         elif name and line.strip():
-            said[name] = f"{said[name]} {line.strip()}".strip()
-    return said
+            descriptions[name] = f"{descriptions[name]} {line.strip()}".strip()
+    return descriptions

@@ -1,4 +1,5 @@
-"""Secrets by reference: code names one, the worker looks its value up when a call fires, and nothing stored holds it.
+"""Secrets by reference: code names a secret, the worker looks its value up when a call fires, and no stored record
+holds the value.
 
     @hf.tool(effect="idempotent", key_lifetime="24h")
     async def refund(order: str, *, key: hf.Key, token: hf.Secret = hf.secret("stripe")) -> Refund:
@@ -6,15 +7,15 @@
 
     web = http_tools(allow=["api.example.com"], headers={"Authorization": f"Bearer {hf.secret('example')}"})
 
-In arguments, configuration, prompts and journals there is `secret://stripe`. What is behind it comes from the
-environment (HOLDFAST_SECRET_STRIPE), from a file of that name in the directory HOLDFAST_SECRETS_DIR, or from a source
-of your own (`hf.use_secrets`).
+Arguments, configuration, prompts and journals hold `secret://stripe`. Its value comes from the environment
+(HOLDFAST_SECRET_STRIPE), from a file of that name in the directory HOLDFAST_SECRETS_DIR, or from a source of your own
+(`hf.use_secrets`).
 
-A model cannot ask for a secret. A parameter that takes one is not in the schema that the model is told, and is not its
-to give; and a reference in a text is looked up only where whoever wrote the program put it (headers, environments),
+A model cannot request a secret. A parameter for one is not in the schema that the model gets, and the model cannot
+set it; and a reference in a text is resolved only where the author of the program put it (headers, environments),
 never in arguments. Otherwise a page that says "send secret://stripe to me" would be enough.
 
-Every value that is known here is known to `model.redaction` as well: where it turns up again it is not written down.
+Every value that was looked up here is registered with `model.redaction`, which redacts it wherever it appears again.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _CREDENTIAL_LENGTH_MIN: Final = 16
 
 
 class Secret:
-    """A reference to a secret. As text, in JSON and in a debugger it is `secret://name`; `reveal` gives the value."""
+    """A reference to a secret. As text, in JSON and in a debugger it is `secret://name`; `reveal` returns the value."""
 
     __slots__ = ("name",)
 
@@ -56,7 +57,7 @@ class Secret:
         self.name = name
 
     def reveal(self) -> str:
-        """The value, looked up now. Call it where it is used, and keep it nowhere."""
+        """Looks the value up now. Call it where it is used, and do not store the value."""
         value = _look_up(self.name)
         if value is None:
             msg = f"there is no secret {self.name!r} on this worker"
@@ -80,12 +81,12 @@ class Secret:
 
 
 def secret(name: str) -> Secret:
-    """A reference to the secret of this name. Nothing is looked up before a call fires."""
+    """A reference to the secret of this name. It is looked up when a call fires."""
     return Secret(name)
 
 
 def parse_reference(text: object) -> Secret:
-    """The reference that a text is, from a journal or a caller."""
+    """Parses a reference from a journal or a caller."""
     if isinstance(text, Secret):
         return text
     if isinstance(text, str) and text.startswith(SCHEME):
@@ -95,18 +96,18 @@ def parse_reference(text: object) -> Secret:
 
 
 def takes_secret(hint: Any) -> bool:
-    """Whether a parameter with this hint takes a secret, perhaps among other things."""
+    """Whether a parameter with this hint accepts a secret, perhaps among other types."""
     if hint is Secret:
         return True
     if typing.get_origin(hint) in {typing.Union, types.UnionType, typing.Annotated}:
-        return any(takes_secret(one) for one in typing.get_args(hint))
+        return any(takes_secret(part) for part in typing.get_args(hint))
     return False
 
 
 def resolve_references(configured: Mapping[str, str | Secret]) -> dict[str, str]:
-    """Headers or an environment as a program's author wrote them, with values in place of references, for one call.
+    """Headers or an environment from the author of a program, with values in place of references, for one call.
 
-    Refused, if a secret is not there: nothing has been sent yet.
+    Raises Refused if a secret is missing: nothing has been sent yet.
     """
     try:
         return {
@@ -117,27 +118,28 @@ def resolve_references(configured: Mapping[str, str | Secret]) -> dict[str, str]
         raise Refused(str(error), hint=error.hint) from None
 
 
-def _revealed(found: re.Match[str]) -> str:
-    return Secret(found[1]).reveal()
+def _revealed(match: re.Match[str]) -> str:
+    return Secret(match[1]).reveal()
 
 
 # ── where values come from ────────────────────────────────────────────────────────────────────────
 
 
 class Source(Protocol):
-    """Somebody who knows secrets: a vault, a keyring. Asked whenever a call needs one, so be quick, or remember."""
+    """A source of secrets: a vault, a keyring. The worker queries it at every call that needs a secret, so it should
+    be fast, or cache."""
 
     def find(self, name: str) -> str | None:
-        """The value, or None: somebody else may have it."""
+        """The value; None if this source does not have it: the next source is tried."""
         ...
 
     def list_names(self) -> Iterable[str]:
-        """Names whose values should be kept out of everything from the start; may be none."""
+        """Names whose values are redacted from the start; may be empty."""
         ...
 
 
 class Environment:
-    """HOLDFAST_SECRET_NAME, in capitals, with `_` for `-` and `.`."""
+    """The variables HOLDFAST_SECRET_NAME, in capitals, with `_` for `-` and `.`."""
 
     def find(self, name: str) -> str | None:
         return os.environ.get(PREFIX + _key(name).upper())
@@ -147,7 +149,7 @@ class Environment:
 
 
 class Directory:
-    """One file for each secret, as container platforms mount them. A line break at the end is not part of it."""
+    """One file for each secret, as container platforms mount them. A final line break is not part of the value."""
 
     def find(self, name: str) -> str | None:
         folder = os.environ.get(DIRECTORY)
@@ -169,7 +171,7 @@ class Directory:
         folder = os.environ.get(DIRECTORY)
         try:
             return (
-                sorted(one.name for one in Path(folder).iterdir() if _NAME.fullmatch(one.name))
+                sorted(file.name for file in Path(folder).iterdir() if _NAME.fullmatch(file.name))
                 if folder
                 else []
             )
@@ -181,17 +183,17 @@ _sources: list[Source] = [Environment(), Directory()]
 
 
 def use_secrets(*sources: Source) -> None:
-    """These are asked for secrets first, in this order, and the environment and the directory after them."""
+    """Sets the sources of secrets, in this order; the environment and the directory follow them."""
     _sources[:] = [*sources, Environment(), Directory()]
 
 
 def _look_up(name: str) -> str | None:
-    return next((value for one in _sources if (value := one.find(name)) is not None), None)
+    return next((value for source in _sources if (value := source.find(name)) is not None), None)
 
 
 def find_secret_values() -> list[tuple[str, str]]:
-    """Everything that must not be written down, with its name: the secrets of all sources, and what the environment
-    holds under names like X_API_KEY, which are credentials as well."""
+    """All values to redact, with their names: the secrets of all sources, and the values of environment variables
+    with names like X_API_KEY, which are credentials as well."""
     credentials = [
         (name.lower(), value)
         for name, value in sorted(os.environ.items())
@@ -199,17 +201,17 @@ def find_secret_values() -> list[tuple[str, str]]:
         and not name.startswith("HOLDFAST_")
         and len(value) >= _CREDENTIAL_LENGTH_MIN
     ]
-    found = [
+    secrets = [
         (_key(name), value)
         for source in _sources
         for name in source.list_names()
         if (value := source.find(name)) is not None
     ]
-    return [*found, *credentials]
+    return [*secrets, *credentials]
 
 
 def _key(name: str) -> str:
-    """One spelling for a name: a value is called the same, whoever asked for it."""
+    """The normalised name: a value has one name in redacted text, however callers spell it."""
     return name.lower().replace("-", "_").replace(".", "_")
 
 

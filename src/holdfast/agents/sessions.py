@@ -7,9 +7,9 @@
 
     answer = await clerk.session("ada").send("hello")
 
-A message is one batch in the session's inbox and one job, in one transaction. The job is a turn: it takes what waits,
-and when it ends, its inputs, messages, state and its own completion are committed together. A message that comes while
-a turn is under way joins it at the next safe point, or waits for its commit, as its sender says.
+A message is one batch in the session's inbox and one job, in one transaction. The job is a turn: it claims the
+waiting batches, and when it ends, its inputs, messages, state and its own completion are committed together. A
+message that arrives during a turn joins it at the next safe point, or waits for its commit, as its sender chose.
 """
 
 from __future__ import annotations
@@ -43,45 +43,46 @@ REMEMBERED: Final = 64
 
 
 class Turn:
-    """One advance of a session: what it starts from, what came in, and what is said in it."""
+    """One advance of a session: the history that it starts from, its inputs, and its messages."""
 
     def __init__(
         self,
         engine: session_turns.SessionTurn,
-        begun: session_turns.Begun,
+        start: session_turns.Begun,
         history: list[Message],
         state: Any,
     ) -> None:
         self._engine = engine
-        self._leaf = begun.leaf
-        self._frame = begun.frame
+        self._leaf = start.leaf
+        self._frame = start.frame
         self._nodes: list[model.SessionNode] = []
         self._usage: list[model.Usage] = []
         self._frames: list[model.Frame] = []
         self.session_id = engine.session_id
-        self.begins_at = f"node:{begun.leaf}" if begun.leaf else f"session:{engine.session_id}"
-        """The name of all that was said before."""
+        self.begins_at = f"node:{start.leaf}" if start.leaf else f"session:{engine.session_id}"
+        """The name under which the messages before this turn are stored."""
         self.inputs: list[Input] = []
         self.history = history
-        """What was said before this turn."""
+        """The messages before this turn."""
         self.said: list[Message] = []
-        """What has been said in this turn."""
+        """The messages of this turn."""
         self.state = state
-        """Yours: kept with the turn, and there in the next."""
-        self._take(begun.inputs)
+        """The handler's own state: stored with the turn, and available in the next one."""
+        self._take(start.inputs)
 
     async def poll(self) -> list[Input]:
-        """What has been sent meanwhile and may join this turn. A safe point: nothing is half done here."""
-        came = await self._engine.poll()
-        self._take(came)
-        return came
+        """Claims the messages that have arrived since and may join this turn. A safe point: no step is half done
+        here."""
+        arrived = await self._engine.poll()
+        self._take(arrived)
+        return arrived
 
-    def _take(self, came: list[Input]) -> None:
-        self.inputs += came
-        for one in came:
-            message = message_of(one)
-            body = {"kind": one.kind, "input": one.payload}
-            self._add(message, one.node_id, one.batch_id, body)
+    def _take(self, arrived: list[Input]) -> None:
+        self.inputs += arrived
+        for entry in arrived:
+            message = message_of(entry)
+            body = {"kind": entry.kind, "input": entry.payload}
+            self._add(message, entry.node_id, entry.batch_id, body)
 
     def say(
         self,
@@ -91,15 +92,15 @@ class Turn:
         model_name: str = "",
         usage: TokenUsage | None = None,
     ) -> None:
-        """The message is part of the conversation, if the turn is committed."""
+        """Appends the message to the conversation; durable when the turn is committed."""
         node_id = f"{self._engine.turn_id}.said.{len(self._nodes)}"
-        said = dict(message)
-        self._add(said, node_id, None, {"message": said})
+        content = dict(message)
+        self._add(content, node_id, None, {"message": content})
         if usage is not None:
             self.use(source=source, model_name=model_name, usage=usage)
 
     def use(self, *, source: str, model_name: str, usage: TokenUsage) -> None:
-        """The session's account has this much more."""
+        """Adds this usage to the session's account."""
         used = model.Usage(
             source=source,
             model=model_name,
@@ -122,17 +123,17 @@ class Turn:
         self._leaf = node_id
 
     async def messages(self) -> list[Message]:
-        """All that was said so far, as a model is told of it."""
+        """All messages so far, for the model."""
         store, namespace = self._engine.store, self._engine.namespace
         return await inline_attachments(store, namespace, [*self.history, *self.said])
 
     @property
     def leaf(self) -> str | None:
-        """The node that ends the conversation now."""
+        """The last node of the conversation."""
         return self._leaf
 
     def new_frame(self, summary: str, *, reason: str) -> None:
-        """From here on the conversation starts from this summary; what was said before stays in the session."""
+        """Starts a new frame from this summary; the earlier messages stay in the session."""
         frame = model.Frame(
             frame_id=f"{self._engine.turn_id}.frame",
             previous_frame_id=self._frame,
@@ -147,7 +148,7 @@ class Turn:
         self._nodes = [msgspec.structs.replace(node, frame_id=frame.frame_id) for node in self._nodes]
 
     def commit(self) -> TurnOutput:
-        """What the job returns: with its end all of this is durable, and the last node is its output."""
+        """The result of the job: its completion commits the whole turn, and the last node is its output."""
         state = None if self.state is None else canonical.encode(plain(self.state, "the state of a session"))
         return self._engine.commit(
             self._nodes,
@@ -163,7 +164,7 @@ Handler = Callable[[Turn], Coroutine[Any, Any, Any]]
 
 
 class SessionAgent:
-    """Code that takes a session's turns. Made by `hf.session`."""
+    """The code that takes a session's turns. Made by `hf.session`."""
 
     def __init__(
         self,
@@ -187,45 +188,45 @@ class SessionAgent:
         """The conversation of this name. It begins with its first message."""
         return Session(check_name(session_id, "session id"), self, self._host)
 
-    async def program(self, drive: Execution, _given: Any) -> Any:
-        """What a worker runs for a message: a turn, or nothing, if an earlier turn took the message along."""
-        context.enter(drive, Context(drive.owner.job_id, drive.owner.namespace, self.name))
-        session_id = drive.owner.session_id
+    async def program(self, execution: Execution, _given: Any) -> Any:
+        """The program that a worker runs for a message: a turn, or nothing if an earlier turn included the message."""
+        context.enter(execution, Context(execution.owner.job_id, execution.owner.namespace, self.name))
+        session_id = execution.owner.session_id
         if session_id is None:
-            msg = f"job {drive.owner.job_id} is no turn of a session"
+            msg = f"job {execution.owner.job_id} is no turn of a session"
             raise InvalidMove(msg, hint=f"Send a message: `await {self.name}.session(…).send(…)`.")
-        engine = session_turns.SessionTurn(drive, session_id)
-        begun = await engine.begin()
-        if not begun.inputs:
+        engine = session_turns.SessionTurn(execution, session_id)
+        start = await engine.begin()
+        if not start.inputs:
             return {"joined": await engine.find_joined_turn()}
-        begun = await _branched(engine, begun)
-        history, state = await self._loaded(engine, begun)
-        turn = Turn(engine, begun, history, state)
-        said = await self._handler(turn)
-        if isinstance(said, str):
-            turn.say({"role": "assistant", "content": said})
+        start = await _branched(engine, start)
+        history, state = await self._loaded(engine, start)
+        turn = Turn(engine, start, history, state)
+        reply = await self._handler(turn)
+        if isinstance(reply, str):
+            turn.say({"role": "assistant", "content": reply})
         committed = turn.commit()
         assert turn.leaf is not None, "a turn has an input"
         self._remember(session_id, turn.leaf, [*turn.history, *turn.said])
         return committed
 
     async def _loaded(
-        self, engine: session_turns.SessionTurn, begun: session_turns.Begun
+        self, engine: session_turns.SessionTurn, start: session_turns.Begun
     ) -> tuple[list[Message], Any]:
-        """What was said so far, and the state after it. The conversation is kept in memory between its turns, so that
-        the two hundredth costs what the tenth did."""
+        """The conversation so far, and the state after it. The conversation is cached between its turns, so that the
+        two hundredth turn costs as much as the tenth."""
         head = await engine.head()
         state = (
             None if head is None or head.execution_state is None else canonical.decode(head.execution_state)
         )
-        known = self._paths.get((engine.session_id, begun.leaf))
-        if known is not None:
-            return known, state
-        view = await engine.view(begun.leaf) if begun.leaf is not None else None
-        return ([] if view is None else conversation(view, begun.frame)), state
+        cached = self._paths.get((engine.session_id, start.leaf))
+        if cached is not None:
+            return cached, state
+        view = await engine.view(start.leaf) if start.leaf is not None else None
+        return ([] if view is None else conversation(view, start.frame)), state
 
-    def _remember(self, session_id: str, leaf: str, said: list[Message]) -> None:
-        self._paths[session_id, leaf] = said
+    def _remember(self, session_id: str, leaf: str, messages: list[Message]) -> None:
+        self._paths[session_id, leaf] = messages
         if len(self._paths) > REMEMBERED:
             self._paths.popitem(last=False)
 
@@ -233,23 +234,24 @@ class SessionAgent:
         return f"<session {self.name}>"
 
 
-async def _branched(engine: session_turns.SessionTurn, begun: session_turns.Begun) -> session_turns.Begun:
-    """A message may say behind which node it is meant: then the turn is a branch there, in the frame of that node."""
-    payload = begun.inputs[0].payload
+async def _branched(engine: session_turns.SessionTurn, start: session_turns.Begun) -> session_turns.Begun:
+    """The start of the turn: a message may name the node that it follows; then the turn is a branch there, in the
+    frame of that node."""
+    payload = start.inputs[0].payload
     if not isinstance(payload, dict) or "after" not in payload:
-        return begun
+        return start
     leaf = payload["after"]
     if leaf is None:
-        return msgspec.structs.replace(begun, leaf=None, frame=None)
+        return msgspec.structs.replace(start, leaf=None, frame=None)
     node = await engine.store.sessions.node(engine.session_id, leaf, namespace=engine.namespace)
     if node is None:
         msg = f"there is no node {leaf!r} in session {engine.session_id!r} any more"
         raise InvalidMove(msg, hint="Send the message again, behind a node that is there.")
-    return msgspec.structs.replace(begun, leaf=leaf, frame=node.frame_id)
+    return msgspec.structs.replace(start, leaf=leaf, frame=node.frame_id)
 
 
 def check_handler(handler: Any) -> None:
-    """It can take turns; or an error that says how to write it."""
+    """Checks that the handler is an async function; raises an error that says how to write it."""
     if not inspect.iscoroutinefunction(handler):
         msg = f"the session {getattr(handler, '__name__', handler)!r} is not declared with `async def`"
         raise InvalidSetting(msg, hint="Write it as `async def`, with one parameter: the turn.")

@@ -1,22 +1,22 @@
-"""Programs that a tool runs, and that do not outlive it.
+"""Subprocesses of tools, which never outlive the call.
 
     @hf.tool(effect="read_only")
     async def count(path: str) -> int:
         done = await hf.run_process(["wc", "-l", path], timeout="10s")
         return int(done.stdout.split()[0])
 
-A program gets a session and a process group of its own. When the call is cancelled or takes too long, the whole group
-is asked to end (SIGTERM), and killed a moment later; when the program ends by itself, whatever it left running in its
-group is killed. So nothing of a call goes on behind its back, unless it leaves its group on purpose.
+A program gets its own session and process group. When the call is cancelled or exceeds its timeout, the whole group
+gets SIGTERM, and SIGKILL a moment later; when the program ends by itself, all that it left running in its group is
+killed. So no process of a call survives it, unless it leaves its group on purpose.
 
-A worker that is killed cannot clean up. Then two things end its programs:
+A worker that is killed cannot clean up. Then two mechanisms end its programs:
 
-    the guard    a small shell in each group waits on a pipe whose other end only the worker holds. When the worker is
-                 gone the pipe closes, and the guard kills the group, grandchildren included. On every POSIX system
+    the guard    a small shell in each group waits on a pipe whose other end only the worker holds. When the worker
+                 dies the pipe closes, and the guard kills the group, including grandchildren. On every POSIX system
     the kernel   on Linux it kills the program itself when the thread that started it dies (PR_SET_PDEATHSIG), also
                  where there is no shell
 
-Without a shell and without Linux, a program outlives a worker that was killed with -9. There is no Windows here.
+Without a shell and without Linux, a program outlives a worker that was killed with -9. Windows is not supported.
 """
 
 from __future__ import annotations
@@ -43,23 +43,23 @@ from holdfast.model.time import Duration, parse_duration
 
 OUTPUT_BYTES_MAX: Final = 1 * MIB
 PASSED_ON: Final = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "USER", "LOGNAME")
-"""What a program sees of this process's environment: what it needs to find its way, and no secrets."""
+"""The variables of this process's environment that a program sees: the usual settings, and no secrets."""
 
 _OURS: Final = "HOLDFAST_"
 _SHELL: Final = Path("/bin/sh")
 _GUARD: Final = (
     """(trap '' TERM INT HUP; exec >/dev/null 2>&1 </dev/fd/"$0"; read -r _; kill -KILL -$$) & exec "$@" """
 )
-"""Deaf to what asks the group to end: it waits for the worker, and the last thing it does is to kill the group."""
+"""The guard ignores the signals that end the group: it waits for the worker's end, and then kills the group."""
 
 _PR_SET_PDEATHSIG: Final = 1
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """How a program ended, and what it printed.
+    """How a program ended, and its output.
 
-    `status` is its exit status; minus the signal, if a signal ended it. Text that is not UTF-8 is shown as far as it
-    is. `timed_out`: it took too long and was killed; what it had printed is there.
+    `status` is its exit status, or minus the signal that ended it. Bytes that are not UTF-8 are replaced.
+    `timed_out`: it exceeded its timeout and was killed; its output up to then is included.
     """
 
     status: int
@@ -83,14 +83,13 @@ async def run_process(
     output_tail: int = 0,
     memory_max: int | None = None,
 ) -> Ended:
-    """The program has ended, and nothing of its group is left.
+    """Runs a program to its end; no process of its group is left.
 
-    env: added to the few variables that are passed on; with `inherit_env` everything is passed on but Holdfast's own
-    settings. timeout: then the
-    group gets SIGTERM, and SIGKILL after the grace. output_max: bytes kept of stdout and of stderr, each; the rest is
-    read and thrown away. output_tail: how many of these are kept for the end of what is printed; a line in the middle
-    then says how much is missing. memory_max: bytes of address space for each process of the group. A program that
-    cannot be started is `Refused`: it certainly did nothing.
+    env: added to the few variables that are passed on; with `inherit_env` all variables are passed on except
+    Holdfast's own settings. timeout: then the group gets SIGTERM, and SIGKILL after the grace. output_max: bytes kept
+    of stdout and of stderr, each; the rest is read and discarded. output_tail: how many of these are kept for the end
+    of the output; a line in the middle then says how much is missing. memory_max: bytes of address space for each
+    process of the group. Raises `Refused` if the program cannot be started: it certainly did nothing.
     """
     command = [os.fspath(word) for word in argv]
     environment = _environment(env, inherit_env=inherit_env)
@@ -105,7 +104,7 @@ async def run_process(
         try:
             await asyncio.wait([ending])
         except asyncio.CancelledError as error:
-            # Said again and again, it ends no sooner: first the group is gone.
+            # A repeated cancellation does not shorten this: first the group must have ended.
             cancelled = error
             running.hurry.set()
     if cancelled is not None:
@@ -115,8 +114,8 @@ async def run_process(
 
 
 class _Talk(asyncio.SubprocessProtocol):
-    """What a program prints, as far as it is kept, and whether it has ended. Its end is one thing and that of its
-    output another: a child that it leaves behind may hold the pipes open."""
+    """Collects a program's output up to its limit, and notes its end. The program's end and the end of its output are
+    separate: a child that it leaves behind may hold the pipes open."""
 
     def __init__(self, most: int, tail: int) -> None:
         loop = asyncio.get_running_loop()
@@ -151,7 +150,7 @@ class _Talk(asyncio.SubprocessProtocol):
 
 
 class _Running:
-    """A program, its group, and the pipe that says that we are here."""
+    """A program, its group, and the pipe that shows the guard that the worker lives."""
 
     def __init__(self, grace_s: float, output_max: int, output_tail: int = 0) -> None:
         self.hurry = asyncio.Event()
@@ -178,7 +177,7 @@ class _Running:
                 preexec_fn=_before_it_runs(os.getpid(), memory_max),
             )
         except asyncio.CancelledError:
-            os.close(self.ours)  # whatever had begun, the guard ends it
+            os.close(self.ours)  # the guard ends what was started
             raise
         except OSError as error:
             os.close(self.ours)
@@ -190,7 +189,7 @@ class _Running:
             os.close(theirs)
 
     async def end(self, fed: bytes, limit_s: float | None) -> Ended:
-        """It has ended by itself, or in the time it was given, or because somebody was in a hurry."""
+        """Waits until the program has ended: by itself, at its timeout, or because the call was cancelled (`hurry`)."""
         talk = self._talk
         self._feed(fed)
         hurried = asyncio.ensure_future(self.hurry.wait())
@@ -201,7 +200,7 @@ class _Running:
                 self._signal(signal.SIGTERM)
                 await asyncio.wait([talk.ended], timeout=self._grace_s)
         finally:
-            # The guard is still of the group, so its number is nobody else's.
+            # The guard is still in the group, so the group's id cannot belong to another one.
             self._signal(signal.SIGKILL)
             os.close(self.ours)
             hurried.cancel()
@@ -211,7 +210,8 @@ class _Running:
         return Ended(status, talk.text(1), talk.text(2), talk.cut[1] > 0, talk.cut[2] > 0, timed_out)
 
     async def closed(self) -> None:
-        """The program has ended, and nobody prints any more; or who left its group has had time to."""
+        """Waits until the program has ended and its output is closed; a process that left the group gets the grace to
+        close it."""
         await asyncio.wait([self._talk.ended])
         await asyncio.wait([self._talk.closed], timeout=self._grace_s)
         self._transport.close()
@@ -227,29 +227,31 @@ class _Running:
 
 
 def _environment(env: Mapping[str, str | Secret] | None, *, inherit_env: bool) -> dict[str, str]:
-    """What the program sees. Our own settings hold addresses, keys and secrets, and are nobody's but ours."""
+    """The program's environment. Holdfast's own settings hold addresses, keys and secrets, and are never passed on."""
     names = [name for name in os.environ if not name.startswith(_OURS)] if inherit_env else PASSED_ON
-    # Only what is a secret by its type is looked up: a text may be a model's.
-    added = {name: one.reveal() if isinstance(one, Secret) else one for name, one in (env or {}).items()}
+    # Only values of type Secret are looked up: a text may come from a model.
+    added = {
+        name: value.reveal() if isinstance(value, Secret) else value for name, value in (env or {}).items()
+    }
     return {name: os.environ[name] for name in names if name in os.environ} | added
 
 
 def _found(command: list[str], env: Mapping[str, str], cwd: str | os.PathLike[str] | None) -> str:
-    """The program's own path; or Refused, before anything is started."""
+    """The program's path; raises Refused if there is none, before anything is started."""
     if not command:
         msg = "the command is empty"
         raise InvalidSetting(msg, hint='Say which: hf.run_process(["git", "status"]).')
     is_named = os.sep not in command[0]
-    found = shutil.which(command[0] if is_named else Path(cwd or ".") / command[0], path=env.get("PATH"))
-    if found is None:
+    path = shutil.which(command[0] if is_named else Path(cwd or ".") / command[0], path=env.get("PATH"))
+    if path is None:
         msg = f"there is no program {command[0]!r}"
         raise Refused(msg, hint="Nothing was run. Install it, or give its full path.")
-    return str(Path(found).absolute())
+    return str(Path(path).absolute())
 
 
 def _before_it_runs(worker: int, memory_max: int | None) -> Callable[[], None] | None:
-    """What a child does before it becomes the program: it takes on its limit, and asks the kernel to be killed with its
-    worker."""
+    """What a child runs before it executes the program: it sets its memory limit, and asks the kernel to kill it
+    together with its worker."""
     prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
     if prctl is None and memory_max is None:
         return None
@@ -260,6 +262,6 @@ def _before_it_runs(worker: int, memory_max: int | None) -> Callable[[], None] |
         if prctl is not None:
             prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
             if os.getppid() != worker:
-                os._exit(1)  # it died before we could ask
+                os._exit(1)  # the worker died before the request
 
     return prepare

@@ -1,8 +1,9 @@
-"""Blocking functions, run so that a cancel really stops them.
+"""Threads for blocking functions, with cancellation that stops them.
 
-Each call has a thread of its own: a function that hangs takes no room from others. Cancelling it raises
-`ThreadInterrupted` in the thread at its next step of Python; a function that sits in a blocking call of C ends when
-that call does. The canceller waits for the end, so that nothing of a cancelled call runs on unseen, but not for ever.
+Each call has its own thread: a function that hangs takes no room from others. Cancelling the call raises
+`ThreadInterrupted` in the thread at its next Python instruction; a function inside a blocking C call ends when that
+call does. The canceller waits for the end, so that a cancelled call does not run on unseen, but only for a limited
+time.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class ThreadInterrupted(BaseException):
 
 
 async def in_thread(function: Callable[[], T]) -> T:
-    """What the function returned. If this is cancelled, the function is ended first."""
+    """Runs the function in a thread and returns its result. A cancelled call ends the function first."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
     context = contextvars.copy_context()
@@ -33,11 +34,11 @@ async def in_thread(function: Callable[[], T]) -> T:
     def work() -> None:
         try:
             result = context.run(function)
-        except BaseException as error:  # whatever it is, the one who waits has to hear it
-            told: Any = (
+        except BaseException as error:  # the waiting call must get any error
+            reported: Any = (
                 error if isinstance(error, Exception) else RuntimeError(f"the thread ended: {error!r}")
             )
-            _tell(loop, done, done.set_exception, told)
+            _tell(loop, done, done.set_exception, reported)
         else:
             _tell(loop, done, done.set_result, result)
 
@@ -51,16 +52,16 @@ async def in_thread(function: Callable[[], T]) -> T:
         if not done.done():
             log.warning("a blocking call was cancelled and does not end: its thread is abandoned")
         else:
-            done.cancelled() or done.exception()  # looked at, so that nobody complains about it
+            done.cancelled() or done.exception()  # retrieved, so that asyncio does not report it
         raise
 
 
 def _tell(
-    loop: asyncio.AbstractEventLoop, done: asyncio.Future[Any], tell: Callable[[Any], None], what: Any
+    loop: asyncio.AbstractEventLoop, done: asyncio.Future[Any], tell: Callable[[Any], None], value: Any
 ) -> None:
     def now() -> None:
         if not done.done():
-            tell(what)
+            tell(value)
 
     try:
         loop.call_soon_threadsafe(now)

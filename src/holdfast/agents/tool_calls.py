@@ -1,15 +1,15 @@
-"""The tool calls of a model's reply, carried out: in parallel, durably, and never by exception.
+"""Tool calls of a model's reply: executed in parallel, durably, with errors as answers.
 
     reply = await llm.messages.create(model=M, messages=messages, tools=hf.schemas(lookup, refund))
     messages += [assistant(reply), await hf.run_tools(reply, [lookup, refund])]
 
-A call is known by its place: this `run_tools`, and the index of the call in the reply. The provider's own id goes back
-with the answer and means nothing else, because servers repeat ids and leave them out.
+A call is identified by its place: this `run_tools`, and the index of the call in the reply. The provider's own id
+goes back with the answer and means nothing else, because servers repeat ids and leave them out.
 
-What a model gets wrong is told to the model, before anything is recorded or done: a tool that is not there, arguments
-that are no JSON or not of the declared types. So is what went wrong in a tool whose outcome is known. A call whose
-outcome is *not* known is no answer for a model to work with: the engine recovers it by its class first. And what ends
-or parks the run passes through here untouched.
+The model gets its own mistakes as an answer, before anything is recorded or done: an unknown tool, arguments that are
+not JSON or not of the declared types. It also gets the failure of a tool whose outcome is known. A call with an
+*unknown* outcome is no answer for a model to work with: the engine recovers it by its class first. Errors that end or
+park the run pass through unchanged.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from openai.types.responses.response_input_param import FunctionCallOutput
 
 ANSWER_BYTES_MAX: Final = 100_000
-"""What a model gets of one result, unless somebody says otherwise: a long page, and far from a whole context."""
+"""The default limit for one result: a long page, and far from a whole context."""
 
 _SAID_BYTES_MAX: Final = 2_000
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
@@ -63,7 +63,7 @@ class AnthropicReply(Protocol):
 
 
 class ChatReply(Protocol):
-    """A `ChatCompletion` of OpenAI, or of whoever speaks like it."""
+    """A `ChatCompletion` of OpenAI or of a compatible server."""
 
     @property
     def choices(self) -> Sequence[Any]: ...
@@ -92,7 +92,7 @@ class ModelToolCall(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a model gets for a call."""
+    """The answer to a call, for the model."""
 
     text: str
     is_error: bool = False
@@ -123,64 +123,68 @@ async def run_tools(
 
 
 async def run_tools(reply: Any, tools: Iterable[Callee], *, answer_max: int = ANSWER_BYTES_MAX) -> Any:
-    """Every tool call of the reply has its answer; what is returned goes into the conversation behind the reply.
+    """Executes every tool call of the reply; returns what follows the reply in the conversation.
 
     For a message of Anthropic that is one message with all results, for OpenAI a list: of tool messages (chat
-    completions) or of outputs (responses). Answers stand in the order of the calls. An agent among the tools is
-    spawned, as a job of its own. answer_max: bytes of one result that the model gets; where more is left out, it says
-    how much.
+    completions) or of outputs (responses). Answers are in the order of the calls. An agent among the tools is
+    spawned, as a separate job. answer_max: bytes of one result that the model gets; a longer one is shortened and
+    says how much is left out.
     """
-    known = by_wire_name(tools)
+    callees = by_wire_name(tools)
     calls, write = _understood(reply)
-    known = {**{tool.name: tool for tool in known.values()}, **known}
-    return write(calls, await _answered(calls, known, answer_max))
+    callees = {**{tool.name: tool for tool in callees.values()}, **callees}
+    return write(calls, await _answered(calls, callees, answer_max))
 
 
-async def _answered(calls: list[ModelToolCall], known: Mapping[str, Callee], answer_max: int) -> list[Answer]:
-    drive = context.find_drive()
-    if drive is None:
-        return await _together([_answer(call, known, answer_max) for call in calls])
-    with drive.scope("run_tools"):
+async def _answered(
+    calls: list[ModelToolCall], callees: Mapping[str, Callee], answer_max: int
+) -> list[Answer]:
+    execution = context.find_drive()
+    if execution is None:
+        return await _together([_answer(call, callees, answer_max) for call in calls])
+    with execution.scope("run_tools"):
         if len(calls) != 1:
             return await _together(
-                [_placed(_answer(call, known, answer_max), nth) for nth, call in enumerate(calls)]
+                [_placed(_answer(call, callees, answer_max), nth) for nth, call in enumerate(calls)]
             )
-        with drive.scope("call-0"):  # the same key as a task would have, without the task
-            return [await _answer(calls[0], known, answer_max)]
+        with execution.scope("call-0"):  # the same step key as in a task, without the task
+            return [await _answer(calls[0], callees, answer_max)]
 
 
 def _placed(answer: Any, nth: int) -> Coroutine[Any, Any, Answer]:
-    """The task that runs this is found again by the index of its call."""
+    """The coroutine of a call, named by its index: a replay finds its task again by this name."""
     place_by_name(answer, f"call-{nth}")
     placed: Coroutine[Any, Any, Answer] = answer
     return placed
 
 
 async def _together(answers: list[Coroutine[Any, Any, Answer]]) -> list[Answer]:
-    """All of them have ended before anything is raised: none is left running, and none is cut off for another's
-    fault."""
+    """Waits until all calls have ended before it raises: none is left running, and none is cut off by another's
+    error."""
     ended = await asyncio.gather(*answers, return_exceptions=True)
-    given: list[Answer] = []
-    for one in ended:
-        if isinstance(one, BaseException):
-            raise one
-        given.append(one)
-    return given
+    results: list[Answer] = []
+    for result in ended:
+        if isinstance(result, BaseException):
+            raise result
+        results.append(result)
+    return results
 
 
-async def _answer(call: ModelToolCall, known: Mapping[str, Callee], answer_max: int) -> Answer:
-    callee = known.get(call.name) if isinstance(call.name, str) else None
+async def _answer(call: ModelToolCall, callees: Mapping[str, Callee], answer_max: int) -> Answer:
+    callee = callees.get(call.name) if isinstance(call.name, str) else None
     if callee is None:
-        named = ", ".join(sorted({wire_name(tool.name) for tool in known.values()}))
-        return _fault("unknown_tool", f"there is no tool {call.name!r}", f"Call one of: {named or 'none'}.")
+        tool_names = ", ".join(sorted({wire_name(tool.name) for tool in callees.values()}))
+        return _fault(
+            "unknown_tool", f"there is no tool {call.name!r}", f"Call one of: {tool_names or 'none'}."
+        )
     try:
-        given = _checked(callee, call.arguments)
+        checked_arguments = _checked(callee, call.arguments)
     except HoldfastError as error:
         return _fault("invalid_arguments", str(error), error.hint)
     except Exception as error:  # a type may check its values with any code
         return _fault("invalid_arguments", f"{type(error).__name__}: {error}", _TRY_ANOTHER_WAY)
     try:
-        value, is_error = await callee.outcome(given), False
+        value, is_error = await callee.outcome(checked_arguments), False
         if isinstance(callee, Tool):
             value, is_error = callee.answer(value)
         text = text_of(value)
@@ -190,9 +194,9 @@ async def _answer(call: ModelToolCall, known: Mapping[str, Callee], answer_max: 
         return _fault("tool_failed", str(error), _TRY_ANOTHER_WAY)
     except HoldfastError as error:
         if not isinstance(error, Refused | Misuse) or isinstance(error, InvalidMove):
-            raise  # not the model's to deal with: the run's, or whoever wrote the agent
+            raise  # for the run or the author of the agent, not for the model
         return _fault("tool_failed", str(error), error.hint)
-    except Exception as error:  # whatever a tool raises, and the engine hands over, is its answer
+    except Exception as error:  # any error of a tool that the engine raises is its answer
         return _fault("tool_failed", f"{type(error).__name__}: {error}", _TRY_ANOTHER_WAY)
     if is_error:
         return _fault("tool_failed", text, _TRY_ANOTHER_WAY, answer_max)
@@ -200,26 +204,26 @@ async def _answer(call: ModelToolCall, known: Mapping[str, Callee], answer_max: 
 
 
 def _fault(kind: Fault, message: str, hint: str, most: int = _SAID_BYTES_MAX) -> Answer:
-    said = {"type": kind, "message": shorten(message, most), "hint": shorten(hint, _SAID_BYTES_MAX)}
-    return Answer(text_of({"error": said}), is_error=True)
+    error = {"type": kind, "message": shorten(message, most), "hint": shorten(hint, _SAID_BYTES_MAX)}
+    return Answer(text_of({"error": error}), is_error=True)
 
 
 def _checked(callee: Callee, arguments: Any) -> dict[str, Any]:
-    """The arguments as the tool declares them and a journal can keep them."""
-    named = _parsed(arguments) if isinstance(arguments, str) else arguments
-    if named is None:
-        named = {}
-    if not isinstance(named, Mapping):
+    """The arguments, checked against the tool's declaration and in a form that a journal can store."""
+    arguments_by_name = _parsed(arguments) if isinstance(arguments, str) else arguments
+    if arguments_by_name is None:
+        arguments_by_name = {}
+    if not isinstance(arguments_by_name, Mapping):
         msg = f"the arguments of {callee.name} are not a JSON object"
         raise InvalidPayload(msg, hint='Send an object with the arguments by name: {"name": value}.')
-    encode_result(dict(named))
-    given = callee.check_arguments(named)
-    encode_result(given)  # defaults come on top
-    return given
+    encode_result(dict(arguments_by_name))
+    checked = callee.check_arguments(arguments_by_name)
+    encode_result(checked)  # including defaults
+    return checked
 
 
 def _parsed(text: str) -> Any:
-    """The JSON in the text. Servers write no arguments as nothing at all; models write halves of characters."""
+    """The JSON in the text. Servers write missing arguments as empty text; models write lone surrogates."""
     if not text.strip():
         return {}
     return canonical.decode(
@@ -231,19 +235,20 @@ def _parsed(text: str) -> Any:
 
 
 def _understood(reply: Any) -> tuple[list[ModelToolCall], Any]:
-    """The calls in the reply, and how their answers are written; or an error, if it is nobody's reply."""
+    """The calls in the reply, and the function that writes their answers; raises an error if it is no known kind of
+    reply."""
     if choices := _of(reply, "choices"):
         reply = _of(choices[0], "message")
     content, output = _of(reply, "content"), _of(reply, "output")
     if isinstance(output, list | tuple):
-        items = [one for one in output if _of(one, "type") == "function_call"]
-        return [_call(nth, one, "call_id", "arguments") for nth, one in enumerate(items)], _as_outputs
+        items = [item for item in output if _of(item, "type") == "function_call"]
+        return [_call(nth, item, "call_id", "arguments") for nth, item in enumerate(items)], _as_outputs
     if isinstance(content, list | tuple) and not _of(reply, "tool_calls"):
-        blocks = [one for one in content if _of(one, "type") == "tool_use"]
-        return [_call(nth, one, "id", "input") for nth, one in enumerate(blocks)], _as_message
+        blocks = [item for item in content if _of(item, "type") == "tool_use"]
+        return [_call(nth, item, "id", "input") for nth, item in enumerate(blocks)], _as_message
     if _has(reply, "tool_calls") or _of(reply, "role") == "assistant":
-        asked = _of(reply, "tool_calls") or []
-        return [_chat_call(nth, one) for nth, one in enumerate(asked)], _as_tool_messages
+        tool_calls = _of(reply, "tool_calls") or []
+        return [_chat_call(nth, item) for nth, item in enumerate(tool_calls)], _as_tool_messages
     msg = f"a {type(reply).__name__} is not the response of a model"
     raise InvalidPayload(
         msg, hint="Give run_tools the Message, ChatCompletion or Response itself, or the same as a dict."
@@ -258,21 +263,21 @@ def _has(thing: Any, name: str) -> bool:
     return name in thing if isinstance(thing, Mapping) else hasattr(thing, name)
 
 
-def _call(nth: int, one: Any, id_name: str, arguments_name: str) -> ModelToolCall:
-    return ModelToolCall(_id(nth, _of(one, id_name)), _of(one, "name"), _of(one, arguments_name))
+def _call(nth: int, item: Any, id_name: str, arguments_name: str) -> ModelToolCall:
+    return ModelToolCall(_id(nth, _of(item, id_name)), _of(item, "name"), _of(item, arguments_name))
 
 
-def _chat_call(nth: int, one: Any) -> ModelToolCall:
-    function = _of(one, "function")
+def _chat_call(nth: int, item: Any) -> ModelToolCall:
+    function = _of(item, "function")
     if function is None:
-        custom = _of(one, "custom")
-        return ModelToolCall(_id(nth, _of(one, "id")), _of(custom, "name"), _of(custom, "input"))
-    return ModelToolCall(_id(nth, _of(one, "id")), _of(function, "name"), _of(function, "arguments"))
+        custom = _of(item, "custom")
+        return ModelToolCall(_id(nth, _of(item, "id")), _of(custom, "name"), _of(custom, "input"))
+    return ModelToolCall(_id(nth, _of(item, "id")), _of(function, "name"), _of(function, "arguments"))
 
 
-def _id(nth: int, given: Any) -> str:
-    """The provider's id. Where a server leaves it out, the answer has to name something nevertheless."""
-    return given if isinstance(given, str) and given else f"call_{nth}"
+def _id(nth: int, provider_id: Any) -> str:
+    """The provider's id. If a server leaves it out, an id by index: the answer has to name one."""
+    return provider_id if isinstance(provider_id, str) and provider_id else f"call_{nth}"
 
 
 def _as_message(calls: list[ModelToolCall], answers: list[Answer]) -> dict[str, Any]:
@@ -281,7 +286,7 @@ def _as_message(calls: list[ModelToolCall], answers: list[Answer]) -> dict[str, 
         | ({"is_error": True} if answer.is_error else {})
         for call, answer in zip(calls, answers, strict=True)
     ]
-    # A message without content is refused; a reply that promised a call and has none is answered like this.
+    # Providers reject a message without content: this answers a reply that announced a call and has none.
     return {"role": "user", "content": blocks or [{"type": "text", "text": "There was no tool call."}]}
 
 

@@ -1,10 +1,10 @@
-"""Tools and steps: functions whose calls are recorded, with what their author said about repeating them.
+"""Tools and steps: functions whose calls are recorded, with a declared effect class.
 
     @hf.tool(effect="idempotent", key_lifetime="24h")
     async def refund(order: str, cents: int, *, key: hf.Key) -> Refund: ...
 
-Called inside a job, the call is durable: recorded, found again, recovered by its class. Called anywhere else it is the
-plain function, so that it can be tested and reused as one.
+Inside a job the call is durable: recorded, replayed, recovered by its class. Outside a job it is a call of the plain
+function, so that it can be tested and reused as one.
 """
 
 from __future__ import annotations
@@ -35,38 +35,38 @@ R = TypeVar("R")
 
 
 class Happened(msgspec.Struct, frozen=True):
-    """A probe found that the call had happened, and what it returned."""
+    """Result of a probe: the call happened, and returned this."""
 
     result: Any = None
 
 
 class NotHappened(msgspec.Struct, frozen=True):
-    """A probe is sure that the call had not happened."""
+    """Result of a probe: the call certainly did not happen."""
 
 
 class CannotTell(msgspec.Struct, frozen=True):
-    """A probe could not find out. A person will be asked."""
+    """Result of a probe: unknown. A person has to decide."""
 
 
 _TASK = frozenset({"resume", "task_key"})
-"""What names a sub-agent's task beside its input: it does not make the call another one."""
+"""Arguments that name a sub-agent's task beside its input: they are not part of the call's identity."""
 
 Probe = Callable[[str, dict[str, Any]], Any]
 """`probe(key, args)`: the call's key and its arguments by name. Sync or async."""
 
 
 _TOOL: Final = "__holdfast_tool__"
-"""Under this name a tool's function has the tool."""
+"""The attribute of a tool's function that holds the tool."""
 
 
 class _ToolType(type):
-    """Metaclass of tools: `Tool(…)` returns a coroutine function, and `isinstance(function, Tool)` knows it."""
+    """Metaclass of tools: `Tool(…)` returns a coroutine function, and `isinstance(function, Tool)` recognises it."""
 
     def __call__(cls, *args: Any, **options: Any) -> Any:
         return _make_function(super().__call__(*args, **options))
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        # A function that somebody wrapped around a tool has a copy of its attributes, and is not the tool.
+        # A wrapper around a tool has a copy of its attributes, and is not the tool.
         tool = getattr(instance, _TOOL, None) if isinstance(instance, FunctionType) else None
         return tool is not None and tool.made is instance and super().__instancecheck__(tool)
 
@@ -74,8 +74,8 @@ class _ToolType(type):
 class Tool(Generic[P, R], metaclass=_ToolType):
     """A coroutine function with durable calls. Made by `hf.tool` and `hf.step`.
 
-    It is a function for `inspect` and for every library that looks at functions: its signature has no key and no
-    secrets, because these are not the caller's to give. What is declared here are attributes of that function.
+    For `inspect` and for every library that examines functions it is a function: its signature has no key and no
+    secrets, because callers do not pass these. The members of this class are attributes of that function.
     """
 
     def __init__(
@@ -92,12 +92,12 @@ class Tool(Generic[P, R], metaclass=_ToolType):
         self.function = function
         self.signature = Signature(function) if signature is None else signature
         self.schema = schema
-        """What a model is told of the arguments, where that does not follow from the function's hints."""
+        """The JSON schema of the arguments for a model, if it is not derived from the function's hints."""
         self.terms = self.declared = terms
         self.raises = raises
         self.made: Any = None
-        """The function that this tool is for everybody else."""
-        self._said_result = f"the result of {self.name}"
+        """The function that represents this tool outside this module."""
+        self._result_label = f"the result of {self.name}"
         self._is_async = inspect.iscoroutinefunction(function)
 
     if TYPE_CHECKING:
@@ -108,93 +108,97 @@ class Tool(Generic[P, R], metaclass=_ToolType):
         """A coroutine function that makes one call: durable inside a job, plain outside."""
 
         async def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            given = self.signature.bind(args, self._named(kwargs) if kwargs else kwargs)
+            arguments = self.signature.bind(args, self._named(kwargs) if kwargs else kwargs)
             current = context.CURRENT.get()
             if current is None:
-                value = await self.outcome(given)
+                value = await self.outcome(arguments)
             else:
-                drive = current[0]
-                met = drive.meet(self.name, self._same(given) if self.terms.relaunch else given)
-                recorded = met[3]
-                # What is simply handed back has nothing made for it.
-                if recorded is not None and drive.recalls(recorded):
+                execution = current[0]
+                matched = execution.meet(
+                    self.name, self._same(arguments) if self.terms.relaunch else arguments
+                )
+                recorded = matched[3]
+                # A recorded result is returned without building the call.
+                if recorded is not None and execution.recalls(recorded):
                     value = recorded.result
                 else:
-                    value = await drive.call(self._asked(given), met)
+                    value = await execution.call(self._asked(arguments), matched)
             result: R = self.signature.result(value)
             return result
 
         return call
 
-    def check_arguments(self, named: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments that somebody else named, as JSON, checked against the hints; nothing is called."""
-        self.signature.no_secrets(named)
-        given = self.signature.bind((), self._named(dict(named)))
-        self.signature.call_with(given, "")
-        return given
+    def check_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Checks arguments by name (from a model, a plan) against the type hints; returns them as JSON, and calls
+        nothing."""
+        self.signature.no_secrets(arguments)
+        checked = self.signature.bind((), self._named(dict(arguments)))
+        self.signature.call_with(checked, "")
+        return checked
 
-    def admit(self, named: Mapping[str, Any], unknown: AbstractSet[str]) -> None:
-        """The tool can be called with arguments of these names; those that are not known yet are of any type."""
-        self.signature.no_secrets(named)
-        self.signature.admit(self._named(dict(named)), unknown)
+    def admit(self, arguments: Mapping[str, Any], unknown: AbstractSet[str]) -> None:
+        """Checks that the tool accepts arguments of these names; those in `unknown` have no value yet, and may be of
+        any type."""
+        self.signature.no_secrets(arguments)
+        self.signature.admit(self._named(dict(arguments)), unknown)
 
-    def outcome(self, given: dict[str, Any]) -> Awaitable[Any]:
-        """The result of the call with these arguments, as JSON: from the record, or from doing it."""
-        drive, asked = context.find_drive(), self._asked(given)
-        return _here(asked) if drive is None else drive.call(asked)
+    def outcome(self, arguments: dict[str, Any]) -> Awaitable[Any]:
+        """The result of the call with these arguments, as JSON: recorded, or from a new call."""
+        execution, call = context.find_drive(), self._asked(arguments)
+        return _here(call) if execution is None else execution.call(call)
 
-    def _asked(self, given: dict[str, Any]) -> DurableCall:
+    def _asked(self, arguments: dict[str, Any]) -> DurableCall:
         async def run(key: str) -> Any:
-            bound = self.signature.call_with(given, key)
+            bound = self.signature.call_with(arguments, key)
             if self._is_async:
                 value = await self.function(*bound.args, **bound.kwargs)
             else:
                 value = await in_thread(functools.partial(self.function, *bound.args, **bound.kwargs))
             try:
-                return plain(value, self._said_result)
+                return plain(value, self._result_label)
             except InvalidPayload as error:
                 return Unstorable(error)
 
-        same = self._same(given) if self.terms.relaunch else msgspec.UNSET
-        return DurableCall(self.name, given, run, self.terms, self.raises, same)
+        same = self._same(arguments) if self.terms.relaunch else msgspec.UNSET
+        return DurableCall(self.name, arguments, run, self.terms, self.raises, same)
 
     def answer(self, value: Any) -> tuple[Any, bool]:
-        """What a model gets of the result, and whether it tells of a failure."""
+        """The answer for a model, and whether it reports a failure."""
         return value, False
 
     def with_terms(self, terms: CallPolicy) -> Tool[P, R]:
-        """The same tool, with other terms."""
+        """The same tool, with another call policy."""
         other = copy.copy(self)
         other.terms = other.declared = terms
-        made: Tool[P, R] = _make_function(other)
-        return made
+        function: Tool[P, R] = _make_function(other)
+        return function
 
-    def _same(self, given: dict[str, Any]) -> dict[str, Any]:
-        """What makes it the same call again: not the name of the task, if it is launched anew."""
-        return {name: value for name, value in given.items() if name not in _TASK}
+    def _same(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The arguments that identify the call: without the name of the task, so that a relaunch is the same call."""
+        return {name: value for name, value in arguments.items() if name not in _TASK}
 
     def _named(self, kwargs: dict[str, Any]) -> dict[str, Any]:
-        """A sub-agent that is asked to resume is asked for the same task: `resume` is another word for its key."""
+        """Treats `resume` of a sub-agent as an alias of its task key: a resumed sub-agent continues the same task."""
         if not self.terms.relaunch or "resume" not in kwargs:
             return kwargs
-        named = {name: value for name, value in kwargs.items() if name != "resume"}
-        return {**named, "task_key": named.get("task_key") or kwargs["resume"]}
+        others = {name: value for name, value in kwargs.items() if name != "resume"}
+        return {**others, "task_key": others.get("task_key") or kwargs["resume"]}
 
 
 _ATTRIBUTES: Final = (
     *("name", "function", "signature", "schema", "terms", "raises"),
     *("check_arguments", "admit", "outcome", "answer", "with_terms"),
 )
-"""What a tool's function has of the tool."""
+"""The attributes that a tool's function has of the tool."""
 
 
 def _make_function(tool: Tool[P, R]) -> Any:
-    """The function that makes the tool's calls. For `inspect`, it has the parameters that are a caller's to give."""
+    """The function that makes the tool's calls. For `inspect`, it has the parameters that callers pass."""
     function: Any = tool.make_call()
     function.__name__ = function.__qualname__ = tool.name
     functools.update_wrapper(function, tool.function)
     if type(tool.signature) is not Signature:
-        del function.__wrapped__  # its parameters are ours, not a caller's
+        del function.__wrapped__  # its parameters are internal
     function.__signature__ = tool.signature.for_callers()
     function.__annotations__ = {
         name: parameter.annotation
@@ -209,14 +213,14 @@ def _make_function(tool: Tool[P, R]) -> Any:
 
 
 def override_terms(function: Any, change: Callable[[CallPolicy], CallPolicy]) -> None:
-    """The calls of this tool are made on the terms that its author declared, changed like this."""
+    """Changes the call policy of this tool, starting from the one that its author declared."""
     tool: Tool[..., Any] = vars(function)[_TOOL]
     tool.terms = function.terms = change(tool.declared)
 
 
-async def _here(asked: DurableCall) -> Any:
+async def _here(call: DurableCall) -> Any:
     """The result of a call outside a job, as JSON."""
-    value = await asked.run("")
+    value = await call.run("")
     if isinstance(value, Unstorable):
         raise value.error
     return value
@@ -237,7 +241,7 @@ def terms_of(
     raises: tuple[type[Exception], ...] = (),
     sent_nothing: tuple[type[Exception], ...] = (),
 ) -> CallPolicy:
-    """The terms that an author declared; or an error that says what does not fit together."""
+    """The call policy that an author declared; raises an error that says which settings conflict."""
     declared = parse_effect(effect)
     if declared is Effect.VERIFIABLE and probe is None:
         msg = "a verifiable tool needs a probe"
@@ -268,7 +272,7 @@ def terms_of(
 
 
 def _default_retry(effect: Effect, raises: tuple[type[Exception], ...]) -> Retry:
-    """What an author gets who says nothing. Errors that the code may catch are for the code, at once."""
+    """The default retry policy. Errors that the code may catch are raised at once."""
     retry = PROBED_RETRY if effect is Effect.VERIFIABLE else CALL_RETRY
     return msgspec.structs.replace(retry, never=raises) if raises else retry
 
@@ -280,14 +284,14 @@ def _asks_leave(approve: Callable[..., bool] | bool | None) -> Callable[[Any], b
 
 
 async def _probed(probe: Probe, key: str, args: Any) -> ProbeResult:
-    """What the author's probe said, in the engine's words. Anything else than the three answers is no answer."""
+    """The result of the author's probe for the engine. Any value other than the three results means unknown."""
     if inspect.iscoroutinefunction(probe):
-        said = await probe(key, args)
+        finding = await probe(key, args)
     else:
-        said = await in_thread(lambda: probe(key, args))
-        if inspect.isawaitable(said):
-            said = await asyncio.ensure_future(_awaited(said))
-    match said:
+        finding = await in_thread(lambda: probe(key, args))
+        if inspect.isawaitable(finding):
+            finding = await asyncio.ensure_future(_awaited(finding))
+    match finding:
         case Happened(result=result):
             return ProbeResult(ProbeAnswer.HAPPENED, plain(result, "the result that a probe found"))
         case NotHappened():
@@ -296,5 +300,5 @@ async def _probed(probe: Probe, key: str, args: Any) -> ProbeResult:
             return ProbeResult(ProbeAnswer.CANNOT_TELL)
 
 
-async def _awaited(said: Awaitable[Any]) -> Any:
-    return await said
+async def _awaited(awaitable: Awaitable[Any]) -> Any:
+    return await awaitable

@@ -1,1 +1,1 @@
-"""Models: people's own clients, journaled; and a small client of our own for all of them."""
+"""Models: a wrapped client of the user, with journaled requests; and a small client of our own for all providers."""

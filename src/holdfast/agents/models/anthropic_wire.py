@@ -19,7 +19,7 @@ from holdfast.model import canonical
 from holdfast.model.limits import BLOB_BYTES_MAX
 
 _OWN_TOOLS: Final = ("custom", None)
-"""Tools that the caller runs. Any other type is run by the provider."""
+"""Types of tools that the caller runs. The provider runs those of `_runs_there`."""
 
 
 class AnthropicWire:
@@ -38,12 +38,15 @@ class AnthropicWire:
 
     def usage(self, response: Body) -> TokenUsage:
         used = response.get("usage") or {}
-        read, write = number(used, "cache_read_input_tokens"), number(used, "cache_creation_input_tokens")
+        cache_read, cache_write = (
+            number(used, "cache_read_input_tokens"),
+            number(used, "cache_creation_input_tokens"),
+        )
         return TokenUsage(
-            input=number(used, "input_tokens") + read + write,
+            input=number(used, "input_tokens") + cache_read + cache_write,
             output=number(used, "output_tokens"),
-            cache_read=read,
-            cache_write=write,
+            cache_read=cache_read,
+            cache_write=cache_write,
         )
 
     def gathering(self, body: Body) -> AnthropicGathering:
@@ -51,8 +54,8 @@ class AnthropicWire:
 
     def to_stream(self, response: Body, body: Body) -> Iterator[tuple[str, Any]]:
         content = response.get("content") or []
-        begun = response | {"content": [], "stop_reason": None, "stop_sequence": None}
-        yield "message_start", {"type": "message_start", "message": begun}
+        opening = response | {"content": [], "stop_reason": None, "stop_sequence": None}
+        yield "message_start", {"type": "message_start", "message": opening}
         for index, block in enumerate(content):
             empty, deltas = _taken_apart(block)
             yield (
@@ -72,27 +75,29 @@ class AnthropicWire:
 
 
 def _runs_there(tool: Any) -> bool:
-    """Whether a declared tool is one that the provider runs itself. The caller's editors, shells and screens have types
-    too; those come back as calls."""
+    """Whether the provider itself runs a declared tool. The caller's editors, shells and screens have types too;
+    those come back as calls."""
     kind = tool.get("type") if isinstance(tool, dict) else None
     return kind not in _OWN_TOOLS and str(kind).startswith(("web_", "code_execution", "mcp_toolset"))
 
 
 def _taken_apart(block: Body) -> tuple[Body, list[Body]]:
-    """A block as it begins, and the pieces that fill it."""
+    """A block as its stream starts, and the deltas that fill it."""
     match block.get("type"):
         case "text":
             empty: Body = block | {"text": ""}
-            cites = [{"type": "citations_delta", "citation": one} for one in block.get("citations") or []]
+            cites = [
+                {"type": "citations_delta", "citation": citation} for citation in block.get("citations") or []
+            ]
             empty = empty | ({"citations": []} if cites else {})
             return empty, [*cites, {"type": "text_delta", "text": block.get("text", "")}]
         case "thinking":
-            said = {"type": "thinking_delta", "thinking": block.get("thinking", "")}
+            thinking = {"type": "thinking_delta", "thinking": block.get("thinking", "")}
             signed = {"type": "signature_delta", "signature": block.get("signature", "")}
-            return block | {"thinking": "", "signature": ""}, [said, signed]
+            return block | {"thinking": "", "signature": ""}, [thinking, signed]
         case "tool_use" | "server_tool_use" | "mcp_tool_use":
-            given = canonical.encode(block.get("input") or {}, bytes_max=BLOB_BYTES_MAX).decode()
-            return block | {"input": {}}, [{"type": "input_json_delta", "partial_json": given}]
+            arguments = canonical.encode(block.get("input") or {}, bytes_max=BLOB_BYTES_MAX).decode()
+            return block | {"input": {}}, [{"type": "input_json_delta", "partial_json": arguments}]
         case _:
             return block, []
 
@@ -151,11 +156,11 @@ class AnthropicGathering:
 
     def message(self) -> Body:
         blocks = {index: dict(block) for index, block in sorted(self._blocks.items())}
-        for index, given in self._given.items():
-            blocks[index]["input"] = _input(given)
+        for index, arguments in self._given.items():
+            blocks[index]["input"] = _input(arguments)
         return {**self._message, "content": list(blocks.values())}
 
 
-def _input(given: str) -> Any:
-    """The arguments of a call, if the model has written them to the end."""
-    return read_event(given) if given.strip() else {}
+def _input(arguments: str) -> Any:
+    """The arguments of a call as JSON; empty if the model wrote none."""
+    return read_event(arguments) if arguments.strip() else {}

@@ -1,4 +1,5 @@
-"""The model of those who have not chosen one: it answers, remembers, and says how to choose."""
+"""The built-in script: the model of an assistant without a configured one. It answers, remembers, and says how to
+choose a model."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""`hf.wrap`: people's own model clients, with every request in the journal.
+"""`hf.wrap`: a user's own model client, with every request in the journal.
 
-A wrapped client is a copy of the client with another way to its provider. Inside an agent's own code a request is a
-durable step; inside a tool or step it is that call's own business; outside a job it is a request like any other.
+A wrapped client is a copy of the client over another HTTP transport. A request in an agent's own code is a durable
+step; a request in a tool or step belongs to that call; a request outside a job is an ordinary one.
 
-Both clients are built on one HTTP library, under its old or its new name. It is found through the client, and nothing
-of it is imported here.
+Both clients are built on one HTTP library, under its old or its new name. This module finds it through the client,
+and imports nothing of it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from holdfast.model.time import Duration
 C = TypeVar("C")
 
 _SHOWN: Final = ("content-type", "retry-after", "retry-after-ms", "request-id", "x-request-id")
-"""What a client learns of an answer's headers. Its length and encoding were the provider's, and are ours now."""
+"""The response headers that a client gets. Length and encoding described the provider's body; ours is another."""
 
 _WIRES: Final[Mapping[str, Wire]] = {
     "/messages": AnthropicWire(),
@@ -65,18 +65,21 @@ def wrap(
     ignore: Collection[str] = (),
     on_repurchase: Literal["warn", "park"] = "warn",
 ) -> C:
-    """The same client, whose requests inside an agent are durable: recorded, found again, streamed to whoever watches.
+    """Wraps a model client: its requests inside an agent are durable. They are recorded, replayed, and streamed to
+    the watchers of the job.
 
-    retry: how often a provider that is busy or away is asked, and which errors of the client or of its HTTP library are
-    retried; each failed attempt is recorded, and while the wait is long nobody holds the job. The client's own retries
-    are off. timeout: how long one attempt may take, to the whole answer, or to the first bytes of a streamed one.
-    fallback: for a model that stays away, the one to ask instead. limits: what this process asks of one model at most.
-    prices: corrections of and additions to the table of prices, by the model's name.
-    cache: answers that other jobs had to the very same question may be given again; off unless it is asked for.
-    ignore: fields of a request that do not change the question, beside those that are known. A request that differs
-    from the recorded one in nothing else is the recorded one.
-    on_repurchase: what happens when a recorded answer would be bought again because the request differs: "warn" says
-    so in the journal and in the log, "park" holds the job for a person before anything is sent.
+    retry: how many attempts a busy or unreachable provider gets, and which errors of the client or of its HTTP
+    library are retried. Each failed attempt is recorded, and during a long wait the job holds neither a worker nor a
+    lease. The client's own retries are off. timeout: how long one attempt may take, to the whole response, or to the
+    first bytes of a streamed one. fallback: the model to request instead of one that stays unavailable. limits: the
+    limits of this process for requests to one model. prices: corrections of and additions to the price table, by the
+    model's name.
+
+    cache: reuse the response that another job got to the identical request; off by default. ignore: more fields of a
+    request that do not change its meaning, beside the known ones. A request that differs from the recorded one only
+    in these fields is the recorded one. on_repurchase: what happens when a recorded response would be bought again
+    because the request differs: "warn" records it in the journal and logs it, "park" holds the job for a person
+    before anything is sent.
     """
     inner = _connection_of(client)
     if inner is None:
@@ -99,10 +102,10 @@ def wrap(
 def _check_ignored(ignore: Collection[str]) -> frozenset[str]:
     if isinstance(ignore, str) or not all(isinstance(name, str) for name in ignore):
         raise InvalidSetting("ignore= is not a list of names", hint='Say ignore=("trace_id",).')
-    if asked := sorted(
+    if forbidden := sorted(
         {"model", "messages", "input", "system", "instructions", "tools"}.intersection(ignore)
     ):
-        msg = f"ignore= names {', '.join(asked)}, which are part of the question itself"
+        msg = f"ignore= names {', '.join(forbidden)}, which are part of the question itself"
         raise InvalidSetting(msg, hint="Name only fields that do not change the answer, such as a trace id.")
     return frozenset(ignore)
 
@@ -115,10 +118,10 @@ def _check_on_repurchase(on_repurchase: str) -> str:
 
 
 def _connection_of(client: object) -> Any:
-    """The HTTP client inside a model client, whose `copy` takes another one; None, if it is not such a client.
+    """The HTTP client inside a model client whose `copy` accepts another one; None if `client` is no such client.
 
-    The object's own attributes count, not those that it hands through from a client inside: a copy of that one would be
-    the bare client, without what was built around it.
+    Only the object's own attributes count, not those that it forwards from an inner client: a copy of that one would
+    be the bare client, without the layers around it.
     """
     inner = getattr(client, "__dict__", {}).get("_client")
     copy = inspect.getattr_static(type(client), "copy", None)
@@ -136,11 +139,11 @@ _INSIDE: Final = (
     "_async_client",
     "openai_client",
 )
-"""Where libraries that are built on a model client keep it."""
+"""The attributes in which libraries that are built on a model client hold it."""
 
 
 def _what_to_wrap(client: object) -> str:
-    """What to do instead: the client inside is wrapped first, if there is one to be seen."""
+    """The hint for a client that cannot be wrapped: wrap the inner client first, if one is visible."""
     for name in _INSIDE:
         inside = getattr(client, name, None)
         if _connection_of(inside) is not None:
@@ -159,7 +162,7 @@ def _type_name(value: object) -> str:
 
 
 def _library_of(inner: object) -> Any:
-    """The HTTP library that a client's connection is made with."""
+    """The HTTP library that made a client's connection."""
     for base in type(inner).__mro__:
         name = base.__module__.partition(".")[0]
         if name in {"httpx", "httpx2"}:
@@ -168,7 +171,7 @@ def _library_of(inner: object) -> Any:
 
 
 def _durable(library: Any, inner: Any, exchange: Exchange) -> Any:
-    """A connection over this one that keeps what an agent's own code asks."""
+    """An HTTP client over this one that makes the requests of an agent's own code durable."""
 
     class Answered(library.AsyncByteStream):  # type: ignore[misc]
         def __init__(self, served: Served) -> None:
@@ -190,23 +193,23 @@ def _durable(library: Any, inner: Any, exchange: Exchange) -> Any:
 
     class _JobTransport(library.AsyncBaseTransport):  # type: ignore[misc]
         async def handle_async_request(self, request: Any) -> Any:
-            drive = asking()
-            if drive is None:
+            execution = asking()
+            if execution is None:
                 return await inner.send(request, stream=True)
             _refuse_own_retry(library, request)
             try:
-                served = await _served(drive, library, inner, exchange, request)
+                served = await _served(execution, library, inner, exchange, request)
             except Unreachable as error:
                 raise _as_the_client_says(library, error) from error
             except Misuse as error:
-                # The client would take it for a connection that failed, and the code could not tell.
-                drive.fail(error)
+                # The client would report it as a failed connection, and the code could not tell the difference.
+                execution.fail(error)
                 raise Stopped from error
             headers: dict[str, str] = {
                 name: served.headers[name] for name in _SHOWN if name in served.headers
             }
             if served.status >= BAD:
-                headers["x-should-retry"] = "false"  # it has been retried, by a policy that is on record
+                headers["x-should-retry"] = "false"  # already retried, by a recorded policy
             return library.Response(
                 served.status, headers=headers, stream=Answered(served), extensions={STEP: served.step_key}
             )
@@ -218,15 +221,15 @@ def _durable(library: Any, inner: Any, exchange: Exchange) -> Any:
 
 
 def asking() -> Execution | None:
-    """The run whose own code asks here. A tool's code asks for itself, and so does everybody else."""
+    """The execution whose own code makes this request; None for the code of a tool and for code outside a job."""
     _refuse_beside_the_job()
     place = task_scopes.find_task_scope()
     return None if place is None or place.inside is not None else context.find_drive()
 
 
 def _refuse_beside_the_job() -> None:
-    """Fails the run, if job code makes a request in a thread or on an event loop that is not the job's: there it has no
-    place in the journal, and every replay would buy it again."""
+    """Fails the run if job code makes a request in a thread or on an event loop that is not the job's: such a request
+    has no place in the journal, and every replay would buy it again."""
     scheduler = JOB.get()
     if type(scheduler) is not ReplayScheduler:
         return
@@ -247,7 +250,7 @@ def _refuse_beside_the_job() -> None:
 
 
 def _fail_run(scheduler: ReplayScheduler, error: InvalidMove) -> NoReturn:
-    """Ends the run with this error. A client would take an error for a connection that failed, and say no more."""
+    """Fails the run with this error. Raised through the client alone, it would look like a failed connection."""
 
     def fail() -> None:
         if scheduler.run is not None:
@@ -256,31 +259,31 @@ def _fail_run(scheduler: ReplayScheduler, error: InvalidMove) -> NoReturn:
     if asyncio._get_running_loop() is scheduler.loop:  # noqa: SLF001 - as above
         fail()
     else:
-        with contextlib.suppress(RuntimeError):  # the loop is closed, and the run over
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and the run has ended
             scheduler.loop.call_soon_threadsafe(fail)
     raise Stopped from error
 
 
-async def _served(drive: Execution, library: Any, inner: Any, exchange: Exchange, request: Any) -> Served:
+async def _served(execution: Execution, library: Any, inner: Any, exchange: Exchange, request: Any) -> Served:
     wire, body = _understood(request)
 
-    async def send(asked: dict[str, Any]) -> _Live:
+    async def send(request_body: dict[str, Any]) -> _Live:
         left_out = {"content-length", "transfer-encoding", "host"}
-        again = inner.build_request(
+        outgoing = inner.build_request(
             request.method,
             request.url,
-            content=canonical.encode(asked, bytes_max=BLOB_BYTES_MAX),
+            content=canonical.encode(request_body, bytes_max=BLOB_BYTES_MAX),
             headers=[(name, value) for name, value in request.headers.items() if name not in left_out],
             extensions=request.extensions,
         )
         try:
-            return _Live(library, await inner.send(again, stream=True))
+            return _Live(library, await inner.send(outgoing, stream=True))
         except library.TransportError as error:
             raise Unreachable(type(error).__name__, str(error)) from error
 
     if wire.acts(body):
-        return await run_server_tool_request(drive, wire, body, send, wire.ignored | exchange.ignore)
-    return await exchange.serve(drive, wire, body, send)
+        return await run_server_tool_request(execution, wire, body, send, wire.ignored | exchange.ignore)
+    return await exchange.serve(execution, wire, body, send)
 
 
 def _understood(request: Any) -> tuple[Wire, dict[str, Any]]:
@@ -297,7 +300,7 @@ def _understood(request: Any) -> tuple[Wire, dict[str, Any]]:
 
 
 class _Live:
-    """A response of the HTTP library, as it comes in."""
+    """An incoming response of the HTTP library."""
 
     def __init__(self, library: Any, response: Any) -> None:
         self._library = library
@@ -318,13 +321,14 @@ class _Live:
 
 def _as_the_client_says(library: Any, error: Unreachable) -> Exception:
     kind = getattr(library, error.kind, None)
-    known = isinstance(kind, type) and issubclass(kind, library.TransportError)
-    said: Exception = (kind if known and kind is not None else library.TransportError)(str(error))
-    return said
+    is_known = isinstance(kind, type) and issubclass(kind, library.TransportError)
+    exception: Exception = (kind if is_known and kind is not None else library.TransportError)(str(error))
+    return exception
 
 
 def _to_errors(client: Any, library: Any, failure: Failure) -> tuple[Exception, ...]:
-    """The errors that the client and its HTTP library raise for this, for a retry policy that names their classes."""
+    """The errors that the client and its HTTP library raise for this failure, for a retry policy that names their
+    classes."""
     package = sys.modules[type(client).__module__.partition(".")[0]]
     request = library.Request("POST", str(getattr(client, "base_url", "http://provider")))
     try:
@@ -333,9 +337,9 @@ def _to_errors(client: Any, library: Any, failure: Failure) -> tuple[Exception, 
             return (client._make_status_error_from_response(response),)  # noqa: SLF001 - both clients have it
         below = _as_the_client_says(library, failure)
         is_timeout = isinstance(below, library.TimeoutException)
-        made = package.APITimeoutError if is_timeout else package.APIConnectionError
-        return (below, made(request=request))
-    except Exception:  # another version of the client: the failure is an error all the same
+        error_class = package.APITimeoutError if is_timeout else package.APIConnectionError
+        return (below, error_class(request=request))
+    except Exception:  # another version of the client: the failure becomes a general error
         return to_errors(failure)
 
 
@@ -344,14 +348,16 @@ _OWN_RETRY: Final = "x-stainless-retry-count"
 
 
 def _refuse_own_retry(library: Any, request: Any) -> None:
-    """A client that was given retries of its own again asks no more: what it repeats has been retried on record."""
+    """Rejects the retries of a client whose own retries were switched on again: its failed requests have already been
+    retried, by a recorded policy."""
     if request.headers.get(_OWN_RETRY, "0") != "0":
         msg = "the client's own retries are off in an agent: hf.wrap(client, retry=hf.Retry(…)) declares them"
         raise library.ConnectError(msg, request=request)
 
 
 def _refusing(library: Any, inner: Any) -> Any:
-    """A blocking connection over this one: for tools, which may block. An agent's own code may not."""
+    """A blocking HTTP client over this one, for tools, which may block. The transport rejects requests of an agent's
+    own code."""
 
     class _BlockingTransport(library.BaseTransport):  # type: ignore[misc]
         def handle_request(self, request: Any) -> Any:

@@ -1,11 +1,12 @@
-"""Durable request: one request to a model, from the client's body to the bytes it gets back.
+"""Durable request: one request to a model, from the client's request body to the bytes of its response.
 
-The client is whatever people use; what is journaled is what goes over the wire. So everything a client can do (parsed
-output, stream helpers, raw responses) works as ever, live and in replay, and its types are its own. Clients retry by
-themselves; here they do not, because a wait for a busy provider may be long, and then nobody should hold the job.
+The journal holds what goes over the wire, independent of the client. So everything that a client can do (parsed
+output, stream helpers, raw responses) works as usual, live and in replay, with its own types. A client's own retries
+are off here, because a wait for a busy provider may be long, and during it the job should hold neither a worker nor a
+lease.
 
-What is said against a request is an answer too, and so is a connection that could not be had in all attempts. The same
-error reaches the code in replay.
+An error response is recorded like any response, and so is a connection that failed in all attempts. In a replay the
+code gets the same error.
 """
 
 from __future__ import annotations
@@ -47,13 +48,13 @@ KEPT_HEADERS: Final = ("retry-after", "retry-after-ms")
 
 
 class _Later(msgspec.Struct, frozen=True):
-    """Not now: again at this time."""
+    """The next attempt is due at this time."""
 
     at: int
 
 
 class Exchange(msgspec.Struct, frozen=True, kw_only=True):
-    """What all requests of one client have in common."""
+    """The configuration that all requests of one client share."""
 
     patience: RequestPolicy = RequestPolicy()
     prices: Mapping[str, Price] = {}
@@ -63,43 +64,45 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True):
     """Fields that are not part of a request's identity, beside those of its wire."""
     parks_repurchases: bool = False
     to_errors: Callable[[Failure], tuple[Exception, ...]] = to_errors
-    """What a failure is for the code that asks: the client's own error, and that of the library below it."""
+    """Converts a failure to the errors that the calling code may expect: the client's own, and that of its HTTP
+    library."""
 
-    async def serve(self, drive: Execution, wire: Wire, body: Body, send: Send) -> Served:
-        """The answer, from the record or from the provider; that of the model's stand-in, if it stays away."""
-        seen = {body.get("model")}
+    async def serve(self, execution: Execution, wire: Wire, body: Body, send: Send) -> Served:
+        """The response, from the journal or from the provider; from the fallback model if the model stays
+        unavailable."""
+        tried = {body.get("model")}
         while True:
             other = self.patience.fallback.get(str(body.get("model")))
-            is_last = other is None or other in seen
+            is_last = other is None or other in tried
             try:
-                served = await _One(self, drive, wire, body, send).served()
+                served = await _One(self, execution, wire, body, send).served()
                 if is_last or not is_transient_status(served.status):
                     return served
             except Unreachable:
                 if is_last:
                     raise
-            seen.add(other)
+            tried.add(other)
             body = {**body, "model": other}
 
     def gate(self, model: str) -> ProviderLimiter:
         return self.gates.setdefault(model, ProviderLimiter(self.patience.limits))
 
     def measure_usage(self, wire: Wire, model: str, response: Body) -> dict[str, Any]:
-        """What the answer used up, in tokens and, if its price is known, in money."""
+        """The tokens that the response used and, if the price is known, its cost."""
         usage = wire.usage(response)
-        told: dict[str, Any] = msgspec.to_builtins(usage)
+        measured: dict[str, Any] = msgspec.to_builtins(usage)
         price = find_price(model, self.prices)
         if price is not None:
-            told["usd_micros"] = price.of(usage)
-        return told
+            measured["usd_micros"] = price.of(usage)
+        return measured
 
 
 class _One:
-    """One request to one model, through as many attempts as patience allows."""
+    """One request to one model, with all attempts that the request policy allows."""
 
-    def __init__(self, exchange: Exchange, drive: Execution, wire: Wire, body: Body, send: Send) -> None:
+    def __init__(self, exchange: Exchange, execution: Execution, wire: Wire, body: Body, send: Send) -> None:
         self._exchange = exchange
-        self._drive = drive
+        self._execution = execution
         self._wire = wire
         self._body = body
         self._send = send
@@ -107,15 +110,15 @@ class _One:
         self._gate = exchange.gate(self._request.model)
 
     async def served(self) -> Served:
-        asking = await ask(self._drive, self._request)
+        asking = await ask(self._execution, self._request)
         if asking.answer is not None:
             return self._replayed(asking, asking.answer)
         try:
-            kept = await self._kept(asking)
-            if kept is not None:
-                return kept
+            cached = await self._kept(asking)
+            if cached is not None:
+                return cached
             await asking.check_repurchase(park=self._exchange.parks_repurchases)
-            await asking.rest(asking.retry_at)  # a worker may have died in the pause before the next attempt
+            await asking.rest(asking.retry_at)  # a worker may have died in the pause before this attempt
             while True:
                 served = await self._attempt(asking)
                 if isinstance(served, Served):
@@ -126,17 +129,17 @@ class _One:
             raise
 
     async def _kept(self, asking: Asking) -> Served | None:
-        """What somebody else was answered to the very same question, if that is wanted."""
-        cache, store = self._exchange.cache, self._drive.store
+        """The cached response of another job to the identical request, if the client has a cache."""
+        cache, store = self._exchange.cache, self._execution.store
         if cache is None or store is None:
             return None
         with asking.working():
-            found = await cache.find(store, self._drive.owner.namespace, self._request)
-        self._drive.meter.record_cache_lookup(hit=found is not None)
-        if found is None:
+            cached = await cache.find(store, self._execution.owner.namespace, self._request)
+        self._execution.meter.record_cache_lookup(hit=cached is not None)
+        if cached is None:
             return None
         asking.begin()
-        answer = ModelAnswer(found, {"cached": True})
+        answer = ModelAnswer(cached, {"cached": True})
         await asking.record_answer(answer)
         return self._replayed(asking, answer)
 
@@ -161,7 +164,8 @@ class _One:
         return await self._whole(asking, live, data)
 
     async def _send_within(self, stack: AsyncExitStack) -> tuple[Live, bytes | None]:
-        """The answer within its time, and its bytes; none yet, if it is streamed."""
+        """Sends the request within its timeout; returns the response and its bytes, or None in their place if it is
+        streamed."""
         limit_us = self._exchange.patience.timeout_us
         timeout = asyncio.timeout(None if limit_us is None else limit_us / SECOND)
         try:
@@ -197,9 +201,9 @@ class _One:
         return self._replayed(asking, answer)
 
     async def _keep(self, answer: ModelAnswer) -> None:
-        cache, store = self._exchange.cache, self._drive.store
+        cache, store = self._exchange.cache, self._execution.store
         if cache is not None and store is not None and answer.error is None:
-            await cache.keep(store, self._drive.owner.namespace, self._request, answer.response)
+            await cache.keep(store, self._execution.owner.namespace, self._request, answer.response)
 
     async def _unreachable(self, asking: Asking, error: Unreachable) -> _Later:
         later = self._later(asking, error, None)
@@ -209,7 +213,7 @@ class _One:
         raise asking.note_error(error)
 
     def _later(self, asking: Asking, failure: Failure, retry_after_us: int | None) -> _Later | None:
-        """When the next attempt is due, with the one that failed on record; None, if there is no other."""
+        """Records the failed attempt; returns when the next one is due, or None if there is no other."""
         if isinstance(failure, Unreachable) or is_transient_status(failure.status):
             self._gate.record_failure(asking.now_us(), retry_after_us)
         patience, errors = self._exchange.patience, self._exchange.to_errors(failure)
@@ -222,20 +226,20 @@ class _One:
         return _Later(at)
 
     def _answer(self, asking: Asking, value: Any) -> ModelAnswer:
-        """The answer as it is kept; or that it cannot be."""
+        """The response as it is recorded; or an error, if it cannot be stored."""
         if not isinstance(value, dict):
             return ModelAnswer(error={"status": 502, "body": value, "headers": {}})
-        told = self._exchange.measure_usage(self._wire, self._request.model, value)
-        self._gate.record_answer(asking.now_us(), told.get("input", 0) + told.get("output", 0))
+        usage = self._exchange.measure_usage(self._wire, self._request.model, value)
+        self._gate.record_answer(asking.now_us(), usage.get("input", 0) + usage.get("output", 0))
         try:
             encode_result(value)
         except HoldfastError as error:
-            said = {"type": "error", "error": {"type": "unkept_answer", "message": str(error)}}
-            return ModelAnswer(usage=told, error={"status": 422, "body": said, "headers": {}})
-        return ModelAnswer(value, told)
+            body = {"type": "error", "error": {"type": "unkept_answer", "message": str(error)}}
+            return ModelAnswer(usage=usage, error={"status": 422, "body": body, "headers": {}})
+        return ModelAnswer(value, usage)
 
     def _replayed(self, asking: Asking, answer: ModelAnswer) -> Served:
-        """What is on record, in the form in which it was asked for."""
+        """The recorded response in the requested form: whole, or as a stream."""
         error = answer.error
         if error is not None and "part" in error:
             return Served(
@@ -254,12 +258,13 @@ class _One:
         return Served(200, {"content-type": "text/event-stream"}, pieces, asking.step_key)
 
     async def _part(self, asking: Asking, error: Any) -> AsyncIterator[bytes]:
-        """What its reader had of a stream when it left; for whoever reads on there is an error."""
+        """Replays the part of a stream that its reader got before it left. A reader that continues beyond it gets an
+        error."""
         gathering = self._wire.gathering(self._body)
         for name, data in self._wire.to_stream(error["part"], self._body):
             piece = sse.encode_event(name, data)
-            for one in sse.SseReader().feed(piece):
-                gathering.take(*one)
+            for event in sse.SseReader().feed(piece):
+                gathering.take(*event)
             if gathering.complete:
                 break
             yield piece
@@ -267,7 +272,7 @@ class _One:
 
 
 class KnownRequest(msgspec.Struct, frozen=True):
-    """So many messages at the beginning of a conversation are kept under a name already."""
+    """The first `count` messages of a conversation are already stored under `name`."""
 
     count: int
     name: str
@@ -276,11 +281,12 @@ class KnownRequest(msgspec.Struct, frozen=True):
 KNOWN: Final[contextvars.ContextVar[KnownRequest | None]] = contextvars.ContextVar(
     "holdfast_known", default=None
 )
-"""What the request that is being made begins with. It goes this way because a client lies in between."""
+"""The stored messages that the current request begins with. A context variable passes it, because a client lies in
+between."""
 
 
 def request_of(wire: Wire, body: Body, ignore: frozenset[str] = frozenset()) -> Request:
-    """The request as the engine knows it."""
+    """The request in the engine's form."""
     model, params, messages = wire.split(body)
     known = KNOWN.get()
     if known is not None:
@@ -288,8 +294,8 @@ def request_of(wire: Wire, body: Body, ignore: frozenset[str] = frozenset()) -> 
     ignored = wire.ignored | ignore
     reduced = None
     if not ignored.isdisjoint(params):
-        kept = {name: value for name, value in params.items() if name not in ignored}
-        reduced = canonical.encode(kept, bytes_max=BLOB_BYTES_MAX)
+        remaining = {name: value for name, value in params.items() if name not in ignored}
+        reduced = canonical.encode(remaining, bytes_max=BLOB_BYTES_MAX)
     return Request(
         name=wire.name,
         model=model,
@@ -303,12 +309,12 @@ def request_of(wire: Wire, body: Body, ignore: frozenset[str] = frozenset()) -> 
 
 
 async def _read(live: Live) -> bytes:
-    read = bytearray()
+    received = bytearray()
     async for piece in live.pieces():
-        read += piece
-        if len(read) > BLOB_BYTES_MAX:
+        received += piece
+        if len(received) > BLOB_BYTES_MAX:
             raise Unreachable("DecodingError", f"an answer of more than {BLOB_BYTES_MAX:,} bytes")
-    return bytes(read)
+    return bytes(received)
 
 
 def _retry_after_us(headers: Mapping[str, str]) -> int | None:

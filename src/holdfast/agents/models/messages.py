@@ -1,7 +1,7 @@
-"""Conversations in one form for all models, and in OpenAI's.
+"""Messages: conversations in one form for all models, and their conversion to OpenAI's.
 
-The one form is Anthropic's: a message has a role and content, which is text or a list of blocks (`text`, `image`,
-`tool_use`, `tool_result`). It says most, and the others can be made of it.
+The common form is Anthropic's: a message has a role and content, which is text or a list of blocks (`text`, `image`,
+`tool_use`, `tool_result`). It is the most expressive, and the others can be derived from it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from anthropic.types import MessageParam
 
     Said: TypeAlias = MessageParam
-    """A message as people write it, and as the client of Anthropic takes it."""
+    """A message as authors write it, and as Anthropic's client accepts it."""
 else:
     Said = dict[str, Any]
 
@@ -25,28 +25,28 @@ Message: TypeAlias = dict[str, Any]
 
 
 class Spoken(Protocol):
-    """A reply of a model, as its client gives it."""
+    """A model's reply as its client returns it."""
 
     @property
     def content(self) -> Any: ...
 
 
 def user(content: str | list[Any]) -> Said:
-    """What a person says."""
+    """A message of a person."""
     return cast("Said", {"role": "user", "content": content})
 
 
 def assistant(content: str | list[Any] | Spoken) -> Said:
-    """What the model said: its words, its blocks, or the reply itself."""
+    """A message of the model: from text, blocks, or a reply."""
     return cast("Said", {"role": "assistant", "content": getattr(content, "content", content)})
 
 
 def to_chat(messages: Iterable[Mapping[str, Any]], instructions: str) -> list[Message]:
-    """The conversation as OpenAI's chat completions have it."""
-    said = [{"role": "system", "content": instructions}] if instructions else []
+    """The conversation in the form of OpenAI's chat completions."""
+    chat = [{"role": "system", "content": instructions}] if instructions else []
     for message in messages:
-        said += _assistants(message) if message["role"] == "assistant" else _users(message)
-    return said
+        chat += _assistants(message) if message["role"] == "assistant" else _users(message)
+    return chat
 
 
 def _assistants(message: Mapping[str, Any]) -> Iterator[Message]:
@@ -65,7 +65,7 @@ def _assistants(message: Mapping[str, Any]) -> Iterator[Message]:
 
 
 def _users(message: Mapping[str, Any]) -> Iterator[Message]:
-    """Results of tools are messages of their own there, and come first."""
+    """Splits off tool results: in OpenAI's form they are separate messages, and come first."""
     blocks = _blocks(message)
     for block in blocks:
         if block["type"] == "tool_result":
@@ -100,11 +100,11 @@ def _part(block: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def from_chat(completion: dict[str, Any]) -> tuple[Message, str]:
-    """The model's message, and why it stopped."""
+    """The model's message, and its stop reason."""
     choice = (completion.get("choices") or [{}])[0]
-    said = choice.get("message") or {}
-    content: list[Any] = [{"type": "text", "text": said["content"]}] if said.get("content") else []
-    for number, call in enumerate(said.get("tool_calls") or []):
+    reply = choice.get("message") or {}
+    content: list[Any] = [{"type": "text", "text": reply["content"]}] if reply.get("content") else []
+    for number, call in enumerate(reply.get("tool_calls") or []):
         function = call.get("function") or {}
         content.append(
             {
@@ -118,7 +118,8 @@ def from_chat(completion: dict[str, Any]) -> tuple[Message, str]:
 
 
 def _arguments(text: Any) -> Any:
-    """What the model wrote. Where it is not JSON it is kept as text: whoever runs the tool says what is wrong."""
+    """The arguments that the model wrote. Text that is not JSON stays text: the runner of the tool reports what is
+    wrong."""
     try:
         return msgspec.json.decode(text) if isinstance(text, str) and text.strip() else {}
     except msgspec.DecodeError:

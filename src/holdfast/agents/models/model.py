@@ -1,12 +1,12 @@
-"""`hf.llm`: any model by its name, with one way to ask it.
+"""`hf.llm`: any model by its name, with one request method.
 
     llm = hf.llm("anthropic:claude-sonnet-4-5")     # or openai:gpt-5, or scripted:answers.toml
 
     reply = await llm.ask([hf.user("where is order 42?")], tools=[lookup])
     reply.text, reply.calls, reply.message
 
-Asked in an agent's own code it is a durable step, and what it says is streamed to whoever watches the job. Models of
-providers are asked through their own clients, which must be installed; a scripted one needs nothing.
+In an agent's own code a request is a durable step, and its output is streamed to the watchers of the job. Requests to
+providers go through the providers' own clients, which must be installed; a scripted model needs none.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ CHAT: Final = ChatWire()
 
 
 class ModelQuestion(msgspec.Struct, frozen=True):
-    """A tool that the model wants to be used."""
+    """A tool call that the model requests."""
 
     id: str
     name: str
@@ -51,7 +51,8 @@ class ModelQuestion(msgspec.Struct, frozen=True):
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """What a model said. `message` is for the conversation; `stop_reason` is why it stopped, in its own word."""
+    """A model's reply. `message` is for the conversation; `stop_reason` is the provider's own word for why it
+    stopped."""
 
     message: Said
     stop_reason: str = ""
@@ -70,9 +71,9 @@ class Reply(msgspec.Struct, frozen=True):
     @property
     def calls(self) -> tuple[ModelQuestion, ...]:
         return tuple(
-            ModelQuestion(one["id"], one["name"], one["input"])
-            for one in self.content
-            if one["type"] == "tool_use"
+            ModelQuestion(block["id"], block["name"], block["input"])
+            for block in self.content
+            if block["type"] == "tool_use"
         )
 
 
@@ -93,10 +94,10 @@ class Model:
         must_call: str = "",
         known: KnownRequest | None = None,
     ) -> Reply:
-        """What the model says next in this conversation. `tools` are tools and agents of yours, or schemas.
+        """Requests the model's next message in this conversation. `tools` are tools, agents or schemas.
 
-        must_call: the tool that it has to call.
-        known: how much of the conversation is kept elsewhere, under which name; it is not stored again.
+        must_call: the tool that the model has to call. known: the first messages that are already stored under a
+        name; they are not stored again.
         """
         body: Body = {"messages": list(messages), "max_tokens": max_tokens}
         if instructions:
@@ -113,7 +114,7 @@ class Model:
             KNOWN.reset(token)
 
     async def close(self) -> None:
-        """Connections of this event loop to the provider are closed. It can still be asked, over new ones."""
+        """Closes the connections of this event loop to the provider. The next request opens new ones."""
         close = getattr(self._complete, "close", None)
         if close is not None:
             await close()
@@ -134,14 +135,14 @@ def llm(
     prices: Mapping[str, Price] | None = None,
     cache: Cache | None = None,
 ) -> Model:
-    """The model of this name: `anthropic:…`, `openai:…` (any server that speaks its language, by `base_url`), or
-    `scripted:file.toml`. A list of replies is a scripted model, too. The rest is as in `hf.wrap`."""
+    """The model of this name: `anthropic:…`, `openai:…` (any compatible server, by `base_url`), or
+    `scripted:file.toml`. A list of replies is a scripted model, too. The other parameters are those of `hf.wrap`."""
     if not isinstance(name, str):
         script = name if isinstance(name, Script) else script_of(name)
         return Model(
             "scripted", _scripted("scripted", script, _exchange(retry, timeout, limits, prices, cache))
         )
-    provider, _, wanted = name.partition(":")
+    provider, _, model_name = name.partition(":")
     options: dict[str, Any] = {
         "retry": retry,
         "timeout": timeout,
@@ -152,16 +153,18 @@ def llm(
     }
     where = {key: value for key, value in {"base_url": base_url, "api_key": api_key}.items() if value}
     match provider:
-        case "scripted" if wanted:
-            script = read_script(wanted)
+        case "scripted" if model_name:
+            script = read_script(model_name)
             return Model(
                 name,
-                _scripted(PurePath(wanted).name, script, _exchange(retry, timeout, limits, prices, cache)),
+                _scripted(
+                    PurePath(model_name).name, script, _exchange(retry, timeout, limits, prices, cache)
+                ),
             )
-        case "anthropic" if wanted:
-            return Model(name, _Claude(wanted, where, options))
-        case "openai" if wanted:
-            return Model(name, _Gpt(wanted, where, options))
+        case "anthropic" if model_name:
+            return Model(name, _Claude(model_name, where, options))
+        case "openai" if model_name:
+            return Model(name, _Gpt(model_name, where, options))
         case _:
             msg = f"{name!r} is not the name of a model"
             raise InvalidSetting(msg, hint="Write anthropic:NAME, openai:NAME or scripted:FILE.")
@@ -189,11 +192,11 @@ def _scripted(name: str, script: Script, exchange: Exchange) -> Callable[[Body],
 
     async def complete(body: Body) -> Reply:
         body = {"model": name, "stream": True, **body}
-        drive = asking()
-        if drive is None:
+        execution = asking()
+        if execution is None:
             return await _gathered(await provider.send(body))
         try:
-            served = await exchange.serve(drive, WIRE, body, provider.send)
+            served = await exchange.serve(execution, WIRE, body, provider.send)
         except Unreachable as error:
             raise _cut_off(error) from error
         try:
@@ -220,9 +223,9 @@ async def _gathered(live: Live) -> Reply:
 
 def _reply(status: int, data: bytes) -> Reply:
     if status >= BAD:
-        said = msgspec.json.decode(data)
+        error = msgspec.json.decode(data)
         raise CallFailed(
-            f"the scripted model answered {status}: {said['error']['message']}", error_type="ModelError"
+            f"the scripted model answered {status}: {error['error']['message']}", error_type="ModelError"
         )
     gathering = AnthropicGathering()
     for name, text in sse.SseReader().feed(data):
@@ -231,8 +234,8 @@ def _reply(status: int, data: bytes) -> Reply:
 
 
 def _from_claude(message: Body) -> Reply:
-    said: Any = {"role": "assistant", "content": message["content"]}
-    return Reply(said, message.get("stop_reason") or "", WIRE.usage(message))
+    content_message: Any = {"role": "assistant", "content": message["content"]}
+    return Reply(content_message, message.get("stop_reason") or "", WIRE.usage(message))
 
 
 # ── providers ─────────────────────────────────────────────────────────────────────────────────────
@@ -273,7 +276,7 @@ class _Claude:
 
 
 class _Gpt:
-    """OpenAI's models, and everybody's who speaks its language."""
+    """OpenAI's models, and those of every server that speaks its API."""
 
     def __init__(self, name: str, where: dict[str, str], options: dict[str, Any]) -> None:
         self._name = name
@@ -282,21 +285,21 @@ class _Gpt:
 
     async def __call__(self, body: Body) -> Reply:
         system, known = body.get("system", ""), KNOWN.get()
-        asked: Body = {"messages": to_chat(body["messages"], system)}
+        request: Body = {"messages": to_chat(body["messages"], system)}
         if known is not None:
             KNOWN.set(KnownRequest(len(to_chat(body["messages"][: known.count], system)), known.name))
         if body.get("tools"):
-            asked["tools"] = [_function(tool) for tool in body["tools"]]
+            request["tools"] = [_function(tool) for tool in body["tools"]]
         if "tool_choice" in body:
-            asked["tool_choice"] = {"type": "function", "function": {"name": body["tool_choice"]["name"]}}
+            request["tool_choice"] = {"type": "function", "function": {"name": body["tool_choice"]["name"]}}
         stream = await self._clients.here().chat.completions.create(
             model=self._name,
             max_completion_tokens=body["max_tokens"],
             stream=True,
             stream_options={"include_usage": True},
-            **asked,
+            **request,
         )
-        gathering = CHAT.gathering(asked)
+        gathering = CHAT.gathering(request)
         async for chunk in stream:
             gathering.take("", chunk.to_json(indent=None))
         completion = gathering.message()
@@ -305,12 +308,12 @@ class _Gpt:
 
 
 def _function(tool: dict[str, Any]) -> dict[str, Any]:
-    given = {
+    function = {
         "name": tool["name"],
         "description": tool.get("description", ""),
         "parameters": tool["input_schema"],
     }
-    return {"type": "function", "function": given}
+    return {"type": "function", "function": function}
 
 
 def _installed(name: str) -> Any:

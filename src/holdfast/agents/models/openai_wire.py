@@ -1,4 +1,4 @@
-"""OpenAI's chat completions, as many other servers speak them too, and its responses."""
+"""OpenAI's wire formats: chat completions, which many other servers speak too, and responses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DONE: Final = "[DONE]"
 _IGNORED: Final = frozenset(
     {"prompt_cache_key", "prompt_cache_retention", "safety_identifier", "user", "metadata", "service_tier"}
 )
-"""Fields that say whose request it is, and how it is cached, counted and billed."""
+"""Fields for attribution, caching, accounting and billing: they do not change the meaning of a request."""
 
 
 class ChatWire:
@@ -53,13 +53,13 @@ class ChatWire:
         head = {key: value for key, value in response.items() if key not in {"choices", "usage"}}
         head["object"] = "chat.completion.chunk"
         for choice in response.get("choices") or []:
-            said = dict(choice.get("message") or {})
-            if said.get("tool_calls"):
-                said["tool_calls"] = [
-                    {**call, "index": index} for index, call in enumerate(said["tool_calls"])
+            message = dict(choice.get("message") or {})
+            if message.get("tool_calls"):
+                message["tool_calls"] = [
+                    {**call, "index": index} for index, call in enumerate(message["tool_calls"])
                 ]
             rest = {key: value for key, value in choice.items() if key not in {"message", "finish_reason"}}
-            yield "", {**head, "choices": [{**rest, "delta": said, "finish_reason": None}]}
+            yield "", {**head, "choices": [{**rest, "delta": message, "finish_reason": None}]}
             ended = {**rest, "delta": {}, "finish_reason": choice.get("finish_reason")}
             yield "", {**head, "choices": [ended]}
         if (body.get("stream_options") or {}).get("include_usage"):
@@ -84,8 +84,8 @@ class ChatGathering:
             self.error = chunk
             return None
         self._head |= {key: value for key, value in chunk.items() if key != "choices" and value is not None}
-        heard = [self._fill(choice) for choice in chunk.get("choices") or []]
-        return next((one for one in heard if one is not None), None)
+        pieces = [self._fill(choice) for choice in chunk.get("choices") or []]
+        return next((piece for piece in pieces if piece is not None), None)
 
     def _fill(self, piece: Body) -> StreamedPiece | None:
         index = piece.get("index", 0)
@@ -109,13 +109,13 @@ class ChatGathering:
     def _call(self, index: int, piece: Body) -> None:
         calls = self._calls.setdefault(index, {})
         call = calls.setdefault(piece.get("index", len(calls)), {"type": "function", "function": {}})
-        given = piece.get("function") or {}
+        function = piece.get("function") or {}
         call |= {key: piece[key] for key in ("id", "type") if piece.get(key)}
-        join_deltas(call["function"], given)
+        join_deltas(call["function"], function)
 
     @property
     def complete(self) -> bool:
-        """Some servers forget to say that they are done."""
+        """Whether the stream is complete. Some servers omit the final `[DONE]`."""
         choices = self._choices.values()
         return self.whole or (bool(choices) and all(choice.get("finish_reason") for choice in choices))
 
@@ -137,8 +137,8 @@ class ResponsesWire:
 
     def split(self, body: Body) -> tuple[str, Body, list[Any]]:
         params = {key: value for key, value in body.items() if key not in {"input", "stream"}}
-        said = body.get("input") or []
-        return str(body.get("model", "")), params, said if isinstance(said, list) else [said]
+        items = body.get("input") or []
+        return str(body.get("model", "")), params, items if isinstance(items, list) else [items]
 
     def acts(self, body: Body) -> bool:
         kinds = {tool.get("type") for tool in body.get("tools") or [] if isinstance(tool, dict)}
@@ -171,20 +171,20 @@ def _responses_events(response: Body) -> Iterator[tuple[str, Body]]:
         yield "response.output_item.added", {**at, "item": {**item, **_emptied(item)}}
         at["item_id"] = item.get("id", "")
         if item.get("type") == "function_call":
-            given = item.get("arguments", "")
-            yield "response.function_call_arguments.delta", {**at, "delta": given}
+            arguments = item.get("arguments", "")
+            yield "response.function_call_arguments.delta", {**at, "delta": arguments}
             yield (
                 "response.function_call_arguments.done",
-                {**at, "name": item.get("name", ""), "arguments": given},
+                {**at, "name": item.get("name", ""), "arguments": arguments},
             )
-        for place, part in enumerate(item.get("content") or [] if item.get("type") == "message" else []):
-            within = {**at, "content_index": place}
+        for part_index, part in enumerate(item.get("content") or [] if item.get("type") == "message" else []):
+            within = {**at, "content_index": part_index}
             emptied = {**part, "text": ""} if "text" in part else part
             yield "response.content_part.added", {**within, "part": emptied}
             if part.get("type") == "output_text":
-                said = part.get("text", "")
-                yield "response.output_text.delta", {**within, "delta": said, "logprobs": []}
-                yield "response.output_text.done", {**within, "text": said, "logprobs": []}
+                text = part.get("text", "")
+                yield "response.output_text.delta", {**within, "delta": text, "logprobs": []}
+                yield "response.output_text.done", {**within, "text": text, "logprobs": []}
             yield "response.content_part.done", {**within, "part": part}
         yield "response.output_item.done", {"output_index": index, "item": item}
     status = response.get("status") or "completed"

@@ -1,7 +1,7 @@
-"""What answers cost: a table of prices, in dollars for a million tokens, that its users correct.
+"""Model prices: a table in dollars for a million tokens, that users correct.
 
-Prices change, and contracts differ. So a model that is not in the table costs nothing that anybody knows: its tokens
-are counted, its money is not. A name with a date behind it is an issue of the model without.
+Prices change, and contracts differ. So the cost of a model that is not in the table is unknown: its tokens are
+counted, its money is not. A name with a date suffix is a dated version of the model without it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _DATE: Final = re.compile(r"-(\d{8}|\d{4}-\d{2}-\d{2}|latest)$")
 
 
 class Price(msgspec.Struct, frozen=True):
-    """Dollars for a million tokens. Reading from a provider's cache and writing to it have their own prices; where none
-    is given they cost what input costs."""
+    """Dollars for a million tokens. Reads from a provider's cache and writes to it have their own prices; by default
+    they cost what input costs."""
 
     input: Money
     output: Money = 0
@@ -29,7 +29,7 @@ class Price(msgspec.Struct, frozen=True):
     cache_write: Money | None = None
 
     def of(self, usage: TokenUsage) -> int:
-        """What this much costs, in micro-dollars, rounded up: a budget is never exceeded by rounding."""
+        """The cost of this usage in micro-dollars, rounded up: rounding never exceeds a budget."""
         plain = usage.input - usage.cache_read - usage.cache_write
         parts = (
             (plain, self.input),
@@ -37,13 +37,13 @@ class Price(msgspec.Struct, frozen=True):
             (usage.cache_read, self.input if self.cache_read is None else self.cache_read),
             (usage.cache_write, self.input if self.cache_write is None else self.cache_write),
         )
-        # A dollar a million tokens is a micro-dollar a token.
+        # One dollar for a million tokens is one micro-dollar for a token.
         exact = sum((max(tokens, 0) * Decimal(str(price)) for tokens, price in parts), Decimal(0))
         return int(exact.to_integral_value(rounding="ROUND_CEILING"))
 
 
 def _usual(input_: Money, output: Money) -> Price:
-    """As one provider prices its cache: a tenth to read, a quarter more to write."""
+    """The usual cache prices of one provider: a tenth of the input price for reads, a quarter more for writes."""
     base = Decimal(str(input_))
     return Price(input_, output, cache_read=base / 10, cache_write=base * 5 / 4)
 
@@ -82,9 +82,10 @@ PRICES: Final[Mapping[str, Price]] = {
     "o3": Price(2, 8, cache_read="0.5"),
     "o4-mini": Price("1.1", "4.4", cache_read="0.275"),
 }
-"""What the providers publish, as of `AS_OF`. Pass `prices={…}` to `hf.wrap` or `hf.llm` to correct or to add."""
+"""The published prices of the providers, as of `AS_OF`. Pass `prices={…}` to `hf.wrap` or `hf.llm` to correct or to
+add."""
 
 
 def find_price(model: str, prices: Mapping[str, Price]) -> Price | None:
-    """The price of this model, or of the one that it is a dated issue of."""
+    """The price of this model, or of the model that it is a dated version of."""
     return prices.get(model) or prices.get(_DATE.sub("", model))

@@ -1,9 +1,10 @@
-"""How a process treats a provider that is slow, full or away: it waits, and no more than it must.
+"""Provider limits: rate limits, concurrency limits and a circuit breaker for each model of each provider, per
+process.
 
-A gate stands before each model of each provider. It lets so many requests through at once, so many a minute, so many
-tokens a minute; and when a model fails again and again it stays shut for a while, so that a hundred jobs do not ask a
-hundred times what one has found out already. Jobs that meet a shut gate wait, and nobody need hold them; none fails
-because of it.
+The limiter bounds the concurrent requests, the requests per minute and the tokens per minute. When a model fails
+several times in a row, the circuit breaker opens for a while, so that a hundred jobs do not repeat a request that one
+job has already seen fail. Jobs that meet a limit or an open breaker wait, without a worker if the wait is long; none
+fails because of it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ SHUT_US: Final = 30 * SECOND
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one process asks of one model at most; None is no limit."""
+    """The limits of one process for requests to one model; None is no limit."""
 
     concurrency: int | None = None
     requests_per_minute: int | None = None
@@ -40,19 +41,20 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RequestPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """How requests to models are treated. `fallback` names, for a model that stays away, the one to ask instead."""
+    """Retries, fallbacks, limits and timeout of model requests. `fallback` maps a model that stays unavailable to the
+    one to request instead."""
 
     retry: Retry = MODEL_RETRY
     fallback: Mapping[str, str] = {}
     limits: Limits = Limits()
     timeout_us: Micros | None = None
-    """How long one attempt may take: to the whole answer, or to the first bytes of a streamed one."""
+    """How long one attempt may take: to the whole response, or to the first bytes of a streamed one."""
 
     def wait_us(
         self, failed_attempts: int, errors: Sequence[Exception], chance: float, retry_after_us: Micros | None
     ) -> Micros | None:
-        """How long to wait after so many failed attempts; None: there is no other. `errors` is what the last one is for
-        the client and for the library below it."""
+        """How long to wait after so many failed attempts; None if there is no further attempt. `errors` are the
+        exceptions of the client and of the library below it for the last failure."""
         retry = self.retry
         if failed_attempts >= retry.attempts or any(isinstance(error, retry.never) for error in errors):
             return None
@@ -67,10 +69,10 @@ def patience_of(
     fallback: Mapping[str, str] | None,
     limits: Limits | None,
 ) -> RequestPolicy:
-    """What an author says of the requests of a client; what is not said is as usual."""
-    given: Any = retry
-    if given is not None and not isinstance(given, Retry):
-        msg = f"retry= is a {type(given).__name__}"
+    """The request policy from an author's settings, with defaults for the rest."""
+    policy: Any = retry
+    if policy is not None and not isinstance(policy, Retry):
+        msg = f"retry= is a {type(policy).__name__}"
         raise InvalidSetting(msg, hint="Say retry=hf.Retry(attempts=5).")
     return RequestPolicy(
         retry=MODEL_RETRY if retry is None else retry,
@@ -81,7 +83,7 @@ def patience_of(
 
 
 class ProviderLimiter:
-    """The way to one model. Times are the job's, so that a simulated clock moves it too."""
+    """The limiter of one model. Its times are job times, so that a simulated clock moves it too."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -93,7 +95,7 @@ class ProviderLimiter:
         self._used: deque[tuple[int, int]] = deque()
 
     def opens_at(self, now: Micros) -> Micros:
-        """When the next request may be made: now, or later."""
+        """When the next request may be sent: now, or later."""
         _forget(self._asked, now - MINUTE)
         while self._used and self._used[0][0] <= now - MINUTE:
             self._used.popleft()
@@ -115,7 +117,7 @@ class ProviderLimiter:
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
-        """In the block this is one of the requests that are made at once. First come, first served."""
+        """Holds one of the slots for concurrent requests. Waiters get them in order of arrival."""
         most = self._limits.concurrency
         if most is not None and self._inside >= most:
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -124,7 +126,7 @@ class ProviderLimiter:
                 await turn
             except asyncio.CancelledError:
                 if turn.done() and not turn.cancelled():
-                    self._leave()  # the turn came at the same moment, and somebody else may have it
+                    self._leave()  # the slot came at the same moment: pass it to the next waiter
                 raise
         else:
             self._inside += 1
@@ -151,7 +153,7 @@ class ProviderLimiter:
             self._used.append((now, tokens))
 
     def record_failure(self, now: Micros, retry_after_us: Micros | None) -> None:
-        """One more failure. After a few in a row the gate is shut, for everybody in this process."""
+        """Counts a failure. After several in a row the circuit breaker opens, for all jobs of this process."""
         self._failures += 1
         if self._failures >= SHUT_AFTER:
             self._shut_until = now + max(SHUT_US, retry_after_us or 0)

@@ -1,4 +1,4 @@
-"""Provider response: what a provider sends back to a client, and how it fails to."""
+"""Provider response: a provider's response to a client, and its failures."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ import msgspec
 from holdfast.agents.models.wire_format import Body
 
 BAD: Final = 400
-"""From here on a status says no."""
+"""The first HTTP status that is an error."""
 
 
 MESSAGE_MAX: Final = 1_000
 
 
 class Live(Protocol):
-    """An answer that is coming in."""
+    """An incoming response."""
 
     status: int
     headers: Mapping[str, str]
 
     def pieces(self) -> AsyncIterator[bytes]:
-        """Its bytes; Unreachable, if the connection goes."""
+        """Its bytes; raises Unreachable if the connection breaks."""
         ...
 
     async def close(self) -> None: ...
 
 
 class Unreachable(Exception):
-    """The provider could not be asked, or was cut off: `kind` is the client's word for it."""
+    """The provider could not be reached, or the connection broke: `kind` is the client's word for it."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -38,7 +38,7 @@ class Unreachable(Exception):
 
 
 class ProviderRefusal(msgspec.Struct, frozen=True):
-    """A provider's answer that says no."""
+    """An error response of a provider."""
 
     status: int
     headers: Mapping[str, str]
@@ -46,11 +46,11 @@ class ProviderRefusal(msgspec.Struct, frozen=True):
 
 
 Failure = Unreachable | ProviderRefusal
-"""How an attempt to ask a provider fails."""
+"""How an attempt fails."""
 
 
 class ProviderError(Exception):
-    """A provider said no; `status_code` is the HTTP status."""
+    """A provider returned an error; `status_code` is the HTTP status."""
 
     def __init__(self, status_code: int, message: str) -> None:
         super().__init__(f"{status_code}: {message}" if message else str(status_code))
@@ -58,14 +58,14 @@ class ProviderError(Exception):
 
 
 def to_errors(failure: Failure) -> tuple[Exception, ...]:
-    """A failure as an exception, where no client has a class of its own for it."""
+    """A failure as an exception, for code without a client that has its own class for it."""
     if isinstance(failure, Unreachable):
         return (failure,)
     return (ProviderError(failure.status, failure.data.decode("utf-8", "replace")[:MESSAGE_MAX]),)
 
 
 class Served(msgspec.Struct, frozen=True):
-    """What the client gets: a body in one piece, or one that comes. `step_key` is whose it is."""
+    """The response for the client: a whole body, or a stream. `step_key` is the step that it belongs to."""
 
     status: int
     headers: dict[str, str]
@@ -75,4 +75,4 @@ class Served(msgspec.Struct, frozen=True):
 
 
 Send = Callable[[Body], Awaitable[Live]]
-"""Asks the provider; raises Unreachable."""
+"""Sends the request to the provider; raises Unreachable."""

@@ -1,7 +1,8 @@
-"""Answers kept for the next who asks the same: off unless somebody asks for it, and only to save money.
+"""Response cache: reuses a model's response to an identical request of another job. Off by default; it only saves
+money.
 
-Two jobs that ask a model the very same question may both be given the answer that the first one bought. What a job
-itself was answered is in its journal, with or without this.
+Two jobs that send the identical request may both get the response that the first one bought. The responses that a job
+itself got are in its journal, with or without this cache.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from holdfast.store.contract import Store
 
 
 class CacheStats(msgspec.Struct):
-    """How often it helped, in this process."""
+    """Hits and misses of this process."""
 
     hits: int = 0
     misses: int = 0
 
 
 class Cache:
-    """Answers are kept under this name for so long. Whoever shares the name and the store shares them."""
+    """A cache with a name and a lifetime. All clients with the same name and store share it."""
 
     def __init__(self, name: str, *, lifetime: Duration = "1d") -> None:
         self.name = check_name(name, "cache name")
@@ -34,16 +35,16 @@ class Cache:
         self.stats = CacheStats()
 
     async def find(self, store: Store, namespace: str, request: Request) -> Any:
-        """The answer to this very question, if somebody has had it and it is not too old; None, if not."""
-        found = await store.cache.get(self._key(request), namespace=namespace)
-        if found is None:
+        """The cached response to the identical request, if it has not expired; else None."""
+        entry = await store.cache.get(self._key(request), namespace=namespace)
+        if entry is None:
             self.stats.misses += 1
             return None
         self.stats.hits += 1
-        return canonical.decode(found.body, bytes_max=RESULT_BYTES_MAX)
+        return canonical.decode(entry.body, bytes_max=RESULT_BYTES_MAX)
 
     async def keep(self, store: Store, namespace: str, request: Request, response: Any) -> None:
-        """The answer is there for the next."""
+        """Stores the response."""
         body = canonical.encode(response)
         await store.cache.put(self._key(request), body, ttl_us=self.lifetime_us, namespace=namespace)
 

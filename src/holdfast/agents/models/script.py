@@ -1,7 +1,7 @@
-"""A model that is a small file: what it answers follows from what it is asked, and from nothing else.
+"""Scripted model: a small file whose replies depend on the conversation alone.
 
     [[reply]]
-    when = "order 42"                                     # in what the person said last; upper and lower case alike
+    when = "order 42"                                     # in the last message of the person; case-insensitive
     calls = [{ tool = "lookup", args = { order = "42" } }]
 
     [[reply]]
@@ -11,12 +11,13 @@
     [[reply]]
     text = "I do not know."
 
-The first reply that fits is given. There is no counter and no chance in it, so a job that is resumed elsewhere gets the
-same answers, and a demonstration needs no network. `turn` fits when the model has spoken so often before. In texts
-`{result}` is the last tool's result, `{said}` what the person said last and `{first}` first, `{turn}` the turn.
+The first matching reply is used. It involves no counter and no chance, so a job that is resumed elsewhere gets the
+same replies, and a demonstration needs no network. `turn` matches when the model has replied so often before. In
+texts `{result}` is the last tool's result, `{said}` the last message of the person and `{first}` the first one,
+`{turn}` the turn.
 
-`delay` and `pace` make it slow: before it begins, and between words. `fail = [529, 529]` makes it refuse that often
-before it answers, in one process.
+`delay` and `pace` make it slow: before the first word, and between words. `fail = [529, 529]` makes it return these
+errors before it replies, counted per process.
 """
 
 from __future__ import annotations
@@ -36,14 +37,14 @@ _PLACEHOLDER: Final = re.compile(r"\{(result|said|turn|first)\}")
 
 
 class ScriptedCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A tool that the model asks for."""
+    """A tool call of the model."""
 
     tool: str
     args: dict[str, Any] = {}
 
 
 class ScriptLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One reply and when it fits; without conditions it always does."""
+    """One reply and its conditions; without conditions it always matches."""
 
     text: str = ""
     calls: tuple[ScriptedCall, ...] = ()
@@ -64,37 +65,40 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Script(msgspec.Struct, frozen=True):
-    """What a scripted model says."""
+    """The replies of a scripted model."""
 
     lines: tuple[ScriptLine, ...]
 
     def find(self, messages: list[Any]) -> tuple[int, ScriptLine] | None:
-        """The first reply that fits this conversation, and its number."""
-        asked = _Asked(messages)
-        return next((found for found in enumerate(self.lines) if asked.fits(found[1])), None)
+        """The first reply that matches this conversation, and its number."""
+        conversation = _Asked(messages)
+        return next(
+            (numbered_line for numbered_line in enumerate(self.lines) if conversation.fits(numbered_line[1])),
+            None,
+        )
 
     def message(self, line: ScriptLine, messages: list[Any]) -> dict[str, Any]:
         """The reply as a message of the model."""
-        asked = _Asked(messages)
+        conversation = _Asked(messages)
         content: list[dict[str, Any]] = []
         if line.text:
-            content.append({"type": "text", "text": _PLACEHOLDER.sub(asked.filled, line.text)})
+            content.append({"type": "text", "text": _PLACEHOLDER.sub(conversation.filled, line.text)})
         for number, call in enumerate(line.calls):
-            args = {name: asked.filled_in(value) for name, value in call.args.items()}
-            name = f"call_{asked.turn}_{number}"
+            args = {name: conversation.filled_in(value) for name, value in call.args.items()}
+            name = f"call_{conversation.turn}_{number}"
             content.append({"type": "tool_use", "id": name, "name": call.tool, "input": args})
         return {"role": "assistant", "content": content}
 
 
 class _Asked:
-    """What of a conversation a reply may depend on."""
+    """The parts of a conversation that a reply may depend on."""
 
     def __init__(self, messages: list[Any]) -> None:
         self.turn = sum(message.get("role") == "assistant" for message in messages)
-        people = [message for message in messages if message.get("role") == "user"]
-        said = [text for message in people if (text := _text(message.get("content")))]
-        self.said = said[-1] if said else ""
-        self.first = said[0] if said else ""
+        user_messages = [message for message in messages if message.get("role") == "user"]
+        texts = [text for message in user_messages if (text := _text(message.get("content")))]
+        self.said = texts[-1] if texts else ""
+        self.first = texts[0] if texts else ""
         self.after, self.result = _last_result(messages)
 
     def fits(self, line: ScriptLine) -> bool:
@@ -104,8 +108,8 @@ class _Asked:
             and (line.turn is None or line.turn == self.turn)
         )
 
-    def filled(self, found: re.Match[str]) -> str:
-        return str(getattr(self, found[1]))
+    def filled(self, match: re.Match[str]) -> str:
+        return str(getattr(self, match[1]))
 
     def filled_in(self, value: Any) -> Any:
         return _PLACEHOLDER.sub(self.filled, value) if isinstance(value, str) else value
@@ -129,34 +133,37 @@ def _last_result(messages: list[Any]) -> tuple[str | None, str]:
             if block.get("type") == "tool_use":
                 names[block["id"]] = block["name"]
             elif block.get("type") == "tool_result":
-                said = block.get("content")
-                last = (names.get(block["tool_use_id"]), said if isinstance(said, str) else _text(said))
+                content = block.get("content")
+                last = (
+                    names.get(block["tool_use_id"]),
+                    content if isinstance(content, str) else _text(content),
+                )
     return last
 
 
 def script_of(lines: Any) -> Script:
-    """A script from lines as Python has them: texts, or tables as a file would hold."""
-    told = [{"text": line} if isinstance(line, str) else line for line in lines]
-    return _checked({"reply": told}, "the script")
+    """A script from Python values: texts, or tables as in a file."""
+    replies = [{"text": line} if isinstance(line, str) else line for line in lines]
+    return _checked({"reply": replies}, "the script")
 
 
 def read_script(path: str | Path) -> Script:
     """The script in a TOML file."""
     file = Path(path)
     try:
-        told = tomllib.loads(file.read_text(encoding="utf-8"))
+        table = tomllib.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         msg = f"there is no script at {file}"
         raise InvalidSetting(msg, hint="Name a file: scripted:answers.toml. " + _HINT) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         msg = f"the script {file} cannot be read: {error}"
         raise InvalidSetting(msg, hint=_HINT) from None
-    return _checked(told, f"the script {file}")
+    return _checked(table, f"the script {file}")
 
 
-def _checked(told: Any, what: str) -> Script:
+def _checked(table: Any, source: str) -> Script:
     try:
-        return Script(msgspec.convert(told, _File).reply)
+        return Script(msgspec.convert(table, _File).reply)
     except msgspec.ValidationError as error:
-        msg = f"{what} does not fit: {error}"
+        msg = f"{source} does not fit: {error}"
         raise InvalidSetting(msg, hint=_HINT) from None

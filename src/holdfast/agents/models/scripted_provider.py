@@ -1,4 +1,4 @@
-"""A script as a provider: it answers in Anthropic's words, whole or as a stream, slowly if it is told to."""
+"""Scripted provider: serves a script in Anthropic's wire format, whole or as a stream, with the script's delays."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WIRE: Final = ScriptedWire()
 
 
 class Provider:
-    """Answers requests as a script says. It counts only how often it has refused."""
+    """Replies by a script. Its only state is how often it has returned the scripted errors."""
 
     def __init__(self, script: Script) -> None:
         self._script = script
@@ -33,10 +33,10 @@ class Provider:
 
     async def send(self, body: Body) -> _Reply:
         messages = list(body.get("messages") or [])
-        found = self._script.find(messages)
-        if found is None:
+        match = self._script.find(messages)
+        if match is None:
             return _Reply(400, _error("no_reply", "no reply of the script fits this conversation"))
-        number, line = found
+        number, line = match
         status = self._refusal(number, line, messages)
         if status is not None:
             return _Reply(status, _error("scripted", f"the script says {status}"))
@@ -57,7 +57,7 @@ class Provider:
     def _answer(self, line: ScriptLine, body: Body, messages: list[Any]) -> Body:
         message = self._script.message(line, messages)
         calls = any(block["type"] == "tool_use" for block in message["content"])
-        heard = sum(map(_size, messages))
+        input_size = sum(map(_size, messages))
         return {
             "id": f"msg_{canonical.digest_of([len(messages), messages[-1:]]).hex()[:24]}",
             "type": "message",
@@ -66,7 +66,7 @@ class Provider:
             "stop_reason": "tool_use" if calls else "end_turn",
             "stop_sequence": None,
             "usage": {
-                "input_tokens": heard // 4,
+                "input_tokens": input_size // 4,
                 "output_tokens": _size(message) // 4,
             },
         }
@@ -90,7 +90,7 @@ class _Reply:
 
 
 async def _stream(message: Body, body: Body, pace_us: int) -> AsyncIterator[bytes]:
-    """The message as events, its texts word by word."""
+    """The message as stream events, its texts word by word."""
     for name, data in WIRE.to_stream(message, body):
         delta = data.get("delta") or {}
         if name != "content_block_delta" or delta.get("type") != "text_delta":
@@ -102,7 +102,7 @@ async def _stream(message: Body, body: Body, pace_us: int) -> AsyncIterator[byte
 
 
 def _size(message: Any) -> int:
-    """About how much is said in it."""
+    """The approximate size of a message, in characters."""
     content = message.get("content")
     blocks = content if isinstance(content, list) else [{"text": content}]
     return sum(len(value) for block in blocks for value in block.values() if isinstance(value, str))
@@ -114,7 +114,7 @@ def _words(text: str) -> list[str]:
 
 
 async def pause(duration_us: int) -> None:
-    """So much time has passed. A model's slowness is not the job's: nothing of it is recorded."""
+    """Waits for this time. The slowness of a model is not part of the job: it is not recorded."""
     if duration_us > 0:
         loop = asyncio.get_running_loop()
         over = loop.create_future()

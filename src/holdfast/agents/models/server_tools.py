@@ -1,7 +1,7 @@
-"""Requests in which the provider does things on its own: runs code, calls other servers.
+"""Server tools: requests in which the provider itself acts: runs code, calls other servers.
 
-They are not reads. Nobody knows what a request has done whose answer was lost, so it is an unsafe call: never made
-again by itself, and a person is asked.
+Such a request is not a read. When its response is lost, its effects are unknown, so it is an unsafe call: never
+repeated automatically, a person decides.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _NOTHING_SENT: Final = frozenset(
 
 
 async def run_server_tool_request(
-    drive: Execution, wire: Wire, body: Body, send: Send, ignored: AbstractSet[str] = frozenset()
+    execution: Execution, wire: Wire, body: Body, send: Send, ignored: AbstractSet[str] = frozenset()
 ) -> Served:
-    """The answer, whole; live or from the record. Fields that are `ignored` do not make it another call."""
+    """The whole response, live or recorded. The `ignored` fields are not part of the call's identity."""
 
     async def run(_key: str) -> Any:
         try:
@@ -46,29 +46,31 @@ async def run_server_tool_request(
 
     terms = CallPolicy(effect=Effect.UNSAFE, longest_call_us=LONGEST_US)
     identity = {name: value for name, value in body.items() if name not in ignored}
-    kept = await drive.call(DurableCall(wire.name, body, run, terms, same=identity))
-    if not body.get("stream") or kept["status"] >= BAD:
-        data = canonical.encode(kept["body"])
-        return Served(kept["status"], {"content-type": "application/json"}, data, "")
-    events = wire.to_stream(kept["body"], body)
-    data = b"".join(sse.encode_event(name, said) for name, said in events)
-    return Served(kept["status"], {"content-type": "text/event-stream"}, data, "")
+    recorded = await execution.call(DurableCall(wire.name, body, run, terms, same=identity))
+    if not body.get("stream") or recorded["status"] >= BAD:
+        data = canonical.encode(recorded["body"])
+        return Served(recorded["status"], {"content-type": "application/json"}, data, "")
+    events = wire.to_stream(recorded["body"], body)
+    data = b"".join(sse.encode_event(name, event_data) for name, event_data in events)
+    return Served(recorded["status"], {"content-type": "text/event-stream"}, data, "")
 
 
 async def _taken(live: Live, wire: Wire, body: Body) -> Any:
     voice = VOICE.get()
     streams = bool(body.get("stream")) and live.status < BAD
     gathering = wire.gathering(body) if streams else None
-    reader, read = sse.SseReader(), bytearray()
+    reader, received = sse.SseReader(), bytearray()
     async for piece in live.pieces():
         if gathering is None:
-            read += piece
+            received += piece
             continue
         for name, data in reader.feed(piece):
-            heard = gathering.take(name, data)
-            if heard is not None and heard.text and voice is not None:
-                voice.say(heard.text, heard.stream)
+            streamed = gathering.take(name, data)
+            if streamed is not None and streamed.text and voice is not None:
+                voice.say(streamed.text, streamed.stream)
     value = (
-        canonical.decode(bytes(read), bytes_max=BLOB_BYTES_MAX) if gathering is None else gathering.message()
+        canonical.decode(bytes(received), bytes_max=BLOB_BYTES_MAX)
+        if gathering is None
+        else gathering.message()
     )
     return {"status": live.status, "body": value}

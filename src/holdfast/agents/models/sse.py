@@ -1,4 +1,4 @@
-"""Server-sent events, as model providers send them: bytes in, events out, and back."""
+"""Server-sent events of model providers: a parser and an encoder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Sent: TypeAlias = tuple[str, str]
 
 
 class SseReader:
-    """Takes bytes as they come, however they are cut, and gives whole events."""
+    """Parses bytes in pieces of any size into whole events."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -21,7 +21,7 @@ class SseReader:
         self._data: list[str] = []
 
     def feed(self, data: bytes) -> Iterator[Sent]:
-        """The events that are complete with these bytes."""
+        """The events that these bytes complete."""
         *lines, self._rest = (self._rest + data).replace(b"\r\n", b"\n").split(b"\n")
         for line in lines:
             yield from self._line(line.decode("utf-8", "replace"))
@@ -41,7 +41,7 @@ class SseReader:
 
 
 def encode_event(name: str, data: Any) -> bytes:
-    """One event as bytes; data that is text already is sent as it is."""
+    """One event as bytes; text is sent unchanged, other data as JSON."""
     text = data.encode() if isinstance(data, str) else canonical.encode(data, bytes_max=BLOB_BYTES_MAX)
     head = f"event: {name}\n".encode() if name else b""
     return head + b"data: " + text + b"\n\n"

@@ -1,10 +1,10 @@
-"""A streamed answer as its reader pulls it.
+"""Stream relay: passes a streamed response to its reader and to the watchers of the job, and records it.
 
-It reaches its reader as it comes, and whoever watches the job. Its last piece is held back until the whole answer is on
-disk, so nothing is done with an answer that a crash could take back. A reader that leaves early has had a part: that
-part is on record, as a part. A replay gives it as far as it goes; whoever reads on then is told, and the model is asked
-anew. A connection that goes in the middle is an error for the reader, and on record as one: nobody asks again behind
-the back of somebody who has read half of an answer.
+The reader gets each piece as it arrives, except the last one: that is held back until the whole response is durable,
+so no code acts on a response that a crash could take back. When a reader leaves early, the part that it got is
+recorded, as a part. A replay delivers that part; a reader that then continues beyond it gets an error, and the model
+is requested anew. A connection that breaks in the middle is an error for the reader, and recorded as one: a request
+is never repeated behind a reader that has already read half of the response.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ UNKEPT: Final = "DecodingError"
 
 
 class Flow:
-    """Read to its end or closed before: either way there is an answer on record."""
+    """Relays one streamed response. Whether the reader reads it to its end or closes it before: a response is
+    recorded."""
 
     def __init__(
         self,
@@ -47,7 +48,7 @@ class Flow:
         self._size = 0
 
     async def stream(self) -> AsyncIterator[bytes]:
-        """Piece by piece; the last of them when the answer is on disk."""
+        """The pieces; the last one when the response is durable."""
         try:
             while (piece := await self._next()) is not None:
                 self._hear(piece)
@@ -75,12 +76,12 @@ class Flow:
         if self._size > BLOB_BYTES_MAX:
             raise Unreachable("DecodingError", f"an answer of more than {BLOB_BYTES_MAX:,} bytes")
         for name, data in self._reader.feed(piece):
-            heard = self._gathering.take(name, data)
-            if heard is not None and heard.text:
-                self._asking.say(heard.text, heard.stream)
+            streamed = self._gathering.take(name, data)
+            if streamed is not None and streamed.text:
+                self._asking.say(streamed.text, streamed.stream)
 
     async def _settle(self) -> ModelAnswer | None:
-        """Record the answer, unless that was done."""
+        """Records the response, unless that is done."""
         if self._settled:
             return None
         self._settled = True
@@ -98,7 +99,7 @@ class Flow:
         return answer
 
     def _must_be_kept(self, answer: ModelAnswer | None) -> None:
-        """An answer that no journal takes is the same error for its reader now as in every replay."""
+        """Raises if the response could not be stored: the reader gets the same error now as in every replay."""
         if answer is not None and answer.error is not None:
             raise Unreachable(answer.error["kind"], answer.error["message"])
 
@@ -110,7 +111,7 @@ class Flow:
             await self._asking.record_answer(ModelAnswer(error={"kind": kind, "message": str(error)}))
 
     async def _left(self) -> None:
-        """Its reader does not want the rest. What there is, is kept for a replay that reads as far."""
+        """The reader left early. Records the part that it got, for a replay that reads as far."""
         if self._settled:
             return
         if self._gathering.complete or self._gathering.error is not None:
@@ -124,7 +125,7 @@ class Flow:
         await self._asking.record_answer(part)
 
     async def close(self) -> None:
-        """Nothing is read any more, and the connection is given back."""
+        """Stops reading, and releases the connection."""
         try:
             if not self._asking.stopped:
                 await self._left()

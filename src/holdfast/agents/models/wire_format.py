@@ -1,4 +1,4 @@
-"""What a provider's requests, answers and streams look like, as far as a journal needs to know."""
+"""Wire format of a provider's requests, responses and streams, as far as a journal needs it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Body: TypeAlias = dict[str, Any]
 
 
 class TokenUsage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What an answer used up, in tokens. `input` includes what was read from and written to the provider's cache."""
+    """The tokens that a response used. `input` includes those read from and written to the provider's cache."""
 
     input: int = 0
     output: int = 0
@@ -25,57 +25,57 @@ class TokenUsage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class StreamedPiece(msgspec.Struct, frozen=True):
-    """A piece of a stream that people can read: the text, or what the model thinks."""
+    """A readable piece of a stream: text, or the model's thoughts."""
 
     text: str
     stream: str
 
 
 class Gathering(Protocol):
-    """Puts a streamed answer together."""
+    """Assembles a streamed response."""
 
     error: Any
-    """What the provider said in the middle of the stream against going on."""
+    """The error that the provider sent in the middle of the stream."""
 
     def take(self, name: str, data: str) -> StreamedPiece | None:
-        """One more event. What of it is there to be read."""
+        """Adds an event; returns its readable piece, if any."""
         ...
 
     @property
     def whole(self) -> bool:
-        """Whether the provider said that this was all."""
+        """Whether the provider marked the end of the response."""
         ...
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is missing, if no more comes."""
+        """Whether the response is complete, if the stream ends here."""
         ...
 
     def message(self) -> Body:
-        """The answer so far, as if it had not been streamed."""
+        """The response so far, in the form of one that is not streamed."""
         ...
 
 
 class Wire(Protocol):
-    """One kind of endpoint."""
+    """The wire format of one kind of endpoint."""
 
     name: str
-    """What a step is called that asks it."""
+    """The step name of its requests."""
 
     provider: str
 
     messages_field: str
-    """The field of a request that has its messages."""
+    """The field of a request that holds its messages."""
 
     ignored: frozenset[str]
-    """Fields of a request that do not change the question: they are sent, and are not part of its identity."""
+    """Fields of a request that do not change its meaning: they are sent, and are not part of its identity."""
 
     def split(self, body: Body) -> tuple[str, Body, list[Any]]:
         """The model, the request without its messages, and the messages."""
         ...
 
     def acts(self, body: Body) -> bool:
-        """Whether the provider would do things on its own: run code, call other servers."""
+        """Whether the provider would act itself: run code, call other servers."""
         ...
 
     def usage(self, response: Body) -> TokenUsage: ...
@@ -83,12 +83,12 @@ class Wire(Protocol):
     def gathering(self, body: Body) -> Gathering: ...
 
     def to_stream(self, response: Body, body: Body) -> Iterator[tuple[str, Any]]:
-        """The answer as a stream again: the same events, in fewer pieces."""
+        """The response as a stream again: the same events, in fewer pieces."""
         ...
 
 
 class PlainWire:
-    """An endpoint that answers in one piece and changes nothing: embeddings, token counts."""
+    """An endpoint with a whole response and no effects: embeddings, token counts."""
 
     ignored = frozenset({"user", "metadata"})
 
@@ -99,8 +99,8 @@ class PlainWire:
 
     def split(self, body: Body) -> tuple[str, Body, list[Any]]:
         params = {key: value for key, value in body.items() if key != self.messages_field}
-        said = body.get(self.messages_field, [])
-        return str(body.get("model", "")), params, said if isinstance(said, list) else [said]
+        messages = body.get(self.messages_field, [])
+        return str(body.get("model", "")), params, messages if isinstance(messages, list) else [messages]
 
     def acts(self, body: Body) -> bool:
         return False
@@ -117,7 +117,7 @@ class PlainWire:
 
 
 def number(table: Mapping[str, Any], *path: str) -> int:
-    """A whole number at this place; 0 where there is none. Providers leave out, and send null."""
+    """The whole number at this path; 0 if it is absent or null, as with some providers."""
     value: Any = table
     for step in path:
         value = value.get(step) if isinstance(value, Mapping) else None
@@ -125,7 +125,7 @@ def number(table: Mapping[str, Any], *path: str) -> int:
 
 
 def join_deltas(whole: Body, piece: Mapping[str, Any]) -> None:
-    """Text is appended to text, everything else replaces what was there."""
+    """Merges a delta: text is appended to text, any other value replaces the former one."""
     for key, value in piece.items():
         if value is None and key in whole:
             continue
@@ -134,7 +134,8 @@ def join_deltas(whole: Body, piece: Mapping[str, Any]) -> None:
 
 
 def read_event(data: str) -> Body:
-    """An event's data; nothing, if it is not an object: what a stream says beside its events is passed over."""
+    """An event's data; empty if it is not an object: a stream may hold other lines beside its events, which are
+    skipped."""
     try:
         event = msgspec.json.decode(data)
     except msgspec.DecodeError:
@@ -143,7 +144,7 @@ def read_event(data: str) -> Body:
 
 
 def _halves(data: str) -> Any:
-    """The same, of data in which a model wrote half of a character: the quick reader refuses those."""
+    """The same for data with a lone surrogate, written by a model: the fast decoder rejects those."""
     try:
         return json.loads(data)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Tools that many agents need, each inside the bounds that its owner sets: a shell, files below a root, HTTP.
+"""Toolbox: tools that many agents need, within limits that the operator sets: a shell, files below a root, HTTP.
 
 from holdfast.agents.toolbox import file_tools, http_tools, shell_tool
 

@@ -1,8 +1,8 @@
-"""Files below a root, and no others.
+"""File tools: access to the files below a root, and to no others.
 
-A path is walked from the root, name by name, each opened inside the folder before it and never through a symbolic link
-(`openat` with `O_NOFOLLOW`). So there is no way out by `..`, by an absolute path or by a link, also not by one that
-appears between a look and an open. The price: links inside the root are not followed either.
+A path is walked from the root, name by name, each opened inside the folder before it and never through a symbolic
+link (`openat` with `O_NOFOLLOW`). So no path leads out by `..`, by an absolute path or by a link, also not by a link
+that appears between a check and an open. The price: links inside the root are not followed either.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class FileEntry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing in a folder. `kind` is `file`, `folder`, or `other` for links, devices and the like."""
+    """One entry of a folder. `kind` is `file`, `folder`, or `other` for links, devices and the like."""
 
     name: str
     kind: str
@@ -53,8 +53,9 @@ def file_tools(
 ) -> list[Tool[..., Any]]:
     """Tools for the files below the folder `root`: read_file and list_files, and write_file unless `writing=False`.
 
-    read_max: bytes that one call gives at most; the result says where to read on. write_max: bytes of one file.
-    Writing is `idempotent`: the same text again changes nothing. (It does undo what somebody else wrote in between.)
+    read_max: the most bytes that one call returns; the result says where to continue. write_max: the most bytes of
+    one file. Writing is `idempotent`: writing the same text again changes nothing. (A repeated write does overwrite a
+    change that another writer made in between.)
     """
     files = _Files(Path(root).resolve(), read_max, write_max)
     if not files.root.is_dir():
@@ -87,19 +88,19 @@ class _Files:
             start: The byte to begin with; for the rest of a long file.
         """
         with self._opened(path) as (folder, name), _refusing(path):
-            # Not to wait for whoever writes into a pipe.
+            # Does not wait for the writer of a pipe.
             handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
             with os.fdopen(handle, "rb") as file:
-                seen = os.fstat(handle)
-                if not stat.S_ISREG(seen.st_mode):
+                info = os.fstat(handle)
+                if not stat.S_ISREG(info.st_mode):
                     raise _refused(path, "is no file")
                 file.seek(max(start, 0))
                 data = file.read(self._read_max)
         text = data.decode("utf-8", "replace")
         end = max(start, 0) + len(data)
-        if end >= seen.st_size:
+        if end >= info.st_size:
             return text
-        return f"{text}\n[… {seen.st_size - end:,} bytes left; read on with start={end} …]"
+        return f"{text}\n[… {info.st_size - end:,} bytes left; read on with start={end} …]"
 
     def list_files(self, path: str = ".") -> list[FileEntry]:
         """List what is in a folder.
@@ -108,12 +109,12 @@ class _Files:
             path: The folder, relative to the root folder.
         """
         with self._folder(_parts(path), path) as folder, _refusing(path):
-            with os.scandir(folder) as there:
-                names = sorted(one.name for one in there)
-            found = [_entry(name, folder) for name in names[:ENTRIES_MAX]]
+            with os.scandir(folder) as entries:
+                names = sorted(entry.name for entry in entries)
+            listed = [_entry(name, folder) for name in names[:ENTRIES_MAX]]
         if len(names) > ENTRIES_MAX:
-            found.append(FileEntry(f"[… {len(names) - ENTRIES_MAX:,} more …]", "other"))
-        return found
+            listed.append(FileEntry(f"[… {len(names) - ENTRIES_MAX:,} more …]", "other"))
+        return listed
 
     def write_file(self, path: str, text: str, *, key: Key = _NO_KEY) -> int:
         """Write a text file, whole, in place of what was there. Folders on the way are made.
@@ -127,17 +128,19 @@ class _Files:
             raise _refused(
                 path, f"would have {len(data):,} bytes, more than the limit of {self._write_max:,}"
             )
-        # Named by the call, so that a call that is made again finds and replaces what it left behind.
+        # Named by the call, so that a repeated call finds and replaces its leftover file.
         beside = f".holdfast-{key[:32] or threading.get_ident()}"
         with self._opened(path, make=True) as (folder, name):
             with _refusing(path):
                 _replace(beside, name, folder, data)
-            os.fsync(folder)  # it is there already: if this fails, nobody may say that nothing was done
+            os.fsync(
+                folder
+            )  # the file is already replaced: an error here must not count as "nothing was done"
         return len(data)
 
     @contextlib.contextmanager
     def _opened(self, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
-        """The folder that the file is in, open, and the file's name in it."""
+        """The open folder of the file, and the file's name in it."""
         parts = _parts(path)
         if not parts:
             raise _refused(path, "is a folder")
@@ -164,7 +167,7 @@ def _open_folder(name: str, inside: int | None, path: str, opened: contextlib.Ex
 
 
 def _parts(path: str) -> list[str]:
-    """The names on the way from the root; or Refused, if it leads out of it, or nowhere."""
+    """The path's names from the root; raises Refused if it leads out of the root, or is invalid."""
     try:
         path.encode()
     except UnicodeEncodeError:
@@ -185,7 +188,7 @@ def _bytes(path: str, text: str) -> bytes:
 
 
 def _replace(beside: str, name: str, folder: int, data: bytes) -> None:
-    """The file has this content, all of it; or, if this fails, what it had before."""
+    """Replaces the file's content atomically: on an error the file keeps its former content."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(beside, dir_fd=folder)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -203,28 +206,28 @@ def _replace(beside: str, name: str, folder: int, data: bytes) -> None:
 
 
 def _mode(name: str, folder: int) -> int:
-    """The permissions of the file that is replaced, if there is one."""
+    """The permissions of the replaced file, or the default."""
     with contextlib.suppress(OSError):
-        seen = os.stat(name, dir_fd=folder, follow_symlinks=False)
-        if stat.S_ISREG(seen.st_mode):
-            return seen.st_mode & 0o777
+        info = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if stat.S_ISREG(info.st_mode):
+            return info.st_mode & 0o777
     return 0o644
 
 
 def _entry(name: str, folder: int) -> FileEntry:
-    shown = name.encode("utf-8", "replace").decode()
+    text = name.encode("utf-8", "replace").decode()
     try:
-        seen = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        info = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
-        return FileEntry(shown, "other")  # gone since we looked
-    if stat.S_ISREG(seen.st_mode):
-        return FileEntry(shown, "file", seen.st_size)
-    return FileEntry(shown, "folder" if stat.S_ISDIR(seen.st_mode) else "other")
+        return FileEntry(text, "other")  # removed since the listing
+    if stat.S_ISREG(info.st_mode):
+        return FileEntry(text, "file", info.st_size)
+    return FileEntry(text, "folder" if stat.S_ISDIR(info.st_mode) else "other")
 
 
 @contextlib.contextmanager
 def _refusing(path: str) -> Iterator[None]:
-    """What the system refuses has not been done, and the agent may do something else."""
+    """Converts an OSError to Refused: the system did not do it, and the agent may try something else."""
     try:
         yield
     except OSError as error:

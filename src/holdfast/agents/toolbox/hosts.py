@@ -1,4 +1,4 @@
-"""Who may be asked: hosts by name, and addresses by what they are."""
+"""Host allowlist: hosts by name, and addresses by their range."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ class HostPort(NamedTuple):
 
 
 class Allowed:
-    """The hosts that an owner named."""
+    """The hosts that an operator allows."""
 
-    def __init__(self, named: Iterable[str]) -> None:
+    def __init__(self, patterns: Iterable[str]) -> None:
         self._anywhere: set[HostPort] = set()
         self._public: set[str] = set()
         self._below: set[str] = set()
-        for one in named:
-            self._take(one.strip().lower())
+        for pattern in patterns:
+            self._take(pattern.strip().lower())
         if not (self._anywhere or self._public or self._below):
             msg = "no host is allowed"
             raise InvalidSetting(msg, hint='Name those that may be asked: allow=["api.example.com"].')
 
-    def _take(self, one: str) -> None:
-        host, colon, port = one.rpartition(":") if not one.endswith("]") else (one, "", "")
+    def _take(self, pattern: str) -> None:
+        host, colon, port = pattern.rpartition(":") if not pattern.endswith("]") else (pattern, "", "")
         if not colon:
-            host = one
+            host = pattern
         bare = host.removeprefix("*.").strip("[]")
         if not bare or any(sign in bare for sign in "/*@ ") or (colon and not port.isdigit()):
-            msg = f"{one!r} is not a valid host pattern"
+            msg = f"{pattern!r} is not a valid host pattern"
             raise InvalidSetting(msg, hint='Write "example.com", "*.example.com" or "localhost:8080".')
         if colon and host.startswith("*."):
-            msg = f"{one!r}: a port needs a full host name"
+            msg = f"{pattern!r}: a port needs a full host name"
             raise InvalidSetting(
                 msg, hint="With a port a host is allowed at any address; so name it in full."
             )
@@ -58,7 +58,7 @@ class Allowed:
             self._public.add(bare)
 
     def must_name(self, scheme: str, host: str, port: int) -> HostPort:
-        """The place, if it is allowed by name."""
+        """The host and port, if they are allowed by name."""
         place = HostPort(host.lower(), port)
         is_usual = port == _USUAL[scheme]
         is_named = place.host in self._public or any(place.host.endswith(end) for end in self._below)
@@ -68,7 +68,7 @@ class Allowed:
         raise Refused(msg, hint=_HINT)
 
     def connect(self, place: HostPort, limit_s: float) -> socket.socket:
-        """A connection to the place, at an address that may be asked: the one that was judged, not the name."""
+        """A connection to the host, to an address that was checked: the address is not resolved again."""
         last: OSError | None = None
         judged = list(self._addresses(place))
         if not judged:
@@ -84,19 +84,19 @@ class Allowed:
 
     def _addresses(self, place: HostPort) -> Iterator[Address]:
         try:
-            found = socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)
+            infos = socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
             msg = f"{place.host} has no address: {error}"
             raise Refused(msg, hint=_HINT) from None
-        for _family, _kind, _protocol, _name, at in found:
+        for _family, _kind, _protocol, _name, at in infos:
             address = ipaddress.ip_address(str(at[0]).partition("%")[0])
             if place in self._anywhere or is_public(address):
                 yield address
 
 
 def is_public(address: Address) -> bool:
-    """Whether everybody's traffic may go there: no private, loopback, link-local, shared or reserved range, and none
-    hidden inside an address of the newer kind."""
+    """Whether the address is public: not private, loopback, link-local, shared or reserved, and no such IPv4 address
+    embedded in an IPv6 one."""
     if isinstance(address, ipaddress.IPv6Address):
         inside = address.ipv4_mapped or address.sixtofour or (address.teredo[1] if address.teredo else None)
         if address in _NAT64:

@@ -1,11 +1,11 @@
-"""HTTP for agents: to the hosts that its owner names, and to nobody's inner network.
+"""HTTP tools: requests to the hosts that an operator allows, and to no internal network.
 
-The model chooses the URL, so the URL is hostile. What decides is not the name in it but the address that is connected
-to: a name is resolved once, its addresses are judged, and the connection goes to a judged address. A name that points
-somewhere else a moment later, or a redirect, changes nothing: each hop is judged again.
+The model chooses the URL, so the URL is hostile. The check covers the address of the connection, not only the name:
+the name is resolved once, its addresses are checked, and the connection goes to a checked address. A name that
+resolves differently a moment later, or a redirect, changes nothing: each hop is checked again.
 
-Written over the standard library's client: it brings no proxy, no cookies and no pool of its own, the address it
-connects to is ours to choose, and there is one way for everybody instead of one for each client that may be installed.
+It uses the standard library's client: that has no proxy, no cookies and no pool of its own, it lets us choose the
+address, and all installations behave alike, whichever other clients are installed.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ _MOVED: Final = frozenset({301, 302, 303, 307, 308})
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _METHODS: Final = ("POST", "PUT", "PATCH", "DELETE")
 _AS_IT_IS: Final = "/?:@!$&'()*+,;=%-._~[]"
-"""What a URL may hold; everything else is written with a percent sign."""
+"""The characters that a URL may contain; all others are percent-encoded."""
 
 _SHOWN: Final = ("content-type", "location", "retry-after", "etag", "last-modified")
 
 
 class Fetched(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a server answered. `left_out`: bytes of the body that were not read, or more than this."""
+    """A server's response. `left_out`: how many bytes of the body were not read, or `more`."""
 
     status: int
     url: str
@@ -71,28 +71,30 @@ def http_tools(
 ) -> list[Tool[..., Any]]:
     """Tools for HTTP: http_get, and http_send if `methods` names any (POST, PUT, PATCH, DELETE).
 
-    allow: hosts that may be asked, at the usual ports and at public addresses only: `"api.example.com"`, or
-    `"*.example.com"` for everything below it. With a port, `"localhost:8080"`, exactly that port, at whatever address:
-    that is how a host of an inner network is allowed. headers: sent along to these hosts, not followed to others by a
+    allow: the allowed hosts, at the usual ports and at public addresses only: `"api.example.com"`, or
+    `"*.example.com"` for all hosts below it. With a port, `"localhost:8080"`, exactly that port, at any address: that
+    is how a host of an internal network is allowed. headers: sent to these hosts, and not to another host after a
     redirect; a secret in them is looked up for each call. key_header: the header in which the receivers take an
     idempotency key; then sending is `idempotent`, for `key_lifetime`; without one it is `unsafe`. approve: for
-    http_send. timeout: for the whole call. body_max: bytes of an answer that are read. trust: the
-    certificates to believe, if not the system's.
+    http_send. timeout: for the whole call. body_max: the most bytes of a response that are read. trust: the trusted
+    certificates, if not the system's.
     """
-    named = tuple(method.upper() for method in methods)
-    if unknown := set(named) - set(_METHODS):
+    allowed_methods = tuple(method.upper() for method in methods)
+    if unknown := set(allowed_methods) - set(_METHODS):
         msg = f"http_tools cannot send {', '.join(sorted(unknown))}"
         raise InvalidSetting(msg, hint=f"Name some of {', '.join(_METHODS)}; GET is always allowed.")
     if key_lifetime is not None and key_header is None:
         msg = "a key_lifetime without a key_header"
         raise InvalidSetting(msg, hint="Say in which header the receivers take the key, or leave it out.")
     limit_us = parse_duration(timeout)
-    web = _Web(Allowed(allow), dict(headers or {}), key_header, limit_us / SECOND, body_max, named, trust)
+    web = _Web(
+        Allowed(allow), dict(headers or {}), key_header, limit_us / SECOND, body_max, allowed_methods, trust
+    )
     longest = (limit_us + 15 * SECOND) / SECOND
     tools = [
         tool_factory.tool(web.http_get, f"{prefix}http_get", tool_factory.terms("read_only", timeout=longest))
     ]
-    if named:
+    if allowed_methods:
         effect = "unsafe" if key_header is None else "idempotent"
         sending = tool_factory.terms(effect, timeout=longest, key_lifetime=key_lifetime, approve=approve)
         tools.append(tool_factory.tool(web.http_send, f"{prefix}http_send", sending))
@@ -171,7 +173,7 @@ class _Web:
         return await self._exchanged(method.upper(), url.strip(), data, headers)
 
     def _place(self, url: str) -> HostPort:
-        """The host and port that the URL names; or Refused, if they are not among those that may be asked."""
+        """The host and port of the URL; raises Refused if they are not allowed."""
         return self._allowed.must_name(*_parsed(url)[1:])
 
     async def _exchanged(
@@ -186,11 +188,11 @@ class _Web:
             exchange.abort()
             work.cancel()
             await asyncio.wait([work])
-            work.cancelled() or work.exception()  # looked at, so that nobody complains about it
+            work.cancelled() or work.exception()  # retrieved, so that asyncio does not report it
             raise
 
     def connected(self, place: HostPort, *, secure: bool) -> socket.socket:
-        """A connection to an address that may be asked. Until it is there, nothing was sent."""
+        """A connection to an allowed address. Nothing is sent before it is established."""
         plain = self._allowed.connect(place, self._limit_s)
         if not secure:
             return plain
@@ -204,22 +206,22 @@ class _Web:
 
     def answered(self, url: str, response: http.client.HTTPResponse) -> Fetched:
         data = response.read(self._body_max + 1)
-        kept = data[: self._body_max]
+        body_bytes = data[: self._body_max]
         left_out = ""
-        if len(data) > len(kept):
+        if len(data) > len(body_bytes):
             size = response.headers.get("content-length", "")
-            left_out = f"{int(size) - len(kept):,}" if size.isdigit() else "more"
+            left_out = f"{int(size) - len(body_bytes):,}" if size.isdigit() else "more"
         charset = response.headers.get_content_charset("utf-8")
         try:
-            body = kept.decode(charset, "replace")
+            body = body_bytes.decode(charset, "replace")
         except LookupError:
-            body = kept.decode("utf-8", "replace")
-        shown = {name: value for name in _SHOWN if (value := response.headers.get(name)) is not None}
-        return Fetched(response.status, url, shown, body, left_out)
+            body = body_bytes.decode("utf-8", "replace")
+        headers = {name: value for name in _SHOWN if (value := response.headers.get(name)) is not None}
+        return Fetched(response.status, url, headers, body, left_out)
 
 
 class _Exchange:
-    """One request and its answer, in a thread; `abort` ends it from outside."""
+    """One request and its response, in a thread; `abort` ends it from outside."""
 
     def __init__(
         self, web: _Web, method: str, url: str, body: bytes | None, headers: Mapping[str, str]
@@ -243,7 +245,7 @@ class _Exchange:
             try:
                 connection.request(self._method, quote(target, safe=_AS_IT_IS), self._body, self._headers)
             except (ValueError, http.client.InvalidURL) as error:
-                # The library looks at the line and the headers before it sends any of it.
+                # The library checks the request line and the headers before it sends anything.
                 msg = f"this cannot be sent: {error}"
                 raise Refused(msg, hint="Leave out control characters and halves of characters.") from None
             return self._web.answered(self._url, connection.getresponse())
@@ -255,21 +257,21 @@ class _Exchange:
 
 
 def _parsed(url: str) -> tuple[SplitResult, str, str, int]:
-    """The URL, its scheme, host and port; or Refused, if it is none that may be asked for."""
+    """The URL, its scheme, host and port; raises Refused if it is no valid HTTP URL."""
     if len(url) > URL_LENGTH_MAX:
         msg = f"{url[:200]!r} and so on: an address of {len(url):,} characters"
         raise Refused(msg, hint=f"Give one of at most {URL_LENGTH_MAX:,}.")
     try:
         parts = urlsplit(url.strip())
         host, port = (parts.hostname or "").rstrip("."), parts.port
-        named = host.encode("idna").decode() if not host.isascii() else host
+        hostname = host.encode("idna").decode() if not host.isascii() else host
     except ValueError as error:
         msg = f"{url[:200]!r} is no address: {error}"
         raise Refused(msg, hint="Give a whole URL, such as https://example.com/page.") from None
-    if parts.scheme not in _DEFAULT_PORTS or not named:
+    if parts.scheme not in _DEFAULT_PORTS or not hostname:
         msg = f"{url[:200]!r} is no address of http or https"
         raise Refused(msg, hint="Give a whole URL, such as https://example.com/page.")
     if parts.username is not None or parts.password is not None:
-        msg = f"{named[:200]}: an address with a name and a password in it"
+        msg = f"{hostname[:200]}: an address with a name and a password in it"
         raise Refused(msg, hint="Leave them out.")
-    return parts, parts.scheme, named, port or _DEFAULT_PORTS[parts.scheme]
+    return parts, parts.scheme, hostname, port or _DEFAULT_PORTS[parts.scheme]

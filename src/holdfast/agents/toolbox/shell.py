@@ -1,7 +1,7 @@
-"""A shell for agents: one command at a time, in a folder, within bounds of time, memory and output.
+"""Shell tool: one command at a time, in a folder, with limits on time, memory and output.
 
-What these bounds are not: a jail. A command may read and write whatever the worker's user may, and may use the network.
-Run workers that have a shell as a user, or in a container, that may do no more than the agent should.
+These limits are not a sandbox. A command may read and write whatever the worker's user may, and may use the network.
+Run workers with a shell tool as a user, or in a container, with the permissions that the agent should have.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _GRACE_US: Final = 2 * SECOND
 
 
 class Ran(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How a command ended, and what it printed. `status` is minus the signal, if a signal ended it."""
+    """How a command ended, and its output. `status` is minus the signal, if a signal ended it."""
 
     status: int
     stdout: str = ""
@@ -46,14 +46,13 @@ def shell_tool(
     output_max: int = SHELL_OUTPUT_BYTES_MAX,
     env: Mapping[str, str | Secret] | None = None,
 ) -> Tool[..., Any]:
-    """A tool that runs a command of the shell in the folder `root`.
+    """A tool that runs a shell command in the folder `root`.
 
-    The command has a process group of its own, which dies with the call and with the worker. It sees of the
-    environment what it needs to find its way (PATH, HOME, LANG …), and `env`, whose secrets are looked up for each
-    command. timeout: then the group is killed, and
-    the result says so. memory_max: bytes of address space for each process. output_max: bytes kept of stdout and of
-    stderr, each: beginning and end. effect: what repeating a command does; nobody knows that of any command, so it is
-    `unsafe`, unless you know your commands.
+    The command has its own process group, which dies with the call and with the worker. It sees the usual settings of
+    the environment (PATH, HOME, LANG …), and `env`, whose secrets are looked up for each command. timeout: then the
+    group is killed, and the result says so. memory_max: bytes of address space for each process. output_max: bytes
+    kept of stdout and of stderr, each: beginning and end. effect: the default is `unsafe`, because the effect of
+    repeating an arbitrary command is unknown; declare another class if you know the commands.
     """
     folder = Path(root).resolve()
     if not folder.is_dir():
@@ -83,6 +82,6 @@ def shell_tool(
         )
         return Ran(ended.status, ended.stdout, ended.stderr, ended.timed_out)
 
-    # The call itself may take as long as the command, and the time that ending it takes.
+    # The call may take as long as the command, plus the time to end it.
     longest = (limit_us + 5 * _GRACE_US) / SECOND
     return tool_factory.tool(shell, name, tool_factory.terms(effect, timeout=longest, approve=approve))

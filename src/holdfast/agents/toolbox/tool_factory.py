@@ -1,4 +1,5 @@
-"""Tools of the box are made, not decorated: their owner sets their bounds when they are made."""
+"""Tool factory of the toolbox: these tools are made by a function, not decorated, so that the caller sets their
+limits."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ def terms(
     key_lifetime: Duration | None = None,
     approve: Callable[..., bool] | bool | None = None,
 ) -> CallPolicy:
-    """The terms of a tool that has no probe."""
+    """The call policy of a tool without a probe."""
     return terms_of(
         effect=effect,
         key_lifetime=key_lifetime,
