@@ -1,9 +1,9 @@
-"""The HTTP API: the client's words over the wire, and nothing that the client does not do itself.
+"""The HTTP API server: the operations of `holdfast.api` over HTTP, without logic of its own.
 
-    app         the ASGI application: guards, then the table of endpoints, then an answer or a problem
+    app         the ASGI application: guards, then the table of endpoints, then a response or a problem
     endpoints   the table: `routes/` has a file for each noun
-    shapes      what is asked and answered; `openapi` is made from them and from the table
-    serving     uvicorn, bound to loopback unless somebody insists, drained before it ends
+    schemas     request and response types; `openapi` is made from them and from the table
+    serving     uvicorn, bound to loopback by default, drained before it ends
 
-Only this package knows starlette and uvicorn (`pip install 'holdfast[server]'`).
+Only this package imports starlette and uvicorn (`pip install 'holdfast[server]'`).
 """

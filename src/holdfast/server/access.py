@@ -1,10 +1,11 @@
-"""Who asks, and whether they may: every request passes here, and nowhere else is it decided.
+"""Access control: authenticates every request and checks its permissions, in this one place.
 
-With keys in the store, or with `require_key`, a request needs a key. Without any, a server on loopback lets its machine
-read, and whoever has the token of this start write: other users of the machine and pages in a browser have it not.
+With API keys in the store, or with `require_key`, a request needs a key. Without any key, a server on loopback lets
+its machine read, and callers with the token of this server start write: other users of the machine and pages in a
+browser do not have it.
 
-What was read of a key is believed for two seconds, so a revoked one opens nothing after that. A stream asks again while
-it runs, and an answer that took long to make asks again before it is sent.
+A looked-up key is cached for two seconds, so a revoked key is rejected after that. A stream checks its key again
+while it runs, and a response that took long is checked again before it is sent.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ from holdfast.store.clock import Clock
 from holdfast.store.contract import Store
 
 BELIEVED_US: Final = 2 * SECOND
-"""How long what was read of a key counts. S4 allows five seconds until a revocation is felt everywhere."""
+"""How long a looked-up key is cached. S4 allows five seconds until a revocation takes effect everywhere."""
 
 USES_EVERY_US: Final = MINUTE
 KNOWN_MAX: Final = 4_096
 READS: Final = ("GET", "HEAD", "OPTIONS")
 LOCAL: Final = Principal("local", DEFAULT_NAMESPACE)
-"""Whoever has the token of this start."""
+"""The caller with the token of this server start."""
 
 PASSER_BY: Final = Principal("anybody", DEFAULT_NAMESPACE, (Role.VIEWER,))
-"""Whoever reaches a server on loopback that nobody has made keys for. Only reads get this far."""
+"""An anonymous caller of a server on loopback without API keys. It may only read."""
 
 _CHALLENGE: Final = {"WWW-Authenticate": 'Bearer realm="holdfast"'}
 _log: Final = logging.getLogger("holdfast.server")
@@ -48,7 +49,7 @@ class _Seen(msgspec.Struct, frozen=True):
 
 
 class AccessRule(Protocol):
-    """What an endpoint asks of its callers (`endpoints.Endpoint` says what each means)."""
+    """The permissions that an endpoint requires (`endpoints.Endpoint` explains each)."""
 
     @property
     def scope(self) -> AccessScope | None: ...
@@ -61,7 +62,7 @@ class AccessRule(Protocol):
 
 
 class Gate:
-    """Says who asks. `token` is this start's; without one nobody is local."""
+    """Authenticates requests. `token` is that of this server start; without one no caller is local."""
 
     def __init__(self, store: Store, clock: Clock, *, token: str | None, require_key: bool) -> None:
         self._store = store
@@ -73,16 +74,16 @@ class Gate:
         self._keyed: tuple[bool, int] | None = None
 
     async def __call__(self, request: Request) -> Principal:
-        """Who asks, or 401."""
-        said = request.headers.get("authorization")
-        if said is not None:
-            return await self._named(said)
+        """The principal of the request; raises 401."""
+        header = request.headers.get("authorization")
+        if header is not None:
+            return await self._named(header)
         if request.method in READS and not await self.asks():
             return PASSER_BY
         raise make_unauthorized()
 
     async def asks(self) -> bool:
-        """Whether nothing is answered without a key."""
+        """Whether every request needs a key."""
         if self._require_key:
             return True
         now = self._clock.tick_us()
@@ -91,45 +92,48 @@ class Gate:
         return self._keyed[0]
 
     async def still(self, principal: Principal) -> bool:
-        """Whether somebody who was let in may stay."""
+        """Whether an admitted principal is still admitted."""
         if principal.key_id is None:
             return principal is not PASSER_BY or not await self.asks()
         key = (await self._look_up(principal.key_id)).key
         return key is not None and is_open(key, self._clock.wall_us())
 
     def forget(self, key_id: str) -> None:
-        """The key is looked up anew."""
+        """Drops the cached key, so that it is looked up anew."""
         self._seen.pop(key_id, None)
 
-    async def _named(self, said: str) -> Principal:
-        kind, _, text = said.partition(" ")
+    async def _named(self, header: str) -> Principal:
+        kind, _, text = header.partition(" ")
         text = text.strip()
         if kind.lower() != "bearer":
             raise make_unauthorized()
         if self._token is not None and hmac.compare_digest(text.encode(), self._token.encode()):
             return LOCAL
-        # What is no key at all is treated as one that nobody has.
+        # Text that is not a key is treated like an unknown key.
         key_id, secret = parse_key(text) or ("0" * 16, text)
-        seen = await self._look_up(key_id)
-        if not is_valid(seen.key, seen.store_id, key_id, secret, self._clock.wall_us()) or seen.key is None:
+        cached = await self._look_up(key_id)
+        if (
+            not is_valid(cached.key, cached.store_id, key_id, secret, self._clock.wall_us())
+            or cached.key is None
+        ):
             raise make_unauthorized()
-        await self._use(seen.key)
-        return principal_of(seen.key)
+        await self._use(cached.key)
+        return principal_of(cached.key)
 
     async def _look_up(self, key_id: str) -> _Seen:
         now = self._clock.tick_us()
-        seen = self._seen.get(key_id)
-        if seen is None or now - seen.at >= BELIEVED_US:
+        cached = self._seen.get(key_id)
+        if cached is None or now - cached.at >= BELIEVED_US:
             key = await self._store.keys.find(key_id)
-            seen = _Seen(key, (await self._store.info()).store_id, now)
+            cached = _Seen(key, (await self._store.info()).store_id, now)
             self._seen.pop(key_id, None)
             while len(self._seen) >= KNOWN_MAX:
                 self._seen.pop(next(iter(self._seen)))
-            self._seen[key_id] = seen
-        return seen
+            self._seen[key_id] = cached
+        return cached
 
     async def _use(self, key: ApiKey) -> None:
-        """The key's last use is written, once in a while. That it cannot be written refuses nobody."""
+        """Records the key's last use, at most once a minute. A failure of this write does not reject the request."""
         now = self._clock.tick_us()
         if key.key_id in self._used and now - self._used[key.key_id] < USES_EVERY_US:
             return
@@ -147,22 +151,23 @@ def principal_of(key: ApiKey) -> Principal:
 
 
 def make_unauthorized() -> Refusal:
-    """The one answer to no key, an unknown one, a wrong one, and one that is over."""
+    """The same response to a missing, an unknown, a wrong and an expired key."""
     return Refusal(401, Unauthorized("this request needs an API key"), headers=_CHALLENGE)
 
 
 def admit(principal: Principal, endpoint: AccessRule, path: dict[str, str]) -> None:
-    """The principal may ask this; or 403 with the scope that is missing, or 404 for a session that is not its own."""
+    """Checks that the principal may send this request; raises 403 with the missing scope, or 404 for another's
+    session."""
     if endpoint.shared and principal.namespace != DEFAULT_NAMESPACE:
         msg = f"this request concerns all namespaces, and the key belongs to {principal.namespace!r} alone"
         raise Refusal(
             403, Forbidden(msg, hint="Ask the operator of this server for a key of all namespaces.")
         )
     needed = AccessScope.ADMIN if endpoint.scope is None else endpoint.scope
-    held = scopes_of(principal.roles)
-    if needed in held:
+    scopes = scopes_of(principal.roles)
+    if needed in scopes:
         return
-    if endpoint.session is not None and AccessScope.TALK in held:
+    if endpoint.session is not None and AccessScope.TALK in scopes:
         if path[endpoint.session] == principal.session_id:
             return
         raise NotFound(f"there is no session {path[endpoint.session]!r}")

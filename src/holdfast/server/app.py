@@ -1,7 +1,8 @@
-"""The ASGI application: guards first, then the table of endpoints, then an answer or a problem. Nothing else leaves.
+"""ASGI application: guards first, then the table of endpoints, then a response or a problem. It sends nothing else.
 
 app = make_app("sqlite:///holdfast.db")        # opens the store when the server starts, closes it when it ends
-app = make_app(store, clock=…, ids=…)          # the store stays the caller's
+
+app = make_app(store, clock=…, ids=…)          # the caller closes the store
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ _log: Final = logging.getLogger("holdfast.server")
 class Service:
     """An ASGI application over one store. Make one with `make_app`.
 
-    Whoever has its `token` may write through it; without one only keys open it.
+    A caller with its `token` may write; without a token only API keys are accepted.
     """
 
     def __init__(
@@ -81,16 +82,16 @@ class Service:
         self._router = Router(endpoints)
         self._page = page
         self._meter = Meter(clock, settings)
-        self._house: House | None = None
+        self._state: House | None = None
         self._wired: Wired | None = None
         self._maintaining: asyncio.Task[None] | None = None
 
     def drain(self) -> None:
-        """Streams end, and whoever asks whether we are ready is told no. What was begun is finished."""
-        if self._house is not None:
-            self._house.draining.set()
+        """Starts draining: streams end, and the readiness check fails. Running requests are finished."""
+        if self._state is not None:
+            self._state.draining.set()
 
-    # ── the life of the server ────────────────────────────────────────────────────────────────────
+    # ── lifecycle ─────────────────────────────────────────────────────────────────────────────────
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -111,8 +112,8 @@ class Service:
         await send({"type": "lifespan.shutdown.complete"})
 
     async def open(self) -> None:
-        """The store is open, and requests can be answered."""
-        if self._house is None:
+        """Opens the store; requests can be answered after that."""
+        if self._state is None:
             nats = self._settings.nats
             wired = None if nats is None else Wired(self, self._clock, self._ids, self._settings, nats)
             store = await open_store(self._where) if isinstance(self._where, str) else self._where
@@ -120,23 +121,23 @@ class Service:
             link = None if wired is None else wired.link
             nats_up = None if link is None else lambda: link.well
             gauges = Gauges(store, self._clock, self._metrics, version("holdfast"), nats_up)
-            self._house = House(
+            self._state = House(
                 store, store.clock, self._ids, self._settings, gate, self._metrics, gauges, self._scribe, link
             )
             self._late.start()
             self._wired = wired
             if self._settings.tends:
-                self._maintain(self._house)
+                self._maintain(self._state)
             if wired is not None:
                 wired.start()
 
-    def _maintain(self, house: House) -> None:
-        """The maintenance loop runs until the server closes. It sweeps in every round: leases of external agents are
-        short, and no worker claims what they held."""
-        store, neighbours = house.store, Neighbours(HostProcesses(house.store.clock.boot()))
+    def _maintain(self, state: House) -> None:
+        """Starts the maintenance loop, which runs until the server closes. It sweeps in every round: leases of
+        external agents are short, and no worker claims the work that they held."""
+        store, neighbours = state.store, Neighbours(HostProcesses(state.store.clock.boot()))
         maintenance = Maintenance(
             *(store, store.clock, neighbours, Rules(by="the server"), random.random, self._metrics),
-            registry=house.registry,
+            registry=state.registry,
             sweep_every_us=EVERY_ROUND,
             fires_schedules=False,
         )
@@ -145,7 +146,7 @@ class Service:
             self._wired.attend(lambda: report_held_work(store, maintenance))
 
     async def close(self) -> None:
-        """The store is closed, if it was opened here."""
+        """Closes the server, and the store if it was opened here."""
         self.drain()
         self._late.stop()
         maintaining, self._maintaining = self._maintaining, None
@@ -155,75 +156,73 @@ class Service:
         wired, self._wired = self._wired, None
         if wired is not None:
             await wired.close()
-        house, self._house = self._house, None
-        if house is not None:
-            self._metrics.registry.unregister(house.gauges)
-        if house is not None and isinstance(self._where, str):
-            await house.store.close()
+        state, self._state = self._state, None
+        if state is not None:
+            self._metrics.registry.unregister(state.gauges)
+        if state is not None and isinstance(self._where, str):
+            await state.store.close()
 
     # ── one request ───────────────────────────────────────────────────────────────────────────────
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
-        named = request_id(headers) or self._ids.new("req")
-        begun = False
+        req_id = request_id(headers) or self._ids.new("req")
+        response_started = False
 
         async def signed(message: Message) -> None:
-            nonlocal begun
+            nonlocal response_started
             if message["type"] == "http.response.start":
-                begun = True
-                _sign(MutableHeaders(scope=message), named)
+                response_started = True
+                _sign(MutableHeaders(scope=message), req_id)
             await send(message)
 
-        with about(request_id=named):
+        with about(request_id=req_id):
             try:
-                answer = await self._answer(scope, headers, receive, named)
+                answer = await self._answer(scope, headers, receive, req_id)
                 await answer(scope, receive, signed)
             except Refusal as refusal:
                 scope[CODE] = refusal.error.code
-                await self._refuse(refusal, named)(scope, receive, signed)
+                await self._refuse(refusal, req_id)(scope, receive, signed)
             except HoldfastError as error:
                 scope[CODE] = error.code
                 status = problems.status_of(error)
                 if status >= 500:
-                    _log.warning("request %s: %s: %s", named, error.code, error, exc_info=status == 500)
-                if not begun:
-                    await self._refuse(Refusal(status, error), named)(scope, receive, signed)
+                    _log.warning("request %s: %s: %s", req_id, error.code, error, exc_info=status == 500)
+                if not response_started:
+                    await self._refuse(Refusal(status, error), req_id)(scope, receive, signed)
             except Exception:
-                # Nobody foresaw it: the log has all of it, and the caller learns where to look.
-                _log.exception("request %s failed with an unexpected error", named)
+                # An unexpected error: the log has all of it, and the caller gets the request id.
+                _log.exception("request %s failed with an unexpected error", req_id)
                 scope[CODE] = HoldfastError.code
-                if not begun:
-                    await _problem(problems.make_internal_error(named), {})(scope, receive, signed)
+                if not response_started:
+                    await _problem(problems.make_internal_error(req_id), {})(scope, receive, signed)
 
-    async def _answer(self, scope: Scope, headers: Headers, receive: Receive, named: str) -> ASGIApp:
+    async def _answer(self, scope: Scope, headers: Headers, receive: Receive, req_id: str) -> ASGIApp:
         check_visitor(scope, headers, self._settings)
         page = self._page
         if page is not None and (route := page.route(scope["method"], scope["raw_path"])):
             scope[ROUTE] = route
             return page.answer(scope["raw_path"], headers.get("if-none-match"))
-        house = self._house
-        if house is None:
+        state = self._state
+        if state is None:
             raise Unavailable("the server is starting or shutting down")
         request = Request(scope, receive)
-        authorise: Authorise = house.gate if self._authorise is None else self._authorise
+        authorise: Authorise = state.gate if self._authorise is None else self._authorise
         try:
             endpoint, path = self._router.find(scope["method"], scope["raw_path"])
         except (HoldfastError, Refusal):
-            await authorise(request)  # what is not there is told to those who may come in
+            await authorise(request)  # an unknown path is reported only to authenticated callers
             raise
         scope[ROUTE] = endpoint.path
         public = endpoint.scope is Needs.PUBLIC
         principal = PASSER_BY if public else await authorise(request)
-        begun = self._clock.tick_us()
+        started_at = self._clock.tick_us()
         try:
             if not public:
                 self._meter.admit(principal, endpoint)
             admit(principal, endpoint, path)
             if endpoint.keyed:
-                key_of(
-                    headers.get(HEADER)
-                )  # one that cannot be one is told, also where nothing depends on it
+                key_of(headers.get(HEADER))  # an invalid key is rejected even where it has no effect
             operation = endpoint.operation
 
             def count(size: int) -> None:
@@ -239,35 +238,35 @@ class Service:
                     if endpoint.body is None
                     else await read_body(request, endpoint.body, self._settings, count)
                 )
-            asked = ApiRequest(
-                house=house,
+            api_request = ApiRequest(
+                house=state,
                 principal=principal,
                 request=request,
                 path=path,
                 query=query,
                 body=body,
-                request_id=named,
+                request_id=req_id,
             )
-            answer = await endpoint.handle(asked)
-        except (HoldfastError, Refusal) as refused:
-            await audit.record_refusal(house, principal, endpoint, path, named, refused)
+            answer = await endpoint.handle(api_request)
+        except (HoldfastError, Refusal) as rejection:
+            await audit.record_refusal(state, principal, endpoint, path, req_id, rejection)
             raise
-        late = self._clock.tick_us() - begun >= BELIEVED_US
-        if late and request.method in READS and not await house.gate.still(principal):
+        late = self._clock.tick_us() - started_at >= BELIEVED_US
+        if late and request.method in READS and not await state.gate.still(principal):
             raise make_unauthorized()
-        return await self._given(asked, endpoint, answer, headers)
+        return await self._given(api_request, endpoint, answer, headers)
 
     async def _given(
-        self, asked: ApiRequest, endpoint: Endpoint, answer: ApiResponse | ASGIApp, headers: Headers
+        self, api_request: ApiRequest, endpoint: Endpoint, answer: ApiResponse | ASGIApp, headers: Headers
     ) -> ASGIApp:
         if not isinstance(answer, ApiResponse):
             return answer
         if endpoint.audited:
-            await audit.record_act(asked, endpoint, answer)
+            await audit.record_act(api_request, endpoint, answer)
         return respond(answer, headers.get("if-none-match"))
 
-    def _refuse(self, refusal: Refusal, named: str) -> Response:
-        problem = problems.make_problem(refusal.error, refusal.status, named, refusal.pointer)
+    def _refuse(self, refusal: Refusal, req_id: str) -> Response:
+        problem = problems.make_problem(refusal.error, refusal.status, req_id, refusal.pointer)
         headers = refusal.headers
         if refusal.status in {429, 503}:
             error = refusal.error
@@ -288,10 +287,10 @@ def make_app(
     endpoints: Sequence[Endpoint] = ENDPOINTS,
     page: StaticPage | None = None,
 ) -> Service:
-    """An application over the store at this address, or over an open one, which stays the caller's to close.
+    """An application over the store at this address, or over an open one, which the caller closes.
 
-    Who may come in is decided by keys and by the application's `token` (`service.access`), or by `authorise`. With a
-    `page`, people can look at it in a browser.
+    API keys and the application's `token` decide who may send requests (`server.access`), or `authorise` does. With a
+    `page`, the server also serves the web page.
     """
     return Service(
         where,
@@ -312,8 +311,8 @@ def _problem(problem: Problem, headers: Mapping[str, str]) -> Response:
     )
 
 
-def _sign(headers: MutableHeaders, named: str) -> None:
-    headers["X-Request-ID"] = named
+def _sign(headers: MutableHeaders, req_id: str) -> None:
+    headers["X-Request-ID"] = req_id
     headers.setdefault("Cache-Control", "no-store")
     for name, value in SECURITY_HEADERS.items():
         headers.setdefault(name, value)

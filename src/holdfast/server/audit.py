@@ -1,10 +1,10 @@
-"""What is written into the audit log: privileged acts before they are answered, and what was refused.
+"""Audit log of the server: records privileged actions before their response is sent, and rejections.
 
-The journal is the truth about a job, and has the act first. A process that dies between the two leaves an act without
-its line; the same request, sent again under its key, is answered from the journal and writes the line then. A line's id
-follows from the act, so no act has two.
+The journal is the truth about a job, and is written first. A process that dies between the two writes leaves an
+action without its audit entry; the same request, sent again under its key, is answered from the journal and then
+writes the entry. The id of an entry is derived from the action, so no action has two.
 
-Refusals are noted once a minute for each caller, endpoint and reason: who tries a thousand times fills no disk.
+Rejections are recorded once a minute for each caller, endpoint and reason: a thousand attempts do not fill the disk.
 """
 
 from __future__ import annotations
@@ -24,48 +24,51 @@ from holdfast.server.responses import ApiResponse
 _log: Final = logging.getLogger("holdfast.server")
 
 
-async def record_act(asked: ApiRequest, endpoint: Endpoint, answer: ApiResponse) -> None:
-    """The act has its line. Without it there is no answer: the caller asks again, and it is written then."""
+async def record_act(request: ApiRequest, endpoint: Endpoint, answer: ApiResponse) -> None:
+    """Writes the entry of an action. If that fails there is no response: the caller repeats the request, and it is
+    written then."""
     value = answer.value
-    operation_id = getattr(value, "operation_id", "") or asked.request_id
-    await note(asked, endpoint.audited, asked.path, getattr(value, "job_id", ""), operation_id)
+    operation_id = getattr(value, "operation_id", "") or request.request_id
+    await note(request, endpoint.audited, request.path, getattr(value, "job_id", ""), operation_id)
 
 
-async def note(asked: ApiRequest, what: str, path: dict[str, str], job_id: str, operation_id: str) -> None:
-    """One act on one thing has its line."""
-    body = asked.body
+async def note(
+    request: ApiRequest, action: str, path: dict[str, str], job_id: str, operation_id: str
+) -> None:
+    """Writes the entry of one action on one object."""
+    body = request.body
     act = ActDraft(
-        act_id=act_id(what, *sorted(path.values()), operation_id),
-        what=what,
-        who=asked.principal.name,
+        act_id=act_id(action, *sorted(path.values()), operation_id),
+        what=action,
+        who=request.principal.name,
         object=_object(path),
         reason=getattr(body, "why", ""),
-        request_id=asked.request_id,
+        request_id=request.request_id,
         detail=f"job {job_id}, by {getattr(body, 'by', '') or 'unnamed'}, operation {operation_id}",
-        namespace=asked.namespace,
+        namespace=request.namespace,
     )
-    await asked.store.audit.write(act)
+    await request.store.audit.write(act)
 
 
 async def record_refusal(
-    house: House,
+    state: House,
     principal: Principal,
     endpoint: Endpoint,
     path: dict[str, str],
     request_id: str,
     refusal: HoldfastError | Refusal,
 ) -> None:
-    """What was refused is noted, if it is worth it. That it cannot be noted changes no answer."""
+    """Writes the entry of a rejection, if it is relevant. A failure of this write does not change the response."""
     error = refusal.error if isinstance(refusal, Refusal) else refusal
-    what = _worth(error, endpoint)
-    if what is None:
+    action = _worth(error, endpoint)
+    if action is None:
         return
-    minute = house.clock.wall_us() // MINUTE
+    minute = state.clock.wall_us() // MINUTE
     act = ActDraft(
         act_id=act_id(
-            what, principal.name, endpoint.name, str(minute), _object(path) if what != _ROLE else ""
+            action, principal.name, endpoint.name, str(minute), _object(path) if action != _ROLE else ""
         ),
-        what=what,
+        what=action,
         who=principal.name,
         object=_object(path),
         reason=str(error),
@@ -74,7 +77,7 @@ async def record_refusal(
         namespace=principal.namespace,
     )
     try:
-        await house.store.audit.write(act)
+        await state.store.audit.write(act)
     except HoldfastError as failure:
         _log.warning(
             "request %s: its rejection could not be written to the audit log: %s", request_id, failure.code
@@ -85,7 +88,7 @@ _ROLE: Final = "refused.role"
 
 
 def _worth(error: HoldfastError, endpoint: Endpoint) -> str | None:
-    """What to call it in the log; None for what everybody may get wrong."""
+    """The action name for the log; None for errors that any caller may make."""
     if isinstance(error, Forbidden):
         return _ROLE
     if isinstance(error, KeyReused | TurnConflict):

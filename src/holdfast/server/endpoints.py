@@ -1,7 +1,7 @@
-"""The table of endpoints, and the way from a path to its line in it.
+"""The table of endpoints, and the router from a path to its endpoint.
 
 Paths are matched as they were sent, part by part, and decoded after that: an id may have a slash in it, written %2F.
-A part `{key:path}` takes the slashes along, for step keys that somebody types.
+A part `{key:path}` includes slashes, for step keys that a person types.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ Handle: TypeAlias = Callable[[ApiRequest], Awaitable[ApiResponse | ASGIApp]]
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """One line: what is asked, what is answered, and who answers.
+    """One endpoint: its request, its response, and its handler.
 
-    `statuses` are those of its answers; `keyed` endpoints take an `Idempotency-Key`; `errors` are the problems that it
-    has besides those which all have.
+    `statuses` are those of its responses; `keyed` endpoints accept an `Idempotency-Key`; `errors` are its problems
+    besides those which all endpoints have.
 
-    `scope` is what a caller needs (`service.access`); one that names none is for admins alone, and a test fails. A part
-    of the path that is a session's id is named by `session`: an agent's key reaches its own. `audited` is what the
-    audit log calls it; `submits` says that it makes work, which has a rate of its own. What is `shared` is about the
-    whole installation: the default namespace, whose people run it, may ask, and no other.
+    `scope` is the permission that a caller needs (`server.access`); an endpoint without one is for admins alone, and
+    fails a test. `session` names the part of the path that is a session's id: an agent's key reaches its own session.
+    `audited` is its action name in the audit log; `submits` means that it creates work, which has its own rate limit.
+    A `shared` endpoint concerns the whole installation: only the default namespace, whose members run it, may call
+    it.
     """
 
     method: str
@@ -45,7 +46,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     statuses: tuple[int, ...] = (200,)
     media: str = "application/json"
     also: tuple[str, ...] = ()
-    """Other media types in which the same is given to whoever accepts them: files."""
+    """Other media types in which the response is available (`Accept`): files."""
     keyed: bool = False
     errors: tuple[int, ...] = ()
     scope: AccessScope | None = None
@@ -54,11 +55,11 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     submits: bool = False
     shared: bool = False
     operation: Operation[Any, Any] | None = None
-    """The declaration that this line was derived from (`server.operation_routes`)."""
+    """The declaration that this endpoint is derived from (`server.operation_routes`)."""
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """A document can be asked for its head; a stream has none without its body."""
+        """A document also answers HEAD; a stream does not."""
         is_document = self.method == "GET" and self.media == "application/json"
         return ("GET", "HEAD") if is_document else (self.method,)
 
@@ -83,26 +84,26 @@ class Router:
         self._lines: dict[str, list[Endpoint]] = {}
         for endpoint in endpoints:
             self._lines.setdefault(endpoint.path, []).append(endpoint)
-        # By what they begin with, which no path of ours leaves open: a request is held against the few of its own kind.
+        # By the first parts, which are literal in all our paths: a request is compared with few templates.
         self._paths: dict[tuple[str, ...], list[tuple[list[str], str]]] = {}
         for path in self._lines:
             template = path.strip("/").split("/")
             assert not any(part.startswith("{") for part in template[:_BEGINS]), path
             self._paths.setdefault(tuple(template[:_BEGINS]), []).append((template, path))
-        for templates in self._paths.values():  # a word in the path is meant before a name that it could be
-            templates.sort(key=lambda one: [part.startswith("{") for part in one[0]])
+        for templates in self._paths.values():  # a literal part takes precedence over a placeholder
+            templates.sort(key=lambda entry: [part.startswith("{") for part in entry[0]])
 
     def find(self, method: str, raw_path: bytes) -> tuple[Endpoint, dict[str, str]]:
-        """The endpoint, and the parts of the path that it named."""
+        """The endpoint, and the values of the path's placeholders."""
         parts = raw_path.decode("latin-1").removeprefix("/").split("/")
         for template, path in self._paths.get(tuple(parts[:_BEGINS]), ()):
-            found = _matched(template, parts)
-            if found is None:
+            values = _matched(template, parts)
+            if values is None:
                 continue
             lines = self._lines[path]
             for endpoint in lines:
                 if method in endpoint.methods:
-                    return endpoint, {name: _decoded(text) for name, text in found.items()}
+                    return endpoint, {name: _decoded(text) for name, text in values.items()}
             allowed = ", ".join(sorted({method for line in lines for method in line.methods}))
             error = NotAllowed(f"{method} is not allowed for {path}", hint=f"Allowed: {allowed}.")
             raise Refusal(405, error, headers={"Allow": allowed})
@@ -110,7 +111,7 @@ class Router:
 
 
 def _matched(template: list[str], parts: list[str]) -> dict[str, str] | None:
-    """What the names of the template stand for, or None. One part of it at most spans several of the path."""
+    """The values of the template's placeholders, or None. At most one placeholder spans several parts of the path."""
     wide = next((nth for nth, part in enumerate(template) if part.endswith(":path}")), None)
     if wide is not None:
         behind = len(template) - wide - 1
@@ -119,13 +120,13 @@ def _matched(template: list[str], parts: list[str]) -> dict[str, str] | None:
         parts = [*parts[:wide], "/".join(parts[wide : len(parts) - behind]), *parts[len(parts) - behind :]]
     if len(parts) != len(template):
         return None
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for expected, part in zip(template, parts, strict=True):
         if expected.startswith("{"):
-            found[expected.strip("{}").removesuffix(":path")] = part
+            values[expected.strip("{}").removesuffix(":path")] = part
         elif expected != part:
             return None
-    return found
+    return values
 
 
 def _decoded(text: str) -> str:

@@ -1,7 +1,7 @@
-"""The connection before there is a request: a head that is too large or too slow ends it.
+"""Header limits: closes a connection whose request head is too large or too slow.
 
-Uvicorn reads a head of any length, for as long as it takes to come. Nothing of it reaches the application, so nothing
-there could refuse it.
+Uvicorn reads a head of any length, for any time. Nothing of it reaches the application before it is complete, so the
+application could not reject it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PROBLEM: Final = (
 
 
 class Bounded(HttpToolsProtocol):
-    """HTTP/1.1 whose heads have a size and a time limit."""
+    """HTTP/1.1 with a size limit and a time limit for request heads."""
 
     head_timeout_s = HEAD_TIMEOUT_S
 
@@ -46,7 +46,7 @@ class Bounded(HttpToolsProtocol):
         moves = self._moves
         super().data_received(data)
         if not self._in_head or self._moves != moves:
-            return  # some of it was a body, or the end of a head
+            return  # part of it was a body, or the end of a head
         self._head_bytes += len(data)
         if self._head_bytes > HEADER_BYTES_MAX and not self.transport.is_closing():
             self.transport.write(_TOO_LARGE % (len(_PROBLEM), _PROBLEM))

@@ -22,7 +22,7 @@ PROBE: Final = "health_probe"
 
 
 class Pulse:
-    """`free` says how much of the store's disk is, from 0 to 1; None where nobody can tell."""
+    """Health probe. `free` returns the free share of the store's disk, from 0 to 1; None if it is unknown."""
 
     def __init__(
         self, store: Store, clock: Clock, free: Callable[[StoreInfo], float | None] | None = None
@@ -33,7 +33,7 @@ class Pulse:
         self._written_at: int | None = None
 
     async def feel(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """What keeps us from working, as codes; and what is not as it should be, and does not."""
+        """The problems that make the server unhealthy, as codes; and those that are only warnings."""
         try:
             async with asyncio.timeout(PROBE_TIMEOUT_S):
                 info = await self._store.info()
@@ -43,14 +43,14 @@ class Pulse:
         except HoldfastError as error:
             return (error.code,), ()
         if info.min_reader > SCHEMA_VERSION:
-            return (SchemaMismatch.code,), ()  # somebody newer has migrated it past us
+            return (SchemaMismatch.code,), ()  # a newer version has migrated the store
         free = self._free(info)
         if free is None or free >= FREE_WARNING:
             return (), ()
         return (("disk",), ()) if free < FREE_CRITICAL else ((), ("disk",))
 
     async def _write(self) -> None:
-        """Something was written a moment ago."""
+        """Performs a write, unless one succeeded in the last 2 s."""
         now = self._clock.tick_us()
         if self._written_at is None or now - self._written_at >= PROBE_EVERY_US:
             await self._store.metadata.put(PROBE, True)
@@ -58,7 +58,7 @@ class Pulse:
 
 
 def free_of(info: StoreInfo) -> float | None:
-    """The free part of the disk under a SQLite file."""
+    """The free share of the disk under a SQLite file."""
     place = parse(info.address)
     if place.kind != "sqlite":
         return None

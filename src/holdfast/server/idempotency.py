@@ -1,8 +1,8 @@
-"""`Idempotency-Key`: the caller's name for one request, which then can be sent any number of times.
+"""`Idempotency-Key`: the caller's own id for one request, which can then be sent any number of times.
 
-Nothing is remembered here. The key becomes what the store already keeps for good: the request key of a job, the
-operation id of a word to a job, the source key of a batch. So a repeat is recognised by any process, after any crash,
-and for as long as what it made is there.
+The server keeps no state for it. The key becomes what the store already keeps permanently: the request key of a job,
+the operation id of a command, the source key of a batch. So any process recognises a repeat, after any crash, for as
+long as the record that it made exists.
 """
 
 from __future__ import annotations
@@ -16,24 +16,26 @@ from holdfast.model.inbox import BatchDraft, InboxBatch
 
 HEADER: Final = "Idempotency-Key"
 REPLAYED: Final = {"Idempotency-Replayed": "true"}
-"""Says that this is the first answer again, and that nothing was written now."""
+"""Marks a response as the first one again: nothing was written now."""
 
 
-def key_of(header: str | None, in_body: str | None = None, *, named: str = "operation_id") -> str | None:
-    """The key of this request, from its header or its body; both, if they say the same."""
+def key_of(header: str | None, in_body: str | None = None, *, field_name: str = "operation_id") -> str | None:
+    """The key of this request, from its header or its body; both, if they are equal."""
     key = None if header is None else check_name(header, HEADER)
     if key is not None and in_body is not None and key != in_body:
-        msg = f"the {HEADER} and {named} differ"
-        raise InvalidPayload(msg, hint=f"Send one of them, or the same in both: the {HEADER} is the {named}.")
+        msg = f"the {HEADER} and {field_name} differ"
+        raise InvalidPayload(
+            msg, hint=f"Send one of them, or the same in both: the {HEADER} is the {field_name}."
+        )
     return in_body if key is None else key
 
 
-def must_be_same(stored: InboxBatch, sent: BatchDraft) -> None:
-    """The batch that a source key found is the one that was sent. Of a settled one the items are gone, and not
-    compared."""
-    was, now = (_digest(stored, with_items=bool(stored.items)), _digest(sent, with_items=bool(stored.items)))
+def must_be_same(stored: InboxBatch, draft: BatchDraft) -> None:
+    """Checks that the batch found by a source key is the one that was sent. The items of a settled batch are gone,
+    and not compared."""
+    was, now = (_digest(stored, with_items=bool(stored.items)), _digest(draft, with_items=bool(stored.items)))
     if was != now:
-        msg = f"source key {sent.source_key!r} was used for another batch"
+        msg = f"source key {draft.source_key!r} was used for another batch"
         raise KeyReused(msg, stored=was, sent=now)
 
 

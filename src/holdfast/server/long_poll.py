@@ -1,7 +1,7 @@
-"""An answer that takes a while, for as long as somebody is there to hear it.
+"""Long polling: a response that takes a while is computed only as long as the client is connected.
 
-Whoever waits for work and hangs up must not be given any: it would lie with nobody until its lease is over. And a
-server that is ending keeps nobody waiting.
+A client that waits for work and disconnects must not be given any: the work would be held without an agent until its
+lease expires. And a server that shuts down ends all waits.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from holdfast.server.request import ApiRequest
 T = TypeVar("T")
 
 
-async def while_heard(asked: ApiRequest, answer: Coroutine[Any, Any, T]) -> T | None:
-    """The answer. None, and nobody works on it any more, if the caller has hung up or the server is ending."""
+async def while_heard(request: ApiRequest, answer: Coroutine[Any, Any, T]) -> T | None:
+    """The result of `answer`; None, with `answer` cancelled, if the client disconnects or the server shuts down."""
     answering = asyncio.ensure_future(answer)
     leaving = [
-        asyncio.ensure_future(wait_for_disconnect(asked.request.receive)),
-        asyncio.ensure_future(asked.house.draining.wait()),
+        asyncio.ensure_future(wait_for_disconnect(request.request.receive)),
+        asyncio.ensure_future(request.house.draining.wait()),
     ]
     try:
         await asyncio.wait([answering, *leaving], return_when=asyncio.FIRST_COMPLETED)
@@ -34,6 +34,6 @@ async def while_heard(asked: ApiRequest, answer: Coroutine[Any, Any, T]) -> T | 
 
 
 async def wait_for_disconnect(receive: Receive) -> None:
-    """Whoever asked does not listen any more."""
+    """Waits until the client has disconnected."""
     while (await receive())["type"] != "http.disconnect":
         pass

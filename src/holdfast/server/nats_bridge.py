@@ -1,16 +1,17 @@
-"""The same API over NATS: one message asks, one message answers.
+"""NATS bridge: the same API over NATS, with one message for the request and one for the response.
 
     subject   holdfast.api
     request   {"method": "POST", "path": "/api/work/claim", "headers": {"authorization": "Bearer …"}, "body": {…}}
     reply     {"status": 200, "headers": {"content-type": …}, "body": …}
 
-A request goes through the very application that answers over HTTP, in this process: keys, scopes, rates, bounds and
-problem documents are the same. Servers share the subject, and one of them gets each message. Whatever a message says,
-it gets an answer; what cannot be asked here (streams, exports, keys) is asked over HTTP.
+A request goes through the same application that serves HTTP, in this process: keys, scopes, rate limits, size limits
+and problem documents are the same. Servers share the subject, and one of them gets each message. Every message with
+an inbox gets a response; streams, exports and keys are available over HTTP only.
 
-A page in a browser cannot send such a message, so there is no `Host` or `Origin` of somebody else to fear: none is
-taken from it. But whoever may speak to this NATS may be on another machine. So where NATS is not on loopback, nothing
-is answered without a key. And an answer goes to an inbox alone: else a message could have us write where only we may.
+A page in a browser cannot send such a message, so a forged `Host` or `Origin` is no threat: neither is taken from it.
+But a client of this NATS may be on another machine. So where NATS is not on loopback, every request needs a key. And
+a response goes only to an inbox subject: otherwise a message could make the server publish to a subject on which only
+the server may publish.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ log = logging.getLogger("holdfast.nats")
 
 
 class BridgedRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a message asks."""
+    """A request in a message."""
 
     method: str
     path: str
@@ -63,7 +64,7 @@ class BridgedRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class BridgedAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What it is told. `body` is JSON, or text where the answer is not."""
+    """The response. `body` is JSON, or text if the response is not JSON."""
 
     status: int
     headers: dict[str, str]
@@ -71,9 +72,9 @@ class BridgedAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Bridge:
-    """Answers over this connection with this application. Make it before the connection is started.
+    """Serves this application over this connection. Make it before the connection is started.
 
-    `anybody` may ask without a key what the application lets anybody ask.
+    With `anybody`, requests without a key are passed to the application, which decides about them.
     """
 
     def __init__(
@@ -88,7 +89,7 @@ class Bridge:
         connection.attend("api", self._attend)
 
     async def close(self) -> None:
-        """No new message is taken; what was begun is finished, or cut off when it takes too long."""
+        """Takes no new messages; running requests are finished, or cancelled at the drain timeout."""
         subscription, self._subscription = self._subscription, None
         if subscription is not None:
             try:
@@ -118,39 +119,39 @@ class Bridge:
         task.add_done_callback(self._answering.discard)
 
     async def _reply(self, client: Client, message: Msg) -> None:
-        named = self._ids.new("req")
+        req_id = self._ids.new("req")
         try:
             if len(self._answering) > AT_ONCE_MAX:
                 raise Busy(f"{AT_ONCE_MAX} requests over NATS are being answered", retry_after_s=1)
             answer = await self._answered(message.data)
-        except (HoldfastError, Refusal) as refused:
-            answer = _refusal(refused, named)
-        except Exception:  # nobody foresaw it: the log has all of it, and the bridge stands
-            log.exception("request %s over NATS failed with an unexpected error", named)
-            answer = _problem(problems.make_internal_error(named))
+        except (HoldfastError, Refusal) as rejection:
+            answer = _refusal(rejection, req_id)
+        except Exception:  # an unexpected error: the log has all of it, and the bridge continues
+            log.exception("request %s over NATS failed with an unexpected error", req_id)
+            answer = _problem(problems.make_internal_error(req_id))
         data = encode_json(answer)
         if len(data) > client.max_payload:
             msg = f"the answer has {len(data):,} bytes, and NATS takes {client.max_payload:,}"
             hint = "What was asked was done. Read it over HTTP, or ask for less of it."
-            data = encode_json(_refusal(TooLarge(msg, hint=hint), named))
+            data = encode_json(_refusal(TooLarge(msg, hint=hint), req_id))
         try:
             await client.publish(message.reply, data)
         except (errors.Error, OSError) as error:
-            log.warning("the response to request %s was lost: %s", named, error)
+            log.warning("the response to request %s was lost: %s", req_id, error)
 
     async def _answered(self, data: bytes) -> BridgedAnswer:
-        asked = _read(data, self._settings.body_bytes_max + ENVELOPE_BYTES)
-        headers = {name.lower(): value for name, value in asked.headers.items()}
+        request = _read(data, self._settings.body_bytes_max + ENVELOPE_BYTES)
+        headers = {name.lower(): value for name, value in request.headers.items()}
         if not self._anybody and "authorization" not in headers:
             raise make_unauthorized()
-        body = b"" if asked.body is msgspec.UNSET else encode_json(asked.body)
-        heard = _Heard(self._settings.body_bytes_max + ENVELOPE_BYTES)
+        body = b"" if request.body is msgspec.UNSET else encode_json(request.body)
+        collector = _Heard(self._settings.body_bytes_max + ENVELOPE_BYTES)
         try:
             async with asyncio.timeout(ANSWER_S):
-                await self._app(_scope(asked, headers), _once(body), heard)
+                await self._app(_scope(request, headers), _once(body), collector)
         except TimeoutError:
             raise Unavailable(f"no answer within {ANSWER_S:g} s") from None
-        return heard.answer()
+        return collector.answer()
 
 
 # ── a message as a request ────────────────────────────────────────────────────────────────────────
@@ -158,7 +159,7 @@ class Bridge:
 
 def _read(data: bytes, bytes_max: int) -> BridgedRequest:
     try:
-        asked = msgspec.convert(canonical.decode(data, bytes_max=bytes_max), BridgedRequest)
+        request = msgspec.convert(canonical.decode(data, bytes_max=bytes_max), BridgedRequest)
     except TooLarge:
         raise
     except InvalidPayload as error:
@@ -166,11 +167,11 @@ def _read(data: bytes, bytes_max: int) -> BridgedRequest:
     except msgspec.ValidationError as error:
         hint = 'Send {"method": "GET", "path": "/api/stats", "headers": {…}, "body": …}.'
         raise Refusal(400, InvalidPayload(f"not a request: {error}", hint=hint)) from None
-    path = asked.path.partition("?")[0]
+    path = request.path.partition("?")[0]
     if not any(path == root or path.startswith(root + "/") for root in ROOTS):
         hint = f"Over NATS there is {', '.join(ROOTS)}; the rest is there over HTTP."
         raise Refusal(404, NotAllowed("there is no endpoint at this path over NATS", hint=hint))
-    for text in (asked.path, asked.method, *asked.headers, *asked.headers.values()):
+    for text in (request.path, request.method, *request.headers, *request.headers.values()):
         if not text.isascii() or not text.isprintable():
             raise Refusal(
                 400,
@@ -178,31 +179,31 @@ def _read(data: bytes, bytes_max: int) -> BridgedRequest:
                     "method, path and headers are printable ASCII", hint="Percent-encode the path."
                 ),
             )
-    return asked
+    return request
 
 
-def _scope(asked: BridgedRequest, headers: Mapping[str, str]) -> dict[str, Any]:
-    path, _, query = asked.path.partition("?")
-    sent = [(name.encode(), value.encode()) for name, value in headers.items() if name in PASSED_ON]
+def _scope(request: BridgedRequest, headers: Mapping[str, str]) -> dict[str, Any]:
+    path, _, query = request.path.partition("?")
+    passed_on = [(name.encode(), value.encode()) for name, value in headers.items() if name in PASSED_ON]
     return {
         "type": "http",
         "asgi": {"version": "3.0", "spec_version": "2.3"},
         "http_version": "1.1",
-        "method": asked.method.upper(),
+        "method": request.method.upper(),
         "scheme": "http",
         "path": unquote(path),
         "raw_path": path.encode(),
         "query_string": query.encode(),
         "root_path": "",
-        # It came to this very process, by no name that somebody chose.
-        "headers": [(b"host", b"localhost"), (b"content-type", b"application/json"), *sent],
+        # It came to this process directly: no host name is involved.
+        "headers": [(b"host", b"localhost"), (b"content-type", b"application/json"), *passed_on],
         "server": ("localhost", 80),
         "client": None,
     }
 
 
 def _once(body: bytes) -> Any:
-    """The body, and after that nothing more: a message does not hang up."""
+    """Receives the body once, and then blocks: a message does not disconnect."""
     sent = False
 
     async def receive() -> Message:
@@ -216,7 +217,7 @@ def _once(body: bytes) -> Any:
 
 
 class _Heard:
-    """What the application answers."""
+    """Collects the application's response."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
@@ -244,22 +245,24 @@ class _Heard:
     def answer(self) -> BridgedAnswer:
         body: Any = None
         if self._body:
-            told = bytes(self._body)
-            body = msgspec.Raw(told) if self._kind.endswith("json") else told.decode(errors="replace")
+            data = bytes(self._body)
+            body = msgspec.Raw(data) if self._kind.endswith("json") else data.decode(errors="replace")
         headers = {name: value for name, value in self._headers.items() if name not in UNTOLD}
         return BridgedAnswer(status=self._status, headers=headers, body=body)
 
 
-def _refusal(refused: HoldfastError | Refusal, named: str) -> BridgedAnswer:
-    if isinstance(refused, HoldfastError):
-        refused = Refusal(problems.status_of(refused), refused)
-    headers = dict(refused.headers)
-    if refused.status in {429, 503}:
+def _refusal(rejection: HoldfastError | Refusal, req_id: str) -> BridgedAnswer:
+    if isinstance(rejection, HoldfastError):
+        rejection = Refusal(problems.status_of(rejection), rejection)
+    headers = dict(rejection.headers)
+    if rejection.status in {429, 503}:
         headers["retry-after"] = str(problems.RETRY_AFTER_S)
-    return _problem(problems.make_problem(refused.error, refused.status, named, refused.pointer), headers)
+    return _problem(
+        problems.make_problem(rejection.error, rejection.status, req_id, rejection.pointer), headers
+    )
 
 
 def _problem(problem: problems.Problem, headers: Mapping[str, str] | None = None) -> BridgedAnswer:
-    told = {name.lower(): value for name, value in (headers or {}).items()}
-    told |= {"content-type": problems.MEDIA_TYPE, "x-request-id": problem.request_id}
-    return BridgedAnswer(status=problem.status, headers=told, body=msgspec.to_builtins(problem))
+    lower_headers = {name.lower(): value for name, value in (headers or {}).items()}
+    lower_headers |= {"content-type": problems.MEDIA_TYPE, "x-request-id": problem.request_id}
+    return BridgedAnswer(status=problem.status, headers=lower_headers, body=msgspec.to_builtins(problem))

@@ -1,4 +1,4 @@
-"""What a server has of NATS, if there is one: presence of agents elsewhere, hints, and the API once more."""
+"""NATS of a server, if it has one: presence of external agents, work hints, and the API bridge."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _log: Final = logging.getLogger("holdfast.server")
 
 
 class Wired:
-    """A link, and the bridge on it. NATS need not be there: it is connected to whenever it can be."""
+    """A NATS link and the bridge on it. NATS may be down: the link connects whenever it can."""
 
     def __init__(
         self, app: ASGIApp, clock: Clock, ids: IdSource, settings: Settings, nats: NatsSettings
@@ -43,7 +43,7 @@ class Wired:
         self._was_there = False
 
     def attend(self, again: Callable[[], Awaitable[None]]) -> None:
-        """This is done whenever NATS was away and is back."""
+        """Calls `again` whenever NATS was down and is back."""
 
         async def attended(_client: object) -> None:
             if self._was_there:
@@ -56,25 +56,25 @@ class Wired:
         self.link.start()
 
     async def close(self) -> None:
-        """Messages that were taken are answered, then nothing is open."""
+        """Answers the messages that were taken, and closes the connection."""
         await self._bridge.close()
         await self.link.close()
 
 
 async def report_held_work(store: Store, maintenance: Maintenance) -> None:
-    """The log says what became of work in progress while NATS was away. An agent that kept its lease over HTTP keeps
-    its work; one that could not renew has lost it, and another agent gets it."""
+    """Logs what happened to work in progress while NATS was down. An agent that kept its lease over HTTP keeps its
+    work; an agent that could not renew has lost it, and another agent gets it."""
     try:
         swept = await maintenance.sweep()
-        held = 0
+        running = 0
         for record in await store.namespaces.list():
-            which = WorkWhich(namespace=record.namespace, status=Status.RUNNING)
-            held += len((await store.work.list(which, limit=LISTED_MAX)).items)
+            work_filter = WorkWhich(namespace=record.namespace, status=Status.RUNNING)
+            running += len((await store.work.list(work_filter, limit=LISTED_MAX)).items)
     except HoldfastError as error:
         _log.warning("NATS is back; work in progress could not be checked: %s", error)
         return
     _log.info(
         "NATS is back; work in progress: %d kept by their agents, %d released",
-        held,
-        sum(agent_in(one.head.lease_owner) is not None for one in swept),
+        running,
+        sum(agent_in(job.head.lease_owner) is not None for job in swept),
     )

@@ -1,4 +1,4 @@
-"""The OpenAPI document, made from the table of endpoints and the shapes: there is nothing to keep in step."""
+"""OpenAPI document, generated from the table of endpoints and their types."""
 
 from __future__ import annotations
 
@@ -45,7 +45,10 @@ _MEANINGS: Final = {
 def document(endpoints: Sequence[Endpoint], version: str) -> dict[str, Any]:
     """The whole API."""
     types = [
-        one for endpoint in endpoints for one in (endpoint.answers, endpoint.body, endpoint.query) if one
+        declared
+        for endpoint in endpoints
+        for declared in (endpoint.answers, endpoint.body, endpoint.query)
+        if declared
     ]
     types = list(dict.fromkeys([*types, Problem]))
     schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
@@ -92,48 +95,50 @@ def _operation(endpoint: Endpoint, schema_of: dict[Any, Any], components: dict[s
 
 
 def _parameters(endpoint: Endpoint, components: dict[str, Any]) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = [
+    parameters: list[dict[str, Any]] = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
         for name, _ in _PART.findall(endpoint.path)
     ]
     query, in_path = components[endpoint.query.__name__], _names_in_path(endpoint.operation)
-    found += [
+    parameters += [
         {"name": name, "in": "query", "required": name in query.get("required", ()), "schema": schema}
         for name, schema in query["properties"].items()
         if name not in in_path
     ]
     if endpoint.keyed:
         schema = {"type": "string", "minLength": 1, "maxLength": 200}
-        found.append({"name": HEADER, "in": "header", "required": False, "schema": schema})
-    return found
+        parameters.append({"name": HEADER, "in": "header", "required": False, "schema": schema})
+    return parameters
 
 
 def _names_in_path(operation: Operation[Any, Any] | None) -> set[str]:
-    """The wire names of the request's fields that travel in the path."""
+    """The wire names of the request's fields that are in the path."""
     return set() if operation is None else path_names(operation)
 
 
 def _remove_path_fields(schema: dict[str, Any], operation: Operation[Any, Any]) -> None:
-    """The schema of a request, as a body has it."""
+    """Removes the fields that are in the path from the schema of a request body."""
     in_path = path_names(operation)
-    schema["properties"] = {name: one for name, one in schema["properties"].items() if name not in in_path}
+    schema["properties"] = {
+        name: field for name, field in schema["properties"].items() if name not in in_path
+    }
     schema["required"] = [name for name in schema.get("required", ()) if name not in in_path]
 
 
 def _responses(endpoint: Endpoint, schema_of: dict[Any, Any]) -> dict[str, Any]:
     problem = {MEDIA_TYPE: {"schema": schema_of[Problem]}}
-    found: dict[str, Any] = {}
+    responses: dict[str, Any] = {}
     for status in endpoint.statuses:
-        found[str(status)] = {"description": _MEANINGS[status]}
+        responses[str(status)] = {"description": _MEANINGS[status]}
         if endpoint.answers is not None and status not in {204, 304}:
             content = {endpoint.media: {"schema": schema_of[endpoint.answers]}}
             content |= {media: {"schema": {"type": "string", "format": "binary"}} for media in endpoint.also}
-            found[str(status)]["content"] = content
+            responses[str(status)]["content"] = content
     guarded = () if endpoint.scope is AccessScope.PUBLIC else (401, 403, 429)
     for status in (*guarded, *endpoint.errors):
-        found[str(status)] = {"description": _MEANINGS[status], "content": problem}
-    found["default"] = {
+        responses[str(status)] = {"description": _MEANINGS[status], "content": problem}
+    responses["default"] = {
         "description": "A problem document (RFC 9457) with a stable code.",
         "content": problem,
     }
-    return found
+    return responses

@@ -1,7 +1,8 @@
-"""Routes of operations: the HTTP line of each declaration in `holdfast.api`, made from it.
+"""Routes of operations: the endpoint of each declaration in `holdfast.api`.
 
-The status says what became of the request: 201 for something new, 202 for a command that the worker of the job applies
-next, 200 for everything else. A repeated request gets the first response again, marked `Idempotency-Replayed`.
+The status tells the outcome of the request: 201 for something new, 202 for a command that the worker of the job
+applies next, 200 for everything else. A repeated request gets the first response again, marked
+`Idempotency-Replayed`.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def operations(modules: Iterable[ModuleType] = MODULES) -> Iterator[Operation[An
 
 
 def to_endpoint(operation: Operation[Any, Any]) -> Endpoint:
-    """The operation's line in the table of endpoints."""
+    """The operation as an endpoint."""
     return Endpoint(
         method=operation.method,
         path=operation.path,
@@ -84,43 +85,43 @@ def to_endpoint(operation: Operation[Any, Any]) -> Endpoint:
 
 
 def _handler(operation: Operation[Any, Any]) -> Handle:
-    async def handle(asked: ApiRequest) -> ApiResponse | ASGIApp:
-        request = _complete(asked, operation)
+    async def handle(api_request: ApiRequest) -> ApiResponse | ASGIApp:
+        request = _complete(api_request, operation)
         headers: dict[str, str] = {}
         if operation.etag is not None:
-            tag = f'"{await operation.etag(asked.api, request)}"'
+            tag = f'"{await operation.etag(api_request.api, request)}"'
             headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
-            if etags.is_known(tag, asked.request.headers.get("if-none-match")):
+            if etags.is_known(tag, api_request.request.headers.get("if-none-match")):
                 return Response(status_code=304, headers=headers)
-        outcome = await _perform(asked, operation, request)
+        outcome = await _perform(api_request, operation, request)
         return _to_response(operation, outcome, headers)
 
     return handle
 
 
-def _complete(asked: ApiRequest, operation: Operation[Any, Any]) -> Any:
+def _complete(api_request: ApiRequest, operation: Operation[Any, Any]) -> Any:
     """The request with what HTTP carries elsewhere: its key, and the name of the caller's API key."""
-    request: Any = asked.body
+    request: Any = api_request.body
     changes: dict[str, Any] = {}
     if "by" in operation.request.__struct_fields__ and operation.has_body:
-        changes["by"] = asked.by(request.by)
+        changes["by"] = api_request.by(request.by)
     if (name := operation.key_field) is not None:
         wire_name = next(
             field.encode_name for field in msgspec.structs.fields(operation.request) if field.name == name
         )
-        key = asked.key(getattr(request, name), named=wire_name)
-        # A request that waits is performed again when the server drains, and must find what it was granted.
-        changes[name] = asked.house.ids.new("claim") if key is None and operation.waits else key
+        key = api_request.key(getattr(request, name), field_name=wire_name)
+        # A waiting request is performed again when the server drains, and must find what it was granted.
+        changes[name] = api_request.house.ids.new("claim") if key is None and operation.waits else key
     return msgspec.structs.replace(request, **changes) if changes else request
 
 
-async def _perform(asked: ApiRequest, operation: Operation[Any, Any], request: Any) -> Any:
+async def _perform(api_request: ApiRequest, operation: Operation[Any, Any], request: Any) -> Any:
     if operation.waits is None or not getattr(request, operation.waits):
-        return await operation.handle(asked.api, request)
-    outcome = await while_heard(asked, operation.handle(asked.api, request))
-    if outcome is None and asked.house.draining.is_set():
+        return await operation.handle(api_request.api, request)
+    outcome = await while_heard(api_request, operation.handle(api_request.api, request))
+    if outcome is None and api_request.house.draining.is_set():
         at_once = msgspec.structs.replace(request, **{operation.waits: 0})
-        return await operation.handle(asked.api, at_once)
+        return await operation.handle(api_request.api, at_once)
     return outcome
 
 

@@ -1,8 +1,8 @@
-"""Who may come in, before anything is read.
+"""Origin checks: reject requests from foreign pages before anything is read.
 
-A server on loopback is reached by every page that is open in a browser of that machine. A page of another site may send
-requests to 127.0.0.1, and by a name that it makes resolve to 127.0.0.1 it may even read the answers. So the `Host` must
-be one of ours, and an `Origin`, if there is one, must be that very host.
+Every page that is open in a browser of the machine can reach a server on loopback. A page of another site may send
+requests to 127.0.0.1, and by a name that it makes resolve to 127.0.0.1 (DNS rebinding) it may even read the
+responses. So the `Host` must be one of ours, and an `Origin`, if there is one, must be that very host.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ SECURITY_HEADERS: Final = {
 
 
 class Principal(msgspec.Struct, frozen=True):
-    """Who asks, in which namespace, and as what. `session_id` is the one that an agent's key is for."""
+    """The authenticated caller: its name, namespace and roles. `session_id` is the session that an agent's key is
+    for."""
 
     name: str = ""
     namespace: str = DEFAULT_NAMESPACE
@@ -46,11 +47,11 @@ class Principal(msgspec.Struct, frozen=True):
 
 
 Authorise: TypeAlias = Callable[[Request], Awaitable[Principal]]
-"""Says who asks, or raises a Refusal."""
+"""Returns the principal of a request, or raises a Refusal."""
 
 
 def check_bind(host: str, *, has_keys: bool = False, has_tls: bool = False, insecure: bool = False) -> None:
-    """The service may listen there: on loopback, or with keys that nobody on the way can read."""
+    """Checks that the server may listen there: on loopback, or with API keys over TLS or a trusted connection."""
     if is_loopback(host):
         return
     if not has_keys:
@@ -73,13 +74,14 @@ def is_loopback(host: str) -> bool:
 
 
 def request_id(headers: Headers) -> str | None:
-    """The caller's own id of this request, if it can be one."""
-    given = headers.get("x-request-id", "")
-    return given if _REQUEST_ID.fullmatch(given) else None
+    """The caller's own id of this request, if it is valid."""
+    header = headers.get("x-request-id", "")
+    return header if _REQUEST_ID.fullmatch(header) else None
 
 
 def check_visitor(scope: Scope, headers: Headers, settings: Settings) -> None:
-    """The request was meant for us, came from no other site's page, and has headers of a decent size."""
+    """Checks that the request is addressed to this server, comes from no other site's page, and has headers within
+    the limit."""
     size = len(scope.get("raw_path", b"")) + len(scope["query_string"])
     size += sum(len(name) + len(value) + 4 for name, value in scope["headers"])
     if size > settings.header_bytes_max:
@@ -98,12 +100,13 @@ def check_visitor(scope: Scope, headers: Headers, settings: Settings) -> None:
 
 
 def _is_ours(host: str, scope: Scope, settings: Settings) -> bool:
-    """A name that was allowed; or the address and port that the request came to, which no other site can borrow."""
+    """Whether the host is an allowed name, or the address and port that received the request, which no other site can
+    use."""
     if host in settings.hosts:
         return True
     address, port = scope["server"]
-    name, said_port = _parted(host)
-    if said_port != str(port) and (said_port or port != _DEFAULT_PORTS.get(scope["scheme"])):
+    name, host_port = _parted(host)
+    if host_port != str(port) and (host_port or port != _DEFAULT_PORTS.get(scope["scheme"])):
         return False
     if name == "localhost":
         return is_loopback(address)
@@ -116,7 +119,7 @@ def _is_ours(host: str, scope: Scope, settings: Settings) -> bool:
 
 
 def _parted(host: str) -> tuple[str, str]:
-    """Name and port; an address of version 6 is in brackets."""
+    """Name and port; an IPv6 address is in brackets."""
     if host.startswith("["):
         name, _, rest = host[1:].partition("]")
         return name, rest.removeprefix(":")

@@ -1,4 +1,5 @@
-"""What the page asks for beyond what a program needs: who asks, how many, many at once, a job as it was, numbers."""
+"""Requests and responses for the page only: the caller, counts, bulk commands, a job at an earlier event, time
+series."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A worker's own port: how it is, for probes and for Prometheus. Nothing about jobs is told here, and nothing is taken.
+"""Probe server: a worker's own port with its health and metrics. It shows nothing about jobs, and accepts no writes.
 
-It listens on loopback unless told otherwise. It runs in the worker's loop: a loop that is stuck does not answer, and
-that is what whoever probes it wants to know.
+It listens on loopback by default. It runs in the worker's event loop: a blocked loop does not answer, and that is
+what a probe has to find out.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from holdfast.store.contract import Store
 
 
 class SideDoorServer(Server):
-    """Signals are the worker's: this one ends when it is told to."""
+    """Leaves signals to the worker: this server ends when `should_exit` is set."""
 
     @contextlib.contextmanager
     def capture_signals(self):  # type: ignore[no-untyped-def]  # noqa: ANN201 - uvicorn's own has no types either
@@ -38,11 +38,9 @@ async def _anybody(_request: Request) -> Principal:
 async def side_door(
     store: Store, metrics: Metrics, host: str, port: int, hosts: tuple[str, ...] = ()
 ) -> AsyncIterator[tuple[str, Service]]:
-    """The address at which the worker tells how it is, and who answers there."""
+    """The address of the probe server, and its application."""
     settings = Settings(hosts=hosts, drain_timeout_s=1)
-    listening = bind_socket(
-        host, port, insecure=True
-    )  # it tells nothing of anybody's work, and takes nothing
+    listening = bind_socket(host, port, insecure=True)  # it shows no job data, and accepts no writes
     service = make_app(
         store, settings=settings, metrics=metrics, endpoints=WORKER_ENDPOINTS, authorise=_anybody
     )

@@ -1,7 +1,8 @@
 """Errors on the wire: problem documents (RFC 9457) with the codes of `holdfast.errors`.
 
-A caller's mistake and a conflict are told in full: that text is about what the caller sent. What is wrong with the
-store or with us is told by its code alone; the text, which may name a path or a statement, goes to the log.
+A caller's mistake and a conflict are reported in full: that text is about the caller's own request. For a fault of
+the store or of the server the caller gets the code alone; the text, which may name a path or a statement, goes to the
+log.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Refusal(Exception):
-    """An error with a status of its own, where its family's would say too little."""
+    """An error with its own status, where that of its class would say too little."""
 
     def __init__(
         self,
@@ -90,7 +91,7 @@ class Refusal(Exception):
 
 
 def status_of(error: HoldfastError) -> int:
-    """The status for this error: the nearest class in the table; 500 if nothing there fits."""
+    """The status for this error: that of the nearest class in the table; 500 if there is none."""
     return next((STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES), 500)
 
 
@@ -134,5 +135,5 @@ def title_of(kind: type[HoldfastError]) -> str:
 
 
 def _facts(error: HoldfastError) -> dict[str, Any]:
-    """What the class keeps beside its text."""
+    """The further fields of the error."""
     return {name: value for name, value in vars(error).items() if name != "hint"}

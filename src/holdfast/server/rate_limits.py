@@ -1,7 +1,7 @@
-"""S24: how much one key, and all keys of one namespace, may ask of this process.
+"""Rate limits (S24): token buckets for one key, and for all keys of one namespace.
 
-Requests, submissions and bytes of bodies each have a bucket for the key and one for its namespace. They are in this
-process alone: two servers let in twice as much. What a store can bear is said by the limits of its queues.
+Requests, submissions and body bytes each have a bucket for the key and one for its namespace. The buckets are local
+to this process: two servers admit twice as much. The limits of the queues protect the store.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Meter:
         self._buckets: dict[tuple[str, str, str], TokenBucket] = {}
 
     def admit(self, principal: Principal, endpoint: Endpoint) -> None:
-        """One more request fits; or Busy, with when it will."""
+        """Admits one request; raises Busy, with the time to wait."""
         self._take(principal, "requests", 1)
         if endpoint.submits:
             self._take(principal, "submissions", 1)
@@ -30,18 +30,21 @@ class Meter:
             self._take(principal, "bytes", 0)
 
     def read(self, principal: Principal, size: int) -> None:
-        """So many bytes were read. If that was too much, the next request waits for it."""
+        """Counts the bytes of a body. If that exceeds the limit, the next request has to wait."""
         for owner, rates in self._owners(principal):
             place = ("bytes", *owner)
             self._buckets[place], _ = take(self._buckets.get(place), rates.bytes, self._clock.tick_us(), size)
 
-    def _take(self, principal: Principal, what: str, cost: int) -> None:
+    def _take(self, principal: Principal, resource: str, cost: int) -> None:
         now = self._clock.tick_us()
         for owner, rates in self._owners(principal):
-            rate, place = getattr(rates, what), (what, *owner)
+            rate, place = getattr(rates, resource), (resource, *owner)
             self._buckets[place], wait_us = take(self._buckets.get(place), rate, now, cost)
             if wait_us:
-                msg = f"the {owner[0]} has reached its limit of {what}: {rate.per_s:,} per second, {rate.burst:,} burst"
+                msg = (
+                    f"the {owner[0]} has reached its limit of {resource}:"
+                    f" {rate.per_s:,} per second, {rate.burst:,} burst"
+                )
                 raise Busy(
                     msg, retry_after_s=-(-wait_us // SECOND), hint="Retry after the time in Retry-After."
                 )

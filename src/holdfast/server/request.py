@@ -1,4 +1,4 @@
-"""A request as an endpoint sees it: its path, query and body read and checked, and what is there to answer it with."""
+"""API request: a request with its path, query and body parsed and checked, and the server state for its handler."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _CLOSE: Final = {"Connection": "close"}
 
 
 class House:
-    """What all requests share: the store, the clock, and whether the doors are being closed."""
+    """Server state that all requests share: the store, the clock, and whether the server is draining."""
 
     def __init__(
         self,
@@ -72,19 +72,19 @@ class House:
         self.nats = nats
         self.draining = asyncio.Event()
         self.streams: dict[str, int] = {}
-        """Open streams by who reads them."""
+        """The number of open streams by reader."""
         self.registry = None if nats is None else Registry(nats.place, store.clock.calendar_us)
-        """Where agents of the default namespace are found, if not in the store."""
+        """The registry of external agents of the default namespace, if it is not in the store."""
 
     def ready(self, capability: str) -> None:
-        """Whoever listens elsewhere is told that there may be work for it: a hint, and nothing more."""
+        """Publishes a hint to waiting external agents that there may be work with this capability."""
         if self.nats is not None:
             self.nats.hints.ready(capability)
 
 
 @dataclass(frozen=True, slots=True)
 class ApiRequest:
-    """One request. `query` and `body` are of the shapes that the endpoint names."""
+    """One request. `query` and `body` are of the types that the endpoint declares."""
 
     house: House
     principal: Principal
@@ -97,16 +97,16 @@ class ApiRequest:
     @property
     def api(self) -> ApiContext:
         """The context of operations: this namespace, this caller."""
-        house = self.house
+        state = self.house
         is_default = self.principal.namespace == DEFAULT_NAMESPACE
         return ApiContext(
-            store=house.store,
-            clock=house.clock,
-            ids=house.ids,
+            store=state.store,
+            clock=state.clock,
+            ids=state.ids,
             namespace=self.principal.namespace,
             caller=Caller(self.principal.name, self.request_id),
-            notify_ready=house.ready,
-            external_registry=house.registry if is_default else None,
+            notify_ready=state.ready,
+            external_registry=state.registry if is_default else None,
         )
 
     @property
@@ -121,22 +121,22 @@ class ApiRequest:
     def namespace(self) -> str:
         return self.principal.namespace
 
-    def key(self, in_body: str | None = None, *, named: str = "operation_id") -> str | None:
-        """The caller's name for this request, if it has one."""
-        return key_of(self.request.headers.get(HEADER), in_body, named=named)
+    def key(self, in_body: str | None = None, *, field_name: str = "operation_id") -> str | None:
+        """The caller's idempotency key for this request, if it has one."""
+        return key_of(self.request.headers.get(HEADER), in_body, field_name=field_name)
 
-    def by(self, said: str) -> str:
-        """Who speaks, for the journal: the name that was given, and the key that it came with."""
+    def by(self, name: str) -> str:
+        """The author of a command for the journal: the name in the request, and the id of its API key."""
         key_id = self.principal.key_id
-        if key_id is None or len(said) > NAME_LENGTH_MAX:
-            return said
-        if not said:
+        if key_id is None or len(name) > NAME_LENGTH_MAX:
+            return name
+        if not name:
             return self.principal.name
         came_with = f" (key {key_id})"
-        return said[: NAME_LENGTH_MAX - len(came_with)] + came_with
+        return name[: NAME_LENGTH_MAX - len(came_with)] + came_with
 
     async def head(self) -> JobHead:
-        """The head of the job in the path. One of another namespace does not exist."""
+        """The head of the job in the path. A job of another namespace does not exist here."""
         job_id = check_name(self.path["job_id"], "job id")
         head = await self.store.jobs.head(job_id)
         if head.namespace != self.namespace:
@@ -146,13 +146,14 @@ class ApiRequest:
 
 
 async def read_body(
-    request: Request, shape: type[T], settings: Settings, read: Callable[[int], None] = lambda _: None
+    request: Request, shape: type[T], settings: Settings, count: Callable[[int], None] = lambda _: None
 ) -> T:
-    """The body as this shape. One that is too large is refused before it is read, or as soon as it is.
+    """The body as this type. A body that is too large is rejected before it is read, or as soon as it exceeds the
+    limit.
 
-    `read` hears how many bytes it was.
+    `read` is called with the number of bytes.
     """
-    return _fitted(await _read_json(request, settings, read), shape, strict=True)
+    return _fitted(await _read_json(request, settings, count), shape, strict=True)
 
 
 async def read_operation(
@@ -160,18 +161,18 @@ async def read_operation(
     operation: Operation[Any, Any],
     path: dict[str, str],
     settings: Settings,
-    read: Callable[[int], None] = lambda _: None,
+    count: Callable[[int], None] = lambda _: None,
 ) -> Any:
     """The request of an operation, from path and query, or from path and body."""
     if not operation.has_body:
         return _fitted(from_wire(operation, path, _read_pairs(request)), operation.request, strict=False)
     read_query(request, EmptyRequest)
-    value = await _read_json(request, settings, read)
+    value = await _read_json(request, settings, count)
     fields = from_wire(operation, path, value) if isinstance(value, dict) else value
     return _fitted(fields, operation.request, strict=True)
 
 
-async def _read_json(request: Request, settings: Settings, read: Callable[[int], None]) -> Any:
+async def _read_json(request: Request, settings: Settings, count: Callable[[int], None]) -> Any:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         msg = f"the content type is {kind or 'missing'!r}, and must be application/json"
@@ -179,7 +180,7 @@ async def _read_json(request: Request, settings: Settings, read: Callable[[int],
             415, NotAllowed(msg, hint="Send JSON, with Content-Type: application/json."), headers=_CLOSE
         )
     data = await _bytes_of(request, settings)
-    read(len(data))
+    count(len(data))
     try:
         return canonical.decode(data, bytes_max=settings.body_bytes_max) if data.strip() else {}
     except TooLarge:
@@ -213,12 +214,12 @@ def _too_large(most: int) -> Refusal:
 
 
 def read_query(request: Request, shape: type[T]) -> T:
-    """The query as this shape."""
+    """The query as this type."""
     return _fitted(_read_pairs(request), shape, strict=False)
 
 
 def _read_pairs(request: Request) -> dict[str, str]:
-    """The query; a parameter that stands there twice is rejected."""
+    """The query; a repeated parameter is rejected."""
     text = request.scope["query_string"]
     try:
         pairs = parse_qsl(text.decode("ascii"), keep_blank_values=True, errors="strict")
@@ -237,13 +238,13 @@ def _fitted(value: Any, shape: type[T], *, strict: bool) -> T:
         return msgspec.convert(value, shape, strict=strict)
     except msgspec.ValidationError as error:
         text = str(error)
-        found = _AT.search(text)
-        pointer = pointer_of(found[1]) if found else ""
+        match = _AT.search(text)
+        pointer = pointer_of(match[1]) if match else ""
         wrong = InvalidPayload(_AT.sub("", text), hint="See /api/openapi.json for what fits here.")
         raise Refusal(422, wrong, pointer=pointer) from None
 
 
 def pointer_of(place: str) -> str:
-    """A place as msgspec says it, as a JSON pointer: `.items[0].kind` is `/items/0/kind`."""
+    """A path of msgspec as a JSON pointer: `.items[0].kind` is `/items/0/kind`."""
     parts = [name or number for name, number in _PART.findall(place)]
     return "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in parts)

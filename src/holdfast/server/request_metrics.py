@@ -1,4 +1,5 @@
-"""Every request counted and timed where its answer begins. Routes are lines of the table, so there are few."""
+"""Request metrics: counts and times every request when its response begins. Routes are those of the table, so there
+are few."""
 
 from __future__ import annotations
 
@@ -11,13 +12,13 @@ from holdfast.server.metrics.meter import OTHER, Metrics
 
 ROUTE: Final = "holdfast.route"
 CODE: Final = "holdfast.code"
-"""Where a request's scope says which endpoint it met, and the code of the problem that it got."""
+"""The keys of a request's scope for its endpoint and for the code of its problem."""
 
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
 def measure_responses(metrics: Metrics, scope: Scope, send: Send) -> Send:
-    """The same way out, watched."""
+    """The same `send`, with metrics."""
     began = time.perf_counter()
     method = scope["method"] if scope["method"] in _METHODS else OTHER
 

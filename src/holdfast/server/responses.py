@@ -1,4 +1,4 @@
-"""What goes back: a value as JSON, whatever text is in it, or lines of it, or a stream."""
+"""Responses: a value as JSON, with any text in it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _write = msgspec.json.Encoder().encode
 
 
 class ApiResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """What an endpoint says. With `tagged` a reader that has it already gets 304 and no body."""
+    """The response of a handler. With `tagged`, a reader that already has it gets 304 and no body."""
 
     value: Any = None
     status: int = 200
@@ -24,7 +24,7 @@ class ApiResponse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode_json(value: Any) -> bytes:
-    """The value as JSON. Lone surrogates, which models do write, are escaped as the journal has them."""
+    """The value as JSON. Lone surrogates, which models do write, are escaped as in the journal."""
     try:
         return _write(value)
     except UnicodeEncodeError:
@@ -32,7 +32,7 @@ def encode_json(value: Any) -> bytes:
 
 
 def respond(answer: ApiResponse, if_none_match: str | None) -> Response:
-    """The response that carries this answer."""
+    """The HTTP response for this value."""
     headers = dict(answer.headers)
     if answer.status == 204:
         return Response(status_code=204, headers=headers)

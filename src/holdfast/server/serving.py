@@ -1,4 +1,4 @@
-"""The server: uvicorn, bound where it may be, and drained before it ends."""
+"""HTTP server: uvicorn, bound to an allowed address, and drained before it ends."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _log: Final = logging.getLogger("holdfast.server")
 
 
 class Server(uvicorn.Server):
-    """A server that tells its streams to end before it waits for them, and says when it is up.
+    """A server that ends its streams before it waits for them, and reports when it is up.
 
-    While it runs on loopback, the token of this start is where the commands of its user find it.
+    While it runs on loopback, the token of this start is stored where the local commands of its user look for it.
     """
 
     def __init__(self, service: Service, settings: Settings, up: Callable[[], None] | None = None) -> None:
@@ -38,11 +38,11 @@ class Server(uvicorn.Server):
                 loop="auto",
                 lifespan="on",
                 access_log=False,
-                log_config=None,  # logging is the process's own
+                log_config=None,  # the process configures logging
                 log_level="warning",
                 server_header=False,
                 date_header=True,
-                # Nobody but a proxy that was named may say for whom it asks, and how it was asked.
+                # Only the configured proxies may set the client address and scheme of a request.
                 proxy_headers=bool(settings.proxies),
                 forwarded_allow_ips=list(settings.proxies),
                 ssl_certfile=settings.tls_cert,
@@ -62,7 +62,7 @@ class Server(uvicorn.Server):
             _log.warning("the token could not be stored where local commands look for it: %s", trouble)
 
     def _leave_token(self, sockets: list[socket.socket]) -> Exception | None:
-        """The token is where commands look for it; or why it is not."""
+        """Stores the token where local commands look for it; returns the error if that fails."""
         token = self._service.token
         for listening in sockets:
             if token is None or not is_loopback(listening.getsockname()[0]):
@@ -70,7 +70,7 @@ class Server(uvicorn.Server):
             url = url_of(listening)
             try:
                 write_token(url, token)
-            except (OSError, RuntimeError) as error:  # a folder that cannot be written, or no home at all
+            except (OSError, RuntimeError) as error:  # a folder that cannot be written, or no home directory
                 return error
             self._written.append((url, token))
         return None
@@ -85,7 +85,7 @@ class Server(uvicorn.Server):
 
 
 def run(service: Service, listening: socket.socket, settings: Settings, up: Callable[[], None]) -> None:
-    """Serve until a signal says stop. A store that does not open is an error like any other."""
+    """Serves until a signal. Raises if the store cannot be opened."""
     server = Server(service, settings, up)
 
     async def serve() -> None:
@@ -107,7 +107,7 @@ def bind_socket(
     has_tls: bool = False,
     insecure: bool = False,
 ) -> socket.socket:
-    """A socket that listens there, if the service may; port 0 is any that is free."""
+    """A listening socket, if the server may listen there; port 0 is any free port."""
     check_bind(host, has_keys=has_keys, has_tls=has_tls, insecure=insecure)
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -127,7 +127,7 @@ def bind_socket(
 
 
 def url_of(listening: socket.socket, *, has_tls: bool = False) -> str:
-    """What to type to reach it."""
+    """The URL of the server."""
     host, port = listening.getsockname()[:2]
     scheme = "https" if has_tls else "http"
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"

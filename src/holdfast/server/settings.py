@@ -1,4 +1,4 @@
-"""What the service may be told, with what it does when it is told nothing."""
+"""Settings of the server, with their defaults."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DEFAULT_PORT: Final = 8080
 
 
 class Rates(msgspec.Struct, frozen=True, kw_only=True):
-    """What one may ask of this process: requests, new jobs and batches, bytes of bodies."""
+    """The rate limits of one owner: requests, new jobs and batches, body bytes."""
 
     requests: Rate = Rate(5_000, 20_000)
     submissions: Rate = Rate(2_500, 20_000)
@@ -28,10 +28,11 @@ TOGETHER: Final = Rates(
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """`hosts` are names under which others reach it, as `api.example.org` or with a port of their own.
+    """`hosts` are the names under which clients reach the server, such as `api.example.org`, or with a port.
 
-    `require_key`: nothing is answered without a key, whether or not there are any. `proxies` are the addresses whose
-    `X-Forwarded-For` and `X-Forwarded-Proto` are believed. `nats` is where agents elsewhere say that they are there.
+    `require_key`: every request needs a key, even while the store has none. `proxies` are the addresses whose
+    `X-Forwarded-For` and `X-Forwarded-Proto` are trusted. `nats` is the NATS server where external agents report
+    their presence.
     """
 
     hosts: tuple[str, ...] = ()
@@ -51,4 +52,4 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     per_namespace: Rates = TOGETHER
     nats: NatsSettings | None = None
     tends: bool = False
-    """Whether it looks after work and agents while nobody asks."""
+    """Whether it runs the maintenance loop."""

@@ -1,11 +1,11 @@
-"""What a job says, as server-sent events.
+"""Job streams: the output of a job as server-sent events.
 
-    id: 3.17                     the cursor: send it back as `Last-Event-ID`, and the stream goes on behind it
-    event: chunk                 or `attempt_superseded`: throw away what this step said before
+    id: 3.17                     the cursor: send it back as `Last-Event-ID`, and the stream continues after it
+    event: chunk                 or `attempt_superseded`: drop the earlier output of this step
     data: {"stream": "out", …}
 
-A comment now and then keeps the connection alive. `event: end` says how the job ended, and is the last. A stream that
-stops without it was cut off, or the server goes away: ask again, with the last id.
+Periodic comments keep the connection alive. `event: end` has the final status of the job, and is the last event. A
+stream that ends without it was cut off, or the server is shutting down: reconnect with the last id.
 """
 
 from __future__ import annotations
@@ -37,58 +37,58 @@ _HEADERS: Final = [
 
 
 class StreamEnd(msgspec.Struct, frozen=True):
-    """The job is over."""
+    """The job has ended."""
 
     status: Status
 
 
 Speak = Callable[[], AsyncGenerator[bytes, None]]
-"""Begins to speak: one event after the other, as it goes over the wire."""
+"""Starts a stream: an async generator of encoded events."""
 
 
 class Stream:
-    """The response that carries events until there are no more, its reader is gone, or the server is to end."""
+    """The response that sends events until there are no more, its reader disconnects, or the server drains."""
 
-    def __init__(self, asked: ApiRequest, speak: Speak) -> None:
-        self._house = asked.house
-        self._principal = asked.principal
-        self._reader = asked.principal.name
+    def __init__(self, request: ApiRequest, speak: Speak) -> None:
+        self._state = request.house
+        self._principal = request.principal
+        self._reader = request.principal.name
         self._speak = speak
-        if self._house.streams.get(self._reader, 0) >= self._house.settings.streams_max:
-            msg = f"{self._house.settings.streams_max} streams are open"
+        if self._state.streams.get(self._reader, 0) >= self._state.settings.streams_max:
+            msg = f"{self._state.settings.streams_max} streams are open"
             raise Refusal(429, Unavailable(msg, hint="Close one, or watch several jobs one after the other."))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        house = self._house
-        house.streams[self._reader] = house.streams.get(self._reader, 0) + 1
-        words = self._speak()
+        state = self._state
+        state.streams[self._reader] = state.streams.get(self._reader, 0) + 1
+        events = self._speak()
         leaving: list[asyncio.Task[Any]] = [
             asyncio.create_task(wait_for_disconnect(receive)),
-            asyncio.create_task(house.draining.wait()),
-            asyncio.create_task(_revoked(house, self._principal)),
+            asyncio.create_task(state.draining.wait()),
+            asyncio.create_task(_revoked(state, self._principal)),
         ]
         try:
             await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
-            await self._say(HEARTBEAT, send)  # so that the reader knows that it is heard
-            await self._carry(words, leaving, send)
+            await self._say(HEARTBEAT, send)  # so that the reader knows that it is connected
+            await self._carry(events, leaving, send)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         except (OSError, TimeoutError):
-            pass  # the reader is gone, or takes nothing: it will ask again, with its last id
+            pass  # the reader has disconnected or does not read: it will reconnect with its last id
         finally:
             for task in leaving:
                 task.cancel()
-            await words.aclose()
-            house.streams[self._reader] -= 1
+            await events.aclose()
+            state.streams[self._reader] -= 1
 
     async def _carry(
-        self, words: AsyncGenerator[bytes, None], leaving: list[asyncio.Task[Any]], send: Send
+        self, events: AsyncGenerator[bytes, None], leaving: list[asyncio.Task[Any]], send: Send
     ) -> None:
-        coming: asyncio.Task[bytes | None] = asyncio.create_task(_next(words))
+        coming: asyncio.Task[bytes | None] = asyncio.create_task(_next(events))
         try:
             while True:
                 await asyncio.wait(
                     [coming, *leaving],
-                    timeout=self._house.settings.heartbeat_s,
+                    timeout=self._state.settings.heartbeat_s,
                     return_when=asyncio.FIRST_COMPLETED,
                 )
                 if any(task.done() for task in leaving):
@@ -99,46 +99,46 @@ class Stream:
                     return
                 else:
                     await self._say(event, send)
-                    coming = asyncio.create_task(_next(words))
+                    coming = asyncio.create_task(_next(events))
         finally:
             coming.cancel()
             await asyncio.wait([coming])
 
     async def _say(self, text: bytes, send: Send) -> None:
-        """The text is on its way. A reader that takes nothing for too long is given up."""
+        """Sends the bytes. A reader that does not read for too long raises TimeoutError."""
         message: Message = {"type": "http.response.body", "body": text, "more_body": True}
-        await asyncio.wait_for(send(message), self._house.settings.send_timeout_s)
+        await asyncio.wait_for(send(message), self._state.settings.send_timeout_s)
 
 
 async def words_of_job(
-    house: House, job_id: str, *, after: str | None, stream: str | None
+    state: House, job_id: str, *, after: str | None, stream: str | None
 ) -> AsyncGenerator[bytes, None]:
-    """What the job says, and how it ended."""
-    words = watch(house.store, job_id, after=after, stream=stream, scribe=house.scribe)
+    """The output of the job, and its final status."""
+    chunks = watch(state.store, job_id, after=after, stream=stream, scribe=state.scribe)
     try:
-        async with aclosing(words):
-            async for heard in words:
-                yield _event(heard)
-        status = (await house.store.jobs.head(job_id)).status
+        async with aclosing(chunks):
+            async for chunk in chunks:
+                yield _event(chunk)
+        status = (await state.store.jobs.head(job_id)).status
     except NotFound:
-        return  # it was removed while we read: there is no more of it
+        return  # the job was removed meanwhile
     assert status in TERMINAL, "a watch ends when its job is over"
     yield b"event: end\ndata: " + encode_json(StreamEnd(status)) + b"\n\n"
 
 
-def _event(heard: Heard) -> bytes:
-    kind = "attempt_superseded" if isinstance(heard, AttemptSuperseded) else "chunk"
-    return f"id: {heard.cursor}\nevent: {kind}\ndata: ".encode() + encode_json(heard) + b"\n\n"
+def _event(chunk: Heard) -> bytes:
+    kind = "attempt_superseded" if isinstance(chunk, AttemptSuperseded) else "chunk"
+    return f"id: {chunk.cursor}\nevent: {kind}\ndata: ".encode() + encode_json(chunk) + b"\n\n"
 
 
-async def _revoked(house: House, principal: Principal) -> None:
-    """The reader may not read any more."""
+async def _revoked(state: House, principal: Principal) -> None:
+    """Waits until the reader's access ends."""
     while True:
-        with suppress(HoldfastError):  # a store that is away ends the stream by itself
-            if not await house.gate.still(principal):
+        with suppress(HoldfastError):  # an unavailable store ends the stream elsewhere
+            if not await state.gate.still(principal):
                 return
-        await asyncio.sleep(house.settings.recheck_s)
+        await asyncio.sleep(state.settings.recheck_s)
 
 
-async def _next(words: AsyncGenerator[bytes, None]) -> bytes | None:
-    return await anext(words, None)
+async def _next(events: AsyncGenerator[bytes, None]) -> bytes | None:
+    return await anext(events, None)

@@ -1,10 +1,10 @@
-"""Figures over time, counted from journals: nobody keeps books beside them.
+"""Time series of jobs, calls, tokens and cost, computed from journals: there are no counters beside them.
 
-A journal only grows, and what it has told is told. So what was counted of a job up to an event is remembered, and the
-next look reads what came after it; a job that is over is never read again. One look reads a bounded number of journals
-and says when there is more to read: the next one goes on.
+A journal is append-only. So the counts of a job up to an event are cached, and the next look reads only the events
+after it; the journal of an ended job is never read again. One look reads a bounded number of journals and reports
+when there is more to read: the next look continues.
 
-What is counted is of the newest jobs, and of those that are not over: a job that is older than two thousand others and
+The counts cover the newest jobs, and those that have not ended: a job that is older than two thousand others and
 ended just now is missed, and `complete` says so.
 """
 
@@ -28,7 +28,7 @@ from holdfast.store.contract import Store
 NEWEST: Final = 2_000
 PAGE: Final = 1_000
 READ_MAX: Final = 500
-"""Journals in one look."""
+"""Journals read in one look."""
 KNOWN_MAX: Final = 10_000
 _OPEN: Final = (Status.PENDING, Status.RUNNING, Status.WAITING)
 
@@ -41,7 +41,7 @@ _COUNTED: Final = {
     e.ToolCalled.type: "tool_calls",
     e.ToolUncertain.type: "uncertain",
 }
-"""Facts whose type is all there is to count."""
+"""Events that are counted by their type alone."""
 
 _READ: Final = frozenset({e.JobClaimed.type, e.LlmRequested.type, e.LlmResponded.type})
 
@@ -96,7 +96,7 @@ class NumbersView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Job:
-    """What one journal has told so far, minute by minute."""
+    """The counts of one journal so far, by minute."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -121,7 +121,7 @@ class _Job:
         try:
             event = unseal(sealed)
         except HoldfastError:
-            return  # erased, or of another version: there is nothing to count in it
+            return  # erased, or of another version: nothing to count
         match event:
             case e.JobClaimed():
                 if event.takeover:
@@ -138,13 +138,13 @@ class _Job:
     def _answered(self, minute: int, event: e.LlmResponded) -> None:
         model = self._asked.pop((event.step_key, event.generation), "")
         used: dict[str, Any] = event.usage if isinstance(event.usage, dict) else {}
-        told = self.models.setdefault((minute, model), Counter())
-        told["calls"] += 1
+        counts = self.models.setdefault((minute, model), Counter())
+        counts["calls"] += 1
         for name, key in (("tokens_in", "input"), ("tokens_out", "output"), ("usd_micros", "usd_micros")):
             amount = used.get(key)
             if type(amount) is int and amount >= 0:
-                told[name] += amount
-                told["priced"] += name == "usd_micros"
+                counts[name] += amount
+                counts["priced"] += name == "usd_micros"
                 self._count(minute, name, amount)
 
     def _count(self, minute: int, name: str, amount: int = 1) -> None:
@@ -152,33 +152,36 @@ class _Job:
 
 
 class Numbers:
-    """One for each server. What it remembers it could read again."""
+    """One per server. Its cache can be rebuilt from the journals."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._known: dict[str, _Job] = {}
 
     async def look(self, namespace: str, *, now: int, minutes: int, today_since: int | None) -> NumbersView:
-        """The figures of the last `minutes`, this one included."""
+        """The time series of the last `minutes`, including the current one."""
         last = now // MINUTE
         first = last - minutes + 1
         since = min(first, (now if today_since is None else max(today_since, 0)) // MINUTE)
         records, complete = await self._recent(namespace, since * MINUTE)
         read_all = await self._read(records)
-        jobs = [known for record in records if (known := self._known.get(record.job_id)) is not None]
+        jobs = [cached for record in records if (cached := self._known.get(record.job_id)) is not None]
         by_minute: dict[int, Counter[str]] = {}
         for job in jobs:
-            for minute, told in job.minutes.items():
-                by_minute.setdefault(minute, Counter()).update(told)
+            for minute, counts in job.minutes.items():
+                by_minute.setdefault(minute, Counter()).update(counts)
         span = range(first, last + 1)
-        series = {name: tuple(by_minute.get(one, _NONE)[name] for one in span) for name in SERIES}
+        series = {
+            name: tuple(by_minute.get(nth_minute, _NONE)[name] for nth_minute in span) for name in SERIES
+        }
         today = range((now if today_since is None else today_since) // MINUTE, last + 1)
         return NumbersView(
             step_us=MINUTE,
-            at=tuple(one * MINUTE for one in span),
+            at=tuple(nth_minute * MINUTE for nth_minute in span),
             **series,
             today={
-                name: sum(told[name] for one, told in by_minute.items() if one in today) for name in SERIES
+                name: sum(counts[name] for nth_minute, counts in by_minute.items() if nth_minute in today)
+                for name in SERIES
             },
             by_model=_by_model(jobs, span),
             by_agent=_by_agent(jobs, span),
@@ -189,32 +192,32 @@ class Numbers:
         )
 
     async def _recent(self, namespace: str, since: int) -> tuple[list[JobRecord], bool]:
-        """Jobs that changed since then, as far as they are new or not over; and whether that is all of them."""
-        found: dict[str, JobRecord] = {}
+        """Jobs that changed since then, among the newest and the open ones; and whether that is all of them."""
+        records: dict[str, JobRecord] = {}
         cursor: str | None = None
-        while len(found) < NEWEST:
+        while len(records) < NEWEST:
             page = await self._store.jobs.list(JobFilter(namespace=namespace), limit=PAGE, cursor=cursor)
-            found |= {record.job_id: record for record in page}
+            records |= {record.job_id: record for record in page}
             cursor = page.next
             if cursor is None:
                 break
         still = await self._store.jobs.list(JobFilter(namespace=namespace, statuses=_OPEN), limit=PAGE)
-        oldest = min((record.created_at for record in found.values()), default=0)
-        found |= {record.job_id: record for record in still}
-        recent = [record for record in found.values() if record.changed_at >= since]
+        oldest = min((record.created_at for record in records.values()), default=0)
+        records |= {record.job_id: record for record in still}
+        recent = [record for record in records.values() if record.changed_at >= since]
         return recent, cursor is None or oldest < since
 
     async def _read(self, records: Iterable[JobRecord]) -> bool:
-        """What is new in these journals is counted; whether that was all of it."""
-        read = 0
+        """Counts the new events of these journals; returns whether all were read."""
+        journals_read = 0
         for record in records:
             job = self._known.pop(record.job_id, None) or _Job(record.kind)
-            self._known[record.job_id] = job  # those that nobody asks for are at the front
+            self._known[record.job_id] = job  # least recently used jobs are at the front
             if job.seq >= record.head_seq:
                 continue
-            if read == READ_MAX:
+            if journals_read == READ_MAX:
                 return False
-            read += 1
+            journals_read += 1
             await self._read_one(record, job)
         while len(self._known) > KNOWN_MAX:
             self._known.pop(next(iter(self._known)))
@@ -224,7 +227,7 @@ class Numbers:
         while job.seq < record.head_seq:
             page = await self._store.journal.read(record.job_id, after=job.seq, limit=EVENTS_PER_PAGE_MAX)
             if not page:
-                return  # it was removed while we read
+                return  # the job was removed meanwhile
             for sealed in page:
                 job.take(sealed)
 
@@ -233,11 +236,11 @@ _NONE: Final[Counter[str]] = Counter()
 
 
 def _by_model(jobs: Iterable[_Job], span: range) -> tuple[ModelNumbers, ...]:
-    told: dict[str, Counter[str]] = {}
+    by_model: dict[str, Counter[str]] = {}
     for job in jobs:
         for (minute, model), counts in job.models.items():
             if minute in span:
-                told.setdefault(model, Counter()).update(counts)
+                by_model.setdefault(model, Counter()).update(counts)
     return tuple(
         ModelNumbers(
             model=model,
@@ -246,16 +249,16 @@ def _by_model(jobs: Iterable[_Job], span: range) -> tuple[ModelNumbers, ...]:
             tokens_out=counts["tokens_out"],
             usd_micros=counts["usd_micros"] if counts["priced"] else None,
         )
-        for model, counts in sorted(told.items())
+        for model, counts in sorted(by_model.items())
     )
 
 
 def _by_agent(jobs: Iterable[_Job], span: range) -> tuple[AgentNumbers, ...]:
-    told: dict[str, Counter[str]] = {}
+    by_kind: dict[str, Counter[str]] = {}
     for job in jobs:
         lately = [counts for minute, counts in job.minutes.items() if minute in span]
         if lately:
-            mine = told.setdefault(job.kind, Counter())
+            mine = by_kind.setdefault(job.kind, Counter())
             mine["jobs"] += 1
             for counts in lately:
                 mine.update(counts)
@@ -268,11 +271,13 @@ def _by_agent(jobs: Iterable[_Job], span: range) -> tuple[AgentNumbers, ...]:
             tokens=counts["tokens_in"] + counts["tokens_out"],
             usd_micros=counts["usd_micros"] if counts["priced"] else None,
         )
-        for kind, counts in sorted(told.items())
+        for kind, counts in sorted(by_kind.items())
     )
 
 
 def _percentiles(values: Iterable[int]) -> tuple[int, ...]:
-    """The 50th, 95th and 99th; none of nothing."""
-    known = sorted(values)
-    return tuple(known[min(len(known) * part // 100, len(known) - 1)] for part in (50, 95, 99) if known)
+    """The 50th, 95th and 99th percentile; empty without values."""
+    ordered = sorted(values)
+    return tuple(
+        ordered[min(len(ordered) * part // 100, len(ordered) - 1)] for part in (50, 95, 99) if ordered
+    )

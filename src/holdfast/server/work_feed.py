@@ -1,15 +1,15 @@
-"""What happens to work and to agents, as it happens, as server-sent events.
+"""Work feed: events of work items and external agents, as server-sent events.
 
-    id: 1763301600000000.job_01….4         when, what, and which event of its journal: send it back as `Last-Event-ID`
+    id: 1763301600000000.job_01….4         time, work item, and event of its journal: send it back as `Last-Event-ID`
     event: work:completed
     data: {"id": "job_01…", "capability": "summarize", "assignedTo": "ant-1", …}
 
     work:    submitted assigned progress completed failed requeued dead cancelled
     agent:   registered updated offline removed
 
-Work is told from its journals, so nothing is told that is not durable, and a reader that comes back with its last id
-hears what it has missed, as far as it belongs to the newest thousand items. Agents are told from the registry, by what
-is different from the last look: a reader that was away lists them again.
+Events of work come from journals, so every one of them is durable, and a reader that reconnects with its last id gets
+what it missed, as far as it belongs to the newest thousand items. Events of agents are the differences between two
+looks at the registry: a reader that was disconnected lists the agents again.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from holdfast.server.responses import encode_json
 LOOK_S: Final = 1.0
 NEWEST: Final = 1000
 LISTENING: Final = b": listening\n\n"
-"""Said once: whatever happens from here on is told."""
+"""Sent once: every event from here on is delivered."""
 NAMES: Final[dict[type[Event], str]] = {
     JobCreated: "submitted",
     JobClaimed: "assigned",
@@ -58,11 +58,11 @@ NAMES: Final[dict[type[Event], str]] = {
     JobCancellation: "cancelled",
 }
 _STEADY: Final = ("last_heartbeat", "last_activity")
-"""What changes with every beat, and is no news."""
+"""Fields that change with every heartbeat, and are not events."""
 
 
 def after_of(last_id: str | None) -> int | None:
-    """The instant behind which a reader goes on; None: from now on."""
+    """The instant after which a reader continues; None: from now on."""
     if not last_id:
         return None
     at = last_id.partition(".")[0]
@@ -72,27 +72,27 @@ def after_of(last_id: str | None) -> int | None:
 
 
 async def feed(api: ApiContext, after: int | None) -> AsyncGenerator[bytes, None]:
-    """Events from now on, or behind an instant, for as long as somebody listens."""
+    """Events from now on, or after an instant, until the client disconnects."""
     store, outwork = api.store, api.external_work
-    told: dict[str, int] = {}
+    seen_seqs: dict[str, int] = {}
     agents: dict[str, AgentEntryView] | None = None
     news = after is not None
     while True:
         rows = (await store.work.list(WorkWhich(namespace=api.namespace), limit=NEWEST)).items
-        changed = [row.head for row in reversed(rows) if told.get(row.head.job_id) != row.head.head_seq]
+        changed = [row.head for row in reversed(rows) if seen_seqs.get(row.head.job_id) != row.head.head_seq]
         for head in changed:
             if news:
                 item = await outwork.load(head.job_id)
-                for event in _work_events(item, told.get(head.job_id, 0), after or 0):
+                for event in _work_events(item, seen_seqs.get(head.job_id, 0), after or 0):
                     yield event
-        told = {row.head.job_id: row.head.head_seq for row in rows}
-        seen = {one.guid: one for one in await list_entries(api, ListEntries())}
+        seen_seqs = {row.head.job_id: row.head.head_seq for row in rows}
+        current = {entry.guid: entry for entry in await list_entries(api, ListEntries())}
         if agents is not None:
-            for event in _agent_events(agents, seen):
+            for event in _agent_events(agents, current):
                 yield event
         else:
             yield LISTENING
-        agents, news = seen, True
+        agents, news = current, True
         await store.wakeups.wait(frozenset({f"queue:{QUEUE}"}), LOOK_S)
 
 
@@ -109,8 +109,8 @@ def _id(sealed: SealedEvent, view: WorkView) -> str:
 
 
 def _brief(view: WorkView, sealed: SealedEvent, event: Event) -> dict[str, Any]:
-    """What the event is about. How far it was then, and how it stands now."""
-    told: dict[str, Any] = {
+    """The data of an event: the work item's current state, and the progress that the event reported."""
+    data: dict[str, Any] = {
         "id": view.id,
         "seq": sealed.seq,
         "at": sealed.at,
@@ -120,8 +120,8 @@ def _brief(view: WorkView, sealed: SealedEvent, event: Event) -> dict[str, Any]:
         "assignedTo": view.assigned_to,
     }
     if isinstance(event, ProgressReported):
-        told |= {"progress": event.progress, "note": event.note}
-    return told
+        data |= {"progress": event.progress, "note": event.note}
+    return data
 
 
 def _agent_events(before: dict[str, AgentEntryView], now: dict[str, AgentEntryView]) -> Iterator[bytes]:
@@ -144,6 +144,6 @@ def _steady(entry: AgentEntryView) -> AgentEntryView:
     return msgspec.structs.replace(entry, **dict.fromkeys(_STEADY, ""))
 
 
-def _said(name: str, named: str | None, data: Any) -> bytes:
-    head = "" if named is None else f"id: {named}\n"
+def _said(name: str, event_id: str | None, data: Any) -> bytes:
+    head = "" if event_id is None else f"id: {event_id}\n"
     return f"{head}event: {name}\ndata: ".encode() + encode_json(data) + b"\n\n"

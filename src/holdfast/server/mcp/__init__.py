@@ -1,10 +1,11 @@
-"""Holdfast for a model: the client's words as tools of an MCP server, over stdin and stdout.
+"""MCP server: Holdfast's operations as tools for a model, over stdin and stdout.
 
-    tools     the table: what each tool is called, what it takes, what it is for
-    work      work and agents;  jobs: jobs, dead letters, what waits for a person
-    keeping   leases of what this session has claimed, kept alive while the process lives
-    brief     answers that fit into a model's context, and say what was left out
-    server    the protocol: schemas out, calls in, errors as the model can read them
+    tools             the table: name, arguments and description of each tool
+    work              tools for work and agents
+    operation_tools   tools derived from the operations of `holdfast.api`
+    lease_keeper      renews the leases of the work that this session has claimed, while the process lives
+    summaries         results that fit into a model's context, and say what was left out
+    server            the protocol: schemas out, calls in, errors in a form for the model
 
-Only this package knows `mcp` as a server (`pip install 'holdfast[mcp]'`).
+Only this package imports `mcp` as a server (`pip install 'holdfast[mcp]'`).
 """

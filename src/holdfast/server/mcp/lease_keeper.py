@@ -1,9 +1,9 @@
-"""What a session has claimed stays its own while the process lives.
+"""Lease keeper: renews the leases of a session's claimed work while the process lives.
 
-A model thinks for minutes between two calls, and renews nothing meanwhile. So this process does: every claimed item is
-renewed at a third of its lease, and every agent that registered here beats, until the work is over, fenced, or the
-process ends, which gives back what is left. Work that no tool has named for an hour is let go: a model that has
-forgotten it would hold it for ever.
+A model thinks for minutes between two calls, and renews nothing meanwhile. So this process does: it renews every
+claimed item at a third of its lease, and sends the heartbeats of every agent that registered here, until the work has
+ended or is fenced, or the process ends, which releases the remaining work. Work that no tool call has named for an
+hour is no longer renewed: a model that has forgotten it would hold it for ever.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ log = logging.getLogger("holdfast.mcp")
 
 
 class Kept(msgspec.Struct):
-    """One claimed item, and when a tool last named it."""
+    """One claimed item, and the time of the last tool call that named it."""
 
     item: ClaimedWork
     lease_s: int
@@ -46,7 +46,7 @@ class Kept(msgspec.Struct):
 class Keeping:
     def __init__(self, client: Client, clock: Clock, chance: Callable[[], float]) -> None:
         self.agent: AgentEntryView | None = None
-        """Who this session is: the agent that registered last."""
+        """The agent of this session: the one that registered last."""
         self._client = client
         self._clock = clock
         self._patience = ServerRetry(chance)
@@ -56,14 +56,14 @@ class Keeping:
     # ── agents ────────────────────────────────────────────────────────────────────────────────────
 
     def track_agent(self, agent: AgentEntryView, register: Callable[[], Awaitable[AgentEntryView]]) -> None:
-        """From now on this agent beats; where nobody knows it any more, it registers again."""
+        """Starts the heartbeats of this agent; if the registry has lost it, it registers again."""
         self.agent = agent
         self._start(f"beat {agent.guid}", self._beat_on(agent, register))
 
-    def guid(self, named: str | None) -> str:
-        """The agent that is meant: the one that is named, or the one that this session is."""
-        if named is not None:
-            return named
+    def guid(self, guid: str | None) -> str:
+        """The guid argument, or that of this session's agent."""
+        if guid is not None:
+            return guid
         if self.agent is None:
             raise InvalidMove(
                 "this session is not registered as an agent",
@@ -90,46 +90,46 @@ class Keeping:
     # ── work ──────────────────────────────────────────────────────────────────────────────────────
 
     def track_work(self, items: Iterable[ClaimedWork], lease_s: int) -> None:
-        """From now on these are renewed."""
+        """Starts the renewal of these items."""
         for item in items:
             self._kept[item.id] = Kept(item, lease_s, self._clock.tick_us())
             self._start(f"lease {item.id}", self._renew_on(item.id))
 
     def right(self, work_id: str, fence: int | None, lease_token: str | None) -> dict[str, Any]:
-        """What a word about this work must carry: as given, or as this session has claimed it."""
-        kept = self._kept.get(work_id)
-        if kept is not None:
-            kept.named_at = self._clock.tick_us()
+        """The fence and token for a command on this work: the arguments, or those of this session's claim."""
+        claim = self._kept.get(work_id)
+        if claim is not None:
+            claim.named_at = self._clock.tick_us()
         if fence is not None and lease_token is not None:
             return {"fence": fence, "lease_token": lease_token}
-        if kept is None:
+        if claim is None:
             msg = f"work {work_id} is not claimed by this session"
             raise InvalidMove(
                 msg, hint="Claim work with claim_work, or give the fence and lease_token of its claim."
             )
-        return kept.right()
+        return claim.right()
 
     def lease_s(self, work_id: str) -> int | None:
-        kept = self._kept.get(work_id)
-        return None if kept is None else kept.lease_s
+        claim = self._kept.get(work_id)
+        return None if claim is None else claim.lease_s
 
     def over(self, work_id: str) -> None:
-        """Nobody here renews it any more."""
+        """Stops renewing this work."""
         self._kept.pop(work_id, None)
         task = self._tasks.pop(f"lease {work_id}", None)
         if task is not None:
             task.cancel()
 
     async def _renew_on(self, work_id: str) -> None:
-        kept = self._kept[work_id]
+        claim = self._kept[work_id]
 
         async def renew() -> None:
-            if self._clock.tick_us() - kept.named_at > FORGOTTEN_US:
+            if self._clock.tick_us() - claim.named_at > FORGOTTEN_US:
                 raise NotFound("no tool has mentioned it for an hour: its lease is no longer renewed")
-            await self._client.renew_work(work_id, **kept.right(), lease_seconds=kept.lease_s)
+            await self._client.renew_work(work_id, **claim.right(), lease_seconds=claim.lease_s)
 
         async def wait_until_due() -> None:
-            await rest(kept.lease_s / 3)
+            await rest(claim.lease_s / 3)
 
         lost = await renew_lease(work_id, renew, wait_until_due, retry=self._patience, within_s=ANSWER_S)
         log.warning("this session lost the lease of work %s: %s", work_id, lost)
@@ -138,17 +138,17 @@ class Keeping:
     # ── the end ───────────────────────────────────────────────────────────────────────────────────
 
     async def close(self) -> None:
-        """What is still claimed is given back, and the agent says that it is gone."""
+        """Releases the work that is still claimed, and reports the agent as offline."""
         for task in self._tasks.values():
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks.values())
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FAREWELL_S):
-                for work_id, kept in self._kept.items():
+                for work_id, claim in self._kept.items():
                     with contextlib.suppress(HoldfastError):
                         await self._client.release_work(
-                            work_id, **kept.right(), why="the MCP session is over"
+                            work_id, **claim.right(), why="the MCP session is over"
                         )
                 if self.agent is not None:
                     with contextlib.suppress(HoldfastError):

@@ -1,7 +1,7 @@
-"""Tools of the MCP server that are operations (`holdfast.api`): those whose declaration has a text for models.
+"""MCP tools that are operations (`holdfast.api`): those whose declaration has a text for models.
 
-A tool has the fields of the request, without the ids that make a request repeatable: the client makes those. Who gives
-a command is an argument where a person decides, and this session otherwise.
+A tool has the fields of the request, without the ids that make a request repeatable: the client makes those. The
+author of a command is an argument where a person decides, and this session otherwise.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from holdfast.server.operation_routes import operations
 
 def operation_tools() -> list[ServerTool[Any]]:
     """The tools of all operations that are marked as such."""
-    return [to_tool(one) for one in operations() if one.tool]
+    return [to_tool(operation) for operation in operations() if operation.tool]
 
 
 def to_tool(operation: Operation[Any, Any]) -> ServerTool[Any]:

@@ -1,4 +1,4 @@
-"""The protocol: tools listed with their schemas, calls checked and answered, errors as a model can read them."""
+"""MCP protocol: lists tools with schemas, checks and answers calls, and returns errors in a form for the model."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ INSTRUCTIONS: Final = (
 log = logging.getLogger("holdfast.mcp")
 
 
-async def serve_stdio(desk: McpContext) -> None:
-    """Answer on stdout what comes in on stdin, until that is closed. Then what is still claimed is given back."""
-    server = _made(desk)
+async def serve_stdio(context: McpContext) -> None:
+    """Serves stdin and stdout until stdin is closed. Then releases the work that is still claimed."""
+    server = _made(context)
     try:
         async with stdio_server() as (reading, writing):
             await server.run(reading, writing, server.create_initialization_options())
     finally:
-        await desk.keeping.close()
+        await context.keeping.close()
 
 
-def _made(desk: McpContext) -> Server[Any]:
+def _made(context: McpContext) -> Server[Any]:
     listed = ListToolsResult(
         tools=[
             ListedTool(
@@ -70,7 +70,7 @@ def _made(desk: McpContext) -> Server[Any]:
         return listed
 
     async def call_tool(_: ServerRequestContext[Any], params: CallToolRequestParams) -> CallToolResult:
-        return await run_tool(desk, params.name, params.arguments or {})
+        return await run_tool(context, params.name, params.arguments or {})
 
     return Server(
         "holdfast",
@@ -81,10 +81,10 @@ def _made(desk: McpContext) -> Server[Any]:
     )
 
 
-async def run_tool(desk: McpContext, name: str, arguments: dict[str, Any]) -> CallToolResult:
-    """What the tool answers, or what is wrong and what to do about it."""
+async def run_tool(context: McpContext, name: str, arguments: dict[str, Any]) -> CallToolResult:
+    """The tool's result; or an error with its code and hint."""
     try:
-        return _text(brief(await _done(desk, name, arguments)))
+        return _text(brief(await _done(context, name, arguments)))
     except HoldfastError as error:
         return _problem(error.code, str(error), error.hint, retry=error.retry)
     except Exception:
@@ -92,27 +92,27 @@ async def run_tool(desk: McpContext, name: str, arguments: dict[str, Any]) -> Ca
         return _problem("error", f"{name} failed inside the MCP server", "Its log on stderr says why.")
 
 
-async def _done(desk: McpContext, name: str, arguments: dict[str, Any]) -> Any:
+async def _done(context: McpContext, name: str, arguments: dict[str, Any]) -> Any:
     tool = TABLE.tools.get(name)
     if tool is None:
         raise NotFound(f"there is no tool {name!r}", hint=f"There are: {', '.join(TABLE.tools)}.")
     try:
-        # Models write numbers as text now and then.
-        asked = msgspec.convert(arguments, tool.args, strict=False)
+        # Models sometimes write numbers as text.
+        tool_args = msgspec.convert(arguments, tool.args, strict=False)
     except msgspec.ValidationError as error:
         raise InvalidPayload(f"{name}: {error}", hint="Compare with the tool's input schema.") from None
-    return await tool.act(desk, asked)
+    return await tool.act(context, tool_args)
 
 
 def _problem(code: str, detail: str, hint: str, *, retry: bool = False) -> CallToolResult:
-    said = {
+    problem = {
         "code": code,
         "detail": shorten_text(redact(detail), ERROR_CHARACTERS_MAX),
         "hint": shorten_text(redact(hint), ERROR_CHARACTERS_MAX),
         "retry": retry,
     }
-    return _text(json.dumps(said, ensure_ascii=False), is_error=True)
+    return _text(json.dumps(problem, ensure_ascii=False), is_error=True)
 
 
-def _text(said: str, *, is_error: bool = False) -> CallToolResult:
-    return CallToolResult(content=[TextContent(type="text", text=said)], is_error=is_error)
+def _text(text: str, *, is_error: bool = False) -> CallToolResult:
+    return CallToolResult(content=[TextContent(type="text", text=text)], is_error=is_error)

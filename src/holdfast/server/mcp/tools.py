@@ -1,4 +1,4 @@
-"""The table of tools: a name, the shape of its arguments, and the function that does it.
+"""The table of MCP tools: a name, the type of the arguments, and the handler.
 
 The description of a tool is the docstring of its arguments, and its JSON schema is made from their types: what the
 model reads is what is checked.
@@ -16,21 +16,21 @@ from holdfast.server.mcp.lease_keeper import Keeping
 
 
 class Args(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The arguments of a tool. The docstring of each is what a model is told of it."""
+    """The arguments of a tool. The docstring of each subclass is the tool's description for a model."""
 
 
 A = TypeVar("A", bound=Args)
 
 
 class McpContext(msgspec.Struct, frozen=True):
-    """What a tool works with."""
+    """What a tool's handler works with."""
 
     client: Client
     keeping: Keeping
 
     @property
     def caller(self) -> str:
-        """Who gives a command, in the journal."""
+        """The author of a command, as the journal records it."""
         return "mcp" if self.keeping.agent is None else f"mcp:{self.keeping.agent.handle}"
 
 
@@ -64,7 +64,7 @@ class ToolTable:
         self.tools[tool.name] = tool
 
     def tool(self, args: type[A], *, reads: bool = False) -> Callable[[Act[A]], Act[A]]:
-        """The decorated function is a tool of its own name. `reads`: it changes nothing."""
+        """Declares the decorated function as a tool of its name. `reads`: it changes nothing."""
 
         def add(act: Act[A]) -> Act[A]:
             description = " ".join((args.__doc__ or "").split())

@@ -51,16 +51,16 @@ class RegisterAgentArgs(Args, frozen=True):
 
 
 @TABLE.tool(RegisterAgentArgs)
-async def register_agent(desk: McpContext, asked: RegisterAgentArgs) -> Any:
-    told = {name: getattr(asked, name) for name in asked.__struct_fields__}
-    told["visibility"] = Visibility(asked.visibility)
-    handle, agent_type = told.pop("handle"), told.pop("agent_type")
+async def register_agent(context: McpContext, arguments: RegisterAgentArgs) -> Any:
+    fields = {name: getattr(arguments, name) for name in arguments.__struct_fields__}
+    fields["visibility"] = Visibility(arguments.visibility)
+    handle, agent_type = fields.pop("handle"), fields.pop("agent_type")
 
     async def register() -> AgentEntryView:
-        return await desk.client.register_agent(handle, agent_type, **told)
+        return await context.client.register_agent(handle, agent_type, **fields)
 
     agent = await register()
-    desk.keeping.track_agent(agent, register)
+    context.keeping.track_agent(agent, register)
     return agent
 
 
@@ -76,10 +76,10 @@ class HeartbeatArgs(Args, frozen=True):
 
 
 @TABLE.tool(HeartbeatArgs)
-async def heartbeat(desk: McpContext, asked: HeartbeatArgs) -> Any:
-    status = None if asked.status is None else AgentStatus(asked.status)
-    return await desk.client.heartbeat_agent(
-        desk.keeping.guid(asked.guid), status=status, current_task_count=asked.current_task_count
+async def heartbeat(context: McpContext, arguments: HeartbeatArgs) -> Any:
+    status = None if arguments.status is None else AgentStatus(arguments.status)
+    return await context.client.heartbeat_agent(
+        context.keeping.guid(arguments.guid), status=status, current_task_count=arguments.current_task_count
     )
 
 
@@ -96,15 +96,15 @@ class DiscoverAgentsArgs(Args, frozen=True):
 
 
 @TABLE.tool(DiscoverAgentsArgs, reads=True)
-async def discover_agents(desk: McpContext, asked: DiscoverAgentsArgs) -> Any:
-    return await desk.client.list_registry(
-        capability=asked.capability,
-        agent_type=asked.agent_type,
-        status=None if asked.status is None else AgentStatus(asked.status),
-        project_id=asked.project_id,
-        viewer=None if desk.keeping.agent is None else desk.keeping.agent.guid,
-        limit=asked.limit,
-        cursor=asked.cursor,
+async def discover_agents(context: McpContext, arguments: DiscoverAgentsArgs) -> Any:
+    return await context.client.list_registry(
+        capability=arguments.capability,
+        agent_type=arguments.agent_type,
+        status=None if arguments.status is None else AgentStatus(arguments.status),
+        project_id=arguments.project_id,
+        viewer=None if context.keeping.agent is None else context.keeping.agent.guid,
+        limit=arguments.limit,
+        cursor=arguments.cursor,
     )
 
 
@@ -145,9 +145,9 @@ class SubmitWorkArgs(Args, frozen=True):
 
 
 @TABLE.tool(SubmitWorkArgs)
-async def submit_work(desk: McpContext, asked: SubmitWorkArgs) -> Any:
-    told = {name: getattr(asked, name) for name in asked.__struct_fields__}
-    return await desk.client.submit_work(told.pop("description"), told.pop("capability"), **told)
+async def submit_work(context: McpContext, arguments: SubmitWorkArgs) -> Any:
+    fields = {name: getattr(arguments, name) for name in arguments.__struct_fields__}
+    return await context.client.submit_work(fields.pop("description"), fields.pop("capability"), **fields)
 
 
 class ListWorkArgs(Args, frozen=True):
@@ -162,8 +162,10 @@ class ListWorkArgs(Args, frozen=True):
 
 
 @TABLE.tool(ListWorkArgs, reads=True)
-async def list_work(desk: McpContext, asked: ListWorkArgs) -> Any:
-    return await desk.client.list_work(**{name: getattr(asked, name) for name in asked.__struct_fields__})
+async def list_work(context: McpContext, arguments: ListWorkArgs) -> Any:
+    return await context.client.list_work(
+        **{name: getattr(arguments, name) for name in arguments.__struct_fields__}
+    )
 
 
 class GetWorkArgs(Args, frozen=True):
@@ -176,9 +178,9 @@ class GetWorkArgs(Args, frozen=True):
 
 
 @TABLE.tool(GetWorkArgs, reads=True)
-async def get_work(desk: McpContext, asked: GetWorkArgs) -> Any:
-    work = await desk.client.get_work(asked.work_id)
-    return msgspec.structs.replace(work, description=work.description[asked.from_character :])
+async def get_work(context: McpContext, arguments: GetWorkArgs) -> Any:
+    work = await context.client.get_work(arguments.work_id)
+    return msgspec.structs.replace(work, description=work.description[arguments.from_character :])
 
 
 class CancelWorkArgs(Args, frozen=True):
@@ -189,9 +191,9 @@ class CancelWorkArgs(Args, frozen=True):
 
 
 @TABLE.tool(CancelWorkArgs)
-async def cancel_work(desk: McpContext, asked: CancelWorkArgs) -> Any:
-    cancelled = await desk.client.cancel_work(asked.work_id, why=asked.why)
-    desk.keeping.over(asked.work_id)
+async def cancel_work(context: McpContext, arguments: CancelWorkArgs) -> Any:
+    cancelled = await context.client.cancel_work(arguments.work_id, why=arguments.why)
+    context.keeping.over(arguments.work_id)
     return cancelled
 
 
@@ -215,15 +217,15 @@ class ClaimWorkArgs(Args, frozen=True):
 
 
 @TABLE.tool(ClaimWorkArgs)
-async def claim_work(desk: McpContext, asked: ClaimWorkArgs) -> Any:
-    items = await desk.client.claim_work(
-        desk.keeping.guid(asked.guid),
-        capabilities=asked.capabilities,
-        limit=asked.limit,
-        wait_seconds=asked.wait_seconds,
-        lease_seconds=asked.lease_seconds,
+async def claim_work(context: McpContext, arguments: ClaimWorkArgs) -> Any:
+    items = await context.client.claim_work(
+        context.keeping.guid(arguments.guid),
+        capabilities=arguments.capabilities,
+        limit=arguments.limit,
+        wait_seconds=arguments.wait_seconds,
+        lease_seconds=arguments.lease_seconds,
     )
-    desk.keeping.track_work(items, asked.lease_seconds)
+    context.keeping.track_work(items, arguments.lease_seconds)
     return {"items": items}
 
 
@@ -237,14 +239,14 @@ class RenewWorkArgs(Args, frozen=True):
 
 
 @TABLE.tool(RenewWorkArgs)
-async def renew_work(desk: McpContext, asked: RenewWorkArgs) -> Any:
-    right = desk.keeping.right(asked.work_id, asked.fence, asked.lease_token)
-    lease_s = asked.lease_seconds or desk.keeping.lease_s(asked.work_id)
-    return await desk.client.renew_work(asked.work_id, **right, lease_seconds=lease_s)
+async def renew_work(context: McpContext, arguments: RenewWorkArgs) -> Any:
+    right = context.keeping.right(arguments.work_id, arguments.fence, arguments.lease_token)
+    lease_s = arguments.lease_seconds or context.keeping.lease_s(arguments.work_id)
+    return await context.client.renew_work(arguments.work_id, **right, lease_seconds=lease_s)
 
 
 class ReportProgressArgs(Args, frozen=True):
-    """Say how far claimed work has come, for whoever watches. It renews the lease as well."""
+    """Report the progress of claimed work, for everyone who watches it. It renews the lease as well."""
 
     work_id: WorkId
     progress: Annotated[int, Meta(ge=0, le=100, description="In hundredths of the whole.")]
@@ -254,20 +256,20 @@ class ReportProgressArgs(Args, frozen=True):
 
 
 @TABLE.tool(ReportProgressArgs)
-async def report_progress(desk: McpContext, asked: ReportProgressArgs) -> Any:
-    right = desk.keeping.right(asked.work_id, asked.fence, asked.lease_token)
-    return await desk.client.progress_work(
-        asked.work_id,
+async def report_progress(context: McpContext, arguments: ReportProgressArgs) -> Any:
+    right = context.keeping.right(arguments.work_id, arguments.fence, arguments.lease_token)
+    return await context.client.progress_work(
+        arguments.work_id,
         **right,
-        progress=asked.progress,
-        note=asked.note,
-        lease_seconds=desk.keeping.lease_s(asked.work_id),
+        progress=arguments.progress,
+        note=arguments.note,
+        lease_seconds=context.keeping.lease_s(arguments.work_id),
     )
 
 
 class CompleteWorkArgs(Args, frozen=True):
     """Finish claimed work with its result. Do it once the work is really done: it cannot be taken back. A `fenced`
-    error means that somebody else has the work now, and this result was not kept."""
+    error means that another agent has the work now, and this result was not kept."""
 
     work_id: WorkId
     result: Annotated[
@@ -278,10 +280,10 @@ class CompleteWorkArgs(Args, frozen=True):
 
 
 @TABLE.tool(CompleteWorkArgs)
-async def complete_work(desk: McpContext, asked: CompleteWorkArgs) -> Any:
-    right = desk.keeping.right(asked.work_id, asked.fence, asked.lease_token)
-    done = await desk.client.complete_work(asked.work_id, **right, result=asked.result)
-    desk.keeping.over(asked.work_id)
+async def complete_work(context: McpContext, arguments: CompleteWorkArgs) -> Any:
+    right = context.keeping.right(arguments.work_id, arguments.fence, arguments.lease_token)
+    done = await context.client.complete_work(arguments.work_id, **right, result=arguments.result)
+    context.keeping.over(arguments.work_id)
     return done
 
 
@@ -298,10 +300,14 @@ class FailWorkArgs(Args, frozen=True):
 
 
 @TABLE.tool(FailWorkArgs)
-async def fail_work(desk: McpContext, asked: FailWorkArgs) -> Any:
-    right = desk.keeping.right(asked.work_id, asked.fence, asked.lease_token)
-    failed = await desk.client.fail_work(
-        asked.work_id, **right, message=asked.message, code=asked.code, recoverable=asked.recoverable
+async def fail_work(context: McpContext, arguments: FailWorkArgs) -> Any:
+    right = context.keeping.right(arguments.work_id, arguments.fence, arguments.lease_token)
+    failed = await context.client.fail_work(
+        arguments.work_id,
+        **right,
+        message=arguments.message,
+        code=arguments.code,
+        recoverable=arguments.recoverable,
     )
-    desk.keeping.over(asked.work_id)
+    context.keeping.over(arguments.work_id)
     return failed

@@ -1,9 +1,9 @@
-"""What a process did and how its store is, as Prometheus reads it.
+"""Prometheus metrics of a process and its store.
 
-    table     every metric there is: its name, its labels, what it means
-    meter     counts and times what the engine and the HTTP service do
-    gauges    reads the store and the disk when somebody asks, and not more often than every few seconds
-    loops     how late the event loop is
+    table     every metric: its name, its labels, its meaning
+    meter     counts and times what the engine and the HTTP server do
+    gauges    reads the store and the disk on a scrape, at most once in a few seconds
+    loops     the delay of the event loop
 
-A registry belongs to one process's door; there is none for the whole of Python.
+A registry belongs to one server or worker of a process; there is no global one.
 """

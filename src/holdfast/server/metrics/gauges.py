@@ -1,4 +1,4 @@
-"""How the store is, when somebody asks: one look for everybody who asks within the next seconds."""
+"""Store gauges: read on a scrape, with one read for all scrapes within a few seconds."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ class Gauges(Collector):
         metrics.registry.register(self)
 
     async def look(self) -> None:
-        """What is told of the store is at most a few seconds old, or it is told that it does not answer."""
+        """Refreshes the gauges if they are more than a few seconds old; if the store does not answer, `store_up` is
+        0."""
         async with self._looking:
             began = self._clock.tick_us()
             if self._looked_at is not None and began - self._looked_at < LOOK_EVERY_US:
@@ -70,7 +71,7 @@ class Gauges(Collector):
                 log.warning("metrics of the store could not be read: %s", error)
                 self._found = None
             else:
-                # The store's time was taken somewhere between the question and the answer.
+                # The store took its time between these two readings of our clock.
                 self._ahead_us = _beyond(self._found.now, asked_at, self._clock.wall_us())
             self._looked_at = self._clock.tick_us()
             self._took_us = self._looked_at - began
@@ -93,49 +94,49 @@ class Gauges(Collector):
         yield _gauge(table.DISK, usage.free / usage.total)
         yield _gauge(table.WAL, log_file.stat().st_size if log_file.exists() else 0)
 
-    def _vitals(self, found: StoreStats) -> Iterator[GaugeMetricFamily]:
-        yield _jobs(found)
-        yield _gauge(table.OLDEST, found.oldest_ready_us / SECOND)
-        yield _gauge(table.DEAD, _count_waiting(found, WaitReason.DEAD_LETTER))
-        yield _gauge(table.STALLED, _count_waiting(found, WaitReason.STALLED))
-        yield _gauge(table.UNCERTAIN, found.uncertain)
-        yield _gauge(table.OVER, found.expired)
-        yield _gauge(table.TAKEOVERS, max((line.takeovers for line in found.lines), default=0))
-        yield _gauge(table.DATABASE, found.bytes)
+    def _vitals(self, stats: StoreStats) -> Iterator[GaugeMetricFamily]:
+        yield _jobs(stats)
+        yield _gauge(table.OLDEST, stats.oldest_ready_us / SECOND)
+        yield _gauge(table.DEAD, _count_waiting(stats, WaitReason.DEAD_LETTER))
+        yield _gauge(table.STALLED, _count_waiting(stats, WaitReason.STALLED))
+        yield _gauge(table.UNCERTAIN, stats.uncertain)
+        yield _gauge(table.OVER, stats.expired)
+        yield _gauge(table.TAKEOVERS, max((line.takeovers for line in stats.lines), default=0))
+        yield _gauge(table.DATABASE, stats.bytes)
         yield _gauge(table.CLOCK, self._ahead_us / SECOND)
         cached = GaugeMetricFamily(table.CACHED.name, table.CACHED.meaning, labels=table.CACHED.labels)
-        cached.add_metric(["kept"], found.cached)
-        cached.add_metric(["expired"], found.cached_over)
+        cached.add_metric(["kept"], stats.cached)
+        cached.add_metric(["expired"], stats.cached_over)
         yield cached
         if self._backup_at is not None:
-            yield _gauge(table.BACKUP, max(0, found.now - self._backup_at) / SECOND)
+            yield _gauge(table.BACKUP, max(0, stats.now - self._backup_at) / SECOND)
 
 
-def _count_waiting(found: StoreStats, reason: WaitReason) -> int:
-    return sum(line.jobs for line in found.lines if line.wait_reason is reason)
+def _count_waiting(stats: StoreStats, reason: WaitReason) -> int:
+    return sum(line.jobs for line in stats.lines if line.wait_reason is reason)
 
 
-def _jobs(found: StoreStats) -> GaugeMetricFamily:
-    """Queues beyond the first hundred, by name, share a line."""
-    known = set(sorted({line.queue for line in found.lines})[:QUEUES_MAX])
+def _jobs(stats: StoreStats) -> GaugeMetricFamily:
+    """The job counts. Queues beyond the first hundred, by name, share a row."""
+    queue_names = set(sorted({line.queue for line in stats.lines})[:QUEUES_MAX])
     counts: Counter[tuple[str, str, str]] = Counter()
-    for line in found.lines:
-        queue = line.queue if line.queue in known else OTHER
+    for line in stats.lines:
+        queue = line.queue if line.queue in queue_names else OTHER
         counts[queue, line.status, line.wait_reason or ""] += line.jobs
     family = GaugeMetricFamily(table.JOBS.name, table.JOBS.meaning, labels=table.JOBS.labels)
-    for place, number in sorted(counts.items()):
-        family.add_metric(place, number)
+    for labels, number in sorted(counts.items()):
+        family.add_metric(labels, number)
     return family
 
 
-def _gauge(one: Metric, value: float, *labels: str) -> GaugeMetricFamily:
-    family = GaugeMetricFamily(one.name, one.meaning, labels=one.labels)
+def _gauge(metric: Metric, value: float, *labels: str) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(metric.name, metric.meaning, labels=metric.labels)
     family.add_metric(labels, value)
     return family
 
 
 def _beyond(instant: int, earliest: int, latest: int) -> int:
-    """How far the instant lies outside of the span; ahead of it is positive."""
+    """How far the instant lies outside the span; positive if it is ahead."""
     return instant - latest if instant > latest else min(0, instant - earliest)
 
 

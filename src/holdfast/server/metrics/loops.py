@@ -1,4 +1,4 @@
-"""How late the event loop is: it is asked to come back after a moment, and the rest is how long it was busy."""
+"""Event-loop delay: a timer measures how late the loop runs it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ EVERY_S: Final = 0.25
 
 
 class LoopWatch:
-    """Watches from `start`, called in the loop, to `stop`."""
+    """Measures from `start`, called in the loop, to `stop`."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics

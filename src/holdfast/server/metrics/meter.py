@@ -1,4 +1,5 @@
-"""Counts and times what a process does. Labels are few: names beyond the first hundreds share one."""
+"""Meter: counts and times what a process does. The number of labels is bounded: names beyond the first hundreds share
+one."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ _Done: TypeAlias = Callable[[float, str, Any], None]
 
 
 class Few:
-    """Names as they come, up to so many; the rest are one."""
+    """Bounds the label values: the first names are used as they are, all further ones become `other`."""
 
     def __init__(self, most: int = NAMES_MAX) -> None:
         self._known: set[str] = set()
@@ -50,33 +51,33 @@ class _Since(Timed):
         self._done = done
         self._began = _now()
 
-    def over(self, how: str, told: Any = None) -> None:
-        self._done(_now() - self._began, how, told)
+    def over(self, how: str, result: Any = None) -> None:
+        self._done(_now() - self._began, how, result)
 
 
 class _Plain:
-    """A registry without the times at which its counters were made, which are as many lines again."""
+    """A registry without the creation times of its counters, which would double the number of lines."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
 
     def collect(self) -> Iterator[Family]:
         for family in self._registry.collect():
-            family.samples = [one for one in family.samples if not one.name.endswith("_created")]
+            family.samples = [sample for sample in family.samples if not sample.name.endswith("_created")]
             yield family
 
 
 class Metrics(Telemetry):
-    """The counters of one process, and the registry that they are in."""
+    """The counters of one process, and their registry."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry(auto_describe=False)
-        self._counters = {one.name: self._made(Counter, one) for one in _of("counter")}
+        self._counters = {metric.name: self._made(Counter, metric) for metric in _of("counter")}
         self._histograms = {
-            one.name: Histogram(
-                one.name, one.meaning, one.labels, buckets=one.buckets, registry=self.registry
+            metric.name: Histogram(
+                metric.name, metric.meaning, metric.labels, buckets=metric.buckets, registry=self.registry
             )
-            for one in _of("histogram")
+            for metric in _of("histogram")
         }
         self._last_sweep = self._made(Gauge, table.LAST_SWEEP)
         self._tools, self._models = Few(), Few()
@@ -85,29 +86,31 @@ class Metrics(Telemetry):
         for code in (
             "fenced",
             "store_busy",
-        ):  # there from the start, so that the first one is seen to be one more
+        ):  # present from the start, so that the first increment is visible as one
             self._child(table.REFUSED, code)
 
-    def _made(self, kind: Any, one: Metric) -> Any:
-        return kind(one.name, one.meaning, one.labels, registry=self.registry)
+    def _made(self, kind: Any, metric: Metric) -> Any:
+        return kind(metric.name, metric.meaning, metric.labels, registry=self.registry)
 
-    def _child(self, one: Metric, *labels: str) -> Any:
-        """The counter or histogram with these labels; found once, then known."""
-        place = (one.name, *labels)
-        found = self._children.get(place)
-        if found is None:
-            family = self._histograms[one.name] if one.kind == "histogram" else self._counters[one.name]
-            found = self._children[place] = family.labels(*labels) if labels else family
-        return found
+    def _child(self, metric: Metric, *labels: str) -> Any:
+        """The counter or histogram with these labels, cached."""
+        place = (metric.name, *labels)
+        child = self._children.get(place)
+        if child is None:
+            family = (
+                self._histograms[metric.name] if metric.kind == "histogram" else self._counters[metric.name]
+            )
+            child = self._children[place] = family.labels(*labels) if labels else family
+        return child
 
     def text(self) -> bytes:
-        """Everything in the registry, as Prometheus reads it."""
+        """The whole registry in the Prometheus text format."""
         return generate_latest(_Plain(self.registry))
 
     # ── the engine ────────────────────────────────────────────────────────────────────────────────
 
     def commit(self, appends: Sequence[Append]) -> Timed:
-        def done(took: float, how: str, _told: Any) -> None:
+        def done(took: float, how: str, _result: Any) -> None:
             self._child(table.COMMIT_SECONDS).observe(took)
             self._child(table.COMMITS, how).inc()
             if how == "committed":
@@ -119,34 +122,34 @@ class Metrics(Telemetry):
         return _Since(done)
 
     def attempt(self, grant: Grant) -> Timed:
-        def done(took: float, how: str, _told: Any) -> None:
+        def done(took: float, how: str, _result: Any) -> None:
             self._child(table.LEASE_SECONDS).observe(took)
             self._child(table.ATTEMPTS, how).inc()
 
         return _Since(done)
 
     def call(self, owner: Owner, name: str, effect: str, step_key: str) -> Timed:
-        def done(took: float, how: str, _told: Any) -> None:
+        def done(took: float, how: str, _result: Any) -> None:
             self._child(table.CALL_SECONDS, str(effect)).observe(took)
             self._child(table.CALLS, self._tools(name), str(effect), how).inc()
 
         return _Since(done)
 
     def model(self, owner: Owner, model: str, step_key: str) -> Timed:
-        named = self._models(model)
+        model_label = self._models(model)
 
-        def done(took: float, how: str, told: Any) -> None:
-            used = told if how == "answered" and isinstance(told, dict) else {}
+        def done(took: float, how: str, result: Any) -> None:
+            used = result if how == "answered" and isinstance(result, dict) else {}
             if used.get("cached"):
-                self._child(table.MODEL_CALLS, named, "cached").inc()
+                self._child(table.MODEL_CALLS, model_label, "cached").inc()
                 return
-            self._child(table.MODEL_CALLS, named, how).inc()
-            self._child(table.MODEL_SECONDS, named).observe(took)
+            self._child(table.MODEL_CALLS, model_label, how).inc()
+            self._child(table.MODEL_SECONDS, model_label).observe(took)
             for direction in ("input", "output", "cache_read", "cache_write"):
                 if tokens := used.get(direction):
-                    self._child(table.MODEL_TOKENS, named, direction).inc(tokens)
+                    self._child(table.MODEL_TOKENS, model_label, direction).inc(tokens)
             if micros := used.get("usd_micros"):
-                self._child(table.MODEL_USD, named).inc(micros / 1_000_000)
+                self._child(table.MODEL_USD, model_label).inc(micros / 1_000_000)
 
         return _Since(done)
 
@@ -184,10 +187,10 @@ class Metrics(Telemetry):
         self._child(table.BURIED).inc(stats.failed)
         self._last_sweep.set_to_current_time()
 
-    # ── the service ───────────────────────────────────────────────────────────────────────────────
+    # ── the server ────────────────────────────────────────────────────────────────────────────────
 
     def record_response(self, method: str, route: str, status: int, took: float, code: str | None) -> None:
-        """A request was answered; `route` is a line of the table of endpoints, `code` that of a problem."""
+        """Counts a response; `route` is a path of the table of endpoints, `code` that of a problem."""
         self._child(table.HTTP, method, route, str(status)).inc()
         self._child(table.HTTP_SECONDS, route).observe(took)
         if code is not None:
@@ -196,9 +199,9 @@ class Metrics(Telemetry):
                 self._child(table.ADMISSION, code).inc()
 
     def late(self, seconds: float) -> None:
-        """The event loop came back so much later than asked for."""
+        """Records how late the event loop ran a timer."""
         self._child(table.LOOP_DELAY).observe(seconds)
 
 
 def _of(kind: str) -> list[Metric]:
-    return [one for one in table.METRICS if one.kind == kind]
+    return [metric for metric in table.METRICS if metric.kind == kind]

@@ -1,4 +1,4 @@
-"""Every metric there is. docs/operating/metrics.md says the same; a test compares them."""
+"""The table of all metrics. docs/operating/metrics.md lists the same; a test compares them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SLOW: Final = (0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 180
 
 
 class Metric(msgspec.Struct, frozen=True):
-    """`name` is as it is written in a rule, without what Prometheus adds to a histogram."""
+    """`name` is the name in a rule, without the suffixes that Prometheus adds to a histogram."""
 
     kind: Literal["counter", "gauge", "histogram"]
     name: str
@@ -20,7 +20,7 @@ class Metric(msgspec.Struct, frozen=True):
     buckets: tuple[float, ...] = QUICK
 
 
-# ── what this process did ─────────────────────────────────────────────────────────────────────────
+# ── activity of this process ──────────────────────────────────────────────────────────────────────
 
 COMMITS: Final = Metric("counter", "holdfast_commits_total", "Commits, by outcome.", ("outcome",))
 COMMIT_SECONDS: Final = Metric("histogram", "holdfast_commit_seconds", "Duration of a commit.")
@@ -151,7 +151,7 @@ LOOP_DELAY: Final = Metric(
     "Delay of the event loop beyond the requested time.",
 )
 
-# ── how the store is ──────────────────────────────────────────────────────────────────────────────
+# ── state of the store ────────────────────────────────────────────────────────────────────────────
 
 INFO: Final = Metric(
     "gauge", "holdfast_info", "Always 1; labels: version, durability tier.", ("version", "tier")

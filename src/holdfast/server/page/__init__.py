@@ -1,10 +1,10 @@
-"""The page: what people open in a browser. Its files are made by `make page`, carried by the wheel, and public.
+"""The web page. `make page` builds its files, the wheel includes them, and they are public.
 
-    /static/page.3f2a91.js      a file; its name says its content, so whoever has it never asks again
-    /, /jobs/a%2Fb, …           whatever is no part of the API: the one document, which reads its own address
+    /static/page.3f2a91.js      a file; its name contains a hash of its content, so a browser caches it for good
+    /, /jobs/a%2Fb, …           every path outside the API: the one document, which reads its own address
 
-Nothing of anybody's work is in these files. The page asks the API for that, with the key that its reader gave it, in a
-header; there are no cookies. What is asked for is looked up among the names of the folder, and never made into a path.
+These files contain no data of any job. The page requests that from the API, with the key that its user entered, in a
+header; there are no cookies. A requested name is looked up among the names of the folder, and never made into a path.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "font-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
-"""What the page may load, and where it may send anything: here, and nowhere else."""
+"""The page may load resources from here and send requests here, and nowhere else."""
 
 _TYPES: Final = {
     ".html": "text/html; charset=utf-8",
@@ -47,11 +47,11 @@ _UNBUILT: Final = (
     b"<p>The page is not built in this checkout: run <code>make page</code>, then load this again.</p></html>\n"
 )
 _OTHERS: Final = ("api", "health", "metrics")
-"""What paths of the API begin with."""
+"""The first parts of API paths."""
 
 
 class File(msgspec.Struct, frozen=True):
-    """A file as it goes over the wire."""
+    """A file as it is sent."""
 
     body: bytes
     media: str
@@ -59,7 +59,7 @@ class File(msgspec.Struct, frozen=True):
 
 
 class StaticPage:
-    """The files of one build. A new build is noticed, so that whoever works on the page need not restart anything."""
+    """The files of one build. A new build is detected, so that a developer of the page need not restart the server."""
 
     def __init__(self, folder: Path = STATIC) -> None:
         self._folder = folder
@@ -67,24 +67,24 @@ class StaticPage:
         self._files: dict[str, File] = {}
 
     def route(self, method: str, raw_path: bytes) -> str | None:
-        """Which part of the page is asked for, as metrics call it; None if it is none of it."""
+        """The route of the page for metrics; None if the path is not part of the page."""
         path = raw_path.decode("latin-1")
         if method not in {"GET", "HEAD"} or path.removeprefix("/").partition("/")[0] in _OTHERS:
             return None
         return f"{UNDER}{{file}}" if path.startswith(UNDER) else "/"
 
     def answer(self, raw_path: bytes, if_none_match: str | None) -> Response:
-        """The file, or the document for every path that is none."""
+        """The file, or the document for every other path."""
         path = raw_path.decode("latin-1")
-        named = path.startswith(UNDER)
+        is_file = path.startswith(UNDER)
         files = self._known()
-        file = files.get(path.removeprefix(UNDER) if named else INDEX)
+        file = files.get(path.removeprefix(UNDER) if is_file else INDEX)
         if file is None:
             msg = "the page does not have this file"
             raise NotFound(msg, hint="Reload the page: the server may have another version.")
         headers = {
             "ETag": file.tag,
-            "Cache-Control": _FOR_GOOD if named else _ASK_AGAIN,
+            "Cache-Control": _FOR_GOOD if is_file else _ASK_AGAIN,
             "Content-Security-Policy": POLICY,
         }
         if etags.is_known(file.tag, if_none_match):

@@ -1,4 +1,4 @@
-"""Every endpoint: those of operations, and those that only a server has (health, files, streams, search, keys)."""
+"""All endpoints: those of operations, and those that only a server has (health, files, streams, search, keys)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys of the caller's namespace, and its audit log. For admins."""
+"""API keys of the caller's namespace, and its audit log. For admins."""
 
 from __future__ import annotations
 
@@ -67,76 +67,76 @@ class Acts(msgspec.Struct, frozen=True, kw_only=True):
     head: str
 
 
-async def list_keys(asked: ApiRequest) -> ApiResponse:
+async def list_keys(request: ApiRequest) -> ApiResponse:
     """List the API keys of the namespace by id, including revoked and expired ones."""
-    which: PageRequest = asked.query
-    page = await asked.store.keys.list(namespace=asked.namespace, limit=which.limit, cursor=which.cursor)
+    query: PageRequest = request.query
+    page = await request.store.keys.list(namespace=request.namespace, limit=query.limit, cursor=query.cursor)
     return ApiResponse(value=Page(tuple(map(_shape, page)), page.next), tagged=True)
 
 
-async def make_key(asked: ApiRequest) -> ApiResponse:
+async def make_key(request: ApiRequest) -> ApiResponse:
     """Create an API key. It is returned only once."""
-    new: NewKey = asked.body
-    given = asked.key()
-    key_id = None if given is None else _id_for(asked.namespace, given)
-    known = None if key_id is None else await asked.store.keys.find(key_id)
-    if known is not None:
-        _must_be_same(known, new)
-        return ApiResponse(value=_made(known, None), headers=REPLAYED)
+    new: NewKey = request.body
+    idempotency_key = request.key()
+    key_id = None if idempotency_key is None else _id_for(request.namespace, idempotency_key)
+    existing = None if key_id is None else await request.store.keys.find(key_id)
+    if existing is not None:
+        _must_be_same(existing, new)
+        return ApiResponse(value=_made(existing, None), headers=REPLAYED)
     key, text = await create_key(
-        asked.store,
+        request.store,
         new.roles,
         name=new.name,
-        who=asked.principal.name,
+        who=request.principal.name,
         why=command_checks.reason(new.why),
-        namespace=asked.namespace,
+        namespace=request.namespace,
         session_id=new.session_id,
         expires_at=None
         if new.expires_in_s is None
-        else asked.house.clock.wall_us() + new.expires_in_s * SECOND,
+        else request.house.clock.wall_us() + new.expires_in_s * SECOND,
         key_id=key_id,
-        request_id=asked.request_id,
+        request_id=request.request_id,
     )
-    asked.house.gate.forget(key.key_id)
+    request.house.gate.forget(key.key_id)
     return ApiResponse(value=_made(key, text), status=201)
 
 
-async def revoke(asked: ApiRequest) -> ApiResponse:
+async def revoke(request: ApiRequest) -> ApiResponse:
     """Revoke an API key: at once on this server, within five seconds on others."""
-    word: Revoking = asked.body
+    body: Revoking = request.body
     key = await revoke_key(
-        asked.store,
-        check_name(asked.path["id"], "key id"),
-        who=asked.principal.name,
-        why=command_checks.reason(word.why),
-        namespace=asked.namespace,
-        request_id=asked.request_id,
+        request.store,
+        check_name(request.path["id"], "key id"),
+        who=request.principal.name,
+        why=command_checks.reason(body.why),
+        namespace=request.namespace,
+        request_id=request.request_id,
     )
-    asked.house.gate.forget(key.key_id)
+    request.house.gate.forget(key.key_id)
     return ApiResponse(value=_shape(key))
 
 
-async def list_audit(asked: ApiRequest) -> ApiResponse:
+async def list_audit(request: ApiRequest) -> ApiResponse:
     """List the audit log of the namespace, in order; a hash chain links its entries."""
-    which: WhichLines = asked.query
-    head = await asked.store.audit.head(namespace=asked.namespace)
-    lines = await asked.store.audit.read(namespace=asked.namespace, after=which.after, limit=which.limit)
+    query: WhichLines = request.query
+    head = await request.store.audit.head(namespace=request.namespace)
+    lines = await request.store.audit.read(namespace=request.namespace, after=query.after, limit=query.limit)
     more = lines[-1].seq if lines and lines[-1].seq < head.seq else None
     return ApiResponse(
         value=Acts(items=tuple(map(read_act, lines)), next=more, head=head.hash.hex()), tagged=True
     )
 
 
-def _id_for(namespace: str, given: str) -> str:
-    """The id of the key that this request makes, however often it is sent."""
-    return base32(int.from_bytes(canonical.digest_of([namespace, given])[:16]))[-16:]
+def _id_for(namespace: str, idempotency_key: str) -> str:
+    """The id of the key that this request creates, the same however often it is sent."""
+    return base32(int.from_bytes(canonical.digest_of([namespace, idempotency_key])[:16]))[-16:]
 
 
-def _must_be_same(known: ApiKey, new: NewKey) -> None:
-    was = [known.name, sorted(known.roles), known.session_id]
+def _must_be_same(existing: ApiKey, new: NewKey) -> None:
+    was = [existing.name, sorted(existing.roles), existing.session_id]
     now = [new.name, sorted(new.roles), new.session_id]
     if was != now:
-        digests = [canonical.digest_of(one).hex() for one in (was, now)]
+        digests = [canonical.digest_of(fields).hex() for fields in (was, now)]
         raise KeyReused(
             "this idempotency key was used for another API key", stored=digests[0], sent=digests[1]
         )

@@ -14,11 +14,11 @@ from holdfast.server.streams import Stream
 from holdfast.server.work_feed import after_of, feed
 
 
-async def follow_feed(asked: ApiRequest) -> ASGIApp:
+async def follow_feed(request: ApiRequest) -> ASGIApp:
     """Events of work items and external agents, as server-sent events."""
-    after = after_of(asked.request.headers.get("last-event-id") or asked.query.after)
-    api = asked.api
-    return Stream(asked, lambda: feed(api, after))
+    after = after_of(request.request.headers.get("last-event-id") or request.query.after)
+    api = request.api
+    return Stream(request, lambda: feed(api, after))
 
 
 ENDPOINTS: Final = (

@@ -1,4 +1,4 @@
-"""How the service is: health and statistics."""
+"""Health endpoints."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ from holdfast.server.responses import ApiResponse
 from holdfast.server.schemas import Health
 
 
-async def health(asked: ApiRequest) -> ApiResponse:
+async def health(request: ApiRequest) -> ApiResponse:
     """Health of the server, and what its store survives."""
-    state = await _state(asked)
+    state = await _state(request)
     return ApiResponse(value=state, status=503 if state.status == "unavailable" else 200)
 
 
-async def live(asked: ApiRequest) -> ApiResponse:
+async def live(request: ApiRequest) -> ApiResponse:
     """Liveness: the process responds."""
-    return ApiResponse(value=Health(status="ok", timestamp=_now(asked)))
+    return ApiResponse(value=Health(status="ok", timestamp=_now(request)))
 
 
-async def ready(asked: ApiRequest) -> ApiResponse:
+async def ready(request: ApiRequest) -> ApiResponse:
     """Readiness: the store accepts writes, and the server is not shutting down."""
-    state = await _state(asked)
+    state = await _state(request)
     return ApiResponse(value=state, status=200 if state.status in {"ok", "degraded"} else 503)
 
 
-async def _state(asked: ApiRequest) -> Health:
-    tier = str(asked.store.tier)
-    if asked.house.draining.is_set():
-        return Health(status="draining", timestamp=_now(asked), tier=tier, degraded=("draining",))
-    stops, warns = await asked.house.pulse.feel()
+async def _state(request: ApiRequest) -> Health:
+    tier = str(request.store.tier)
+    if request.house.draining.is_set():
+        return Health(status="draining", timestamp=_now(request), tier=tier, degraded=("draining",))
+    stops, warns = await request.house.pulse.feel()
     if stops:
-        return Health(status="unavailable", timestamp=_now(asked), tier=tier, degraded=stops)
-    nats = asked.house.nats
+        return Health(status="unavailable", timestamp=_now(request), tier=tier, degraded=stops)
+    nats = request.house.nats
     if nats is not None and not nats.well:
-        warns = (*warns, "nats")  # agents elsewhere are listed as last known; work does not depend on it
-    return Health(status="degraded" if warns else "ok", timestamp=_now(asked), tier=tier, degraded=warns)
+        warns = (*warns, "nats")  # external agents are listed as last known; work does not depend on NATS
+    return Health(status="degraded" if warns else "ok", timestamp=_now(request), tier=tier, degraded=warns)
 
 
-def _now(asked: ApiRequest) -> str:
-    return to_iso(asked.house.clock.wall_us())
+def _now(request: ApiRequest) -> str:
+    return to_iso(request.house.clock.wall_us())
 
 
 HEALTH: Final = (

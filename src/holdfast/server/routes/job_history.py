@@ -1,4 +1,4 @@
-"""A job as it was, a call whole, and what a fork would have of it."""
+"""Job history: a single step in full, and the preview of a fork."""
 
 from __future__ import annotations
 
@@ -25,32 +25,43 @@ from holdfast.server.request import ApiRequest
 from holdfast.server.responses import ApiResponse
 
 
-async def get_step(asked: ApiRequest) -> ApiResponse:
+async def get_step(request: ApiRequest) -> ApiResponse:
     """Get one step: its span, ledger row, model request and events."""
-    head = await asked.head()
-    key, generation = asked.path["key"], asked.query.generation
-    sealed = await asked.store.journal.read(head.job_id)
-    spans = trace_of(head, sealed, now=asked.house.clock.wall_us()).spans
-    span = next((one for one in spans if (one.step_key, one.generation) == (key, generation)), None)
+    head = await request.head()
+    key, generation = request.path["key"], request.query.generation
+    sealed = await request.store.journal.read(head.job_id)
+    spans = trace_of(head, sealed, now=request.house.clock.wall_us()).spans
+    span = next(
+        (
+            sealed_event
+            for sealed_event in spans
+            if (sealed_event.step_key, sealed_event.generation) == (key, generation)
+        ),
+        None,
+    )
     if span is None:
         msg = f"the journal has no step {key!r}" + (f" of generation {generation}" if generation else "")
         raise NotFound(msg, hint="GET the trace: it shows the steps.")
-    facts = [(one, event) for one in sealed if (event := _read(one)) and _is_of(event, key, generation)]
+    facts = [
+        (sealed_event, event)
+        for sealed_event in sealed
+        if (event := _read(sealed_event)) and _is_of(event, key, generation)
+    ]
     digests = [str(getattr(event, "args_digest", "")) for _, event in facts]
     step = Step(
         span=span,
         args_digest=next((digest for digest in digests if digest), ""),
-        ledger=await asked.store.ledger.find(head.job_id, key, generation),
-        request=await _request(asked, sealed, key, generation),
-        events=tuple(view_event(one) for one, _ in facts),
+        ledger=await request.store.ledger.find(head.job_id, key, generation),
+        request=await _request(request, sealed, key, generation),
+        events=tuple(view_event(sealed_event) for sealed_event, _ in facts),
     )
     return ApiResponse(value=step, tagged=True)
 
 
-def _read(one: SealedEvent) -> e.Event | None:
-    """The event; None if it was erased, or if this version does not know it."""
+def _read(sealed_event: SealedEvent) -> e.Event | None:
+    """The event; None if it was erased, or if this version does not know its type."""
     try:
-        return unseal(one)
+        return unseal(sealed_event)
     except HoldfastError:
         return None
 
@@ -60,12 +71,12 @@ def _is_of(event: e.Event, key: str, generation: int) -> bool:
 
 
 async def _request(
-    asked: ApiRequest, sealed: list[SealedEvent], key: str, generation: int
+    api_request: ApiRequest, sealed: list[SealedEvent], key: str, generation: int
 ) -> AskedOfModel | None:
-    """The request with the parts that earlier ones had, each read from where it is kept."""
+    """The request with the parts that it shares with earlier requests, each loaded from its blob."""
     first: dict[str, e.LlmRequested] = {}
-    for one in sealed:
-        event = _read(one) if one.type == e.LlmRequested.type else None
+    for sealed_event in sealed:
+        event = _read(sealed_event) if sealed_event.type == e.LlmRequested.type else None
         if isinstance(event, e.LlmRequested):
             first.setdefault(f"{event.step_key}@{event.generation}", event)
     request = first.get(f"{key}@{generation}")
@@ -78,35 +89,35 @@ async def _request(
         parts = [*link.messages, *parts]
         follows = link.after
         link = first.get(follows)
-    bodies = [await _part(asked, digest) for digest in parts]
+    bodies = [await _part(api_request, digest) for digest in parts]
     settings, *messages = bodies or [None]
     return AskedOfModel(model=request.model, settings=settings, messages=tuple(messages), follows=follows)
 
 
-async def _part(asked: ApiRequest, digest: str) -> Any:
+async def _part(request: ApiRequest, digest: str) -> Any:
     try:
-        return canonical.decode_stored(await asked.store.blobs.get(digest, namespace=asked.namespace))
+        return canonical.decode_stored(await request.store.blobs.get(digest, namespace=request.namespace))
     except NotFound:
-        return None  # erased: its digest is all there is
+        return None  # erased: only its digest is left
 
 
-async def preview_fork(asked: ApiRequest) -> ApiResponse:
+async def preview_fork(request: ApiRequest) -> ApiResponse:
     """Preview a fork: results that it would share, and calls that it would make. Writes nothing."""
-    where: WhereToFork = asked.query
-    if where.step is not None and where.seq is not None:
+    query: WhereToFork = request.query
+    if query.step is not None and query.seq is not None:
         raise InvalidPayload(
             "a fork needs either a step or an event", hint="Say step=… or seq=…, one of them."
         )
-    head = await asked.head()
-    sealed = await asked.store.journal.read(head.job_id)
-    facts = [ForkedEvent(one.seq, one.at, unseal(one)) for one in sealed]
-    before = fork_point(facts, where.step or where.seq or len(facts) + 1)
+    head = await request.head()
+    sealed = await request.store.journal.read(head.job_id)
+    facts = [ForkedEvent(event.seq, event.at, unseal(event)) for event in sealed]
+    before = fork_point(facts, query.step or query.seq or len(facts) + 1)
     taken: set[tuple[str, int]] = set()
     refused = hint = ""
     try:
         past = take_history(facts, before, job_id=head.job_id, namespace=head.namespace)
-        kept = [event for hold in past.holds for event, _ in hold]
-        taken = {(step, 0) for step in map(_named, kept) if step}
+        events = [event for hold in past.holds for event, _ in hold]
+        taken = {(step, 0) for step in map(_named, events) if step}
     except InvalidMove as error:
         refused, hint = str(error), error.hint
     if head.session_id is not None:
@@ -122,14 +133,14 @@ async def preview_fork(asked: ApiRequest) -> ApiResponse:
             seq=span.seq,
             end_seq=span.end_seq,
         )
-        for span in trace_of(head, sealed, now=asked.house.clock.wall_us()).spans
+        for span in trace_of(head, sealed, now=request.house.clock.wall_us()).spans
     ]
     reused = [
-        one
-        for one in steps
-        if (one.step_key, 0) in taken and one.end_seq is not None and one.end_seq < before
+        forked
+        for forked in steps
+        if (forked.step_key, 0) in taken and forked.end_seq is not None and forked.end_seq < before
     ]
-    anew = [one for one in steps if one not in reused]
+    anew = [forked for forked in steps if forked not in reused]
     return ApiResponse(
         value=ForkPreview(before=before, taken=tuple(reused), anew=tuple(anew), refused=refused, hint=hint)
     )

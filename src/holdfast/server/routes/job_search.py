@@ -1,4 +1,4 @@
-"""Looking at many jobs, and speaking to many: who asks, how many there are, what they go by."""
+"""Job search: the caller's identity, counts and names of jobs, lists of sessions, and bulk commands."""
 
 from __future__ import annotations
 
@@ -34,30 +34,30 @@ from holdfast.server.request import ApiRequest
 from holdfast.server.responses import ApiResponse
 
 
-async def who_am_i(asked: ApiRequest) -> ApiResponse:
+async def who_am_i(request: ApiRequest) -> ApiResponse:
     """Get the caller's identity and scopes."""
-    one = asked.principal
-    by = "key" if one.key_id is not None else "token" if one is LOCAL else "nobody"
+    principal = request.principal
+    by = "key" if principal.key_id is not None else "token" if principal is LOCAL else "nobody"
     who = Who(
-        name=one.name,
-        namespace=one.namespace,
-        roles=tuple(one.roles),
-        scopes=tuple(sorted(scopes_of(one.roles) - {AccessScope.PUBLIC})),
-        by=by,  # type: ignore[arg-type]  # one of the three
-        loopback=is_loopback(asked.request.scope["server"][0]),
+        name=principal.name,
+        namespace=principal.namespace,
+        roles=tuple(principal.roles),
+        scopes=tuple(sorted(scopes_of(principal.roles) - {AccessScope.PUBLIC})),
+        by=by,  # type: ignore[arg-type]  # one of the three literals
+        loopback=is_loopback(request.request.scope["server"][0]),
         version=version("holdfast"),
-        now=asked.house.clock.wall_us(),
+        now=request.house.clock.wall_us(),
     )
     return ApiResponse(value=who)
 
 
-async def tally_jobs(asked: ApiRequest) -> ApiResponse:
+async def tally_jobs(request: ApiRequest) -> ApiResponse:
     """Count jobs that match a filter, by status and wait reason."""
-    which = msgspec.structs.replace(to_filter(asked.query), namespace=asked.namespace)
-    found = await asked.store.jobs.tally(which)
+    job_filter = msgspec.structs.replace(to_filter(request.query), namespace=request.namespace)
+    counts = await request.store.jobs.tally(job_filter)
     by_status: Counter[str] = Counter()
     by_reason: Counter[str] = Counter()
-    for (status, reason), count in found.items():
+    for (status, reason), count in counts.items():
         by_status[status] += count
         if reason is not None:
             by_reason[reason] += count
@@ -65,61 +65,64 @@ async def tally_jobs(asked: ApiRequest) -> ApiResponse:
     return ApiResponse(value=tally, tagged=True)
 
 
-async def name_jobs(asked: ApiRequest) -> ApiResponse:
+async def name_jobs(request: ApiRequest) -> ApiResponse:
     """List the kinds and queues of jobs."""
-    return ApiResponse(value=await asked.store.jobs.names(asked.namespace), tagged=True)
+    return ApiResponse(value=await request.store.jobs.names(request.namespace), tagged=True)
 
 
-async def list_sessions(asked: ApiRequest) -> ApiResponse:
+async def list_sessions(request: ApiRequest) -> ApiResponse:
     """List sessions, newest id first."""
-    which: WhichSessions = asked.query
-    page = await asked.store.sessions.list(
-        text=None if which.text is None else check_name(which.text, "text"),
-        limit=which.limit,
-        cursor=which.cursor,
-        namespace=asked.namespace,
+    query: WhichSessions = request.query
+    page = await request.store.sessions.list(
+        text=None if query.text is None else check_name(query.text, "text"),
+        limit=query.limit,
+        cursor=query.cursor,
+        namespace=request.namespace,
     )
     return ApiResponse(value=page, tagged=True)
 
 
-async def list_attachments(asked: ApiRequest) -> ApiResponse:
+async def list_attachments(request: ApiRequest) -> ApiResponse:
     """List the attachments of a session, oldest first."""
-    session_id = check_name(asked.path["session_id"], "session id")
-    found = await asked.store.attachments.list(session_id, namespace=asked.namespace)
-    return ApiResponse(value=AttachmentList(items=tuple(found)), tagged=True)
+    session_id = check_name(request.path["session_id"], "session id")
+    attachments = await request.store.attachments.list(session_id, namespace=request.namespace)
+    return ApiResponse(value=AttachmentList(items=tuple(attachments)), tagged=True)
 
 
 # ── many at once ──────────────────────────────────────────────────────────────────────────────────
 
 
-async def cancel_many(asked: ApiRequest) -> ApiResponse:
+async def cancel_many(request: ApiRequest) -> ApiResponse:
     """Cancel many jobs; returns the outcome for each."""
-    return await _each(asked, asked.client.cancel, "job.cancel")
+    return await _each(request, request.client.cancel, "job.cancel")
 
 
-async def requeue_many(asked: ApiRequest) -> ApiResponse:
+async def requeue_many(request: ApiRequest) -> ApiResponse:
     """Requeue many dead letters; returns the outcome for each."""
-    return await _each(asked, asked.client.requeue, "dead.requeue")
+    return await _each(request, request.client.requeue, "dead.requeue")
 
 
-async def _each(asked: ApiRequest, say: Callable[..., Awaitable[Accepted]], audited: str) -> ApiResponse:
-    """One after the other. What is wrong with the word itself is refused whole; what stands against one of them is told
-    beside it; a store that is away ends it all, and the same request under its key goes on from there."""
-    word: Many = asked.body
-    key = asked.key(word.operation_id)
+async def _each(request: ApiRequest, send: Callable[..., Awaitable[Accepted]], audited: str) -> ApiResponse:
+    """Sends the command to one job after the other. An invalid command is rejected as a whole; an error of one job is
+    reported in its outcome; an unavailable store ends the request, and the same request under its key continues from
+    there."""
+    command: Many = request.body
+    key = request.key(command.operation_id)
     key = None if key is None else check_name(key, "operation id")
-    told: list[BulkOutcome] = []
-    for job_id in dict.fromkeys([check_name(one, "job id") for one in word.ids]):
+    outcomes: list[BulkOutcome] = []
+    for job_id in dict.fromkeys([check_name(outcome, "job id") for outcome in command.ids]):
         try:
-            accepted = await say(job_id, why=word.why, by=asked.by(word.by), operation_id=key)
+            accepted = await send(job_id, why=command.why, by=request.by(command.by), operation_id=key)
         except (Misuse, Conflict) as error:
-            told.append(_refused(job_id, error))
+            outcomes.append(_refused(job_id, error))
             continue
-        await audit.note(asked, audited, {"id": job_id}, job_id, accepted.operation_id)
-        told.append(
+        await audit.note(request, audited, {"id": job_id}, job_id, accepted.operation_id)
+        outcomes.append(
             BulkOutcome(job_id=job_id, accepted=True, at_once=accepted.at_once, repeated=accepted.repeated)
         )
-    return ApiResponse(value=ToldMany(items=tuple(told), accepted=sum(one.accepted for one in told)))
+    return ApiResponse(
+        value=ToldMany(items=tuple(outcomes), accepted=sum(outcome.accepted for outcome in outcomes))
+    )
 
 
 def _refused(job_id: str, error: HoldfastError) -> BulkOutcome:

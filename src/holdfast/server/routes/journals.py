@@ -1,4 +1,4 @@
-"""Journals as files, and streams of a job."""
+"""Journal exports, and the output stream of a job."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from holdfast.server.streams import Stream, words_of_job
 ZIP: Final = "application/zip"
 
 
-async def stream_job(asked: ApiRequest) -> ASGIApp:
+async def stream_job(request: ApiRequest) -> ASGIApp:
     """Stream the output of a running job, as server-sent events."""
-    head = await asked.head()
-    which: WhichChunks = asked.query
-    after = asked.request.headers.get("last-event-id") or which.after
-    parse_cursor(after)  # refused while there still is a status to say so with
-    house = asked.house
-    return Stream(asked, lambda: words_of_job(house, head.job_id, after=after, stream=which.stream))
+    head = await request.head()
+    query: WhichChunks = request.query
+    after = request.request.headers.get("last-event-id") or query.after
+    parse_cursor(after)  # rejected while a status can still be sent
+    state = request.house
+    return Stream(request, lambda: words_of_job(state, head.job_id, after=after, stream=query.stream))
 
 
 # ── export ────────────────────────────────────────────────────────────────────────────────────────
@@ -63,27 +63,27 @@ class JournalLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     base64: str = ""
 
 
-async def export_job(asked: ApiRequest) -> ASGIApp:
+async def export_job(request: ApiRequest) -> ASGIApp:
     """Export a journal with its blobs, as JSON lines; the last line marks a complete export.
 
-    Whoever accepts `application/zip` gets it as one file, signed if the server has a key.
+    A client that accepts `application/zip` gets one file, signed if the server has a key.
     """
-    head = await asked.head()
+    head = await request.head()
     name = canonical.hex_digest(head.job_id.encode())[:16]
-    if ZIP in asked.request.headers.get("accept", ""):
+    if ZIP in request.request.headers.get("accept", ""):
         return Response(
-            await archive(asked.store, head, asked.house.clock.wall_us()),
+            await archive(request.store, head, request.house.clock.wall_us()),
             media_type=ZIP,
             headers={"Content-Disposition": f'attachment; filename="job-{name}.zip"'},
         )
     return StreamingResponse(
-        _lines(asked, head),
+        _lines(request, head),
         media_type="application/x-ndjson",
         headers={"Content-Disposition": f'attachment; filename="job-{name}.jsonl"'},
     )
 
 
-async def _lines(asked: ApiRequest, head: JobHead) -> AsyncIterator[bytes]:
+async def _lines(request: ApiRequest, head: JobHead) -> AsyncIterator[bytes]:
     at_head = {"head_seq": head.head_seq, "head_hash": head.head_hash.hex()}
     yield _line(
         JournalLine(
@@ -95,20 +95,20 @@ async def _lines(asked: ApiRequest, head: JobHead) -> AsyncIterator[bytes]:
             **at_head,  # type: ignore[arg-type]
         )
     )
-    told: set[str] = set()
+    exported: set[str] = set()
     seq = 0
     while seq < head.head_seq:
         most = min(EVENTS_PER_PAGE_MAX, head.head_seq - seq)
-        page = await asked.store.journal.read(head.job_id, after=seq, limit=most)
+        page = await request.store.journal.read(head.job_id, after=seq, limit=most)
         if not page:
-            return  # it was removed while we read; without its last line the export is known to be cut
+            return  # the job was removed meanwhile; the missing last line marks the export as incomplete
         for sealed in page:
             seq = sealed.seq
             yield _line(_event(sealed))
             for digest in _named(sealed):
-                if digest not in told:
-                    told.add(digest)
-                    yield _line(await _blob(asked, digest))
+                if digest not in exported:
+                    exported.add(digest)
+                    yield _line(await _blob(request, digest))
     yield _line(JournalLine(what="end", **at_head))  # type: ignore[arg-type]
 
 
@@ -133,11 +133,11 @@ def _named(sealed: SealedEvent) -> list[str]:
     return [str(digest) for digest in canonical.decode_stored(sealed.body).get("messages", ())]
 
 
-async def _blob(asked: ApiRequest, digest: str) -> JournalLine:
+async def _blob(request: ApiRequest, digest: str) -> JournalLine:
     try:
-        body = await asked.store.blobs.get(digest, namespace=asked.namespace)
+        body = await request.store.blobs.get(digest, namespace=request.namespace)
     except NotFound:
-        return JournalLine(what="blob", digest=digest)  # erased: its digest is all there is
+        return JournalLine(what="blob", digest=digest)  # erased: only its digest is left
     return JournalLine(what="blob", digest=digest, base64=base64.b64encode(body).decode())
 
 

@@ -1,4 +1,4 @@
-"""What the process did and how its store is, for Prometheus."""
+"""Prometheus metrics endpoint."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from holdfast.server.metrics.meter import CONTENT_TYPE
 from holdfast.server.request import ApiRequest
 
 
-async def metrics(asked: ApiRequest) -> ASGIApp:
+async def metrics(request: ApiRequest) -> ASGIApp:
     """Metrics of this process and of the store, for Prometheus."""
-    house = asked.house
-    await house.gauges.look()
-    return Response(house.metrics.text(), media_type=CONTENT_TYPE)
+    state = request.house
+    await state.gauges.look()
+    return Response(state.metrics.text(), media_type=CONTENT_TYPE)
 
 
 ENDPOINTS: Final = (

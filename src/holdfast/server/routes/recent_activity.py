@@ -1,4 +1,4 @@
-"""What happened lately: figures minute by minute, and jobs as they move."""
+"""Recent activity: time series by minute, and the feed of changed jobs."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ class WhichNumbers(OperationRequest, frozen=True, kw_only=True):
     today_since: Whole | None = None
 
 
-async def get_numbers(asked: ApiRequest) -> ApiResponse:
+async def get_numbers(request: ApiRequest) -> ApiResponse:
     """Time series of jobs, calls, tokens and cost, computed from journals."""
-    which: WhichNumbers = asked.query
-    numbers = await asked.house.numbers.look(
-        asked.namespace,
-        now=asked.house.clock.wall_us(),
-        minutes=which.minutes,
-        today_since=which.today_since,
+    query: WhichNumbers = request.query
+    numbers = await request.house.numbers.look(
+        request.namespace,
+        now=request.house.clock.wall_us(),
+        minutes=query.minutes,
+        today_since=query.today_since,
     )
     return ApiResponse(value=numbers, tagged=True)
 
 
-async def follow_jobs(asked: ApiRequest) -> ASGIApp:
+async def follow_jobs(request: ApiRequest) -> ASGIApp:
     """Stream jobs that have changed, as server-sent events."""
-    after = after_of(asked.request.headers.get("last-event-id") or asked.query.after)
-    store, namespace = asked.store, asked.namespace
-    return Stream(asked, lambda: job_feed(store, namespace, after))
+    after = after_of(request.request.headers.get("last-event-id") or request.query.after)
+    store, namespace = request.store, request.namespace
+    return Stream(request, lambda: job_feed(store, namespace, after))
 
 
 ENDPOINTS: Final = (
