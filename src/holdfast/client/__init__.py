@@ -24,7 +24,7 @@ __all__ = ["BlockingClient", "ExternalAgent", "RemoteClient", "Unrecoverable", "
 
 
 def __getattr__(name: str) -> Any:
-    """Loaded when it is first used: a command that never speaks HTTP does not pay for it."""
+    """Imports a class when it is first used: a command without HTTP does not load the HTTP client."""
     if name not in _WHERE:
         msg = f"module 'holdfast.client' has no attribute {name!r}"
         raise AttributeError(msg)

@@ -1,4 +1,4 @@
-"""The audit log of a namespace, read and checked from its first line."""
+"""Audit log: reads and verifies the log of a namespace from its first entry."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PAGE: Final = 500
 
 
 class Audited(msgspec.Struct, frozen=True, kw_only=True):
-    """How many lines there are, the last of them, where the log says that it ends, and what is wrong with it."""
+    """The number of entries, the last ones, the recorded head of the log, and the faults found."""
 
     count: int
     last: tuple[SealedAct, ...]
@@ -23,9 +23,9 @@ class Audited(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def verify_audit_log(store: Store, namespace: str, *, last: int) -> Audited:
-    """The log up to where it ended when this began; lines that come meanwhile are left for the next look."""
+    """Verifies the log up to its head at the start of this call; entries added meanwhile are left to the next call."""
     end = await store.audit.head(namespace=namespace)
-    head, kept, faults = EMPTY, (), []  # type: Head, tuple[SealedAct, ...], list[str]
+    head, tail, faults = EMPTY, (), []  # type: Head, tuple[SealedAct, ...], list[str]
     while head.seq < end.seq:
         page = await store.audit.read(
             namespace=namespace, after=head.seq, limit=min(_PAGE, end.seq - head.seq)
@@ -34,7 +34,7 @@ async def verify_audit_log(store: Store, namespace: str, *, last: int) -> Audite
             break
         faults += breaks(namespace, head, page)
         head = Head(page[-1].seq, page[-1].hash)
-        kept = (*kept, *page)[-last:]
+        tail = (*tail, *page)[-last:]
     if head != end:
         faults.append(f"the log ends with line {head.seq}, and should with line {end.seq}")
-    return Audited(count=head.seq, last=kept, head=end, faults=tuple(faults))
+    return Audited(count=head.seq, last=tail, head=end, faults=tuple(faults))

@@ -151,8 +151,8 @@ class BlockingClient:
         session_id: str | None = None,
         ready_at: int = 0,
     ) -> Submitted:
-        """A durable job exists for this request. Its id or its request key stands for the request: sent again, it is
-        the same job; with other content, KeyReused."""
+        """Creates a durable job. Its id or its request key identifies the request: sent again, it is the same job;
+        with other content, KeyReused."""
         return self._run(
             self._client.submit(
                 kind,
@@ -167,7 +167,7 @@ class BlockingClient:
         )
 
     def get(self, job_id: str) -> JobView:
-        """The job as it stands now, or NotFound."""
+        """The current state of the job, or NotFound."""
         return self._run(self._client.get(job_id))
 
     def list(
@@ -177,7 +177,7 @@ class BlockingClient:
         return self._run(self._client.list(which, limit=limit, cursor=cursor))
 
     def events(self, job_id: str, *, after: int = 0, limit: int | None = None) -> tuple[EventView, ...]:
-        """The events after this seq, in order. An event that this version does not know is shown all the same."""
+        """The events after this seq, in order. An event of an unknown type is included."""
         return self._run(self._client.events(job_id, after=after, limit=limit))
 
     def trace(self, job_id: str) -> Trace:
@@ -185,7 +185,7 @@ class BlockingClient:
         return self._run(self._client.trace(job_id))
 
     def verify(self, job_id: str) -> Checked:
-        """The job's hash chain and grammar, recomputed from its first event, and its head against them."""
+        """Recomputes the job's hash chain and grammar from its first event, and compares its head with them."""
         return self._run(self._client.verify(job_id))
 
     def walk(self, job_id: str) -> Walk:
@@ -193,21 +193,21 @@ class BlockingClient:
         return self._run(self._client.walk(job_id))
 
     def result(self, job_id: str, *, timeout_s: float | None = None) -> JobView:
-        """The job once it is over, however it ended. NotOver when the time is up first; the job goes on."""
+        """Waits until the job has ended, and returns it. NotOver at the timeout; the job continues."""
         return self._run(self._client.result(job_id, timeout_s=timeout_s))
 
     def reply(self, job_id: str, *, timeout_s: float | None = None) -> MessageReply:
-        """The reply to the message that this job is, once the turn it is part of is committed.
+        """Waits for the reply to the message that this job answers: until the turn that includes it is committed.
 
         Raises:
-            NotOver: Not yet, when the time is up.
-            InvalidMove: The job is no message, or ended without a reply; the message says how."""
+            NotOver: Not yet, at the timeout.
+            InvalidMove: The job is no message, or ended without a reply; the error says how."""
         return self._run(self._client.reply(job_id, timeout_s=timeout_s))
 
     def stream(
         self, job_id: str, *, after: str | None = None, stream: str | None = None
     ) -> Iterator[Chunk | AttemptSuperseded]:
-        """What the job streams behind the cursor, on this stream or on all; ends when the job is over."""
+        """The output of the job after the cursor, on this stream or on all, until the job has ended."""
         items = self._client.stream(job_id, after=after, stream=stream)
         try:
             while True:
@@ -230,16 +230,15 @@ class BlockingClient:
         by: str = "",
         why: str = "",
     ) -> Submitted:
-        """A new job exists that has everything this one had recorded before `at`, and will do the rest itself.
+        """Creates a job with everything that this one recorded before `at`; it executes the rest itself.
 
-        `at` is a step key (that step is done anew) or the number of the first event that is not taken over. `edits`:
-        other results, by step key, for reads and answers of models that are taken over; the journal keeps `by` and
-        `why`.
+        `at` is a step key (that step is executed again) or the number of the first event that is not shared. `edits`:
+        other results, by step key, for shared reads and model responses; the journal records `by` and `why`.
 
         Raises:
             NotFound: No such job, step or event.
-            InvalidMove: An effect was under way or uncertain at that point, or a child was; or it is a turn of a
-                session."""
+            InvalidMove: A side effect was in progress or uncertain at that point, or a child was in progress; or the
+                job is a turn of a session."""
         return self._run(
             self._client.fork(
                 job_id,
@@ -256,13 +255,13 @@ class BlockingClient:
     def cancel(
         self, job_id: str, *, why: str = "", by: str = "", operation_id: str | None = None
     ) -> Accepted:
-        """The job starts no further call and ends `cancelled`. InvalidMove if it is over."""
+        """Cancels the job: it starts no further call and ends `cancelled`. InvalidMove if it has ended."""
         return self._run(self._client.cancel(job_id, why=why, by=by, operation_id=operation_id))
 
     def signal(
         self, job_id: str, name: str, body: Any = None, *, by: str = "", operation_id: str | None = None
     ) -> Accepted:
-        """The signal is in the job's mailbox. InvalidMove if the job is over."""
+        """Stores a signal in the job's mailbox. InvalidMove if the job has ended."""
         return self._run(self._client.signal(job_id, name, body, by=by, operation_id=operation_id))
 
     def answer(
@@ -274,8 +273,8 @@ class BlockingClient:
         by: str = "",
         operation_id: str | None = None,
     ) -> Accepted:
-        """The answer to the job's question is in its mailbox. `answer` is a value, or text as a person typed it.
-        Without a `question_id` it is the only question that is open.
+        """Stores the answer to the job's question in its mailbox. `answer` is a value, or text as a person typed it.
+        Without a `question_id` it answers the only open question.
 
         Raises:
             NotFound: No such question.
@@ -298,15 +297,15 @@ class BlockingClient:
         generation: int | None = None,
         operation_id: str | None = None,
     ) -> Accepted:
-        """A person has decided the outcome of an uncertain call; the job continues from there.
+        """Records a person's decision about an uncertain call; the job continues from there.
 
         `happened` (with the call's result), `not_happened` (it is made again, under a new key), `skip` (the code gets
-        `result` instead), `fail` (the code gets an error). Without a generation the newest is meant.
+        `result` instead), `fail` (the code gets an error). Without a generation it is the newest.
 
         Raises:
             NotFound: No such call.
             InvalidMove: It is not uncertain; or `not_happened` before the last instant at which the old worker could
-                still have sent it, which the message names.
+                still have sent it, which the error names.
             Conflict: Another decision came first."""
         return self._run(
             self._client.reconcile(
@@ -330,7 +329,7 @@ class BlockingClient:
         by: str,
         operation_id: str | None = None,
     ) -> Accepted:
-        """The call may be made. `approval` is its id, or the id of a job with one open approval (or with `step_key`).
+        """Approves a call. `approval` is its id, or the id of a job with one open approval (or with `step_key`).
 
         Raises:
             NotFound: No such approval.
@@ -348,7 +347,7 @@ class BlockingClient:
         by: str,
         operation_id: str | None = None,
     ) -> Accepted:
-        """The call may not be made. As `approve`."""
+        """Denies a call. Parameters and errors as for `approve`."""
         return self._run(
             self._client.deny(approval, step_key=step_key, why=why, by=by, operation_id=operation_id)
         )
@@ -362,10 +361,10 @@ class BlockingClient:
         by: str = "",
         operation_id: str | None = None,
     ) -> Accepted:
-        """A job that is held for a person (parked, stalled, restored, dead) continues, with attempts and takeovers
-        counted from zero.
+        """Resumes a job that is held for a person (parked, stalled, restored, dead letter), with attempts and
+        takeovers counted from zero.
 
-        `continue` goes on from the last commit of state with the code as it is; `accept` lets recorded calls rest that
+        `continue` continues from the last commit of state with the current code; `accept` skips recorded calls that
         the code no longer makes. InvalidMove if the job is not held."""
         return self._run(
             self._client.resume(job_id, choice=choice, why=why, by=by, operation_id=operation_id)
@@ -381,14 +380,14 @@ class BlockingClient:
         by: str,
         operation_id: str | None = None,
     ) -> Accepted:
-        """A budget that counts for this job has at least these limits; jobs that wait for it continue.
+        """Raises a budget that applies to this job to at least these limits; jobs that wait for it continue.
 
         Limits are totals, and are only raised. Without a `budget_id` it is the budget that stopped the job; if none
         did, its own, or the nearest of its ancestors'.
 
         Raises:
-            NotFound: No such job, or no such budget counts for it.
-            InvalidMove: The job is over, or no budget counts for it.
+            NotFound: No such job, or no such budget applies to it.
+            InvalidMove: The job has ended, or no budget applies to it.
             InvalidPayload: No limit would be higher than it is."""
         return self._run(
             self._client.raise_budget(
@@ -398,21 +397,21 @@ class BlockingClient:
 
     def waiting_for_person(self) -> tuple[Need, ...]:
         """All decisions that wait for a person, longest waiting first: of jobs that wait for nothing else, and of
-        running jobs that have an uncertain call, an approval or a question open beside other work."""
+        running jobs with an open uncertain call, approval or question beside other work."""
         return self._run(self._client.waiting_for_person())
 
     def dead_letters(self, *, limit: int = ROWS_PER_PAGE_DEFAULT, cursor: str | None = None) -> Page[Need]:
-        """Work that used up its attempts, newest first, with causes."""
+        """Jobs that used up their attempts, newest first, with causes."""
         return self._run(self._client.dead_letters(limit=limit, cursor=cursor))
 
     def requeue(
         self, job_id: str, *, why: str = "", by: str = "", operation_id: str | None = None
     ) -> Accepted:
-        """The dead letter is tried again: same job, same journal, same keys. InvalidMove if it is none."""
+        """Requeues a dead letter: same job, same journal, same keys. InvalidMove if it is none."""
         return self._run(self._client.requeue(job_id, why=why, by=by, operation_id=operation_id))
 
     def discard(self, job_id: str, *, why: str, by: str = "", operation_id: str | None = None) -> Accepted:
-        """The dead letter is over, cancelled by name and reason. InvalidMove if it is none."""
+        """Ends a dead letter as cancelled, with author and reason. InvalidMove if it is none."""
         return self._run(self._client.discard(job_id, why=why, by=by, operation_id=operation_id))
 
     def create_agent(
@@ -425,8 +424,8 @@ class BlockingClient:
         context_tokens_max: int | None = None,
         request_key: str | None = None,
     ) -> AgentView:
-        """The agent exists. The same again is the same agent; another one under its name, or under the same request
-        key, is a Conflict."""
+        """Creates an agent. The same request again returns the same agent; another agent under its name, or under the
+        same request key, is a Conflict."""
         return self._run(
             self._client.create_agent(
                 name,
@@ -441,14 +440,14 @@ class BlockingClient:
     def get_agent(self, agent: str) -> AgentView:
         """The agent of this name or id, or NotFound.
 
-        Configured agents are rows of the store. Those that code declares are known by the workers that offer it, and by
-        the messages that they have taken. An external agent is found by its guid."""
+        Configured agents are rows of the store. Agents declared in code are known from the workers that offer them,
+        and from the messages that they have taken. An external agent is found by its guid."""
         return self._run(self._client.get_agent(agent))
 
     def list_agents(
         self, *, limit: int = ROWS_PER_PAGE_DEFAULT, cursor: str | None = None
     ) -> Page[AgentView]:
-        """Hosted agents by name: those that are configured, and those that a listed worker offers code for."""
+        """Hosted agents by name: configured ones, and those that a listed worker offers code for."""
         return self._run(self._client.list_agents(limit=limit, cursor=cursor))
 
     def message(
@@ -462,11 +461,11 @@ class BlockingClient:
         request_key: str | None = None,
         job_id: str | None = None,
     ) -> Posted:
-        """The message is in the session's inbox, and the job that answers it exists. Without a session it belongs to
-        the agent's one conversation.
+        """Stores a message in the session's inbox, and creates the job that answers it. Without a session it belongs
+        to the agent's one conversation.
 
-        `delivery`: whether it may join a turn that is under way, or waits for its commit; `slot`: whether others may
-        share its turn. Its request key or job id stands for it: sent again, it is the same message; with other
+        `delivery`: whether it may join the running turn, or waits for its commit; `slot`: whether other messages may
+        share its turn. Its request key or job id identifies it: sent again, it is the same message; with other
         content, KeyReused."""
         return self._run(
             self._client.message(
@@ -483,19 +482,19 @@ class BlockingClient:
     def agent_jobs(
         self, agent: str, *, limit: int = ROWS_PER_PAGE_DEFAULT, cursor: str | None = None
     ) -> Page[JobRecord]:
-        """The jobs that answer messages to this agent, newest first. A page may have fewer than its limit and still
-        lead to a next one."""
+        """The jobs that answer messages to this agent, newest first. A page may have fewer rows than its limit and
+        still lead to a next one."""
         return self._run(self._client.agent_jobs(agent, limit=limit, cursor=cursor))
 
     def list_workers(
         self, *, limit: int = ROWS_PER_PAGE_DEFAULT, cursor: str | None = None
     ) -> Page[WorkerView]:
-        """Workers by name: what they can do, which leases they hold, when their last heartbeat was."""
+        """Workers by name: their offers, their leases, their last heartbeats."""
         return self._run(self._client.list_workers(limit=limit, cursor=cursor))
 
     def drain_worker(self, worker: str, *, why: str, by: str, operation_id: str | None = None) -> WorkerView:
-        """The worker, by its name in journals, drains within seconds, as on SIGTERM; the audit log keeps who wants it
-        and why. InvalidMove for one that does not listen to it."""
+        """Drains a worker, by its name in journals, within seconds, as on SIGTERM; the audit log records `by` and
+        `why`. InvalidMove for a worker that does not support it."""
         return self._run(self._client.drain_worker(worker, why=why, by=by, operation_id=operation_id))
 
     def create_schedule(
@@ -510,8 +509,8 @@ class BlockingClient:
         queue: str = DEFAULT_QUEUE,
         priority: int = PRIORITY_DEFAULT,
     ) -> Schedule:
-        """Jobs of this kind begin by the clock, from the next instant on. The same again is the same schedule; another
-        one under its id is a Conflict."""
+        """Creates a schedule: jobs of this kind start by cron, from the next instant on. The same request again
+        returns the same schedule; another one under its id is a Conflict."""
         return self._run(
             self._client.create_schedule(
                 schedule_id,
@@ -536,21 +535,21 @@ class BlockingClient:
         return self._run(self._client.list_schedules(limit=limit, cursor=cursor))
 
     def pause_schedule(self, schedule_id: str) -> Schedule:
-        """It does not fire until it is resumed. Pausing it again changes nothing."""
+        """Pauses a schedule: it does not fire until it is resumed. Pausing it again changes nothing."""
         return self._run(self._client.pause_schedule(schedule_id))
 
     def resume_schedule(self, schedule_id: str) -> Schedule:
-        """It fires again, from its next instant on; what fell into the pause is left out."""
+        """Resumes a schedule: it fires from its next instant on; the instants of the pause are skipped."""
         return self._run(self._client.resume_schedule(schedule_id))
 
     def remove_schedule(self, schedule_id: str) -> Schedule:
-        """The schedule is removed; the result shows it as it was, or NotFound. Its jobs stay."""
+        """Removes a schedule; returns it as it was, or NotFound. Its jobs stay."""
         return self._run(self._client.remove_schedule(schedule_id))
 
     def limit_queue(
         self, queue: str, *, depth_max: int | None = None, age_max_us: int | None = None
     ) -> QueueLimits:
-        """The queue has these limits from now on, in place of earlier ones. None is no limit."""
+        """Replaces the limits of a queue. None is no limit."""
         return self._run(self._client.limit_queue(queue, depth_max=depth_max, age_max_us=age_max_us))
 
     def list_queues(self) -> tuple[QueueLimits, ...]:
@@ -558,15 +557,15 @@ class BlockingClient:
         return self._run(self._client.list_queues())
 
     def create_namespace(self, namespace: str) -> NamespaceRecord:
-        """The namespace exists. Creating it again changes nothing."""
+        """Creates a namespace. Creating it again changes nothing."""
         return self._run(self._client.create_namespace(namespace))
 
     def list_namespaces(self) -> tuple[NamespaceRecord, ...]:
-        """All of them, by name."""
+        """All namespaces, by name."""
         return self._run(self._client.list_namespaces())
 
     def stats(self) -> Stats:
-        """How many jobs of this namespace have each status, at one instant."""
+        """The number of jobs of this namespace by status, at one instant."""
         return self._run(self._client.stats())
 
     def submit_work(
@@ -584,10 +583,10 @@ class BlockingClient:
         context_data: Any = None,
         request_key: str | None = None,
     ) -> WorkView:
-        """The work is durable, and waits for an agent with this capability. Its task id, or its request key, stands
-        for it: sent again, it is the same work; with other content, a Conflict.
+        """Stores a work item durably, for an agent with this capability. Its task id, or its request key, identifies
+        it: sent again, it is the same work; with other content, a Conflict.
 
-        `deadline`: an ISO instant, after which no agent begins it."""
+        `deadline`: an ISO instant, after which no agent starts it."""
         return self._run(
             self._client.submit_work(
                 description,
@@ -605,7 +604,7 @@ class BlockingClient:
         )
 
     def get_work(self, work_id: str) -> WorkView:
-        """The work as it stands now, or NotFound."""
+        """The current state of a work item, or NotFound."""
         return self._run(self._client.get_work(work_id))
 
     def list_work(
@@ -618,7 +617,7 @@ class BlockingClient:
         limit: int = ROWS_PER_PAGE_DEFAULT,
         cursor: str | None = None,
     ) -> WorkList:
-        """Work, newest first. The cursor of one page leads to the next."""
+        """Work items, newest first. The cursor of one page leads to the next."""
         return self._run(
             self._client.list_work(
                 status=status,
@@ -640,8 +639,9 @@ class BlockingClient:
         lease_seconds: int | None = None,
         claim_id: str | None = None,
     ) -> tuple[ClaimedWork, ...]:
-        """Up to so many work items are this agent's for the time of the lease. If there is none now, the response waits
-        for some. Sent again with the same claim id, it finds the same grants: a lost response costs nothing.
+        """Claims up to `limit` work items for this agent, for the time of the lease. If there is none now, the
+        response waits for some. Sent again with the same claim id, it returns the same grants: a lost response loses
+        no work.
 
         Raises:
             NotFound: No such agent is registered. Register, and claim again."""
@@ -659,7 +659,7 @@ class BlockingClient:
     def renew_work(
         self, work_id: str, *, fence: int, lease_token: str, lease_seconds: int | None = None
     ) -> Renewed:
-        """The lease holds for its whole time again, from now on; or Fenced."""
+        """Renews the lease for its whole time from now on; or Fenced."""
         return self._run(
             self._client.renew_work(
                 work_id, fence=fence, lease_token=lease_token, lease_seconds=lease_seconds
@@ -676,7 +676,7 @@ class BlockingClient:
         note: str | None = None,
         lease_seconds: int | None = None,
     ) -> Renewed:
-        """The progress, in percent, is recorded, and the lease is renewed; or Fenced."""
+        """Records the progress in percent, and renews the lease; or Fenced."""
         return self._run(
             self._client.progress_work(
                 work_id,
@@ -689,8 +689,8 @@ class BlockingClient:
         )
 
     def complete_work(self, work_id: str, *, fence: int, lease_token: str, result: Any = None) -> WorkView:
-        """The work is done, with this result. The same again from the same holder gets the first response again; from
-        any other it is Fenced."""
+        """Completes the work with this result. The same request again from the same holder gets the first response
+        again; from any other it is Fenced."""
         return self._run(
             self._client.complete_work(work_id, fence=fence, lease_token=lease_token, result=result)
         )
@@ -705,8 +705,8 @@ class BlockingClient:
         code: str | None = None,
         recoverable: bool = True,
     ) -> WorkView:
-        """This attempt has failed. If another can help, the work is pending again after a while, or a dead letter once
-        its attempts are used up; otherwise it has failed for good."""
+        """Ends this attempt as failed. If it is recoverable, the work is pending again after a while, or a dead
+        letter once its attempts are used up; otherwise it has failed for good."""
         return self._run(
             self._client.fail_work(
                 work_id,
@@ -719,11 +719,11 @@ class BlockingClient:
         )
 
     def release_work(self, work_id: str, *, fence: int, lease_token: str, why: str = "") -> WorkView:
-        """The work is given back and pending at once; no attempt is counted."""
+        """Releases the work: it is pending at once, and no attempt is counted."""
         return self._run(self._client.release_work(work_id, fence=fence, lease_token=lease_token, why=why))
 
     def cancel_work(self, work_id: str, *, why: str = "", by: str = "") -> WorkView:
-        """The work is cancelled: what its holder sends from now on is Fenced."""
+        """Cancels the work: all further requests of its holder are Fenced."""
         return self._run(self._client.cancel_work(work_id, why=why, by=by))
 
     def register_agent(
@@ -742,8 +742,8 @@ class BlockingClient:
         heartbeat_interval_ms: int | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> AgentEntryView:
-        """The agent is found by others, and may claim. The same guid again is the same agent, as it says now; without
-        a guid, host, project and handle say who it is."""
+        """Registers an agent, so that others find it and it may claim. The same guid again is the same agent, with
+        the new values; without a guid, host, project and handle identify it."""
         return self._run(
             self._client.register_agent(
                 handle,
@@ -764,17 +764,17 @@ class BlockingClient:
     def heartbeat_agent(
         self, guid: str, *, status: AgentStatus | None = None, current_task_count: int | None = None
     ) -> AgentEntryView:
-        """The agent is alive; or NotFound, and it should register again."""
+        """Records a heartbeat of the agent; or NotFound, and it should register again."""
         return self._run(
             self._client.heartbeat_agent(guid, status=status, current_task_count=current_task_count)
         )
 
     def update_agent(self, guid: str, changes: Changes) -> AgentEntryView:
-        """The entry has these values. What is left out stays."""
+        """Changes these values of the entry. Omitted ones stay."""
         return self._run(self._client.update_agent(guid, changes))
 
     def deregister_agent(self, guid: str) -> Deregistered:
-        """The entry is removed. The agent keeps its work until the leases expire."""
+        """Removes the entry. The agent keeps its work until the leases expire."""
         return self._run(self._client.deregister_agent(guid))
 
     def list_registry(
@@ -788,8 +788,8 @@ class BlockingClient:
         limit: int = ROWS_PER_PAGE_DEFAULT,
         cursor: str | None = None,
     ) -> AgentEntryList:
-        """External agents by handle, and whether the list is current. `viewer`: only those whom the agent of this guid
-        may find."""
+        """External agents by handle, and whether the list is current. `viewer`: only those that the agent of this
+        guid may find."""
         return self._run(
             self._client.list_registry(
                 agent_type=agent_type,

@@ -1,17 +1,18 @@
-"""Client: everything that the outside may ask of Holdfast, as typed methods. The docstrings are the contract.
+"""Client: every operation of Holdfast as a typed method. The docstrings are the contract.
 
-A method builds the request of one operation (`holdfast.api`) and hands it to a transport: `InProcessTransport` performs
-it over an open store, `HttpTransport` sends it to a server. Both give the same results and raise the same errors.
+A method builds the request of one operation (`holdfast.api`) and passes it to a transport: `InProcessTransport`
+performs it over an open store, `HttpTransport` sends it to a server. Both return the same results and raise the same
+errors.
 
 Every write takes an `operation_id` or a `request_key`. The same one again, with the same content, gets the first
-response again and writes nothing (`repeated`); with other content it raises KeyReused. Without one the client makes one
-up, so a caller that wants to repeat a call after a lost response brings its own.
+response again and writes nothing (`repeated`); with other content it raises KeyReused. Without one the client makes
+one up, so a caller that wants to repeat a call after a lost response passes its own.
 
-A command to a job (cancel, signal, reconcile, approve, resume, a raised budget) is durable when the call returns. If no
-worker has the job and no code is needed, it is also applied (`Accepted.at_once`); otherwise the job's next worker
+A command to a job (cancel, signal, reconcile, approve, resume, a raised budget) is durable when the call returns. If
+no worker has the job and no code is needed, it is also applied (`Accepted.at_once`); otherwise the job's next worker
 applies it first.
 
-A rejected call leaves nothing behind. Jobs of another namespace are NotFound.
+A rejected call writes nothing. Jobs of another namespace are NotFound.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ WAIT_MS: Final = 20_000
 
 
 class ClientTransport(Protocol):
-    """How a request reaches its handler."""
+    """Carries a request to its handler."""
 
     ids: IdSource
 
@@ -123,7 +124,7 @@ class Client:
         return await self._transport.call(operation, request)
 
     def _job_id(self, job_id: str | None, request_key: str | None) -> str | None:
-        """A new job is named before it is sent, so that the request can be sent again after a lost response."""
+        """Names a new job before the request is sent, so that the request can be sent again after a lost response."""
         return self._transport.ids.new("job") if (job_id, request_key) == (None, None) else job_id
 
     # ── jobs ──────────────────────────────────────────────────────────────────────────────────────
@@ -140,8 +141,8 @@ class Client:
         session_id: str | None = None,
         ready_at: int = 0,
     ) -> Submitted:
-        """A durable job exists for this request. Its id or its request key stands for the request: sent again, it is
-        the same job; with other content, KeyReused."""
+        """Creates a durable job. Its id or its request key identifies the request: sent again, it is the same job;
+        with other content, KeyReused."""
         request = jobs.SubmitJob(
             kind=kind,
             input=input,
@@ -155,7 +156,7 @@ class Client:
         return await self.call(jobs.submit_job, request)
 
     async def get(self, job_id: str) -> JobView:
-        """The job as it stands now, or NotFound."""
+        """The current state of the job, or NotFound."""
         return await self.call(jobs.get_job, jobs.GetJob(job_id=job_id))
 
     async def list(
@@ -169,7 +170,7 @@ class Client:
         which = JobFilter() if which is None else which
         statuses = which.statuses or (() if which.status is None else (which.status,))
         if which.statuses and which.status is not None:
-            statuses = tuple(one for one in which.statuses if one is which.status)
+            statuses = tuple(status for status in which.statuses if status is which.status)
             if not statuses:
                 return Page((), None)
         request = jobs.ListJobs(
@@ -188,23 +189,23 @@ class Client:
         return await self.call(jobs.list_jobs, request)
 
     async def events(self, job_id: str, *, after: int = 0, limit: int | None = None) -> tuple[EventView, ...]:
-        """The events after this seq, in order. An event that this version does not know is shown all the same."""
-        found: list[EventView] = []
-        seen: int | None = after
-        while seen is not None and (limit is None or len(found) < limit):
-            most = EVENTS_PER_PAGE_MAX if limit is None else min(limit - len(found), EVENTS_PER_PAGE_MAX)
-            request = jobs.ListEvents(job_id=job_id, after=seen, limit=most)
+        """The events after this seq, in order. An event of an unknown type is included."""
+        events: list[EventView] = []
+        cursor: int | None = after
+        while cursor is not None and (limit is None or len(events) < limit):
+            most = EVENTS_PER_PAGE_MAX if limit is None else min(limit - len(events), EVENTS_PER_PAGE_MAX)
+            request = jobs.ListEvents(job_id=job_id, after=cursor, limit=most)
             page = await self.call(jobs.list_events, request)
-            found += page.items
-            seen = page.next
-        return tuple(found)
+            events += page.items
+            cursor = page.next
+        return tuple(events)
 
     async def trace(self, job_id: str) -> Trace:
         """The job's history: its calls, which worker ran it when, and what recovery did and why."""
         return await self.call(jobs.get_trace, jobs.GetTrace(job_id=job_id))
 
     async def verify(self, job_id: str) -> Checked:
-        """The job's hash chain and grammar, recomputed from its first event, and its head against them."""
+        """Recomputes the job's hash chain and grammar from its first event, and compares its head with them."""
         return await self.call(jobs.verify_job, jobs.VerifyJob(job_id=job_id))
 
     async def walk(self, job_id: str) -> Walk:
@@ -212,7 +213,7 @@ class Client:
         return await self.call(jobs.preview_replay, jobs.PreviewReplay(job_id=job_id))
 
     async def result(self, job_id: str, *, timeout_s: float | None = None) -> JobView:
-        """The job once it is over, however it ended. NotOver when the time is up first; the job goes on."""
+        """Waits until the job has ended, and returns it. NotOver at the timeout; the job continues."""
         deadline = None if timeout_s is None else _now() + timeout_s
         while True:
             request = jobs.GetJob(job_id=job_id, wait_ms=_wait_ms(deadline))
@@ -224,11 +225,11 @@ class Client:
                 raise NotOver(f"job {job_id} is {job.status}{reason}")
 
     async def reply(self, job_id: str, *, timeout_s: float | None = None) -> MessageReply:
-        """The reply to the message that this job is, once the turn it is part of is committed.
+        """Waits for the reply to the message that this job answers: until the turn that includes it is committed.
 
         Raises:
-            NotOver: Not yet, when the time is up.
-            InvalidMove: The job is no message, or ended without a reply; the message says how.
+            NotOver: Not yet, at the timeout.
+            InvalidMove: The job is no message, or ended without a reply; the error says how.
         """
         deadline = None if timeout_s is None else _now() + timeout_s
         while True:
@@ -242,7 +243,7 @@ class Client:
     def stream(
         self, job_id: str, *, after: str | None = None, stream: str | None = None
     ) -> AsyncGenerator[Chunk | AttemptSuperseded, None]:
-        """What the job streams behind the cursor, on this stream or on all; ends when the job is over."""
+        """The output of the job after the cursor, on this stream or on all, until the job has ended."""
         return self._transport.stream(job_id, after=after, stream=stream)
 
     async def fork(
@@ -257,16 +258,15 @@ class Client:
         by: str = "",
         why: str = "",
     ) -> Submitted:
-        """A new job exists that has everything this one had recorded before `at`, and will do the rest itself.
+        """Creates a job with everything that this one recorded before `at`; it executes the rest itself.
 
-        `at` is a step key (that step is done anew) or the number of the first event that is not taken over. `edits`:
-        other results, by step key, for reads and answers of models that are taken over; the journal keeps `by` and
-        `why`.
+        `at` is a step key (that step is executed again) or the number of the first event that is not shared. `edits`:
+        other results, by step key, for shared reads and model responses; the journal records `by` and `why`.
 
         Raises:
             NotFound: No such job, step or event.
-            InvalidMove: An effect was under way or uncertain at that point, or a child was; or it is a turn of a
-                session.
+            InvalidMove: A side effect was in progress or uncertain at that point, or a child was in progress; or the
+                job is a turn of a session.
         """
         request = jobs.ForkJob(
             job_id=job_id,
@@ -285,14 +285,14 @@ class Client:
     async def cancel(
         self, job_id: str, *, why: str = "", by: str = "", operation_id: str | None = None
     ) -> Accepted:
-        """The job starts no further call and ends `cancelled`. InvalidMove if it is over."""
+        """Cancels the job: it starts no further call and ends `cancelled`. InvalidMove if it has ended."""
         request = commands.CancelJob(job_id=job_id, why=why, by=by, operation_id=operation_id)
         return await self.call(commands.cancel_job, request)
 
     async def signal(
         self, job_id: str, name: str, body: Any = None, *, by: str = "", operation_id: str | None = None
     ) -> Accepted:
-        """The signal is in the job's mailbox. InvalidMove if the job is over."""
+        """Stores a signal in the job's mailbox. InvalidMove if the job has ended."""
         request = commands.SignalJob(job_id=job_id, name=name, body=body, by=by, operation_id=operation_id)
         return await self.call(commands.signal_job, request)
 
@@ -305,8 +305,8 @@ class Client:
         by: str = "",
         operation_id: str | None = None,
     ) -> Accepted:
-        """The answer to the job's question is in its mailbox. `answer` is a value, or text as a person typed it.
-        Without a `question_id` it is the only question that is open.
+        """Stores the answer to the job's question in its mailbox. `answer` is a value, or text as a person typed it.
+        Without a `question_id` it answers the only open question.
 
         Raises:
             NotFound: No such question.
@@ -335,15 +335,15 @@ class Client:
         generation: int | None = None,
         operation_id: str | None = None,
     ) -> Accepted:
-        """A person has decided the outcome of an uncertain call; the job continues from there.
+        """Records a person's decision about an uncertain call; the job continues from there.
 
         `happened` (with the call's result), `not_happened` (it is made again, under a new key), `skip` (the code gets
-        `result` instead), `fail` (the code gets an error). Without a generation the newest is meant.
+        `result` instead), `fail` (the code gets an error). Without a generation it is the newest.
 
         Raises:
             NotFound: No such call.
             InvalidMove: It is not uncertain; or `not_happened` before the last instant at which the old worker could
-                still have sent it, which the message names.
+                still have sent it, which the error names.
             Conflict: Another decision came first.
         """
         request = commands.ReconcileStep(
@@ -367,7 +367,7 @@ class Client:
         by: str,
         operation_id: str | None = None,
     ) -> Accepted:
-        """The call may be made. `approval` is its id, or the id of a job with one open approval (or with `step_key`).
+        """Approves a call. `approval` is its id, or the id of a job with one open approval (or with `step_key`).
 
         Raises:
             NotFound: No such approval.
@@ -387,7 +387,7 @@ class Client:
         by: str,
         operation_id: str | None = None,
     ) -> Accepted:
-        """The call may not be made. As `approve`."""
+        """Denies a call. Parameters and errors as for `approve`."""
         request = commands.DecideCall(
             approval=approval, step_key=step_key, why=why, by=by, operation_id=operation_id
         )
@@ -402,10 +402,10 @@ class Client:
         by: str = "",
         operation_id: str | None = None,
     ) -> Accepted:
-        """A job that is held for a person (parked, stalled, restored, dead) continues, with attempts and takeovers
-        counted from zero.
+        """Resumes a job that is held for a person (parked, stalled, restored, dead letter), with attempts and
+        takeovers counted from zero.
 
-        `continue` goes on from the last commit of state with the code as it is; `accept` lets recorded calls rest that
+        `continue` continues from the last commit of state with the current code; `accept` skips recorded calls that
         the code no longer makes. InvalidMove if the job is not held.
         """
         request = commands.ResumeJob(job_id=job_id, choice=choice, why=why, by=by, operation_id=operation_id)
@@ -421,14 +421,14 @@ class Client:
         by: str,
         operation_id: str | None = None,
     ) -> Accepted:
-        """A budget that counts for this job has at least these limits; jobs that wait for it continue.
+        """Raises a budget that applies to this job to at least these limits; jobs that wait for it continue.
 
         Limits are totals, and are only raised. Without a `budget_id` it is the budget that stopped the job; if none
         did, its own, or the nearest of its ancestors'.
 
         Raises:
-            NotFound: No such job, or no such budget counts for it.
-            InvalidMove: The job is over, or no budget counts for it.
+            NotFound: No such job, or no such budget applies to it.
+            InvalidMove: The job has ended, or no budget applies to it.
             InvalidPayload: No limit would be higher than it is.
         """
         request = commands.RaiseBudget(
@@ -441,11 +441,11 @@ class Client:
         )
         return await self.call(commands.raise_budget, request)
 
-    # ── what waits for a person ───────────────────────────────────────────────────────────────────
+    # ── decisions that wait for a person ──────────────────────────────────────────────────────────
 
     async def waiting_for_person(self) -> tuple[Need, ...]:
         """All decisions that wait for a person, longest waiting first: of jobs that wait for nothing else, and of
-        running jobs that have an uncertain call, an approval or a question open beside other work."""
+        running jobs with an open uncertain call, approval or question beside other work."""
         needs: list[Need] = []
         cursor: str | None = None
         while True:
@@ -459,21 +459,21 @@ class Client:
     async def dead_letters(
         self, *, limit: int = ROWS_PER_PAGE_DEFAULT, cursor: str | None = None
     ) -> Page[Need]:
-        """Work that used up its attempts, newest first, with causes."""
+        """Jobs that used up their attempts, newest first, with causes."""
         request = attention.ListDeadLetters(limit=limit, cursor=cursor)
         return await self.call(attention.list_dead_letters, request)
 
     async def requeue(
         self, job_id: str, *, why: str = "", by: str = "", operation_id: str | None = None
     ) -> Accepted:
-        """The dead letter is tried again: same job, same journal, same keys. InvalidMove if it is none."""
+        """Requeues a dead letter: same job, same journal, same keys. InvalidMove if it is none."""
         request = commands.RequeueDeadLetter(job_id=job_id, why=why, by=by, operation_id=operation_id)
         return await self.call(commands.requeue_dead_letter, request)
 
     async def discard(
         self, job_id: str, *, why: str, by: str = "", operation_id: str | None = None
     ) -> Accepted:
-        """The dead letter is over, cancelled by name and reason. InvalidMove if it is none."""
+        """Ends a dead letter as cancelled, with author and reason. InvalidMove if it is none."""
         request = commands.DiscardDeadLetter(job_id=job_id, why=why, by=by, operation_id=operation_id)
         return await self.call(commands.discard_dead_letter, request)
 
@@ -489,8 +489,8 @@ class Client:
         context_tokens_max: int | None = None,
         request_key: str | None = None,
     ) -> AgentView:
-        """The agent exists. The same again is the same agent; another one under its name, or under the same request
-        key, is a Conflict."""
+        """Creates an agent. The same request again returns the same agent; another agent under its name, or under the
+        same request key, is a Conflict."""
         request = agents.CreateAgent(
             name=name,
             model=model,
@@ -504,15 +504,15 @@ class Client:
     async def get_agent(self, agent: str) -> AgentView:
         """The agent of this name or id, or NotFound.
 
-        Configured agents are rows of the store. Those that code declares are known by the workers that offer it, and by
-        the messages that they have taken. An external agent is found by its guid.
+        Configured agents are rows of the store. Agents declared in code are known from the workers that offer them,
+        and from the messages that they have taken. An external agent is found by its guid.
         """
         return await self.call(agents.get_agent, agents.GetAgent(agent=agent))
 
     async def list_agents(
         self, *, limit: int = ROWS_PER_PAGE_DEFAULT, cursor: str | None = None
     ) -> Page[AgentView]:
-        """Hosted agents by name: those that are configured, and those that a listed worker offers code for."""
+        """Hosted agents by name: configured ones, and those that a listed worker offers code for."""
         request = agents.ListAgents(source="hosted", limit=limit, cursor=cursor)
         page = await self.call(agents.list_agents, request)
         return Page(page.items, page.next)
@@ -528,11 +528,11 @@ class Client:
         request_key: str | None = None,
         job_id: str | None = None,
     ) -> Posted:
-        """The message is in the session's inbox, and the job that answers it exists. Without a session it belongs to
-        the agent's one conversation.
+        """Stores a message in the session's inbox, and creates the job that answers it. Without a session it belongs
+        to the agent's one conversation.
 
-        `delivery`: whether it may join a turn that is under way, or waits for its commit; `slot`: whether others may
-        share its turn. Its request key or job id stands for it: sent again, it is the same message; with other
+        `delivery`: whether it may join the running turn, or waits for its commit; `slot`: whether other messages may
+        share its turn. Its request key or job id identifies it: sent again, it is the same message; with other
         content, KeyReused.
         """
         request = agents.MessageAgent(
@@ -549,8 +549,8 @@ class Client:
     async def agent_jobs(
         self, agent: str, *, limit: int = ROWS_PER_PAGE_DEFAULT, cursor: str | None = None
     ) -> Page[JobRecord]:
-        """The jobs that answer messages to this agent, newest first. A page may have fewer than its limit and still
-        lead to a next one."""
+        """The jobs that answer messages to this agent, newest first. A page may have fewer rows than its limit and
+        still lead to a next one."""
         request = agents.ListAgentJobs(agent=agent, limit=limit, cursor=cursor)
         return await self.call(agents.list_agent_jobs, request)
 
@@ -559,14 +559,14 @@ class Client:
     async def list_workers(
         self, *, limit: int = ROWS_PER_PAGE_DEFAULT, cursor: str | None = None
     ) -> Page[WorkerView]:
-        """Workers by name: what they can do, which leases they hold, when their last heartbeat was."""
+        """Workers by name: their offers, their leases, their last heartbeats."""
         return await self.call(workers.list_workers, workers.ListWorkers(limit=limit, cursor=cursor))
 
     async def drain_worker(
         self, worker: str, *, why: str, by: str, operation_id: str | None = None
     ) -> WorkerView:
-        """The worker, by its name in journals, drains within seconds, as on SIGTERM; the audit log keeps who wants it
-        and why. InvalidMove for one that does not listen to it."""
+        """Drains a worker, by its name in journals, within seconds, as on SIGTERM; the audit log records `by` and
+        `why`. InvalidMove for a worker that does not support it."""
         request = workers.DrainWorker(worker=worker, why=why, by=by, operation_id=operation_id)
         return await self.call(workers.drain_worker, request)
 
@@ -584,8 +584,8 @@ class Client:
         queue: str = DEFAULT_QUEUE,
         priority: int = PRIORITY_DEFAULT,
     ) -> Schedule:
-        """Jobs of this kind begin by the clock, from the next instant on. The same again is the same schedule; another
-        one under its id is a Conflict."""
+        """Creates a schedule: jobs of this kind start by cron, from the next instant on. The same request again
+        returns the same schedule; another one under its id is a Conflict."""
         request = schedules.CreateSchedule(
             schedule_id=schedule_id,
             kind=kind,
@@ -609,21 +609,21 @@ class Client:
         return await self.call(schedules.list_schedules, schedules.ListSchedules(limit=limit, cursor=cursor))
 
     async def pause_schedule(self, schedule_id: str) -> Schedule:
-        """It does not fire until it is resumed. Pausing it again changes nothing."""
+        """Pauses a schedule: it does not fire until it is resumed. Pausing it again changes nothing."""
         return await self.call(schedules.pause_schedule, schedules.NamedSchedule(schedule_id=schedule_id))
 
     async def resume_schedule(self, schedule_id: str) -> Schedule:
-        """It fires again, from its next instant on; what fell into the pause is left out."""
+        """Resumes a schedule: it fires from its next instant on; the instants of the pause are skipped."""
         return await self.call(schedules.resume_schedule, schedules.NamedSchedule(schedule_id=schedule_id))
 
     async def remove_schedule(self, schedule_id: str) -> Schedule:
-        """The schedule is removed; the result shows it as it was, or NotFound. Its jobs stay."""
+        """Removes a schedule; returns it as it was, or NotFound. Its jobs stay."""
         return await self.call(schedules.remove_schedule, schedules.NamedSchedule(schedule_id=schedule_id))
 
     async def limit_queue(
         self, queue: str, *, depth_max: int | None = None, age_max_us: int | None = None
     ) -> QueueLimits:
-        """The queue has these limits from now on, in place of earlier ones. None is no limit."""
+        """Replaces the limits of a queue. None is no limit."""
         request = queues.LimitQueue(queue=queue, depth_max=depth_max, age_max_us=age_max_us)
         return await self.call(queues.limit_queue, request)
 
@@ -632,16 +632,16 @@ class Client:
         return (await self.call(queues.list_queues, queues.ListQueues())).items
 
     async def create_namespace(self, namespace: str) -> NamespaceRecord:
-        """The namespace exists. Creating it again changes nothing."""
+        """Creates a namespace. Creating it again changes nothing."""
         request = namespaces.CreateNamespace(namespace=namespace)
         return await self.call(namespaces.create_namespace, request)
 
     async def list_namespaces(self) -> tuple[NamespaceRecord, ...]:
-        """All of them, by name."""
+        """All namespaces, by name."""
         return (await self.call(namespaces.list_namespaces, namespaces.ListNamespaces())).items
 
     async def stats(self) -> Stats:
-        """How many jobs of this namespace have each status, at one instant."""
+        """The number of jobs of this namespace by status, at one instant."""
         return await self.call(namespaces.get_stats, namespaces.GetStats())
 
     # ── work items ────────────────────────────────────────────────────────────────────────────────
@@ -661,10 +661,10 @@ class Client:
         context_data: Any = None,
         request_key: str | None = None,
     ) -> WorkView:
-        """The work is durable, and waits for an agent with this capability. Its task id, or its request key, stands
-        for it: sent again, it is the same work; with other content, a Conflict.
+        """Stores a work item durably, for an agent with this capability. Its task id, or its request key, identifies
+        it: sent again, it is the same work; with other content, a Conflict.
 
-        `deadline`: an ISO instant, after which no agent begins it.
+        `deadline`: an ISO instant, after which no agent starts it.
         """
         if (task_id, request_key) == (None, None):
             request_key = self._transport.ids.new("op")
@@ -684,7 +684,7 @@ class Client:
         return await self.call(work.submit_work, request)
 
     async def get_work(self, work_id: str) -> WorkView:
-        """The work as it stands now, or NotFound."""
+        """The current state of a work item, or NotFound."""
         return await self.call(work.get_work, work.GetWork(work_id=work_id))
 
     async def list_work(
@@ -697,7 +697,7 @@ class Client:
         limit: int = ROWS_PER_PAGE_DEFAULT,
         cursor: str | None = None,
     ) -> WorkList:
-        """Work, newest first. The cursor of one page leads to the next."""
+        """Work items, newest first. The cursor of one page leads to the next."""
         request = work.ListWork(
             status=None if status is None else work.parse_status(status),
             capability=capability,
@@ -718,8 +718,9 @@ class Client:
         lease_seconds: int | None = None,
         claim_id: str | None = None,
     ) -> tuple[ClaimedWork, ...]:
-        """Up to so many work items are this agent's for the time of the lease. If there is none now, the response waits
-        for some. Sent again with the same claim id, it finds the same grants: a lost response costs nothing.
+        """Claims up to `limit` work items for this agent, for the time of the lease. If there is none now, the
+        response waits for some. Sent again with the same claim id, it returns the same grants: a lost response loses
+        no work.
 
         Raises:
             NotFound: No such agent is registered. Register, and claim again.
@@ -737,7 +738,7 @@ class Client:
     async def renew_work(
         self, work_id: str, *, fence: int, lease_token: str, lease_seconds: int | None = None
     ) -> Renewed:
-        """The lease holds for its whole time again, from now on; or Fenced."""
+        """Renews the lease for its whole time from now on; or Fenced."""
         request = work.RenewWork(
             work_id=work_id, fence=fence, lease_token=lease_token, lease_seconds=lease_seconds
         )
@@ -753,7 +754,7 @@ class Client:
         note: str | None = None,
         lease_seconds: int | None = None,
     ) -> Renewed:
-        """The progress, in percent, is recorded, and the lease is renewed; or Fenced."""
+        """Records the progress in percent, and renews the lease; or Fenced."""
         request = work.ProgressWork(
             work_id=work_id,
             fence=fence,
@@ -767,8 +768,8 @@ class Client:
     async def complete_work(
         self, work_id: str, *, fence: int, lease_token: str, result: Any = None
     ) -> WorkView:
-        """The work is done, with this result. The same again from the same holder gets the first response again; from
-        any other it is Fenced."""
+        """Completes the work with this result. The same request again from the same holder gets the first response
+        again; from any other it is Fenced."""
         request = work.CompleteWork(work_id=work_id, fence=fence, lease_token=lease_token, result=result)
         return await self.call(work.complete_work, request)
 
@@ -782,8 +783,8 @@ class Client:
         code: str | None = None,
         recoverable: bool = True,
     ) -> WorkView:
-        """This attempt has failed. If another can help, the work is pending again after a while, or a dead letter once
-        its attempts are used up; otherwise it has failed for good."""
+        """Ends this attempt as failed. If it is recoverable, the work is pending again after a while, or a dead
+        letter once its attempts are used up; otherwise it has failed for good."""
         request = work.FailWork(
             work_id=work_id,
             fence=fence,
@@ -794,12 +795,12 @@ class Client:
         return await self.call(work.fail_work, request)
 
     async def release_work(self, work_id: str, *, fence: int, lease_token: str, why: str = "") -> WorkView:
-        """The work is given back and pending at once; no attempt is counted."""
+        """Releases the work: it is pending at once, and no attempt is counted."""
         request = work.ReleaseWork(work_id=work_id, fence=fence, lease_token=lease_token, why=why)
         return await self.call(work.release_work, request)
 
     async def cancel_work(self, work_id: str, *, why: str = "", by: str = "") -> WorkView:
-        """The work is cancelled: what its holder sends from now on is Fenced."""
+        """Cancels the work: all further requests of its holder are Fenced."""
         return await self.call(work.cancel_work, work.CancelWork(work_id=work_id, why=why, by=by))
 
     # ── external agents ───────────────────────────────────────────────────────────────────────────
@@ -820,8 +821,8 @@ class Client:
         heartbeat_interval_ms: int | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> AgentEntryView:
-        """The agent is found by others, and may claim. The same guid again is the same agent, as it says now; without
-        a guid, host, project and handle say who it is."""
+        """Registers an agent, so that others find it and it may claim. The same guid again is the same agent, with
+        the new values; without a guid, host, project and handle identify it."""
         request = external_agents.RegisterAgent(
             handle=handle,
             agent_type=agent_type,
@@ -841,19 +842,19 @@ class Client:
     async def heartbeat_agent(
         self, guid: str, *, status: AgentStatus | None = None, current_task_count: int | None = None
     ) -> AgentEntryView:
-        """The agent is alive; or NotFound, and it should register again."""
+        """Records a heartbeat of the agent; or NotFound, and it should register again."""
         request = external_agents.HeartbeatAgent(
             agent=guid, status=status, current_task_count=current_task_count
         )
         return await self.call(external_agents.heartbeat_agent, request)
 
     async def update_agent(self, guid: str, changes: Changes) -> AgentEntryView:
-        """The entry has these values. What is left out stays."""
+        """Changes these values of the entry. Omitted ones stay."""
         request = external_agents.UpdateAgent(agent=guid, **msgspec.structs.asdict(changes))
         return await self.call(external_agents.update_agent, request)
 
     async def deregister_agent(self, guid: str) -> Deregistered:
-        """The entry is removed. The agent keeps its work until the leases expire."""
+        """Removes the entry. The agent keeps its work until the leases expire."""
         request = external_agents.DeregisterAgent(agent=guid)
         return await self.call(external_agents.deregister_agent, request)
 
@@ -868,8 +869,8 @@ class Client:
         limit: int = ROWS_PER_PAGE_DEFAULT,
         cursor: str | None = None,
     ) -> AgentEntryList:
-        """External agents by handle, and whether the list is current. `viewer`: only those whom the agent of this guid
-        may find."""
+        """External agents by handle, and whether the list is current. `viewer`: only those that the agent of this
+        guid may find."""
         request = agents.ListAgents(
             type=agent_type,
             status=status,

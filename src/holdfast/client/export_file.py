@@ -1,12 +1,12 @@
-"""A job to take away: one file that holds its journal, and that anybody can check without a store.
+"""Export file: the journal of a job in one file, which can be verified without a store.
 
     journal.jsonl     every event on its line, as canonical JSON, with the body exactly as it was sealed
-    blobs/SHA256      what the journal names by digest: the messages of requests to models
-    manifest.json     whose journal it is, where it ends, how many events and blobs there are, the SHA-256 of each file
+    blobs/SHA256      the blobs that the journal names by digest: the messages of requests to models
+    manifest.json     the job, the head of its journal, the number of events and blobs, the SHA-256 of each file
     manifest.sig      an Ed25519 signature of the manifest, if the exporter has a key
 
-The file is a zip, written in one way only: not compressed, no times, files in order. So a check can write it again from
-what it has read and compare: a byte that is no part of any file is found as well.
+The file is a zip with exactly one encoding: not compressed, no times, files in order. So a check can encode what it
+has read again and compare: this also finds bytes that are part of no file.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _WRITTEN_AT: Final = (1980, 1, 1, 0, 0, 0)
 
 
 class ManifestEntry(msgspec.Struct, frozen=True):
-    """One file as the manifest knows it."""
+    """One file in the manifest."""
 
     sha256: str
     size: int
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose journal it is, and everything that must fit."""
+    """The job of the journal, and the figures that a check compares."""
 
     format: str
     version: int
@@ -63,8 +63,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExportVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What a check found. No problems: the file is what was exported. `signed_by` is the key, if there is a signature;
-    `trusted`: it is the one that the checker named."""
+    """The result of a check. Without problems, the file is what was exported. `signed_by` is the key, if there is a
+    signature; `trusted`: it is the key that the checker named."""
 
     job_id: str = ""
     events: int = 0
@@ -79,7 +79,7 @@ class ExportVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def line_of(event: SealedEvent) -> bytes:
-    """The event as a line. Its body stands there as it was sealed; `null`, if it was erased."""
+    """The event as a line. Its body is included as it was sealed; `null` if it was erased."""
     after = {
         "body_digest": event.body_digest.hex(),
         "fence": event.fence,
@@ -93,21 +93,21 @@ def line_of(event: SealedEvent) -> bytes:
 
 
 def pack_files(files: Mapping[str, bytes]) -> bytes:
-    """The files as one, always the same for the same files."""
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_STORED) as archive:
+    """The files as one zip, the same bytes for the same files."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         for name in sorted(files):
             entry = zipfile.ZipInfo(name, _WRITTEN_AT)
             entry.create_system, entry.external_attr = 3, 0o600 << 16
             archive.writestr(entry, files[name])
-    return made.getvalue()
+    return buffer.getvalue()
 
 
-def seal_archive(files: Mapping[str, bytes], told: Mapping[str, Any], key: signing.Key | None) -> bytes:
+def seal_archive(files: Mapping[str, bytes], fields: Mapping[str, Any], key: signing.Key | None) -> bytes:
     """The archive of these files, with its manifest, signed if there is a key."""
-    named = {name: ManifestEntry(canonical.hex_digest(data), len(data)) for name, data in files.items()}
+    entries = {name: ManifestEntry(canonical.hex_digest(data), len(data)) for name, data in files.items()}
     manifest = msgspec.json.encode(
-        Manifest(format=FORMAT, version=VERSION, files=named, **told), order="sorted"
+        Manifest(format=FORMAT, version=VERSION, files=entries, **fields), order="sorted"
     )
     whole = {**files, MANIFEST: manifest}
     if key is not None:
@@ -119,7 +119,7 @@ def seal_archive(files: Mapping[str, bytes], told: Mapping[str, Any], key: signi
 
 
 def check(data: bytes, public_key: bytes | None = None) -> ExportVerdict:
-    """Whether these bytes are an export that nobody has changed. Nothing is unpacked to the disk."""
+    """Whether these bytes are an unchanged export. Nothing is unpacked to the disk."""
     try:
         files = _files_in(data)
         manifest = _manifest_in(files)
@@ -152,11 +152,11 @@ def _files_in(data: bytes) -> dict[str, bytes]:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             entries = archive.infolist()
             if any(
-                one.compress_type != zipfile.ZIP_STORED or one.file_size > BLOB_BYTES_MAX * 2
-                for one in entries
+                entry.compress_type != zipfile.ZIP_STORED or entry.file_size > BLOB_BYTES_MAX * 2
+                for entry in entries
             ):
                 raise InvalidPayload("the file is not written as an export is")
-            return {one.filename: archive.read(one) for one in entries}
+            return {entry.filename: archive.read(entry) for entry in entries}
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, RuntimeError, EOFError) as error:
         raise InvalidPayload(f"the file is no export, or it is damaged: {error}") from None
 
@@ -176,10 +176,10 @@ def _manifest_in(files: Mapping[str, bytes]) -> Manifest:
 
 
 def _by_files(files: Mapping[str, bytes], manifest: Manifest, data: bytes) -> Iterator[str]:
-    for name, named in manifest.files.items():
+    for name, entry in manifest.files.items():
         if name not in files:
             yield f"{name} is missing"
-        elif canonical.hex_digest(files[name]) != named.sha256 or len(files[name]) != named.size:
+        elif canonical.hex_digest(files[name]) != entry.sha256 or len(files[name]) != entry.size:
             yield f"{name} was changed"
     for name in sorted(files.keys() - manifest.files.keys() - {MANIFEST, SIGNATURE}):
         yield f"{name} is not in the manifest"
@@ -192,15 +192,15 @@ _LINE: Final = re.compile(
     rb'"fence":(?P<fence>[0-9]{1,19}),"hash":"(?P<hash>[0-9a-f]{64})","seq":(?P<seq>[0-9]{1,19}),'
     rb'"type":"(?P<type>[a-z_]{1,60})","version":(?P<version>[0-9]{1,9})\}'
 )
-"""A line by its form: bodies hold what only our own reader reads, and need not be read to be compared."""
+"""The form of a line: bodies need not be parsed to be compared, and only our own reader can parse them."""
 
 
 def _events_in(journal: bytes) -> tuple[list[SealedEvent], list[str]]:
-    """The events, as far as they can be read, and what is wrong with the first that cannot."""
+    """The events, as far as they can be read, and the fault of the first one that cannot."""
     events: list[SealedEvent] = []
     for nth, line in enumerate(journal.split(b"\n")[:-1], 1):
-        found = _LINE.fullmatch(line)
-        event = None if found is None else _event(found)
+        match = _LINE.fullmatch(line)
+        event = None if match is None else _event(match)
         if event is None or line_of(event) != line:
             return events, [f"line {nth} of {JOURNAL} is not written as an export is"]
         events.append(event)
@@ -209,17 +209,17 @@ def _events_in(journal: bytes) -> tuple[list[SealedEvent], list[str]]:
     return events, []
 
 
-def _event(found: re.Match[bytes]) -> SealedEvent:
-    body = found["body"]
+def _event(match: re.Match[bytes]) -> SealedEvent:
+    body = match["body"]
     return SealedEvent(
-        int(found["seq"]),
-        found["type"].decode(),
-        int(found["version"]),
-        int(found["fence"]),
-        int(found["at"]),
+        int(match["seq"]),
+        match["type"].decode(),
+        int(match["version"]),
+        int(match["fence"]),
+        int(match["at"]),
         None if body == b"null" else body,
-        bytes.fromhex(found["digest"].decode()),
-        bytes.fromhex(found["hash"].decode()),
+        bytes.fromhex(match["digest"].decode()),
+        bytes.fromhex(match["hash"].decode()),
     )
 
 
@@ -244,13 +244,13 @@ def _by_chain(events: list[SealedEvent], manifest: Manifest) -> Iterator[str]:
 
 
 def _by_blobs(files: Mapping[str, bytes], events: Iterable[SealedEvent]) -> Iterator[str]:
-    named = {digest for event in events for digest in find_blobs(event)}
+    digests = {digest for event in events for digest in find_blobs(event)}
     for name, data in files.items():
         if name.startswith(BLOBS):
             digest = name.removeprefix(BLOBS)
             if canonical.hex_digest(data) != digest:
                 yield f"{name} does not match its digest"
-            if digest not in named:
+            if digest not in digests:
                 yield f"{name} is named by no event"
 
 
@@ -261,4 +261,4 @@ def find_blobs(event: SealedEvent) -> list[str]:
     try:
         return [str(digest) for digest in canonical.decode_stored(event.body).get("messages", ())]
     except (HoldfastError, AttributeError):
-        return []  # a body that is none is found by its digest
+        return []  # an invalid body is found by its digest

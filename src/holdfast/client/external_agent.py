@@ -1,4 +1,4 @@
-"""An agent that lives elsewhere: it registers, takes work by capability, and does it with plain functions.
+"""External agent: registers at a server, claims work by capability, and runs plain functions for it.
 
     agent = ExternalAgent("http://127.0.0.1:8080", handle="summer", capabilities=["summarize"])
 
@@ -7,14 +7,15 @@
 
     agent.run()
 
-    register → claim what there is room for → run each (`outside_work`) → claim again
-       └── beat, so that others find it; unknown to the server: register again
+    register → claim up to the free slots → run each item (`external_work`) → claim again
+       └── heartbeats, so that others find it; unknown to the server: register again
 
-The server may be away at any moment and for any time. A claim is asked for under an id, so that a lost answer finds the
-same grants; an end is told until it is answered; a beat that finds no entry makes one.
+The server may be unavailable at any moment and for any time. A claim has an id, so that a claim after a lost response
+finds the same grants; the end of an item is reported until the server responds; a heartbeat without an entry makes
+the agent register again.
 
-Draining: no more claims; functions that run are finished, and after the grace time cancelled and given back, which
-counts no attempt. What could not be given back returns to the others when its lease runs out.
+Draining: no more claims; running functions are finished, and after the grace time cancelled and their work released,
+which counts no attempt. Work that could not be released returns to the other agents when its lease expires.
 """
 
 from __future__ import annotations
@@ -45,16 +46,16 @@ from holdfast.store.clock import Clock, SystemClock
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
 LEASE_S: Final = 60
 WAIT_S: Final = 15
-"""How long the server may wait with an empty answer. Below a third of a lease: what is granted at the end of it is
-renewed in time."""
+"""How long the server may wait before it sends an empty response. Below a third of a lease: an item granted at its
+end is still renewed in time."""
 
 PACE_S: Final = 1.0
-"""Whoever answers at once that there is nothing is not asked again sooner."""
+"""The shortest interval between claims of an agent that gets empty responses at once."""
 
 BEAT_S: Final = 60.0
 GRACE_S: Final = 30.0
 FAREWELL_S: Final = 5.0
-"""How long giving back may take, when the time is over."""
+"""How long the release of work may take after the grace time."""
 
 F = TypeVar("F", bound=Serves)
 T = TypeVar("T")
@@ -62,10 +63,10 @@ log = logging.getLogger("holdfast.outside")
 
 
 class ExternalAgent:
-    """Takes work from a server until it is drained. One object serves once.
+    """Claims work from a server until it is drained. One object serves once.
 
-    The same handle in the same folder of the same machine is the same agent, over every restart; `guid` says otherwise.
-    So one process per handle: two would share one entry, and its limit of tasks.
+    The same handle in the same folder of the same machine is the same agent, over every restart, unless `guid` is
+    given. So use one process per handle: two would share one entry, and its limit of tasks.
     """
 
     def __init__(
@@ -127,11 +128,11 @@ class ExternalAgent:
         self._draining = asyncio.Event()
         self._hurry = asyncio.Event()
 
-    # ── what it does ──────────────────────────────────────────────────────────────────────────────
+    # ── capabilities ──────────────────────────────────────────────────────────────────────────────
 
     def serves(self, capability: str) -> Callable[[F], F]:
-        """Work of this capability goes to the decorated function, which gets a `Work` and returns the result as plain
-        JSON. An exception fails the attempt, and it is tried again; `Unrecoverable` ends the work."""
+        """Registers the decorated function for work of this capability. It gets a `Work` and returns the result as
+        plain JSON. An exception fails the attempt, and the work is tried again; `Unrecoverable` ends the work."""
         check_name(capability, "capability")
 
         def serve(function: F) -> F:
@@ -146,23 +147,23 @@ class ExternalAgent:
 
     @property
     def client(self) -> RemoteClient:
-        """The server, for whatever else the agent has to say to it: submit work, read a job. Inside `async with`, or
-        while it serves."""
+        """The client of the server, for other requests of the agent: submit work, read a job. Available inside `async
+        with`, or while the agent serves."""
         if self._client is None:
             msg = "the agent is not connected"
             raise InvalidSetting(msg, hint="Use `async with agent:`, or wait until it serves.")
         return self._client
 
-    # ── its life ──────────────────────────────────────────────────────────────────────────────────
+    # ── lifecycle ─────────────────────────────────────────────────────────────────────────────────
 
     def run(self) -> None:
-        """Serve until SIGTERM or Ctrl-C has drained it; a second one gives everything back at once."""
+        """Serves until SIGTERM or Ctrl-C has drained it; a second signal releases all work at once."""
         asyncio.run(self._run())
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
-        for what in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(what, self.drain)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.drain)
         async with self:
             await self.serve()
 
@@ -178,16 +179,17 @@ class ExternalAgent:
             await client.close()
 
     def drain(self, *, at_once: bool = False) -> None:
-        """No more claims; what runs is finished or given back. `at_once`, or said twice: given back where it stands."""
+        """Stops claiming; running work is finished or released. With `at_once`, or on the second call, it is released
+        at once."""
         if at_once or self._draining.is_set():
             self._hurry.set()
         self._draining.set()
 
     async def serve(self) -> None:
-        """Work is taken and done until somebody drains this agent; afterwards it holds nothing.
+        """Claims and does work until the agent is drained; afterwards it holds no work.
 
         Raises:
-            HoldfastError: The server refuses this agent: its entry, its key. What it held is finished or given back.
+            HoldfastError: The server rejects this agent: its entry, its key. Its work is finished or released.
         """
         unserved = [name for name in self._capabilities if name not in self._functions]
         if unserved or not self._functions:
@@ -214,7 +216,7 @@ class ExternalAgent:
                 await self._say_goodbye(client)
 
     async def _register(self) -> AgentEntryView:
-        """The server knows the agent, as it is now."""
+        """Registers the agent with its current values."""
 
         async def ask() -> AgentEntryView:
             return await self.client.register_agent(
@@ -224,11 +226,11 @@ class ExternalAgent:
         return await self._patience.answer("registration", ask, within_s=ANSWER_S)
 
     async def _beat_on(self, client: RemoteClient) -> None:
-        """Others find the agent, and whether it has room."""
+        """Sends heartbeats, so that others find the agent and see whether it has free slots."""
         while True:
             await rest(
                 self._beat_s * (0.8 + 0.2 * self._chance())
-            )  # a little early, never all agents together
+            )  # a little early, and spread over the agents
 
             async def ask() -> AgentEntryView:
                 full = len(self._held) >= self._room
@@ -254,13 +256,13 @@ class ExternalAgent:
     # ── claiming ──────────────────────────────────────────────────────────────────────────────────
 
     async def _take(self, client: RemoteClient) -> None:
-        """As much is claimed as there is room for, and each item runs."""
+        """Claims up to the free slots, and starts each item."""
         free = self._room - len(self._held)
         if free <= 0:
             await self._unless_draining(asyncio.wait(self._held, return_when=asyncio.FIRST_COMPLETED))
             return
         if self._ask is None:
-            # Kept until it is answered: after a lost answer the server gives what it gave the first time.
+            # The same id until there is a response: after a lost response the server returns the same grants.
             self._ask = (self._ids.new("claim"), free, self._clock.tick_us())
         claim_id, limit, since_us = self._ask
 
@@ -284,8 +286,8 @@ class ExternalAgent:
             await self._unless_draining(rest(early_s))
 
     async def _again(self, error: NotFound | InvalidPayload) -> None:
-        """The server knows the agent again: it had forgotten it, or somebody else has changed what it can do. A second
-        time it is asked with a growing pause; what makes no sense to it then is the caller's to know."""
+        """Registers again: the server had lost the entry, or another client has changed its capabilities. From the
+        second rejection on it pauses with a growing delay; a second InvalidPayload is raised."""
         self._refused += 1
         if self._refused > 1:
             if isinstance(error, InvalidPayload):
@@ -323,25 +325,25 @@ class ExternalAgent:
     def _over(self, task: asyncio.Task[str]) -> None:
         item = self._held.pop(task).work.item
         if not task.cancelled() and (error := task.exception()) is not None:
-            # Its lease runs out, and somebody else tries.
+            # Its lease expires, and another agent tries.
             log.error("work %s: its end could not be reported", item.id, exc_info=error)
 
     async def _unless_draining(self, asking: Awaitable[T]) -> T | None:
-        """What is answered; None, and nobody asks any more, if the agent is drained before."""
+        """The result; None, with the awaitable cancelled, if the agent is drained first."""
         answer = asyncio.ensure_future(asking)
         draining = asyncio.ensure_future(self._draining.wait())
         try:
             await asyncio.wait([answer, draining], return_when=asyncio.FIRST_COMPLETED)
             return answer.result() if answer.done() else None
         finally:
-            for one in (answer, draining):
-                one.cancel()
+            for task in (answer, draining):
+                task.cancel()
             await asyncio.wait([answer, draining])
 
     # ── ending ────────────────────────────────────────────────────────────────────────────────────
 
     async def _finish(self, client: RemoteClient) -> None:
-        """Every function has ended, in its own time or cut off, and what it held is told of or given back."""
+        """Waits until every function has ended, by itself or cancelled, and its item is reported or released."""
         await self._give_back_unseen(client)
         if self._held:
             log.info("%s is stopping: %d in work", self.handle, len(self._held))
@@ -362,7 +364,7 @@ class ExternalAgent:
             await asyncio.wait(self._held)
 
     async def _give_back_unseen(self, client: RemoteClient) -> None:
-        """A claim was cut off before its answer: what it was granted, if anything, is given back."""
+        """Releases the grants of a claim that was cut off before its response."""
         if self._ask is None:
             return
         claim_id, limit, _ = self._ask

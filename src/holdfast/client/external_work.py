@@ -1,15 +1,16 @@
-"""One work item in the hands of an agent that lives elsewhere: its lease is kept, its function runs, its end is told.
+"""External work: one claimed work item of an external agent. Its lease is renewed, its function runs, its end is
+reported.
 
-    claimed ── the function runs ──────────────────── returns ── complete, again and again until answered
-       │              │                                raises ── fail, recoverable unless it says otherwise
+    claimed ── the function runs ──────────────────── returns ── complete, repeated until the server responds
+       │              │                                raises ── fail, recoverable unless the error says otherwise
        └── renewed at a third of the lease, for as long as it is held
                       │
-                      └── fenced: the function is cancelled, and nothing more is said
+                      └── fenced: the function is cancelled, and nothing more is reported
 
 The lease is measured by the clock of this machine, from before it was requested, so `WorkAssignment.is_ours` is never
-true for too long, whatever other clocks say. A lease that expires while the server is away does not stop the function:
-most often no other agent could take the work either. If one did, the fence keeps this result out and the next renewal
-says so.
+true for too long, whatever other clocks say. A lease that expires while the server is unavailable does not stop the
+function: most often no other agent could take the work either. If one did, the fence rejects this result and the next
+renewal reports it.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ log = logging.getLogger("holdfast.outside")
 
 
 class Unrecoverable(Exception):
-    """Raise it from a function that serves a capability: trying this work again would fail again."""
+    """Raise it from a function that serves a capability: another attempt at this work would fail again."""
 
     def __init__(self, message: str, *, code: str | None = None) -> None:
         super().__init__(message)
@@ -47,13 +48,13 @@ class Unrecoverable(Exception):
 
 
 class Serves(Protocol):
-    """A function that does work of one capability, awaited or blocking."""
+    """A function that does work of one capability, async or blocking."""
 
     def __call__(self, work: WorkAssignment, /) -> Any: ...
 
 
 class WorkAssignment:
-    """A work item, as the function sees it that does it. `item` is all that the server said of it."""
+    """A work item for the function that does it. `item` is the whole claim as the server returned it."""
 
     def __init__(
         self,
@@ -70,7 +71,7 @@ class WorkAssignment:
 
     @property
     def id(self) -> str:
-        """The same for every attempt: a key for what must not happen twice."""
+        """The same for every attempt: usable as an idempotency key."""
         return self.item.id
 
     @property
@@ -92,14 +93,15 @@ class WorkAssignment:
 
     @property
     def is_ours(self) -> bool:
-        """Whether nobody else can have this work now. Look before doing what must not happen twice."""
+        """Whether the lease certainly still holds, so that no other agent can have this work now. Check it before an
+        action that must not happen twice."""
         return self._is_ours()
 
     def progress(self, percent: int, note: str | None = None) -> Awaitable[None]:
-        """So much is done: anybody can read it soon. Of several said at once the last one counts.
+        """Reports the progress in percent. Of several reports in quick succession the last one counts.
 
-        Awaited, it returns when the server was told, or when it was away and will be told with the next renewal. From
-        a blocking function call it without `await`.
+        Awaited, it returns when the report was sent, or when the server was unavailable and the report goes with the
+        next renewal. From a blocking function call it without `await`.
         """
         if not 0 <= check_integer(percent, "progress") <= 100:
             raise InvalidPayload(f"progress is {percent!r}", hint="Say a whole number from 0 to 100.")
@@ -107,7 +109,7 @@ class WorkAssignment:
 
 
 class HeldItem:
-    """A claimed item, until it is over for this agent. `since_us`: a tick before it was asked for."""
+    """A claimed item, until it has ended for this agent. `since_us`: a tick before it was requested."""
 
     def __init__(
         self,
@@ -129,7 +131,7 @@ class HeldItem:
         self._lease_s = lease_s
         self._sure_since_us = since_us
         self._loop = asyncio.get_running_loop()
-        self._said: tuple[int, str | None] | None = None
+        self._report: tuple[int, str | None] | None = None
         self._listeners: list[asyncio.Future[None]] = []
         self._wake = asyncio.Event()
         self._doing: asyncio.Task[Any] | None = None
@@ -137,9 +139,9 @@ class HeldItem:
         self._given_back = False
 
     async def go(self) -> str:
-        """The item is over for this agent: `completed`, `failed`, `released` or `lost`."""
+        """Runs the item to its end for this agent: `completed`, `failed`, `released` or `lost`."""
         if not self._covers():
-            # The claim's answer took longer than the lease: somebody else may have the work already.
+            # The response to the claim took longer than the lease: another agent may have the work already.
             await self._first_renewal()
         if self._lost is not None:
             return self._dropped()
@@ -157,7 +159,7 @@ class HeldItem:
             self._hush(None)
 
     def give_back(self) -> None:
-        """The function is cancelled and the work released, unless it is over already."""
+        """Cancels the function and releases the work, unless it has ended already."""
         self._given_back = True
         if self._doing is not None:
             self._doing.cancel()
@@ -184,37 +186,38 @@ class HeldItem:
         return await self._failed(error)
 
     async def _completed(self, result: Any) -> str:
-        """Told until it is answered. The lease is kept meanwhile; the server knows a completion that it has."""
+        """Reports the completion until the server responds. The lease is renewed meanwhile; the server recognises a
+        repeated completion."""
         try:
             stored = plain(result, "the result of this work")
             return await self._tell(
                 "completed",
                 functools.partial(self._client.complete_work, self._item.id, **self._right(), result=stored),
             )
-        except (InvalidPayload, TypeError) as error:  # what the function returned cannot be kept
+        except (InvalidPayload, TypeError) as error:  # the function's result cannot be stored
             return await self._failed(error)
 
     async def _failed(self, error: BaseException) -> str:
         final = isinstance(error, Unrecoverable)
         log.warning("work %s failed%s", self._item.id, " for good" if final else "", exc_info=error)
-        told = str(error) if final else f"{type(error).__name__}: {error}"
+        message = str(error) if final else f"{type(error).__name__}: {error}"
         code = getattr(error, "code", None)
-        say = functools.partial(
+        send = functools.partial(
             self._client.fail_work,
             self._item.id,
             **self._right(),
-            message=told.encode(errors="replace").decode()[:MESSAGE_LENGTH_MAX] or type(error).__name__,
+            message=message.encode(errors="replace").decode()[:MESSAGE_LENGTH_MAX] or type(error).__name__,
             code=code if isinstance(code, str) else type(error).__name__,
             recoverable=not final,
         )
-        return await self._tell("failed", say)
+        return await self._tell("failed", send)
 
     async def _release(self) -> Any:
         return await self._client.release_work(self._item.id, **self._right(), why="the agent is stopping")
 
-    async def _tell(self, how: str, say: Callable[[], Awaitable[Any]]) -> str:
+    async def _tell(self, how: str, send: Callable[[], Awaitable[Any]]) -> str:
         try:
-            await self._patience.answer(f"work {self._item.id} {how}", say, within_s=ANSWER_S)
+            await self._patience.answer(f"work {self._item.id} {how}", send, within_s=ANSWER_S)
         except (Fenced, NotFound) as error:
             self._lost = error
             return self._dropped()
@@ -241,7 +244,7 @@ class HeldItem:
             self._lost = error
 
     async def _keep(self) -> None:
-        """The lease is renewed, and progress told, until the work is over or another agent's."""
+        """Renews the lease, with pending progress, until the work has ended or belongs to another agent."""
         self._lost = await renew_lease(
             self._item.id,
             self._renew,
@@ -256,32 +259,32 @@ class HeldItem:
 
     def _not_renewed(self, refusal: HoldfastError | None) -> None:
         if refusal is not None:
-            self._said = None  # what was said is refused, or who says it
+            self._report = None  # the server rejected the report or the reporter
         self._hush(refusal)
 
     async def _due(self) -> None:
-        """A third of the lease has passed, or there is progress to tell."""
+        """Waits until a third of the lease has passed, or there is progress to report."""
         passed_s = (self._clock.tick_us() - self._sure_since_us) / SECOND
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._wake.wait(), max(self._lease_s / 3 - passed_s, 0))
 
     async def _renew(self) -> None:
         self._wake.clear()
-        said, listeners = self._said, list(self._listeners)
+        report, listeners = self._report, list(self._listeners)
         since_us = self._clock.tick_us()
-        if said is None:
+        if report is None:
             await self._client.renew_work(self._item.id, **self._right(), lease_seconds=self._lease_s)
         else:
             await self._client.progress_work(
                 self._item.id,
                 **self._right(),
-                progress=said[0],
-                note=said[1],
+                progress=report[0],
+                note=report[1],
                 lease_seconds=self._lease_s,
             )
         self._sure_since_us = since_us
-        if self._said is said:
-            self._said = None
+        if self._report is report:
+            self._report = None
         for listener in listeners:
             _wake(listener, None)
             self._listeners.remove(listener)
@@ -289,19 +292,19 @@ class HeldItem:
     # ── progress ──────────────────────────────────────────────────────────────────────────────────
 
     def _say(self, percent: int, note: str | None) -> Awaitable[None]:
-        """From the loop, or from the thread of a blocking function."""
-        heard = self._loop.create_future()
+        """Queues a progress report, from the loop or from the thread of a blocking function."""
+        sent = self._loop.create_future()
 
         def say() -> None:
-            self._said = (percent, note)
-            self._listeners.append(heard)
+            self._report = (percent, note)
+            self._listeners.append(sent)
             self._wake.set()
 
         self._loop.call_soon_threadsafe(say)
-        return heard
+        return sent
 
     def _hush(self, error: HoldfastError | None) -> None:
-        """Nobody waits for an answer any more."""
+        """Ends the waits for progress reports."""
         for listener in self._listeners:
             _wake(listener, error)
         self._listeners.clear()
@@ -314,10 +317,10 @@ def _wake(listener: asyncio.Future[None], error: HoldfastError | None) -> None:
         listener.set_result(None)
     else:
         listener.set_exception(error)
-        listener.exception()  # it may be that nobody waits for it
+        listener.exception()  # retrieved: perhaps no task awaits it
 
 
 def _looked_at(task: asyncio.Task[Any]) -> None:
-    """Nobody complains that its exception was never read."""
+    """Retrieves the task's exception, so that asyncio does not report it."""
     if not task.cancelled():
         task.exception()

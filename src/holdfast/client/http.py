@@ -1,8 +1,8 @@
-"""HTTP transport: operations sent to a server over one connection pool, and its errors raised again here.
+"""HTTP transport: sends operations to a server over one connection pool, and raises its errors here again.
 
-The API key comes from the caller or from HOLDFAST_API_KEY; without one, the token is used that a server of this user on
-this machine has left (`client.local_token`). Every request can be sent twice: reads change nothing, and writes carry a
-key. So one whose response was lost is sent once more, and gets the first response again.
+The API key comes from the caller or from HOLDFAST_API_KEY; without one, the transport uses the token that a server of
+this user on this machine has stored (`client.local_token`). Every request can be sent twice: reads change nothing,
+and writes carry a key. So a request whose response was lost is sent once more, and gets the first response again.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ class HttpTransport:
     async def stream(
         self, job_id: str, *, after: str | None, stream: str | None
     ) -> AsyncGenerator[Chunk | AttemptSuperseded, None]:
-        """A stream that is cut off is requested again, from the last cursor on. One that brings nothing new, again and
-        again, is given up."""
+        """The output of a job. A stream that was cut off is requested again, from the last cursor on; after several
+        attempts without new events it raises."""
         params = {} if stream is None else {"stream": stream}
         tries = 0
         while True:
@@ -109,9 +109,9 @@ class HttpTransport:
                     async for kind, data in _parse_events(lines):
                         if kind == "end":
                             return
-                        one = msgspec.json.decode(data, type=_STREAMED[kind])
-                        after, tries = one.cursor, 0
-                        yield one
+                        chunk = msgspec.json.decode(data, type=_STREAMED[kind])
+                        after, tries = chunk.cursor, 0
+                        yield chunk
             except StoreUnavailable:
                 if tries >= STREAM_TRIES:
                     raise
@@ -138,8 +138,8 @@ class HttpTransport:
         return StoreUnavailable(msg, hint=hint)
 
     def _has_new_token(self, token: str | None) -> bool:
-        """Whether the server was started anew since a request was sent with this token. Of several that were under
-        way then, each is sent once more."""
+        """Whether the server was restarted since a request was sent with this token. Each request that was in flight
+        then is sent once more."""
         if self._key is not None:
             return False
         self._token = local_token.find_token(self._url)
@@ -179,7 +179,7 @@ class RemoteClient(Client):
 
 
 def _quote(part: str) -> str:
-    """One part of a path, whatever is in it; a part of dots alone would mean another place."""
+    """One percent-encoded part of a path; a part of dots alone would mean another path."""
     return quote(check_name(part, "id"), safe="").replace(".", "%2E")
 
 
@@ -197,7 +197,7 @@ async def _parse_events(lines: AsyncIterator[str]) -> AsyncIterator[tuple[str, s
 
 
 def decode(data: bytes, shape: type[T]) -> T:
-    """The answer as this shape; lone surrogates, which only JSON can carry, included."""
+    """The response as this type, including lone surrogates, which only JSON can carry."""
     try:
         return msgspec.json.decode(data, type=shape)
     except (msgspec.DecodeError, UnicodeError):
@@ -205,7 +205,7 @@ def decode(data: bytes, shape: type[T]) -> T:
 
 
 def error_of(status: int, data: bytes) -> HoldfastError:
-    """The error that a problem document tells of, as the server raised it."""
+    """The error of a problem document, as the server raised it."""
     try:
         problem = decode(data, dict[str, Any])
         kind = _KINDS[problem["code"]]
@@ -214,7 +214,7 @@ def error_of(status: int, data: bytes) -> HoldfastError:
         raise _foreign(status) from None
     error = kind.__new__(kind)
     HoldfastError.__init__(error, detail, hint=hint)
-    for name, value in details.items():  # what the class keeps beside its text
+    for name, value in details.items():  # the further fields of the error class
         setattr(error, name, value)
     return error
 
@@ -225,11 +225,11 @@ def _foreign(status: int) -> Unavailable:
 
 
 def _all_of(kind: type[HoldfastError]) -> dict[str, type[HoldfastError]]:
-    found = {kind.code: kind}
+    by_code = {kind.code: kind}
     for below in kind.__subclasses__():
         if below.__module__ == HoldfastError.__module__:
-            found |= _all_of(below)
-    return found
+            by_code |= _all_of(below)
+    return by_code
 
 
 _KINDS: Final = _all_of(HoldfastError)
@@ -244,7 +244,7 @@ def _connect(url: str) -> httpx2.AsyncClient:
     if not url.startswith(("http://", "https://")):
         msg = f"{url!r} is not the address of a server"
         raise InvalidSetting(msg, hint="Use http://127.0.0.1:8080, as `holdfast serve` printed it.")
-    # No proxy from the environment: what is on this machine stays on it.
+    # No proxy from the environment: requests to this machine stay on it.
     return httpx2.AsyncClient(
         base_url=url.rstrip("/"), timeout=TIMEOUT_S, trust_env=False, follow_redirects=False
     )

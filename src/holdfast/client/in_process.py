@@ -36,15 +36,15 @@ class InProcessTransport:
         from holdfast.engine.streams import watch
 
         await self.api.head(job_id)
-        async for one in watch(self.api.store, job_id, after=after, stream=stream):
-            yield one
+        async for chunk in watch(self.api.store, job_id, after=after, stream=stream):
+            yield chunk
 
     async def close(self) -> None:
-        """The store stays the caller's to close."""
+        """Does nothing: the caller closes the store."""
 
 
 class EmbeddedClient(Client):
-    """A client over an open store, which stays the caller's to close."""
+    """A client over an open store, which the caller closes."""
 
     def __init__(
         self, store: Store, clock: Clock, ids: IdSource, *, namespace: str = DEFAULT_NAMESPACE

@@ -1,4 +1,4 @@
-"""A job's journal as one file: read from an open store, and signed if this process has a key."""
+"""Job export: reads a journal from an open store into one file, signed if this process has a key."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from holdfast.store.contract import Store
 
 
 async def archive(store: Store, head: JobHead, now: int) -> bytes:
-    """The journal up to this head, and what it names. A blob that was erased is not there; its digest is."""
+    """The journal up to this head, and the blobs that it names. An erased blob is missing; its digest is included."""
     key = signing_key()
-    events = [one for one in await store.journal.read(head.job_id) if one.seq <= head.head_seq]
+    events = [event for event in await store.journal.read(head.job_id) if event.seq <= head.head_seq]
     if len(events) != head.head_seq:
         msg = f"job {head.job_id} was removed while it was read"
         raise NotFound(msg)
     blobs = await _blobs(store, head.namespace, events)
     files = {JOURNAL: b"".join(line_of(event) + b"\n" for event in events)}
     files |= {BLOBS + digest: body for digest, body in blobs.items()}
-    told = {
+    fields = {
         "holdfast": version("holdfast"),
         "job_id": head.job_id,
         "kind": head.kind,
@@ -35,14 +35,14 @@ async def archive(store: Store, head: JobHead, now: int) -> bytes:
         "blobs": len(blobs),
         "exported_at": now,
     }
-    return seal_archive(files, told, key)
+    return seal_archive(files, fields, key)
 
 
 async def _blobs(store: Store, namespace: str, events: list[SealedEvent]) -> dict[str, bytes]:
-    found: dict[str, bytes] = {}
+    blobs: dict[str, bytes] = {}
     for digest in dict.fromkeys(digest for event in events for digest in find_blobs(event)):
         try:
-            found[digest] = await store.blobs.get(digest, namespace=namespace)
+            blobs[digest] = await store.blobs.get(digest, namespace=namespace)
         except NotFound:
             continue
-    return found
+    return blobs

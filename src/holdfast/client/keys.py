@@ -1,4 +1,4 @@
-"""Making API keys: where their chance comes from, and the one moment at which a secret is seen."""
+"""API keys: creation from a cryptographic random source, and revocation. A secret is visible only at its creation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ID_LENGTH = 16
 
 
 def new_token() -> str:
-    """256 bits of chance as 43 characters."""
+    """256 random bits as 43 characters."""
     return secrets.token_urlsafe(32)
 
 
@@ -36,7 +36,7 @@ async def create_key(
     key_id: str | None = None,
     request_id: str = "",
 ) -> tuple[ApiKey, str]:
-    """The stored key, and the key itself, which nobody can ask for again."""
+    """The stored key, and its secret text, which is returned only here."""
     key_id, secret = key_id or new_key_id(), new_token()
     key = ApiKey(
         key_id=key_id,
@@ -63,7 +63,7 @@ async def create_key(
 async def revoke_key(
     store: Store, key_id: str, *, who: str, why: str, namespace: str | None = None, request_id: str = ""
 ) -> ApiKey:
-    """The key opens nothing any more, in running servers within seconds."""
+    """Revokes the key; running servers reject it within seconds."""
     act = ActDraft(
         act_id=act_id("key.revoke", key_id),
         what="key.revoke",

@@ -1,11 +1,11 @@
-"""The token of a server on this machine: whoever may read the file may write through the server.
+"""Local token: the token of a server on this machine. Every user who may read the file may write through the server.
 
-A server on loopback makes one at each start and puts it where only its own user can read it:
+A server on loopback makes one at each start and stores it where only its own user can read it:
 
     ~/.local/state/holdfast/tokens/127.0.0.1_8080        0600, in a folder that is 0700; $XDG_STATE_HOME, if it is set
 
-The command line of the same user finds it by the server's address. At its end the server takes the file away; one that
-was killed leaves a token that opens nothing, until the next start on that port replaces it.
+The command line of the same user finds it by the server's address. The server removes the file when it ends; a killed
+server leaves an invalid token, until the next start on that port replaces it.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
 def folder() -> Path:
-    """Where tokens lie."""
+    """The folder of the tokens."""
     base = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
     return Path(base).expanduser() / "holdfast" / "tokens"
 
 
 def write_token(url: str, token: str) -> Path:
-    """The token of the server at this address is where its user's commands look for it."""
+    """Stores the token of the server at this address where its user's commands look for it."""
     (path, *_) = _places(url)
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     path.parent.chmod(0o700)
@@ -41,7 +41,7 @@ def write_token(url: str, token: str) -> Path:
 
 
 def remove_token(url: str, token: str) -> None:
-    """The token is gone, unless another server has put its own there."""
+    """Removes the token, unless another server has replaced it."""
     for path in _places(url):
         with suppress(OSError):
             if path.read_text() == token:
@@ -49,8 +49,8 @@ def remove_token(url: str, token: str) -> None:
 
 
 def find_token(url: str) -> str | None:
-    """The token of the server at this address, if it is one of this user on this machine."""
-    with suppress(RuntimeError):  # nobody has a home here
+    """The token of the server at this address, if it is a server of this user on this machine."""
+    with suppress(RuntimeError):  # there is no home directory
         for path in _places(url):
             with suppress(OSError), path.open() as file:
                 state = os.fstat(file.fileno())
@@ -60,11 +60,11 @@ def find_token(url: str) -> str | None:
 
 
 def _places(url: str) -> list[Path]:
-    """The files that a token for this address may be in; none for an address on another machine."""
+    """The files that may hold a token for this address; none for an address on another machine."""
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port or _DEFAULT_PORTS.get(parts.scheme, 0)
     hosts = _LOOPBACK if host == "localhost" else (host,) if _is_loopback(host) else ()
-    return [folder() / f"{one.replace(':', '-')}_{port}" for one in hosts]
+    return [folder() / f"{candidate.replace(':', '-')}_{port}" for candidate in hosts]
 
 
 def _is_loopback(host: str) -> bool:

@@ -1,4 +1,4 @@
-"""Asking a server that may be away, for as long as that takes."""
+"""Server retry: repeats a request until the server responds."""
 
 from __future__ import annotations
 
@@ -15,41 +15,41 @@ from holdfast.model.time import MILLISECOND, SECOND
 T = TypeVar("T")
 
 BACK_OFF: Final = Backoff(base_us=200 * MILLISECOND, cap_us=10 * SECOND)
-"""How long to wait between tries. Of their number nobody keeps count: whoever runs an agent ends it."""
+"""The pause between attempts. Their number is not limited: the operator of an agent ends it."""
 
 log = logging.getLogger("holdfast.outside")
 
 
 class ServerRetry:
-    """Asks again while the server is away, does not answer in time or has no room. Any other error is an answer."""
+    """Repeats a request while the server is unavailable, does not respond in time or is overloaded. Any other error
+    is a response."""
 
     def __init__(self, chance: Callable[[], float]) -> None:
         self._chance = chance
 
-    async def answer(self, what: str, ask: Callable[[], Awaitable[T]], *, within_s: float) -> T:
-        """What the server answers. One try takes so long at most: a connection that died without a word is given
-        up."""
+    async def answer(self, subject: str, ask: Callable[[], Awaitable[T]], *, within_s: float) -> T:
+        """The server's response. Each attempt has a time limit, so that a dead connection is given up."""
         tries = 0
         while True:
             try:
                 async with asyncio.timeout(within_s):
-                    answered = await ask()
+                    response = await ask()
             except (Unavailable, TimeoutError) as error:
                 tries += 1
-                await self.wait(what, tries, error)
+                await self.wait(subject, tries, error)
             else:
                 if tries:
-                    log.info("%s: answered after %d attempts", what, tries + 1)
-                return answered
+                    log.info("%s: answered after %d attempts", subject, tries + 1)
+                return response
 
-    async def wait(self, what: str, tries: int, error: Exception) -> None:
-        """It is worth trying again after so many tries."""
-        told_us = getattr(error, "retry_after_s", 0) * SECOND
-        wait_s = delay(BACK_OFF, tries, self._chance(), told_us) / SECOND
-        # Every try is told while there are few of them, and fewer of many.
+    async def wait(self, subject: str, tries: int, error: Exception) -> None:
+        """Waits before the next attempt, with exponential backoff."""
+        retry_after_us = getattr(error, "retry_after_s", 0) * SECOND
+        wait_s = delay(BACK_OFF, tries, self._chance(), retry_after_us) / SECOND
+        # Logs every one of the first attempts, and fewer of many.
         level = logging.WARNING if tries & (tries - 1) == 0 else logging.DEBUG
         log.log(
-            level, "%s: no answer (attempt %d), retrying in %.1f s: %s", what, tries, wait_s, _text(error)
+            level, "%s: no answer (attempt %d), retrying in %.1f s: %s", subject, tries, wait_s, _text(error)
         )
         await rest(wait_s)
 

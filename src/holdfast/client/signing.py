@@ -1,4 +1,5 @@
-"""Ed25519 signatures of exports. The key is a PEM file that only its owner may read, named by HOLDFAST_SIGNING_KEY."""
+"""Signing: Ed25519 signatures of exports. The key is a PEM file that only its owner may read, named by
+HOLDFAST_SIGNING_KEY."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 SETTING: Final = "HOLDFAST_SIGNING_KEY"
 _PURPOSE: Final = b"holdfast export v1\n"
-"""Signed along, so that a signature made for something else is none for an export."""
+"""Part of the signed bytes, so that a signature made for another purpose is not valid for an export."""
 
 
 class ExportSignature(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -27,35 +28,37 @@ class ExportSignature(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Key:
-    """A key that can sign."""
+    """A private key."""
 
     def __init__(self, private: Ed25519PrivateKey) -> None:
         self._private = private
 
     @property
     def public(self) -> bytes:
-        """32 bytes; whoever has them can check."""
+        """The public key, 32 bytes, with which others verify."""
         return self._private.public_key().public_bytes_raw()
 
     def signature_of(self, manifest: bytes) -> bytes:
-        made = self._private.sign(_PURPOSE + manifest)
-        told = ExportSignature("ed25519", format_public_key(self.public), base64.b64encode(made).decode())
-        return msgspec.json.encode(told, order="sorted")
+        raw_signature = self._private.sign(_PURPOSE + manifest)
+        document = ExportSignature(
+            "ed25519", format_public_key(self.public), base64.b64encode(raw_signature).decode()
+        )
+        return msgspec.json.encode(document, order="sorted")
 
 
 def format_public_key(public: bytes) -> str:
-    """A public key as people pass it on."""
+    """A public key as text."""
     return base64.b64encode(public).decode()
 
 
 def signing_key() -> Key | None:
-    """The key that HOLDFAST_SIGNING_KEY names; None if it names none."""
+    """The key that HOLDFAST_SIGNING_KEY names; None if it is not set."""
     where = os.environ.get(SETTING, "")
     return read_key(Path(where)) if where else None
 
 
 def read_key(path: Path) -> Key:
-    """The key in this file, which nobody but its owner can read."""
+    """The key in this file, which only its owner may read."""
     serialization, ed25519 = _library()
     try:
         if stat.S_IMODE(path.stat().st_mode) & 0o077:
@@ -79,7 +82,7 @@ def read_key(path: Path) -> Key:
 
 
 def make_key(path: Path) -> Key:
-    """A new key is in this file, which was not there before."""
+    """Creates a key in this file, which must not exist."""
     serialization, ed25519 = _library()
     private = ed25519.Ed25519PrivateKey.generate()
     data = private.private_bytes(
@@ -94,9 +97,13 @@ def make_key(path: Path) -> Key:
     return Key(private)
 
 
-def public_key(named: str) -> bytes:
-    """The 32 bytes of a public key: as `export-key` printed it, or a file that holds that."""
-    text = Path(named).read_text(encoding="utf-8").strip() if Path(named).is_file() else named
+def public_key(text_or_path: str) -> bytes:
+    """The 32 bytes of a public key: as `export-key` printed it, or from a file that holds it."""
+    text = (
+        Path(text_or_path).read_text(encoding="utf-8").strip()
+        if Path(text_or_path).is_file()
+        else text_or_path
+    )
     try:
         raw = base64.b64decode(text, validate=True)
     except ValueError:
@@ -108,32 +115,35 @@ def public_key(named: str) -> bytes:
     return raw
 
 
-def check_signature(manifest: bytes, signature: bytes | None, wanted: bytes | None) -> tuple[str, bool]:
-    """By whom the manifest is signed (nobody: an empty text), and whether that is who was wanted; or what is wrong."""
+def check_signature(manifest: bytes, signature: bytes | None, expected_key: bytes | None) -> tuple[str, bool]:
+    """The signer's public key (empty if the manifest is not signed), and whether it is the wanted one; raises if the
+    signature is invalid."""
     if signature is None:
-        if wanted is not None:
+        if expected_key is not None:
             raise InvalidPayload("the export is not signed", hint="Ask for one that is.")
         return "", False
     try:
-        told = msgspec.json.decode(signature, type=ExportSignature)
-        public, made = (base64.b64decode(text, validate=True) for text in (told.public_key, told.signature))
+        document = msgspec.json.decode(signature, type=ExportSignature)
+        public, raw_signature = (
+            base64.b64decode(text, validate=True) for text in (document.public_key, document.signature)
+        )
     except (msgspec.MsgspecError, ValueError):
         raise InvalidPayload("the signature cannot be read") from None
-    if msgspec.json.encode(told, order="sorted") != signature or told.algorithm != "ed25519":
+    if msgspec.json.encode(document, order="sorted") != signature or document.algorithm != "ed25519":
         raise InvalidPayload("the signature is not written as an export's is")
-    if wanted is not None and public != wanted:
-        raise InvalidPayload(f"the export is signed by another key: {told.public_key}")
-    if not _holds(public, made, manifest):
+    if expected_key is not None and public != expected_key:
+        raise InvalidPayload(f"the export is signed by another key: {document.public_key}")
+    if not _holds(public, raw_signature, manifest):
         raise InvalidPayload("the signature does not fit the manifest")
-    return told.public_key, wanted is not None
+    return document.public_key, expected_key is not None
 
 
-def _holds(public: bytes, made: bytes, manifest: bytes) -> bool:
+def _holds(public: bytes, raw_signature: bytes, manifest: bytes) -> bool:
     _, ed25519 = _library()
     from cryptography.exceptions import InvalidSignature
 
     try:
-        ed25519.Ed25519PublicKey.from_public_bytes(public).verify(made, _PURPOSE + manifest)
+        ed25519.Ed25519PublicKey.from_public_bytes(public).verify(raw_signature, _PURPOSE + manifest)
     except (InvalidSignature, ValueError):
         return False
     return True

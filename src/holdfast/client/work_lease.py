@@ -1,8 +1,9 @@
-"""Lease renewal of a claimed work item, by a client of the server: at a third of the lease, for as long as it is held.
+"""Lease renewal of a claimed work item, by a client of the server: at a third of the lease, for as long as it is
+held.
 
-Workers hold their jobs by one lease per worker (`engine.lease_renewal`). Work that is claimed over HTTP has a lease of
-its own, by contract, and whoever claims it renews it with this loop: external agents (`external_work`) and the MCP
-server for the model behind it (`server.mcp.lease_keeper`).
+Workers hold their jobs by one lease per worker (`engine.lease_renewal`). Work that is claimed over HTTP has its own
+lease, by contract, and its claimer renews it with this loop: external agents (`external_work`) and the MCP server for
+the model behind it (`server.mcp.lease_keeper`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from holdfast.client.server_retry import ServerRetry
 from holdfast.errors import Fenced, HoldfastError, NotFound, Unavailable
 
 Report = Callable[[HoldfastError | None], None]
-"""Told of each renewal that failed: the error by which the server refused it, or None if it did not answer."""
+"""Called for each failed renewal: with the error by which the server rejected it, or None if it did not respond."""
 
 
 async def renew_lease(
@@ -26,8 +27,8 @@ async def renew_lease(
     within_s: float,
     report: Report = lambda _error: None,
 ) -> HoldfastError:
-    """Renews until the work belongs to another, and returns the error that says so. A renewal that fails is tried again
-    after a while, whatever the reason: the lease may still be good, and the end of the work can be told."""
+    """Renews until the work belongs to another holder, and returns the error that says so. A failed renewal is tried
+    again after a while, whatever the reason: the lease may still be valid, and the end of the work can be reported."""
     failures = 0
     while True:
         if not failures:
