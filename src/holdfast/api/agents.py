@@ -1,7 +1,7 @@
 """Agents: create, list, inspect, send a message.
 
-An agent that is configured is a row of the store. One that code declares is not: it is known by the workers that offer
-its code and by the messages that it has taken. Either will do to send it a message.
+A configured agent is a row of the store. An agent declared in code is not: it is known from the workers that offer
+its code and from the messages that it has taken. Both kinds take messages.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from holdfast.model.work import HOSTED
 from holdfast.model.worker_presence import SeenWorker, SessionKind
 
 JOBS_SEARCHED_MAX: Final = 500
-"""Jobs that one page of an agent's jobs looks through: of a configured agent only the input of a job has its id."""
+"""Jobs that one page of an agent's jobs searches: for a configured agent only the input of a job has the agent's id."""
 
 AGENTS_MAX: Final = 100_000
 _CURSOR: Final = "agents"
 
 
 class Recipient(msgspec.Struct, frozen=True):
-    """Where a message to an agent goes: the kind, queue and priority of the job that answers it."""
+    """The recipient of a message: the kind, queue, priority and input of the job that answers it."""
 
     name: str
     queue: str
@@ -81,8 +81,8 @@ async def create_agent(api: ApiContext, request: CreateAgent) -> Created[AgentVi
         configuration=configuration,
         namespace=api.namespace,
     )
-    known = await api.store.agents.find(request.name, namespace=api.namespace)
-    return Created(_configured(await api.store.agents.create(agent)), is_new=known is None)
+    existing = await api.store.agents.find(request.name, namespace=api.namespace)
+    return Created(_configured(await api.store.agents.create(agent)), is_new=existing is None)
 
 
 def _derive_id(request_key: str) -> str:
@@ -121,31 +121,31 @@ async def list_agents(api: ApiContext, request: ListAgents) -> AgentPage:
     if request.source not in {None, "hosted", "external"}:
         msg = f"there is no source {request.source!r}"
         raise InvalidPayload(msg, hint="Say hosted or external, or leave it out for both.")
-    found: dict[tuple[str, str], tuple[AgentEntryView, AgentView | None]] = {}
+    rows: dict[tuple[str, str], tuple[AgentEntryView, AgentView | None]] = {}
     if request.source != "external" and _may_be_hosted(request):
         for view in await _list_hosted(api):
             entry = _as_entry(view)
             if request.status in {None, entry.status}:
-                found[entry.handle, entry.guid] = entry, view
+                rows[entry.handle, entry.guid] = entry, view
     if request.source != "hosted":
-        which = ListEntries(
+        entry_filter = ListEntries(
             agent_type=request.type,
             status=request.status,
             capability=request.capability,
             project_id=request.project,
             viewer=request.viewer,
         )
-        entries = await list_entries(api, which)
-        found.update({(entry.handle, entry.guid): (entry, None) for entry in entries})
-    places = sorted(found)
+        entries = await list_entries(api, entry_filter)
+        rows.update({(entry.handle, entry.guid): (entry, None) for entry in entries})
+    places = sorted(rows)
     if request.cursor is not None:
         after = tuple(map(str, decode_cursor(_CURSOR, request.cursor, keys=2)))
         places = [place for place in places if place > after]
-    here = places[: request.limit]
+    page_places = places[: request.limit]
     return AgentPage(
-        agents=tuple(found[place][0] for place in here),
-        items=tuple(ours for place in here if (ours := found[place][1]) is not None),
-        next=encode_cursor(_CURSOR, *here[-1]) if len(places) > len(here) else None,
+        agents=tuple(rows[place][0] for place in page_places),
+        items=tuple(ours for place in page_places if (ours := rows[place][1]) is not None),
+        next=encode_cursor(_CURSOR, *page_places[-1]) if len(places) > len(page_places) else None,
         registry=registry_view(api),
     )
 
@@ -155,12 +155,12 @@ def _may_be_hosted(request: ListAgents) -> bool:
 
 
 async def _list_hosted(api: ApiContext) -> list[AgentView]:
-    """Agents that are configured, and those that a listed worker offers code for."""
+    """Configured agents, and those that a listed worker offers code for."""
     page = await api.store.agents.list(namespace=api.namespace, limit=AGENTS_MAX, cursor=None)
-    found = {one.name: _configured(one) for one in page}
+    views = {agent.name: _configured(agent) for agent in page}
     for name in await _announced(api):
-        found.setdefault(name, _declared(name))
-    return list(found.values())
+        views.setdefault(name, _declared(name))
+    return list(views.values())
 
 
 def _as_entry(view: AgentView) -> AgentEntryView:
@@ -269,24 +269,24 @@ class ListAgentJobs(PageRequest, frozen=True, kw_only=True):
 async def list_agent_jobs(api: ApiContext, request: ListAgentJobs) -> Page[JobRecord]:
     """List the jobs that answer messages to an agent, newest first."""
     view, _ = await _find(api, request.agent)
-    which = JobFilter(namespace=api.namespace, kind=view.kind)
+    job_filter = JobFilter(namespace=api.namespace, kind=view.kind)
     limit, cursor = request.limit, request.cursor
     if view.declared:
-        return await api.store.jobs.list(which, limit=limit, cursor=cursor)
-    found: list[JobRecord] = []
+        return await api.store.jobs.list(job_filter, limit=limit, cursor=cursor)
+    records: list[JobRecord] = []
     searched = 0
     while True:
-        page = await api.store.jobs.list(which, limit=limit, cursor=cursor)
+        page = await api.store.jobs.list(job_filter, limit=limit, cursor=cursor)
         for record in page:
             if await _is_to(api, record.job_id, view.agent_id):
-                found.append(record)
-                if len(found) == limit:
+                records.append(record)
+                if len(records) == limit:
                     is_last = page.next is None and record is page.items[-1]
-                    return Page(tuple(found), None if is_last else encode_cursor("jobs", record.job_id))
+                    return Page(tuple(records), None if is_last else encode_cursor("jobs", record.job_id))
         searched += len(page)
         cursor = page.next
         if cursor is None or searched >= JOBS_SEARCHED_MAX:
-            return Page(tuple(found), cursor)
+            return Page(tuple(records), cursor)
 
 
 async def _is_to(api: ApiContext, job_id: str, agent_id: str) -> bool:
@@ -300,7 +300,7 @@ async def _is_to(api: ApiContext, job_id: str, agent_id: str) -> bool:
 
 
 async def _find(api: ApiContext, name: str) -> tuple[AgentView, Recipient]:
-    """The agent of this name or id, and how a message reaches it."""
+    """The agent of this name or id, and the recipient of its messages."""
     check_name(name, "agent")
     configured = await api.store.agents.find(name, namespace=api.namespace)
     if configured is None:
@@ -314,11 +314,11 @@ async def _find(api: ApiContext, name: str) -> tuple[AgentView, Recipient]:
 
 
 async def _find_code(api: ApiContext, kind: str) -> SessionKind:
-    """Where the jobs of a session that code declares go."""
+    """The queue and priority of a session agent that is declared in code."""
     announced = await _announced(api)
     if kind in announced:
         return announced[kind]
-    # No worker that has its code is listed now. One that took a message before will be back.
+    # No listed worker has its code now. A worker that took a message before will be back.
     newest = await api.store.jobs.list(JobFilter(namespace=api.namespace, kind=kind), limit=1, cursor=None)
     for record in newest:
         if record.session_id is not None and await _took_message(api, record):
@@ -332,27 +332,27 @@ async def _find_code(api: ApiContext, kind: str) -> SessionKind:
 
 async def _took_message(api: ApiContext, record: JobRecord) -> bool:
     assert record.session_id is not None
-    found = await api.store.inbox.find(record.session_id, record.job_id, namespace=api.namespace)
-    return found is not None
+    batch = await api.store.inbox.find(record.session_id, record.job_id, namespace=api.namespace)
+    return batch is not None
 
 
 async def _announced(api: ApiContext) -> dict[str, SessionKind]:
     """The sessions that listed workers offer code for; the newest heartbeat wins."""
-    found: dict[str, SessionKind] = {}
-    for seen in sorted(await _list_workers(api), key=lambda one: one.seen_at):
-        found |= {kind.name: kind for kind in seen.presence.offer.sessions}
-    return found
+    kinds: dict[str, SessionKind] = {}
+    for worker in sorted(await _list_workers(api), key=lambda worker_entry: worker_entry.seen_at):
+        kinds |= {kind.name: kind for kind in worker.presence.offer.sessions}
+    return kinds
 
 
 async def _list_workers(api: ApiContext) -> list[SeenWorker]:
-    found: list[SeenWorker] = []
+    workers: list[SeenWorker] = []
     cursor: str | None = None
     while True:
         page = await api.store.presences.list(limit=ROWS_PER_PAGE_MAX, cursor=cursor)
-        found += page.items
+        workers += page.items
         cursor = page.next
         if cursor is None:
-            return found
+            return workers
 
 
 def _configured(agent: HostedAgent) -> AgentView:

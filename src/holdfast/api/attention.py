@@ -1,4 +1,4 @@
-"""What waits for a person: open decisions, approvals, dead letters."""
+"""Attention: what waits for a person: open decisions, approvals, dead letters."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ class ListApprovals(PageRequest, frozen=True, kw_only=True):
 @operation("GET", "/api/approvals", scope=AccessScope.READ)
 async def list_approvals(api: ApiContext, request: ListApprovals) -> Page[Need]:
     """List calls that wait for approval, longest waiting first."""
-    found = await needs.list_needs(api.store.jobs, api.namespace, api.load)
-    return _page(request, "approvals", tuple(need for need in found if need.approval_id is not None))
+    open_needs = await needs.list_needs(api.store.jobs, api.namespace, api.load)
+    return _page(request, "approvals", tuple(need for need in open_needs if need.approval_id is not None))
 
 
-def _page(request: PageRequest, kind: str, found: tuple[Need, ...]) -> Page[Need]:
-    return cut_page(kind, found, _place, keys=4, limit=request.limit, cursor=request.cursor)
+def _page(request: PageRequest, kind: str, all_needs: tuple[Need, ...]) -> Page[Need]:
+    return cut_page(kind, all_needs, _place, keys=4, limit=request.limit, cursor=request.cursor)
 
 
 def _place(need: Need) -> tuple[Key, ...]:
@@ -67,8 +67,8 @@ class ListDeadLetters(PageRequest, frozen=True, kw_only=True):
 )
 async def list_dead_letters(api: ApiContext, request: ListDeadLetters) -> Page[Need]:
     """List dead letters with their causes, newest first."""
-    which = JobFilter(namespace=api.namespace, wait_reason=WaitReason.DEAD_LETTER)
-    page = await api.store.jobs.list(which, limit=request.limit, cursor=request.cursor)
+    job_filter = JobFilter(namespace=api.namespace, wait_reason=WaitReason.DEAD_LETTER)
+    page = await api.store.jobs.list(job_filter, limit=request.limit, cursor=request.cursor)
     jobs = [await api.load(record.job_id) for record in page]
-    found = (need for job in jobs for need in needs.needs_of(job))
-    return Page(tuple(need for need in found if need.reason is WaitReason.DEAD_LETTER), page.next)
+    all_needs = (need for job in jobs for need in needs.needs_of(job))
+    return Page(tuple(need for need in all_needs if need.reason is WaitReason.DEAD_LETTER), page.next)

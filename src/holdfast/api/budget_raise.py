@@ -1,4 +1,4 @@
-"""What a person says about a budget: which one is meant, and whether saying it changes anything."""
+"""Raising a budget: which budget a command applies to, and whether it would change anything."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from holdfast.model.states import TERMINAL, MailKind
 def letter(
     job: Loaded, budget_id: str | None, limits: Budget, *, why: str, by: str, operation_id: str
 ) -> MailDraft:
-    """The letter that says it. A repeat means the budget that was meant the first time."""
+    """The mail with the command. A repeated command applies to the same budget as the first time."""
     for earlier in job.letters:
         if earlier.operation_id == operation_id and isinstance(earlier.body, dict) and budget_id is None:
             budget_id = earlier.body.get("budget_id")
@@ -32,7 +32,7 @@ def letter(
 
 
 def _meant(job: Loaded) -> str:
-    """The budget that stopped the job; else its own, or the nearest above it."""
+    """The budget that stopped the job; else its own, or the nearest of its ancestors'."""
     stopped = find_budget_stop(job)
     if stopped is not None:
         return stopped.budget_id
@@ -42,12 +42,12 @@ def _meant(job: Loaded) -> str:
     return job.budgets[-1]
 
 
-def check(job: Loaded, said: MailDraft) -> None:
-    """The job can hear it, and something would be more than it is."""
-    budget_id, limits = said.body["budget_id"], said.body["limits"]
+def check(job: Loaded, mail: MailDraft) -> None:
+    """Checks that the job is open, and that a limit would rise."""
+    budget_id, limits = mail.body["budget_id"], mail.body["limits"]
     if job.head.status in TERMINAL:
         raise over(job.head, "raise a budget of")
-    account = next((one for one in job.accounts if one.budget_id == budget_id), None)
+    account = next((candidate for candidate in job.accounts if candidate.budget_id == budget_id), None)
     if account is None:
         msg = f"budget {budget_id!r} does not apply to job {job.head.job_id}"
         known = ", ".join(map(shlex.quote, job.budgets))
@@ -66,12 +66,12 @@ def check(job: Loaded, said: MailDraft) -> None:
             raise InvalidPayload(msg, hint="A limit is a total and is never lowered: give a larger one.")
 
 
-def waits_for(job: Loaded, said: MailDraft) -> bool:
-    """Whether another job sleeps over the same budget."""
+def waits_for(job: Loaded, mail: MailDraft) -> bool:
+    """Whether another job waits for the same budget."""
     stopped = find_budget_stop(job)
     return (
         stopped is not None
-        and stopped.budget_id == said.body["budget_id"]
-        and job.head.job_id != said.job_id
+        and stopped.budget_id == mail.body["budget_id"]
+        and job.head.job_id != mail.job_id
         and job.head.status not in TERMINAL
     )

@@ -28,7 +28,7 @@ RESENDS: Final = ("not_happened", "relaunch")
 _ODD: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]+")
 
 
-# ── the words ─────────────────────────────────────────────────────────────────────────────────────
+# ── commands ──────────────────────────────────────────────────────────────────────────────────────
 
 
 def cancel(why: str, by: str, operation_id: str) -> CancelRequested:
@@ -39,15 +39,15 @@ def requeue(why: str, by: str, operation_id: str) -> JobRequeued:
     return JobRequeued(by=_name(by) or None, why=why, operation_id=operation_id)
 
 
-def cancel_letter(asked: CancelRequested, job_id: str) -> MailDraft:
-    """The cancel as a letter, whose name is the reason in short."""
-    why = redact(_ODD.sub(" ", asked.why).strip())
+def cancel_letter(command: CancelRequested, job_id: str) -> MailDraft:
+    """The cancel command as mail, whose name is the reason in short."""
+    why = redact(_ODD.sub(" ", command.why).strip())
     return MailDraft(
         job_id=job_id,
         kind=MailKind.CANCEL,
-        operation_id=asked.operation_id,
+        operation_id=command.operation_id,
         name=why if len(why) <= NAME_LENGTH_MAX else why[: NAME_LENGTH_MAX - 1] + "…",
-        sender=asked.by,
+        sender=command.by,
     )
 
 
@@ -83,14 +83,14 @@ def _name(by: str) -> str:
     return check_name(by, "by") if by else by
 
 
-# ── said before? ──────────────────────────────────────────────────────────────────────────────────
+# ── repeated commands ─────────────────────────────────────────────────────────────────────────────
 
 
 def find_repeated(job: Loaded, draft: MailDraft) -> Accepted | None:
-    """The first answer, if this letter was sent before. Another letter under its operation id is KeyReused."""
-    for letter in job.letters:
-        if letter.operation_id == draft.operation_id:
-            stored = (letter.kind, letter.name, letter.body, letter.sender)
+    """The first response, if this mail was sent before. Other mail under its operation id is KeyReused."""
+    for mail in job.letters:
+        if mail.operation_id == draft.operation_id:
+            stored = (mail.kind, mail.name, mail.body, mail.sender)
             _must_be_same(draft.operation_id, stored, (draft.kind, draft.name, draft.body, draft.sender))
             return Accepted(
                 job_id=draft.job_id, operation_id=draft.operation_id, at_once=False, repeated=True
@@ -98,34 +98,36 @@ def find_repeated(job: Loaded, draft: MailDraft) -> Accepted | None:
     return None
 
 
-def earlier(job: Loaded, asked: CancelRequested | JobRequeued) -> Accepted | None:
-    """The first answer, if the journal has what was done under this operation id."""
+def earlier(job: Loaded, command: CancelRequested | JobRequeued) -> Accepted | None:
+    """The first response, if the journal has an event with this operation id."""
     for fact in job.facts:
-        done = fact.event
-        if isinstance(done, CancelRequested | JobRequeued) and done.operation_id == asked.operation_id:
+        event = fact.event
+        if isinstance(event, CancelRequested | JobRequeued) and event.operation_id == command.operation_id:
             _must_be_same(
-                asked.operation_id, (done.type, done.by, done.why), (asked.type, asked.by, asked.why)
+                command.operation_id,
+                (event.type, event.by, event.why),
+                (command.type, command.by, command.why),
             )
             return Accepted(
-                job_id=job.head.job_id, operation_id=asked.operation_id, at_once=True, repeated=True
+                job_id=job.head.job_id, operation_id=command.operation_id, at_once=True, repeated=True
             )
     return None
 
 
-def earlier_cancel(job: Loaded, asked: CancelRequested) -> Accepted | None:
-    """The answer that this operation got before: from the journal if it was served at once, else from the mail."""
-    return earlier(job, asked) or find_repeated(job, cancel_letter(asked, job.head.job_id))
+def earlier_cancel(job: Loaded, command: CancelRequested) -> Accepted | None:
+    """The first response to this operation: from the journal if it was applied at once, else from the mailbox."""
+    return earlier(job, command) or find_repeated(job, cancel_letter(command, job.head.job_id))
 
 
-def must_be_first(heard: Mail | None, sent: MailDraft) -> None:
+def must_be_first(first_mail: Mail | None, draft: MailDraft) -> None:
     """Of two concurrent decisions the first is applied, and the second is rejected."""
-    if heard is not None and heard.operation_id != sent.operation_id:
-        msg = f"{heard.sender or 'another person'} has already decided: {heard.body['decision']}"
+    if first_mail is not None and first_mail.operation_id != draft.operation_id:
+        msg = f"{first_mail.sender or 'another person'} has already decided: {first_mail.body['decision']}"
         raise Conflict(msg, hint="The job continues with that decision; yours was not applied.")
 
 
 def _must_be_same(operation_id: str, stored: tuple[Any, ...], sent: tuple[Any, ...]) -> None:
-    digests = [canonical.hex_digest(canonical.encode(list(one))) for one in (stored, sent)]
+    digests = [canonical.hex_digest(canonical.encode(list(content))) for content in (stored, sent)]
     if digests[0] != digests[1]:
         msg = f"operation id {operation_id} was used for another command"
         raise KeyReused(msg, stored=digests[0], sent=digests[1])
@@ -135,31 +137,31 @@ def _must_be_same(operation_id: str, stored: tuple[Any, ...], sent: tuple[Any, .
 
 
 def find_generation(job: Loaded, step_key: str, operation_id: str) -> int:
-    """The newest generation of this call; the one that was meant the first time, if this was said before.
+    """The newest generation of this call; for a repeated command, the generation of the first time.
 
     Raises:
         NotFound: No such call. The hint names those that do wait.
     """
-    for letter in job.letters:
-        if letter.operation_id == operation_id and isinstance(letter.body, dict):
-            return int(letter.body.get("generation", 0))
-    found = [generation for key, generation in job.job.calls if key == step_key]
-    if found:
-        return max(found)
+    for mail in job.letters:
+        if mail.operation_id == operation_id and isinstance(mail.body, dict):
+            return int(mail.body.get("generation", 0))
+    generations = [generation for key, generation in job.job.calls if key == step_key]
+    if generations:
+        return max(generations)
     waiting = [key for (key, _), call in job.job.calls.items() if call.status is CallStatus.UNCERTAIN]
     msg = f"job {job.head.job_id} has no call {step_key!r}"
-    named = ", ".join(map(shlex.quote, waiting))
+    quoted_keys = ", ".join(map(shlex.quote, waiting))
     raise NotFound(
         msg,
-        hint=f"Calls of unknown outcome: {named}."
-        if named
+        hint=f"Calls of unknown outcome: {quoted_keys}."
+        if quoted_keys
         else f"It has no call of unknown outcome. {_look(job)}",
     )
 
 
-def check_reconcile(job: Loaded, said: dict[str, Any], *, now: int) -> None:
-    """The call waits for exactly this word, and the word may be said by now."""
-    place = (said["step_key"], said["generation"])
+def check_reconcile(job: Loaded, decision: dict[str, Any], *, now: int) -> None:
+    """Checks that the call waits for this decision, and that the decision is allowed by now."""
+    place = (decision["step_key"], decision["generation"])
     call = job.job.calls.get(place)
     if call is None:
         msg = f"job {job.head.job_id} has no generation {place[1]} of call {place[0]!r}"
@@ -169,10 +171,12 @@ def check_reconcile(job: Loaded, said: dict[str, Any], *, now: int) -> None:
     if call.status is not CallStatus.UNCERTAIN:
         raise _decided_before(job, place, call.status)
     need = uncertain_need(job, *place)
-    if (letter := word_on(job, need)) is not None:
-        msg = f"{letter.sender or 'another person'} has already decided {letter.body['decision']!r} for {place[0]}"
+    if (mail := word_on(job, need)) is not None:
+        msg = (
+            f"{mail.sender or 'another person'} has already decided {mail.body['decision']!r} for {place[0]}"
+        )
         raise Conflict(msg, hint=f"The job continues with that as soon as a worker claims it. {_look(job)}")
-    if said["decision"] in RESENDS and need.allowed_at is not None and now < need.allowed_at:
+    if decision["decision"] in RESENDS and need.allowed_at is not None and now < need.allowed_at:
         msg = (
             f"it is too early to decide that {need.tool} did not happen: until {_clock(need.allowed_at)} "
             "the worker that was cut off may still send it"
@@ -185,9 +189,9 @@ def check_reconcile(job: Loaded, said: dict[str, Any], *, now: int) -> None:
 
 def _decided_before(job: Loaded, place: tuple[str, int], status: CallStatus) -> Exception:
     for fact in job.facts:
-        done = fact.event
-        if isinstance(done, ToolReconciled) and (done.step_key, done.generation) == place:
-            msg = f"{done.by or 'another person'} has already decided {done.decision!r} for {place[0]}"
+        event = fact.event
+        if isinstance(event, ToolReconciled) and (event.step_key, event.generation) == place:
+            msg = f"{event.by or 'another person'} has already decided {event.decision!r} for {place[0]}"
             return Conflict(msg, hint=_look(job))
     effect = job.job.calls[place].effect
     msg = f"the outcome of call {place[0]} is known: {status}"
@@ -202,26 +206,28 @@ def _decided_before(job: Loaded, place: tuple[str, int], status: CallStatus) -> 
 
 
 def find_decided_approval(job: Loaded, operation_id: str | None) -> str | None:
-    """The approval that was meant when the same was said before."""
-    for letter in job.letters:
-        if letter.operation_id == operation_id and letter.kind is MailKind.APPROVAL:
-            return str(letter.body["approval_id"])
+    """The approval that a repeated command decided the first time."""
+    for mail in job.letters:
+        if mail.operation_id == operation_id and mail.kind is MailKind.APPROVAL:
+            return str(mail.body["approval_id"])
     return None
 
 
 def only_approval(job: Loaded, step_key: str | None) -> str:
-    """The approval that is meant when a job is named, or the choice."""
-    asked = approvals_of(job)
+    """The approval that a command with a job's id decides; raises an error with the choice if there are several."""
+    approvals = approvals_of(job)
     if step_key is not None:
-        asked = {name: one for name, one in asked.items() if one.asked.step_key == step_key}
-    still_open = [name for name, one in asked.items() if one.decided is None]
+        approvals = {
+            name: approval for name, approval in approvals.items() if approval.asked.step_key == step_key
+        }
+    still_open = [name for name, approval in approvals.items() if approval.decided is None]
     if len(still_open) == 1:
         return still_open[0]
     if still_open:
         msg = f"job {job.head.job_id} waits for {len(still_open)} approvals"
         raise InvalidMove(msg, hint=f"Give the id of one: {', '.join(map(shlex.quote, still_open))}.")
-    if asked:
-        return list(asked)[-1]  # decided; `check_approval` says by whom
+    if approvals:
+        return list(approvals)[-1]  # decided; `check_approval` names the author
     msg = f"job {job.head.job_id} has requested no approval"
     raise NotFound(msg, hint=_look(job))
 
@@ -229,14 +235,14 @@ def only_approval(job: Loaded, step_key: str | None) -> str:
 def check_approval(job: Loaded, approval_id: str, *, now: int) -> None:
     approval = approvals_of(job)[approval_id]
     if approval.decided is not None:
-        done = approval.decided
-        msg = f"approval {approval_id} was already {done.decision} by {done.by or 'another person'}"
+        decided = approval.decided
+        msg = f"approval {approval_id} was already {decided.decision} by {decided.by or 'another person'}"
         raise Conflict(msg, hint=_look(job))
     if job.head.status in TERMINAL:
         raise over(job.head, "decide for")
-    if (letter := answer_to(job, approval_id)) is not None:
-        decision = letter.body.get("decision")
-        msg = f"approval {approval_id} was already {decision} by {letter.sender or 'another person'}"
+    if (mail := answer_to(job, approval_id)) is not None:
+        decision = mail.body.get("decision")
+        msg = f"approval {approval_id} was already {decision} by {mail.sender or 'another person'}"
         raise Conflict(msg, hint="The job reads the decision as soon as a worker claims it.")
     expires_at = approval.asked.expires_at
     if expires_at is not None and expires_at <= now:
@@ -244,7 +250,7 @@ def check_approval(job: Loaded, approval_id: str, *, now: int) -> None:
         raise InvalidMove(msg, hint=_look(job))
 
 
-# ── states that do not allow it ───────────────────────────────────────────────────────────────────
+# ── rejections by state ───────────────────────────────────────────────────────────────────────────
 
 
 def check_choice(choice: str) -> None:
@@ -253,8 +259,8 @@ def check_choice(choice: str) -> None:
         raise InvalidPayload(msg, hint=f"Use one of {', '.join(CHOICES)}.")
 
 
-def over(head: JobHead, what: str) -> InvalidMove:
-    msg = f"cannot {what} job {head.job_id}: it is {head.status}"
+def over(head: JobHead, verb: str) -> InvalidMove:
+    msg = f"cannot {verb} job {head.job_id}: it is {head.status}"
     return InvalidMove(
         msg, hint=f"The job has ended; its outcome: `holdfast job {shlex.quote(head.job_id)}`."
     )
@@ -275,7 +281,7 @@ def not_held(job: Loaded) -> InvalidMove:
 
 
 def state(head: JobHead) -> str:
-    """Where a job stands, in words."""
+    """The state of a job in words."""
     if head.wait_reason is None:
         return str(head.status)
     return f"waiting ({WaitReason(head.wait_reason).replace('_', ' ')})"
@@ -290,7 +296,7 @@ def _clock(at: int) -> str:
 
 
 def plainly(event: Event) -> str:
-    """A fact in words, where nothing more is to be said of it."""
+    """An event in words, if no other sentence describes it."""
     if isinstance(event, ProgressReported):
         return f"{event.progress} % done" + (f": {event.note}" if event.note else "")
     return event.type.replace("_", " ")

@@ -57,7 +57,7 @@ async def cancel_job(api: ApiContext, request: CancelJob) -> Accepted:
 
 
 async def cancel_loaded(api: ApiContext, job: Loaded, command: CancelRequested) -> Accepted:
-    """Cancel a job that has been read and may be cancelled."""
+    """Cancels a job that is loaded and may be cancelled."""
     job_id = job.head.job_id
     if not needs_its_worker(job):
         ruling = Ruling((command, JobCancellation(command.why)), Move(status=Status.CANCELLED))
@@ -66,7 +66,7 @@ async def cancel_loaded(api: ApiContext, job: Loaded, command: CancelRequested) 
     try:
         return await api.send(job, command_checks.cancel_letter(command, job_id), "cancel")
     except InvalidMove:
-        # It ended a moment ago; perhaps by this very operation, which was sent twice at once.
+        # It ended a moment ago; perhaps by this very operation, which was sent twice concurrently.
         earlier = command_checks.earlier(await api.load(job_id), command)
         if earlier is None:
             raise
@@ -91,7 +91,7 @@ async def signal_job(api: ApiContext, request: SignalJob) -> Accepted:
     """Send a signal to a job."""
     job = await api.load(request.job_id)
     check_name(request.name, "signal name")
-    letter = MailDraft(
+    mail = MailDraft(
         job_id=request.job_id,
         kind=MailKind.SIGNAL,
         operation_id=api.operation_id(request.operation_id),
@@ -99,10 +99,10 @@ async def signal_job(api: ApiContext, request: SignalJob) -> Accepted:
         body=request.body,
         sender=request.by,
     )
-    if (earlier := command_checks.find_repeated(job, letter)) is not None:
+    if (earlier := command_checks.find_repeated(job, mail)) is not None:
         return earlier
     check_answer(job, request.name, request.body, now=api.clock.wall_us())
-    return await api.send(job, letter, "signal")
+    return await api.send(job, mail, "signal")
 
 
 class AnswerJob(OperationRequest, frozen=True, kw_only=True):
@@ -168,17 +168,17 @@ async def reconcile_step(api: ApiContext, request: ReconcileStep) -> Accepted:
     body = command_checks.word(
         step_key, generation, decision, why=request.why, by=request.by, result=request.result
     )
-    letter = MailDraft(
+    mail = MailDraft(
         job_id=job_id, kind=MailKind.RECONCILE, operation_id=operation_id, body=body, sender=request.by
     )
-    if (earlier := command_checks.find_repeated(job, letter)) is not None:
+    if (earlier := command_checks.find_repeated(job, mail)) is not None:
         return earlier
     if decision in command_checks.RESENDS:
         await check_not_standing_still(api.store, job, step_key, generation)
     command_checks.check_reconcile(job, body, now=api.clock.wall_us())
     need = needs.uncertain_need(job, step_key, generation)
-    accepted = await api.send(job, letter, "reconcile")
-    command_checks.must_be_first(needs.word_on(await api.load(job_id), need), letter)
+    accepted = await api.send(job, mail, "reconcile")
+    command_checks.must_be_first(needs.word_on(await api.load(job_id), need), mail)
     return accepted
 
 
@@ -224,23 +224,23 @@ async def deny_call(api: ApiContext, request: DecideCall) -> Accepted:
 
 async def _decide(api: ApiContext, request: DecideCall, decision: str) -> Accepted:
     job, approval_id = await _find_approval(api, request)
-    letter = MailDraft(
+    mail = MailDraft(
         job_id=job.head.job_id,
         kind=MailKind.APPROVAL,
         operation_id=api.operation_id(request.operation_id),
         body={"approval_id": approval_id, "decision": decision, "why": request.why},
         sender=check_name(request.by, "by"),
     )
-    if (earlier := command_checks.find_repeated(job, letter)) is not None:
+    if (earlier := command_checks.find_repeated(job, mail)) is not None:
         return earlier
     command_checks.check_approval(job, approval_id, now=api.clock.wall_us())
-    accepted = await api.send(job, letter, decision)
-    command_checks.must_be_first(needs.answer_to(await api.load(job.head.job_id), approval_id), letter)
+    accepted = await api.send(job, mail, decision)
+    command_checks.must_be_first(needs.answer_to(await api.load(job.head.job_id), approval_id), mail)
     return accepted
 
 
 async def _find_approval(api: ApiContext, request: DecideCall) -> tuple[Loaded, str]:
-    """The job and the id of an approval that is named by its own id, or by its job's."""
+    """The job and the approval id, for an approval named by its own id or by its job's."""
     try:
         job = await api.load(request.approval)
     except NotFound:
@@ -250,18 +250,21 @@ async def _find_approval(api: ApiContext, request: DecideCall) -> tuple[Loaded, 
 
 
 async def _find_job_of(api: ApiContext, approval_id: str, operation_id: str | None) -> Loaded:
-    """The job that waits for this approval. It is searched among those that are not over, the waiting ones first; and,
-    for a command that may be a repeat, among those that ended recently."""
-    for which in (JobFilter(wait_reason=WaitReason.APPROVAL), *(JobFilter(status=one) for one in _OPEN)):
-        async for record in api.jobs(which):
+    """The job that waits for this approval. The search covers open jobs, the waiting ones first; and, for a command
+    that may be a repeat, recently ended ones."""
+    for job_filter in (
+        JobFilter(wait_reason=WaitReason.APPROVAL),
+        *(JobFilter(status=state) for state in _OPEN),
+    ):
+        async for record in api.jobs(job_filter):
             job = await api.load(record.job_id)
             if approval_id in needs.approvals_of(job):
                 return job
     for status in TERMINAL if operation_id is not None else ():
         ended = JobFilter(namespace=api.namespace, status=status)
         for record in await api.store.jobs.list(ended, limit=RECENTLY_ENDED, cursor=None):
-            letters = await api.store.post.read(record.job_id)
-            if any(letter.operation_id == operation_id for letter in letters):
+            received = await api.store.post.read(record.job_id)
+            if any(mail.operation_id == operation_id for mail in received):
                 return await api.load(record.job_id)
     msg = f"there is no open approval and no job {approval_id!r}"
     raise NotFound(
@@ -287,14 +290,14 @@ async def resume_job(api: ApiContext, request: ResumeJob) -> Accepted:
     job = await api.load(request.job_id)
     command_checks.check_choice(request.choice)
     operation_id = api.operation_id(request.operation_id)
-    letter = MailDraft(
+    mail = MailDraft(
         job_id=request.job_id,
         kind=MailKind.RESUME,
         operation_id=operation_id,
         body={"choice": request.choice, "why": request.why},
         sender=request.by,
     )
-    if (earlier := command_checks.find_repeated(job, letter)) is not None:
+    if (earlier := command_checks.find_repeated(job, mail)) is not None:
         return earlier
     requeue = RequeueDeadLetter(
         job_id=request.job_id, why=request.why, by=request.by, operation_id=operation_id
@@ -306,7 +309,7 @@ async def resume_job(api: ApiContext, request: ResumeJob) -> Accepted:
         return earlier
     if job.head.wait_reason not in HELD:
         raise command_checks.not_held(job)
-    return await api.send(job, letter, "resume")
+    return await api.send(job, mail, "resume")
 
 
 class RequeueDeadLetter(CommandRequest, frozen=True, kw_only=True):
@@ -334,7 +337,7 @@ async def requeue_dead_letter(api: ApiContext, request: RequeueDeadLetter) -> Ac
             return earlier
         if job.head.wait_reason is not WaitReason.DEAD_LETTER:
             raise command_checks.not_dead(job)
-        # If it moved in between, the next look says where to.
+        # If it moved in between, the next iteration sees its new state.
         if await api.store.journal.hold(request.job_id, unless_moved(job, ruling)) is not None:
             return Accepted(job_id=request.job_id, operation_id=command.operation_id, at_once=True)
 
@@ -398,15 +401,15 @@ async def raise_budget(api: ApiContext, request: RaiseBudget) -> Accepted:
     """Raise limits of a budget that applies to a job."""
     job, operation_id = await api.load(request.job_id), api.operation_id(request.operation_id)
     limits = Budget(**{name: getattr(request.limits, name) for name in BudgetLimits.__struct_fields__})
-    letter = budget_raise.letter(
+    mail = budget_raise.letter(
         job, request.budget_id, limits, why=request.why, by=request.by, operation_id=operation_id
     )
-    if (earlier := command_checks.find_repeated(job, letter)) is not None:
+    if (earlier := command_checks.find_repeated(job, mail)) is not None:
         return earlier
-    budget_raise.check(job, letter)
-    accepted = await api.send(job, letter, "raise a budget of")
+    budget_raise.check(job, mail)
+    accepted = await api.send(job, mail, "raise a budget of")
     async for record in api.jobs(JobFilter(wait_reason=WaitReason.BUDGET)):
         other = await api.load(record.job_id)
-        if budget_raise.waits_for(other, letter):
-            await api.store.post.send(msgspec.structs.replace(letter, job_id=record.job_id))
+        if budget_raise.waits_for(other, mail):
+            await api.store.post.send(msgspec.structs.replace(mail, job_id=record.job_id))
     return accepted

@@ -1,9 +1,9 @@
-"""ApiContext: what the handler of an operation works with: the store, the namespace, and who asks.
+"""ApiContext: what the handler of an operation works with: the store, the namespace, and the caller.
 
-A command to a job (cancel, signal, reconcile, approve, resume) goes one of two ways. If no worker has the job and no
-code of it has to run, a short hold writes the event at once, with the operation id in it. Otherwise it goes into the
-job's mailbox, which keeps the id. Either way the id is looked up before anything is decided, so a repeated command is
-answered with the first outcome and not judged a second time.
+A command to a job (cancel, signal, reconcile, approve, resume) takes one of two paths. If no worker has the job and
+no code of it has to run, a short hold writes the event at once, with the operation id in it. Otherwise it goes into
+the job's mailbox, which keeps the id. Either way the id is looked up before anything is decided, so a repeated
+command gets the first outcome and is not judged a second time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from holdfast.store.contract import Store
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """Who sent a request over the network, and which request it is."""
+    """The sender of a request over the network, and the id of the request."""
 
     name: str
     request_id: str
@@ -40,8 +40,8 @@ class Caller(msgspec.Struct, frozen=True):
 
 @dataclass(kw_only=True)
 class ApiContext:
-    """`chance` spreads retries; `notify_ready` is told of capabilities that new work needs. Without a `caller` the
-    request comes from this process."""
+    """`chance` spreads retries; `notify_ready` is called with the capabilities that new work needs. Without a
+    `caller` the request comes from this process."""
 
     store: Store
     clock: Clock
@@ -51,7 +51,7 @@ class ApiContext:
     chance: Callable[[], float] = random.random
     notify_ready: Callable[[str], None] = field(default=lambda _: None)
     external_registry: Registry | None = None
-    """Where external agents are registered, if not in the store."""
+    """The registry of external agents, if it is not in the store."""
 
     @property
     def registry(self) -> Registry:
@@ -70,7 +70,7 @@ class ApiContext:
         return self._check_namespace(await self.store.jobs.head(check_name(job_id, "job id")))
 
     async def look(self, job_id: str) -> tuple[JobHead, Sequence[SealedEvent]]:
-        """The head, and the journal if it is short; else as much of it as is read at once."""
+        """The head, and the journal if it is short; else its first page."""
         head, sealed = await self.store.jobs.look(check_name(job_id, "job id"), events=SHORT)
         return self._check_namespace(head), sealed
 
@@ -81,17 +81,17 @@ class ApiContext:
     async def load_behind(self, head: JobHead, sealed: Sequence[SealedEvent]) -> Loaded:
         """The same, when the beginning of the journal has been read."""
         sealed = await journal_of(self.store, head, sealed)
-        letters = await self.store.post.read(head.job_id) if head.mail_seq else ()
-        job = make_snapshot(head, sealed, letters)
+        received = await self.store.post.read(head.job_id) if head.mail_seq else ()
+        job = make_snapshot(head, sealed, received)
         accounts = await self.store.budgets.find(job.budgets) if job.budgets else ()
         return msgspec.structs.replace(job, accounts=tuple(accounts), now=self.store.clock.wall_us())
 
-    async def jobs(self, which: JobFilter) -> AsyncIterator[JobRecord]:
-        """Every job of this namespace that fits."""
-        mine = msgspec.structs.replace(which, namespace=self.namespace)
+    async def jobs(self, job_filter: JobFilter) -> AsyncIterator[JobRecord]:
+        """Every job of this namespace that matches."""
+        in_namespace = msgspec.structs.replace(job_filter, namespace=self.namespace)
         cursor: str | None = None
         while True:
-            page = await self.store.jobs.list(mine, limit=ROWS_PER_PAGE_MAX, cursor=cursor)
+            page = await self.store.jobs.list(in_namespace, limit=ROWS_PER_PAGE_MAX, cursor=cursor)
             for record in page:
                 yield record
             cursor = page.next
@@ -110,15 +110,15 @@ class ApiContext:
         """The caller's id of this command, or a new one."""
         return self.ids.new("op") if operation_id is None else check_name(operation_id, "operation id")
 
-    async def send(self, job: Loaded, letter: MailDraft, what: str) -> Accepted:
-        """Put a command into the job's mailbox. Objections have been checked by the caller, but for one: the job may
-        be over by now."""
-        sent = await self.store.post.send(letter)
-        if not sent.accepted:
-            raise command_checks.over(await self.head(job.head.job_id), what)
+    async def send(self, job: Loaded, mail: MailDraft, verb: str) -> Accepted:
+        """Stores a command in the job's mailbox. The caller has checked all conditions but one: the job may have
+        ended by now."""
+        receipt = await self.store.post.send(mail)
+        if not receipt.accepted:
+            raise command_checks.over(await self.head(job.head.job_id), verb)
         return Accepted(
-            job_id=letter.job_id,
-            operation_id=letter.operation_id,
+            job_id=mail.job_id,
+            operation_id=mail.operation_id,
             at_once=False,
-            repeated=sent.repeated,
+            repeated=receipt.repeated,
         )

@@ -139,12 +139,12 @@ async def get_entry(api: ApiContext, guid: str) -> AgentEntryView:
     return _view(api, await api.registry.get(check_name(guid, "guid")))
 
 
-async def list_entries(api: ApiContext, which: ListEntries) -> list[AgentEntryView]:
+async def list_entries(api: ApiContext, query: ListEntries) -> list[AgentEntryView]:
     check_names(
-        type=which.agent_type, capability=which.capability, project=which.project_id, viewer=which.viewer
+        type=query.agent_type, capability=query.capability, project=query.project_id, viewer=query.viewer
     )
-    page = await api.registry.list(Which(**msgspec.structs.asdict(which)), limit=ENTRIES_MAX, cursor=None)
-    return [_view(api, seen) for seen in page]
+    page = await api.registry.list(Which(**msgspec.structs.asdict(query)), limit=ENTRIES_MAX, cursor=None)
+    return [_view(api, entry) for entry in page]
 
 
 def registry_view(api: ApiContext) -> RegistryView:
@@ -158,12 +158,12 @@ def registry_view(api: ApiContext) -> RegistryView:
     )
 
 
-def _view(api: ApiContext, seen: Seen) -> AgentEntryView:
-    return entry_view(seen, api.registry.now_us(), api.registry.health().source)
+def _view(api: ApiContext, entry: Seen) -> AgentEntryView:
+    return entry_view(entry, api.registry.now_us(), api.registry.health().source)
 
 
 def check_names(**names: str | None) -> None:
-    """Those that are not None are valid names."""
-    for what, name in names.items():
+    """Checks that those that are not None are valid names."""
+    for label, name in names.items():
         if name is not None:
-            check_name(name, what)
+            check_name(name, label)

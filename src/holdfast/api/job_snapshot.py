@@ -24,7 +24,7 @@ class ViewedEvent(msgspec.Struct, frozen=True):
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """Everything the store knows about a job at about one instant; the journal may be a little ahead of the head."""
+    """Everything that the store has of a job at about one instant; the journal may be a little ahead of the head."""
 
     head: JobHead
     facts: tuple[ViewedEvent, ...]
@@ -36,19 +36,22 @@ class Loaded(msgspec.Struct, frozen=True):
 
     @property
     def created(self) -> e.JobCreated:
-        """What was asked for: the first fact of every journal."""
+        """The first event of every journal: the request for the job."""
         first = self.facts[0].event
         assert isinstance(first, e.JobCreated), "the fold has refused any other"
         return first
 
     @property
     def budgets(self) -> tuple[str, ...]:
-        """The budgets that count for it, the outermost first."""
+        """The budgets that apply to it, the outermost first."""
         created = self.created
         return created.budgets if created.budget is None else (*created.budgets, self.head.job_id)
 
 
-def make_snapshot(head: JobHead, sealed: Sequence[SealedEvent], letters: Sequence[Mail] = ()) -> Loaded:
-    facts = tuple(ViewedEvent(one.seq, one.at, one.fence, unseal(one)) for one in sealed)
+def make_snapshot(head: JobHead, sealed: Sequence[SealedEvent], received: Sequence[Mail] = ()) -> Loaded:
+    facts = tuple(
+        ViewedEvent(sealed_event.seq, sealed_event.at, sealed_event.fence, unseal(sealed_event))
+        for sealed_event in sealed
+    )
     job = job_state.fold((fact.seq, fact.fence, fact.event) for fact in facts)
-    return Loaded(head, facts, job, tuple(letters))
+    return Loaded(head, facts, job, tuple(received))

@@ -1,4 +1,4 @@
-"""One job, read: its head and its journal as a view. Nothing here waits or writes."""
+"""Job view: the head and the journal of one job as a view. Nothing here waits or writes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from holdfast.model.states import TERMINAL, Status, WaitReason
 
 
 def view_event(sealed: SealedEvent) -> EventView:
-    """The event as it lies there, whether or not this version knows its type."""
+    """The event as it is stored, whether or not this version knows its type."""
     return EventView(
         seq=sealed.seq,
         type=sealed.type,
@@ -34,16 +34,18 @@ def view_event(sealed: SealedEvent) -> EventView:
 
 
 def check_journal(head: JobHead, sealed: Sequence[SealedEvent]) -> Checked:
-    """The journal recomputed from its first event, and the head against it."""
-    found = tuple(f"{one.invariant}: {one.detail}" for one in judge_alone(head, list(sealed)))
-    if not found and (len(sealed), sealed[-1].hash) != (head.head_seq, head.head_hash):
-        found = (f"I5: the head is at event {head.head_seq}, the journal at {len(sealed)}",)
-    return Checked(head.job_id, len(sealed), found)
+    """Recomputes the journal from its first event, and compares the head with it."""
+    violations = tuple(
+        f"{violation.invariant}: {violation.detail}" for violation in judge_alone(head, list(sealed))
+    )
+    if not violations and (len(sealed), sealed[-1].hash) != (head.head_seq, head.head_hash):
+        violations = (f"I5: the head is at event {head.head_seq}, the journal at {len(sealed)}",)
+    return Checked(head.job_id, len(sealed), violations)
 
 
 def view_of(job: Loaded) -> JobView:
     """The job as a client sees it."""
-    head, created, told = job.head, job.created, job.job
+    head, created, state = job.head, job.created, job.job
     claims = [fact for fact in job.facts if isinstance(fact.event, e.JobClaimed)]
     cancels = [fact.event for fact in job.facts if isinstance(fact.event, e.CancelRequested)]
     cancel = cancels[0] if cancels else e.CancelRequested()
@@ -65,20 +67,20 @@ def view_of(job: Loaded) -> JobView:
         changed_at=job.facts[-1].at,
         ended_at=job.facts[-1].at if head.status in TERMINAL else None,
         input=created.input,
-        output=told.output,
+        output=state.output,
         error=_error(job),
         attempts=head.attempts,
         takeovers=head.takeovers,
-        claims=told.claims,
+        claims=state.claims,
         worker=head.lease_owner or None if head.status is Status.RUNNING else None,
         last_worker=last.worker if isinstance(last, e.JobClaimed) else None,
-        cancel_requested=told.cancel_requested,
+        cancel_requested=state.cancel_requested,
         cancelled_by=cancel.by,
         cancelled_why=cancel.why,
-        unread=0 if head.status in TERMINAL else max(head.mail_seq - told.mail_seq, 0),
+        unread=0 if head.status in TERMINAL else max(head.mail_seq - state.mail_seq, 0),
         events=len(job.facts),
-        steps=len(told.steps),
-        calls=dict(Counter(str(call.status) for call in told.calls.values())),
+        steps=len(state.steps),
+        calls=dict(Counter(str(call.status) for call in state.calls.values())),
         needs=tuple(needs_of(job)),
         plans=plans_of(((fact.at, fact.event) for fact in job.facts), over=head.status in TERMINAL),
         budgets=tuple(map(_budget, job.accounts)),

@@ -28,7 +28,7 @@ from holdfast.model.states import HELD, MOVES, NOWHERE, TERMINAL, Status, WaitRe
 from holdfast.store.store_clock import to_store_us
 
 POLL_S: Final = 1.0
-"""How long a wake-up may be late before the store is asked without one."""
+"""How long a wake-up may be late before the store is polled."""
 
 JOB_PATH: Final = "/api/jobs/{job_id}"
 
@@ -144,29 +144,29 @@ class ListJobs(JobSelection, frozen=True, kw_only=True):
     cursor: str | None = None
 
 
-def to_filter(which: JobSelection) -> JobFilter:
-    """The selection, as the store takes it."""
-    for what in ("kind", "queue", "session_id", "parent_job_id", "text"):
-        if (name := getattr(which, what)) is not None:
-            check_name(name, what)
+def to_filter(selection: JobSelection) -> JobFilter:
+    """The selection as a filter of the store."""
+    for field_name in ("kind", "queue", "session_id", "parent_job_id", "text"):
+        if (name := getattr(selection, field_name)) is not None:
+            check_name(name, field_name)
     return JobFilter(
-        statuses=() if which.status is None else tuple(map(parse_status, which.status.split(","))),
-        wait_reason=which.wait_reason,
-        kind=which.kind,
-        queue=which.queue,
-        session_id=which.session_id,
-        parent_job_id=which.parent_job_id,
-        since=which.since,
-        until=which.until,
-        text=which.text,
+        statuses=() if selection.status is None else tuple(map(parse_status, selection.status.split(","))),
+        wait_reason=selection.wait_reason,
+        kind=selection.kind,
+        queue=selection.queue,
+        session_id=selection.session_id,
+        parent_job_id=selection.parent_job_id,
+        since=selection.since,
+        until=selection.until,
+        text=selection.text,
     )
 
 
 @operation("GET", "/api/jobs", scope=AccessScope.READ, errors=(422,))
 async def list_jobs(api: ApiContext, request: ListJobs) -> Page[JobRecord]:
     """List jobs, newest first."""
-    which = msgspec.structs.replace(to_filter(request), namespace=api.namespace)
-    return await api.store.jobs.list(which, limit=request.limit, cursor=request.cursor)
+    job_filter = msgspec.structs.replace(to_filter(request), namespace=api.namespace)
+    return await api.store.jobs.list(job_filter, limit=request.limit, cursor=request.cursor)
 
 
 class GetJob(OperationRequest, frozen=True, kw_only=True):
@@ -196,8 +196,8 @@ async def _wait_for_end(api: ApiContext, head: JobHead, sealed: Any, timeout_s: 
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_s
     topics = frozenset({f"job:{head.job_id}"})
-    while head.status not in TERMINAL and (left := min(POLL_S, deadline - loop.time())) > 0:
-        if await api.store.wakeups.wait(topics, left):
+    while head.status not in TERMINAL and (remaining_s := min(POLL_S, deadline - loop.time())) > 0:
+        if await api.store.wakeups.wait(topics, remaining_s):
             head, sealed = await api.look(head.job_id)
         else:
             head, sealed = await api.head(head.job_id), ()
@@ -214,7 +214,7 @@ class ListEvents(OperationRequest, frozen=True, kw_only=True):
 
 
 async def _events_version(api: ApiContext, request: ListEvents) -> str:
-    """The head stands for the whole journal: a reader that has it is answered without reading the events."""
+    """The version of the whole journal is its head: a reader that has it gets 304 without a read of the events."""
     head = await api.head(request.job_id)
     return canonical.hex_digest(
         canonical.encode([head.head_seq, head.head_hash.hex(), request.after, request.limit])
@@ -270,16 +270,16 @@ async def get_trace(api: ApiContext, request: GetTrace) -> Trace:
 
 
 def _status_at_end(sealed: list[SealedEvent]) -> Status:
-    """The types of events decide it alone, so also of a journal whose bodies were erased."""
+    """The status after these events. Their types alone decide it, also where bodies were erased."""
     status: Status | None = NOWHERE
-    for one in sealed:
-        status = MOVES.get(one.type, {}).get(status, status)
+    for sealed_event in sealed:
+        status = MOVES.get(sealed_event.type, {}).get(status, status)
     assert status is not None, "a journal begins with job_created"
     return status
 
 
 def _without_bodies(trace: Trace) -> Trace:
-    spans = tuple(msgspec.structs.replace(one, args=None, result=None, error=None) for one in trace.spans)
+    spans = tuple(msgspec.structs.replace(span, args=None, result=None, error=None) for span in trace.spans)
     return msgspec.structs.replace(trace, spans=spans)
 
 
@@ -347,8 +347,8 @@ async def get_reply(api: ApiContext, request: GetReply) -> MessageReply:
 
 
 async def _turn_output(api: ApiContext, job_id: str, deadline: float) -> dict[str, Any]:
-    """What a turn says about its reply, once it is over. A job that is held for a person is not waited for: that may
-    take for ever."""
+    """The output of a turn, once it has ended. A job that is held for a person is not waited for: that may take for
+    ever."""
     loop = asyncio.get_running_loop()
     while True:
         head, sealed = await api.look(job_id)
@@ -357,11 +357,11 @@ async def _turn_output(api: ApiContext, job_id: str, deadline: float) -> dict[st
         if head.wait_reason in HELD:
             msg = f"job {job_id} is held: {head.wait_reason}"
             raise InvalidMove(msg, hint=f"Look at it and decide: holdfast job {job_id}")
-        left = deadline - loop.time()
-        head, sealed = await _wait_for_end(api, head, sealed, min(left, POLL_S))
+        remaining_s = deadline - loop.time()
+        head, sealed = await _wait_for_end(api, head, sealed, min(remaining_s, POLL_S))
         if head.status in TERMINAL:
             break
-        if left <= 0:
+        if remaining_s <= 0:
             msg = f"job {job_id} is {command_checks.state(head)}"
             raise NotOver(msg)
     if head.status is not Status.COMPLETED:

@@ -1,4 +1,4 @@
-"""Pages of what has no cursor of its own: lists that are short, or that are put together from several."""
+"""Pages of lists without a cursor of their own: lists that are short, or merged from several."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ def cut_page(
     limit: int,
     cursor: str | None,
 ) -> Page[T]:
-    """The rows behind the cursor, up to the limit. They lie in the order of their places, so many keys, which differ.
+    """The rows after the cursor, up to the limit. They are ordered by their places, which differ and have so many
+    keys.
 
-    A row that left meanwhile, even the last one seen, neither shifts nor repeats the rest.
+    A row that was removed meanwhile, even the last one of the page before, neither shifts nor repeats the rest.
     """
     after = None if cursor is None else decode_cursor(kind, cursor, keys=keys)
     behind = [row for row in rows if after is None or _is_behind(place(row), after)]

@@ -47,10 +47,14 @@ class CreateNamespace(OperationRequest, frozen=True, kw_only=True):
 @operation("POST", "/api/namespaces", scope=AccessScope.ADMIN, errors=(415, 422), shared=True)
 async def create_namespace(api: ApiContext, request: CreateNamespace) -> Created[NamespaceRecord]:
     """Create a namespace. Repeating the request changes nothing."""
-    known = {one.namespace for one in await api.store.namespaces.list()}
+    existing = {record_row.namespace for record_row in await api.store.namespaces.list()}
     await api.store.namespaces.create(request.namespace)
-    record = next(one for one in await api.store.namespaces.list() if one.namespace == request.namespace)
-    return Created(record, request.namespace not in known)
+    record = next(
+        record_row
+        for record_row in await api.store.namespaces.list()
+        if record_row.namespace == request.namespace
+    )
+    return Created(record, request.namespace not in existing)
 
 
 class GetStats(OperationRequest, frozen=True, kw_only=True):
@@ -69,18 +73,20 @@ async def get_stats(api: ApiContext, _request: GetStats) -> Stats:
     jobs = {"jobs": sum(counts.values())} | {str(status): number for status, number in counts.items()}
     agents = (await api.registry.list(limit=AGENTS_MAX)).items
     projects: dict[str, dict[str, int]] = {}
-    for seen in agents:
-        project = projects.setdefault(seen.entry.project_id, dict.fromkeys(COUNTED, 0))
+    for agent in agents:
+        project = projects.setdefault(agent.entry.project_id, dict.fromkeys(COUNTED, 0))
         project["agents"] += 1
     work = await api.store.work.counts(namespace=api.namespace)
     for (name, status, reason), number in work.items():
         projects.setdefault(name, dict.fromkeys(COUNTED, 0))[_counter(status, reason)] += number
-    everything = {what: sum(one[what] for one in projects.values()) for what in COUNTED}
+    everything = {
+        counter: sum(project_counts[counter] for project_counts in projects.values()) for counter in COUNTED
+    }
     return Stats(totals=jobs | everything, by_project=projects)
 
 
 def _counter(status: Status, reason: WaitReason | None) -> str:
-    """Under which number of a project a work item counts."""
+    """The counter of a project for a work item in this state."""
     match status, reason:
         case Status.PENDING, _:
             return "pendingWork"

@@ -1,7 +1,7 @@
-"""Needs: what a job waits for, what a person is asked to decide, and what to type to go on.
+"""Needs: what a job waits for, which decisions of a person it needs, and the commands that continue it.
 
-A job needs a person while it waits for one, and also while it runs: an uncertain call, an approval or a question may be
-open beside work that goes on. So does a suspect that no worker takes. All are in one list.
+A job needs a person while it waits for one, and also while it runs: an uncertain call, an approval or a question may
+be open beside other work. So does a suspect that no worker claims. All are in one list.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from holdfast.store.ports.jobs import Jobs
 
 
 class Approval(msgspec.Struct, frozen=True):
-    """A question to a person, and its answer if there is one. `is_abandoned`: the code no longer waits for it."""
+    """An approval request, and its decision if there is one. `is_abandoned`: the code no longer waits for it."""
 
     at: int
     asked: e.ApprovalRequested
@@ -39,7 +39,7 @@ class Approval(msgspec.Struct, frozen=True):
 async def list_needs(
     jobs: Jobs, namespace: str, load: Callable[[str], Awaitable[Loaded]]
 ) -> tuple[Need, ...]:
-    """Everything in the namespace that a person is asked to decide, longest waiting first."""
+    """All decisions in the namespace that wait for a person, longest waiting first."""
     needs: list[Need] = []
     page = await jobs.list_needing_person(namespace, limit=ROWS_PER_PAGE_MAX)
     while page:
@@ -50,7 +50,7 @@ async def list_needs(
 
 
 def needs_of(job: Loaded) -> Iterator[Need]:
-    """What this job waits for, a person's business first."""
+    """What this job waits for, decisions of a person first."""
     if job.head.status in TERMINAL:
         return
     yield from _uncertain(job)
@@ -72,8 +72,8 @@ def needs_of(job: Loaded) -> Iterator[Need]:
             causes = find_causes(job)
             yield _held(job, at, summarize_causes(causes), causes)
         case WaitReason.RESTORE_REVIEW:
-            what = "Store restored from a backup: calls that the job made after the backup are not in its journal"
-            yield _held(job, job.facts[-1].at, what, None)
+            summary = "Store restored from a backup: calls that the job made after the backup are not in its journal"
+            yield _held(job, job.facts[-1].at, summary, None)
         case WaitReason.BUDGET:
             yield _spent(job)
         case WaitReason.TIMER:
@@ -104,7 +104,7 @@ _HELD: Final = {
 }
 
 
-def _held(job: Loaded, at: int, what: str, evidence: Any) -> Need:
+def _held(job: Loaded, at: int, summary: str, evidence: Any) -> Need:
     reason = job.head.wait_reason
     assert reason is not None
     return Need(
@@ -113,7 +113,7 @@ def _held(job: Loaded, at: int, what: str, evidence: Any) -> Need:
         job_status=job.head.status,
         reason=reason,
         since=at,
-        what=what,
+        what=summary,
         evidence=evidence,
         commands=_filled(job, _HELD[reason]),
     )
@@ -134,7 +134,12 @@ def _unclaimed(job: Loaded) -> Need:
 
 
 def _waits(
-    job: Loaded, what: str, commands: tuple[str, ...] = (), *, person: bool = False, due_at: int | None = None
+    job: Loaded,
+    summary: str,
+    commands: tuple[str, ...] = (),
+    *,
+    person: bool = False,
+    due_at: int | None = None,
 ) -> Need:
     reason = job.head.wait_reason
     assert reason is not None
@@ -144,7 +149,7 @@ def _waits(
         job_status=job.head.status,
         reason=reason,
         since=job.facts[-1].at,
-        what=what,
+        what=summary,
         person=person,
         due_at=due_at,
         commands=_filled(job, commands),
@@ -152,11 +157,11 @@ def _waits(
 
 
 def find_budget_stop(job: Loaded) -> e.BudgetReached | None:
-    """The limit that the job sleeps over."""
+    """The budget limit that the job waits for."""
     if job.head.wait_reason is not WaitReason.BUDGET:
         return None
-    found: e.BudgetReached = _newest(job, e.BudgetReached)[1]
-    return found
+    stop: e.BudgetReached = _newest(job, e.BudgetReached)[1]
+    return stop
 
 
 def _spent(job: Loaded) -> Need:
@@ -197,7 +202,7 @@ def uncertain_need(job: Loaded, step_key: str, generation: int) -> Need:
     assert doubt is not None
     assert isinstance(doubt.event, e.ToolUncertain)
     start = f"holdfast reconcile {shlex.quote(job.head.job_id)} {shlex.quote(step_key)}"
-    words = ("--happened --result @file", "--not-happened", "--skip", "--fail")
+    options = ("--happened --result @file", "--not-happened", "--skip", "--fail")
     return Need(
         job_id=job.head.job_id,
         job_kind=job.head.kind,
@@ -215,7 +220,7 @@ def uncertain_need(job: Loaded, step_key: str, generation: int) -> Need:
         allowed_at=quiet_at(intent.start_by, intent.longest_call_us),
         evidence=doubt.event.why,
         error=doubt.event.error,
-        commands=tuple(f"{start} {word} --why '…'" for word in words),
+        commands=tuple(f"{start} {option} --why '…'" for option in options),
     )
 
 
@@ -224,61 +229,68 @@ def _is(event: e.ToolCalled | e.ToolUncertain, step_key: str, generation: int) -
 
 
 def word_on(job: Loaded, need: Need) -> Mail | None:
-    """The decision about this call that lies unread in the job's mailbox."""
-    for letter in job.letters:
-        body = letter.body
-        if letter.kind is not MailKind.RECONCILE or letter.sent_at < need.since or not isinstance(body, dict):
+    """The decision about this call that is unread in the job's mailbox."""
+    for mail in job.letters:
+        body = mail.body
+        if mail.kind is not MailKind.RECONCILE or mail.sent_at < need.since or not isinstance(body, dict):
             continue
         place = (body.get("step_key"), body.get("generation", 0))
         if place == (need.step_key, need.generation) and body.get("decision") in DECIDED:
-            return letter
+            return mail
     return None
 
 
 def answer_to(job: Loaded, approval_id: str) -> Mail | None:
-    """The decision about this approval that lies unread in the job's mailbox."""
-    for letter in job.letters:
-        body = letter.body if isinstance(letter.body, dict) else {}
-        if letter.kind is MailKind.APPROVAL and body.get("approval_id") == approval_id:
-            return letter
+    """The decision about this approval that is unread in the job's mailbox."""
+    for mail in job.letters:
+        body = mail.body if isinstance(mail.body, dict) else {}
+        if mail.kind is MailKind.APPROVAL and body.get("approval_id") == approval_id:
+            return mail
     return None
 
 
 def approvals_of(job: Loaded) -> dict[str, Approval]:
-    """Every question that the job asked, by its id."""
-    found: dict[str, Approval] = {}
+    """Every approval that the job requested, by its id."""
+    approvals: dict[str, Approval] = {}
     for fact in job.facts:
         match fact.event:
             case e.ApprovalRequested():
-                found[fact.event.approval_id] = Approval(fact.at, fact.event)
-            case e.ApprovalDecided() if fact.event.approval_id in found:
-                asked = found[fact.event.approval_id]
-                found[fact.event.approval_id] = msgspec.structs.replace(asked, decided=fact.event)
+                approvals[fact.event.approval_id] = Approval(fact.at, fact.event)
+            case e.ApprovalDecided() if fact.event.approval_id in approvals:
+                approval_request = approvals[fact.event.approval_id]
+                approvals[fact.event.approval_id] = msgspec.structs.replace(
+                    approval_request, decided=fact.event
+                )
             case e.CallCancelled(step_key=step_key, generation=generation):
-                _abandon(found, lambda asked: (asked.step_key, asked.generation) == (step_key, generation))
+                _abandon(
+                    approvals,
+                    lambda approval_request: (
+                        (approval_request.step_key, approval_request.generation) == (step_key, generation)
+                    ),
+                )
             case e.CheckpointSaved():
-                _abandon(found, lambda _asked: True)
+                _abandon(approvals, lambda _asked: True)
             case e.JobRequeued(rerun=rerun) if rerun:
-                # The calls that the code gave up because another failed may be made again, under the same approval.
-                for name, approval in found.items():
-                    found[name] = msgspec.structs.replace(approval, is_abandoned=False)
+                # The code may repeat calls that it gave up because another failed, under the same approval.
+                for name, approval in approvals.items():
+                    approvals[name] = msgspec.structs.replace(approval, is_abandoned=False)
             case _:
                 pass
-    return found
+    return approvals
 
 
-def _abandon(found: dict[str, Approval], fits: Callable[[e.ApprovalRequested], bool]) -> None:
-    for name, approval in found.items():
+def _abandon(approvals: dict[str, Approval], fits: Callable[[e.ApprovalRequested], bool]) -> None:
+    for name, approval in approvals.items():
         if fits(approval.asked):
-            found[name] = msgspec.structs.replace(approval, is_abandoned=True)
+            approvals[name] = msgspec.structs.replace(approval, is_abandoned=True)
 
 
 def _approvals(job: Loaded) -> Iterator[Need]:
     for approval_id, approval in approvals_of(job).items():
         if approval.decided is not None or approval.is_abandoned or answer_to(job, approval_id) is not None:
             continue
-        asked = approval.asked
-        tool = getattr(asked, "tool", "") or asked.step_key
+        request = approval.asked
+        tool = getattr(request, "tool", "") or request.step_key
         yield Need(
             job_id=job.head.job_id,
             job_kind=job.head.kind,
@@ -286,12 +298,12 @@ def _approvals(job: Loaded) -> Iterator[Need]:
             reason=WaitReason.APPROVAL,
             since=approval.at,
             what=f"Approval needed: {tool}",
-            step_key=asked.step_key,
+            step_key=request.step_key,
             tool=tool,
-            args=getattr(asked, "args", None),
-            args_digest=asked.args_digest,
+            args=getattr(request, "args", None),
+            args_digest=request.args_digest,
             approval_id=approval_id,
-            due_at=asked.expires_at,
+            due_at=request.expires_at,
             commands=(
                 f"holdfast approve {shlex.quote(approval_id)}",
                 f"holdfast deny {shlex.quote(approval_id)} --why '…'",
@@ -300,18 +312,18 @@ def _approvals(job: Loaded) -> Iterator[Need]:
 
 
 def find_causes(job: Loaded) -> list[Any]:
-    """What ended each attempt of a job, oldest first."""
+    """The causes that ended each attempt of a job, oldest first."""
     return causes_of((fact.at, fact.event) for fact in job.facts)
 
 
 def open_children(job: Loaded) -> set[str]:
-    """Children that the journal has seen start and not finish."""
+    """Children whose start is in the journal and whose end is not."""
     started = {fact.event.child_job_id for fact in job.facts if isinstance(fact.event, e.ChildStarted)}
     finished = {fact.event.child_job_id for fact in job.facts if isinstance(fact.event, e.ChildFinished)}
     return started - finished
 
 
 def _newest(job: Loaded, kind: type[Any]) -> tuple[int, Any]:
-    """The last fact of this type and its instant: the one that put the job where it is."""
+    """The last event of this type and its instant: the event that put the job into its state."""
     fact = next(fact for fact in reversed(job.facts) if isinstance(fact.event, kind))
     return fact.at, fact.event

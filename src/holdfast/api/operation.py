@@ -1,4 +1,4 @@
-"""Operation: one thing that the outside may ask for, declared once.
+"""Operation: one operation of the API, declared once.
 
     class CancelJob(CommandRequest, frozen=True, kw_only=True):
         job_id: str
@@ -7,13 +7,13 @@
     async def cancel_job(api: ApiContext, request: CancelJob) -> Accepted:
         "The job starts no further calls and ends cancelled."
 
-From this come the route with its checks and its audit line, the OpenAPI text (name, docstring, request, response), the
-MCP tool where one is wanted, and what both transports of the client need. `cancel_job` stays callable, so that one
-handler can use another.
+From this declaration come the route with its checks and its audit entry, the OpenAPI text (name, docstring, request,
+response), the MCP tool if it has one, and what both transports of the client need. `cancel_job` stays callable, so
+that one handler can use another.
 
-Where a field of the request travels follows from its name: `{job_id}` in the path; the others in the query of GET and
-DELETE, in the body otherwise. Some names have a meaning of their own: `by` is completed with the caller's API key,
-`operation_id`, `request_key` and `claim_id` may come as `Idempotency-Key`.
+The name of a field decides where it is sent: `{job_id}` in the path; the others in the query of GET and DELETE, in
+the body otherwise. Some names have a special meaning: `by` is completed with the caller's API key, `operation_id`,
+`request_key` and `claim_id` may come as `Idempotency-Key`.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ Q = TypeVar("Q", bound=msgspec.Struct)
 R = TypeVar("R")
 
 KEY_FIELDS: Final = ("operation_id", "request_key", "claim_id")
-"""Fields that name a request, so that it can be sent any number of times."""
+"""Fields that identify a request, so that it can be sent any number of times."""
 
 _PATH_FIELD: Final = re.compile(r"\{(\w+)(?::path)?\}")
 _STATUSES: Final[dict[Any, tuple[int, ...]]] = {Submitted: (201, 200), Accepted: (200, 202), Posted: (202,)}
-"""HTTP statuses of responses that say themselves what became of the request."""
+"""HTTP statuses of responses that themselves tell the outcome of the request."""
 
 
 class Created(msgspec.Struct, Generic[R], frozen=True):
-    """What a handler returns that makes something: the thing, and whether it is new. The caller sees the thing."""
+    """The result of a handler that creates something: the thing, and whether it is new. The caller gets the thing."""
 
     value: R
     is_new: bool
@@ -54,12 +54,12 @@ class Operation(Generic[Q, R]):
     """A declared operation.
 
     `statuses` are the HTTP statuses of its responses, `errors` the problems beyond those that every operation has.
-    `scope`: what a caller needs. `session` names the field with a session's id: an agent's key reaches its own.
-    `audit`: what the audit log calls it. `submits`: it makes work, which has a rate limit of its own. `shared`: it is
-    about the whole installation and for callers of the default namespace alone. `location`: the path of what was made,
-    with fields of the response. `waits`: the field that says how long the response may wait. `etag`: a cheap version of
-    the response, where hashing the response would cost more. `tool`: what a model reads about it; the operation is then
-    a tool of the MCP server, too.
+    `scope`: the permission that a caller needs. `session` names the field with a session's id: an agent's key reaches
+    its own session. `audit`: its action name in the audit log. `submits`: it creates work, which has its own rate
+    limit. `shared`: it concerns the whole installation, for callers of the default namespace alone. `location`: the
+    path of what was created, with fields of the response. `waits`: the field that says how long the response may
+    wait. `etag`: a cheap version of the response, where hashing the response would cost more. `tool`: its description
+    for a model; the operation is then a tool of the MCP server, too.
     """
 
     name: str
@@ -95,7 +95,7 @@ class Operation(Generic[Q, R]):
         return next((name for name in KEY_FIELDS if name in self.request.__struct_fields__), None)
 
     async def __call__(self, api: ApiContext, request: Q) -> R:
-        """Perform it in this process."""
+        """Performs it in this process."""
         outcome = await self.handle(api, request)
         return typing.cast("R", outcome.value if isinstance(outcome, Created) else outcome)
 
@@ -128,7 +128,7 @@ def operation(
     etag: Callable[[ApiContext, Any], Awaitable[str]] | None = None,
     tool: str = "",
 ) -> Declaration:
-    """Declare the decorated handler as an operation. Its annotations name the request and the response."""
+    """Declares the decorated handler as an operation. Its annotations name the request and the response."""
 
     def declare(handle: Any) -> Any:
         hints = typing.get_type_hints(handle)
@@ -165,7 +165,7 @@ def operation(
 
 
 class WireForm(msgspec.Struct, frozen=True):
-    """A request as HTTP carries it. Values are as the caller gave them; the transport encodes them."""
+    """A request as HTTP carries it. Values are the caller's; the transport encodes them."""
 
     path: str
     query: dict[str, Any]
@@ -173,7 +173,7 @@ class WireForm(msgspec.Struct, frozen=True):
 
 
 def to_wire(declared: Operation[Q, Any], request: Q, quote: Callable[[str], str]) -> WireForm:
-    """The request, split into path, query and body. Fields that have their default are left out."""
+    """Splits the request into path, query and body. Fields with their default value are left out."""
     rest: dict[str, Any] = {}
     parts: dict[str, str] = {}
     for field in msgspec.structs.fields(declared.request):
@@ -184,7 +184,7 @@ def to_wire(declared: Operation[Q, Any], request: Q, quote: Callable[[str], str]
             rest[field.encode_name] = (
                 msgspec.to_builtins(value) if isinstance(value, msgspec.Struct) else value
             )
-    path = _PATH_FIELD.sub(lambda found: parts[found[1]], declared.path)
+    path = _PATH_FIELD.sub(lambda match: parts[match[1]], declared.path)
     return WireForm(path, {}, rest) if declared.has_body else WireForm(path, rest, None)
 
 
@@ -195,18 +195,18 @@ def _default(field: msgspec.structs.FieldInfo) -> Any:
 
 
 def from_wire(declared: Operation[Any, Any], path: dict[str, str], rest: dict[str, Any]) -> dict[str, Any]:
-    """The fields of the request by their names on the wire; a field of the path that is in the rest, too, is left there
-    under a name that the request refuses."""
+    """The fields of the request by their names on the wire; a path field that is repeated in the rest gets a name
+    that the request rejects."""
     names = {field.name: field.encode_name for field in msgspec.structs.fields(declared.request)}
-    found = {
+    fields = {
         f"{name} (is in the path)" if name in path_names(declared) else name: value
         for name, value in rest.items()
     }
-    return found | {names[name]: value for name, value in path.items()}
+    return fields | {names[name]: value for name, value in path.items()}
 
 
 def path_names(declared: Operation[Any, Any]) -> set[str]:
-    """The wire names of the fields that travel in the path."""
+    """The wire names of the fields that are in the path."""
     return {
         field.encode_name
         for field in msgspec.structs.fields(declared.request)

@@ -1,4 +1,4 @@
-"""The plans of a job as a journal tells them: every node and how far it is, those that were not reached included."""
+"""Plan view: the plans of a job from its journal, with the state of every node, including those not reached."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ NOT_REACHED: Final = "not reached"
 
 
 def plans_of(facts: Iterable[tuple[int, e.Event]], *, over: bool) -> tuple[PlanView, ...]:
-    """The plans of (instant, event) facts, in the order in which they were made."""
-    made: dict[str, tuple[int, Any]] = {}
+    """The plans of (instant, event) pairs, in the order in which they were recorded."""
+    recorded: dict[str, tuple[int, Any]] = {}
     states: dict[tuple[str, str], str] = {}
     for at, event in facts:
         match event:
             case e.PlanGenerated(plan_id=plan_id, plan=plan):
-                made[plan_id] = (at, plan)
+                recorded[plan_id] = (at, plan)
             case e.NodeStarted(plan_id=plan_id, node=node):
                 states[plan_id, node] = OPEN
             case e.NodeFinished(plan_id=plan_id, node=node, outcome=outcome):
@@ -30,13 +30,13 @@ def plans_of(facts: Iterable[tuple[int, e.Event]], *, over: bool) -> tuple[PlanV
             case _:
                 pass
     rest = NOT_REACHED if over else TO_COME
-    return tuple(_view(plan_id, at, plan, states, rest) for plan_id, (at, plan) in made.items())
+    return tuple(_view(plan_id, at, plan, states, rest) for plan_id, (at, plan) in recorded.items())
 
 
 def _view(plan_id: str, at: int, plan: Any, states: dict[tuple[str, str], str], rest: str) -> PlanView:
     try:
         order = Plan.from_json(plan).order()
-    except HoldfastError:  # a plan of another version, or one that was erased
+    except HoldfastError:  # a plan of another version, or an erased one
         order = ()
     nodes = tuple(
         NodeView(

@@ -1,4 +1,4 @@
-"""The questions of a job: which are open, what fits, and what a person's words mean as an answer."""
+"""Questions of a job: which are open, which answers fit, and how a person's text is read as an answer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WORDS: Final = {"yes": True, "y": True, "true": True, "no": False, "n": False, 
 
 
 class Put(msgspec.Struct, frozen=True):
-    """A question that was put. `over`: why the job no longer waits for an answer; empty while it does."""
+    """A question of a job. `over`: why the job no longer waits for an answer; empty while it does."""
 
     at: int
     asked: e.QuestionAsked
@@ -31,132 +31,136 @@ class Put(msgspec.Struct, frozen=True):
 
 def questions_of(job: Loaded) -> dict[str, Put]:
     """Every question that the job asked since its last commit, by its id."""
-    found: dict[str, Put] = {}
+    questions: dict[str, Put] = {}
     bodies: dict[int, Any] = {}
     for fact in job.facts:
         match fact.event:
-            case e.QuestionAsked() as asked:
-                found[asked.question_id] = Put(fact.at, asked)
+            case e.QuestionAsked() as event:
+                questions[event.question_id] = Put(fact.at, event)
             case e.SignalReceived(mail_seq=mail_seq, body=body):
                 bodies[mail_seq] = body
-            case e.SignalTaken(name=name, mail_seq=mail_seq) if name in found:
+            case e.SignalTaken(name=name, mail_seq=mail_seq) if name in questions:
                 if mail_seq is None:
-                    _end(found, name, "the time to answer is over")
-                elif misfit(bodies[mail_seq], found[name].asked.schema) is None:
-                    _end(found, name, "it has been answered")
+                    _end(questions, name, "the time to answer is over")
+                elif misfit(bodies[mail_seq], questions[name].asked.schema) is None:
+                    _end(questions, name, "it has been answered")
             case e.CallCancelled(step_key=step_key):
-                for name, put in found.items():
-                    if within(scope_of(put.asked.step_key), step_key):
-                        _end(found, name, "the code does not wait for it any more")
+                for name, question in questions.items():
+                    if within(scope_of(question.asked.step_key), step_key):
+                        _end(questions, name, "the code does not wait for it any more")
             case e.CheckpointSaved():
-                found = {}
+                questions = {}
             case _:
                 pass
-    return found
+    return questions
 
 
-def _end(found: dict[str, Put], name: str, why: str) -> None:
-    found[name] = msgspec.structs.replace(found[name], over=why)
+def _end(questions: dict[str, Put], name: str, why: str) -> None:
+    questions[name] = msgspec.structs.replace(questions[name], over=why)
 
 
-def _unread(job: Loaded, put: Put) -> bool:
-    """Whether an answer lies in the mail that the job has not read yet."""
+def _unread(job: Loaded, question: Put) -> bool:
+    """Whether the job's mailbox holds an unread answer."""
     return any(
-        letter.kind is MailKind.SIGNAL
-        and letter.name == put.asked.question_id
-        and letter.mail_seq > job.job.mail_seq
-        and misfit(letter.body, put.asked.schema) is None
-        for letter in job.letters
+        mail.kind is MailKind.SIGNAL
+        and mail.name == question.asked.question_id
+        and mail.mail_seq > job.job.mail_seq
+        and misfit(mail.body, question.asked.schema) is None
+        for mail in job.letters
     )
 
 
 def check_answer(job: Loaded, name: str, body: Any, *, now: int) -> None:
-    """If this signal answers a question, then one that is open, and with what fits."""
-    put = questions_of(job).get(name)
-    if put is None:
+    """Checks a signal that answers a question: the question must be open, and the answer must fit."""
+    question = questions_of(job).get(name)
+    if question is None:
         return
     look = f"`holdfast job {shlex.quote(job.head.job_id)}` shows what it waits for."
-    if put.over:
-        msg = f"the question {put.asked.question!r} is not open: {put.over}"
+    if question.over:
+        msg = f"the question {question.asked.question!r} is not open: {question.over}"
         raise InvalidMove(msg, hint=look)
-    if _unread(job, put):
-        msg = f"the question {put.asked.question!r} has been answered already"
+    if _unread(job, question):
+        msg = f"the question {question.asked.question!r} has been answered already"
         raise Conflict(msg, hint="The job reads the answer as soon as a worker claims it.")
-    if put.asked.due_at is not None and put.asked.due_at <= now:
-        msg = f"the question {put.asked.question!r} is not open: the time to answer is over"
+    if question.asked.due_at is not None and question.asked.due_at <= now:
+        msg = f"the question {question.asked.question!r} is not open: the time to answer is over"
         raise InvalidMove(msg, hint=look)
-    if (why := misfit(body, put.asked.schema)) is not None:
-        msg = f"the answer does not match the schema of {put.asked.question!r}: {why}"
-        raise InvalidPayload(msg, hint=f"The schema is: {canonical.encode(put.asked.schema).decode()}")
+    if (why := misfit(body, question.asked.schema)) is not None:
+        msg = f"the answer does not match the schema of {question.asked.question!r}: {why}"
+        raise InvalidPayload(msg, hint=f"The schema is: {canonical.encode(question.asked.schema).decode()}")
 
 
 def question_needs(job: Loaded) -> Iterator[Need]:
-    """The open questions, with what to type."""
-    still_open = [put for put in questions_of(job).values() if not put.over and not _unread(job, put)]
-    for put in still_open:
-        asked = put.asked
+    """The open questions, with the commands that answer them."""
+    still_open = [
+        question
+        for question in questions_of(job).values()
+        if not question.over and not _unread(job, question)
+    ]
+    for question in still_open:
+        event = question.asked
         start = f"holdfast answer {shlex.quote(job.head.job_id)}"
         if len(still_open) > 1:
-            start += f" --question {asked.question_id}"
+            start += f" --question {event.question_id}"
         yield Need(
             job_id=job.head.job_id,
             job_kind=job.head.kind,
             job_status=job.head.status,
             reason=WaitReason.APPROVAL,
-            since=put.at,
-            what=f"Question{f' for {asked.to}' if asked.to else ''}: {asked.question}",
-            step_key=asked.step_key,
-            question_id=asked.question_id,
-            due_at=asked.due_at,
-            evidence=asked.schema,
-            commands=tuple(f"{start} {words}" for words in _ways(asked.schema)),
+            since=question.at,
+            what=f"Question{f' for {event.to}' if event.to else ''}: {event.question}",
+            step_key=event.step_key,
+            question_id=event.question_id,
+            due_at=event.due_at,
+            evidence=event.schema,
+            commands=tuple(f"{start} {option}" for option in _ways(event.schema)),
         )
 
 
 def _ways(schema: Any) -> list[str]:
-    """How an answer may be typed."""
+    """The ways to type an answer."""
     schema = schema if isinstance(schema, dict) else {}
     choices = schema.get("enum") or []
     if schema.get("type") == "boolean":
         return ["--yes", "--no"]
-    if choices and len(choices) <= CHOICES_MAX and all(isinstance(one, str) for one in choices):
-        return [shlex.quote(one) for one in choices]
+    if choices and len(choices) <= CHOICES_MAX and all(isinstance(choice, str) for choice in choices):
+        return [shlex.quote(choice) for choice in choices]
     return ["'TEXT'" if schema.get("type") == "string" else "'JSON'"]
 
 
 def parse_answer(text: str, schema: Any) -> Any:
-    """The answer behind words that somebody typed: text where text is asked for, yes and no, or JSON."""
+    """The answer in the text that a person typed: text if the schema takes text, yes or no, or JSON."""
     if misfit(text, schema) is None:
         return text
-    word = _WORDS.get(text.strip().lower())
-    if word is not None and misfit(word, schema) is None:
-        return word
+    boolean = _WORDS.get(text.strip().lower())
+    if boolean is not None and misfit(boolean, schema) is None:
+        return boolean
     try:
         return canonical.decode(text.encode("utf-8", "surrogatepass"))
     except InvalidPayload:
-        return text  # the door says what is wrong with it
+        return text  # the check rejects it with the reason
 
 
 def match_answer(
-    job: Loaded, said: Any, question_id: str | None, operation_id: str | None
+    job: Loaded, answer: Any, question_id: str | None, operation_id: str | None
 ) -> tuple[str, Any]:
-    """The question that is meant, and the answer that these words are to it: the one that is named, the one that was
-    meant when the same was said before, or the only one that is open."""
-    asked = {
+    """The question that an answer belongs to, and the answer as a value: the named question, that of the first time
+    for a repeated command, or the only open one."""
+    questions = {
         fact.event.question_id: fact.event for fact in job.facts if isinstance(fact.event, e.QuestionAsked)
     }
-    before = [letter.name for letter in job.letters if letter.operation_id == operation_id]
-    if question_id is None and before and before[0] in asked:
+    before = [mail.name for mail in job.letters if mail.operation_id == operation_id]
+    if question_id is None and before and before[0] in questions:
         question_id = before[0]
     elif question_id is None:
         waiting = [need.question_id for need in question_needs(job) if need.question_id]
         if len(waiting) > 1:
             msg = f"job {job.head.job_id} has {len(waiting)} open questions"
             raise InvalidMove(msg, hint=f"Choose one: --question {' | '.join(waiting)}")
-        question_id = waiting[0] if waiting else next(reversed(asked), None)
-    if question_id is None or question_id not in asked:
-        what = "has no open question" if question_id is None else f"has no question {question_id!r}"
-        msg = f"job {job.head.job_id} {what}"
+        question_id = waiting[0] if waiting else next(reversed(questions), None)
+    if question_id is None or question_id not in questions:
+        problem = "has no open question" if question_id is None else f"has no question {question_id!r}"
+        msg = f"job {job.head.job_id} {problem}"
         raise NotFound(msg, hint=f"`holdfast job {shlex.quote(job.head.job_id)}` shows what it waits for.")
-    body = parse_answer(said, asked[question_id].schema) if isinstance(said, str) else said
+    body = parse_answer(answer, questions[question_id].schema) if isinstance(answer, str) else answer
     return question_id, body

@@ -1,4 +1,4 @@
-"""What a replay would be handed, told from the journal alone: no code, no call."""
+"""Replay preview: what a replay would return for each call, computed from the journal alone, without code."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from holdfast.model.side_effects import CallStatus, Effect
 
 
 class _Past(History):
-    """The memory that a replay reads from, open to readers."""
+    """The replay history, with read access to its calls."""
 
     def calls(self) -> list[Recorded]:
         """The newest record of each call since the last commit, if it still counts."""
@@ -24,22 +24,22 @@ class _Past(History):
 
 
 def walk_of(head: JobHead, sealed: Sequence[SealedEvent], *, now: int) -> Walk:
-    """The calls since the last commit of state, in the order in which the code hears of them; those without an outcome
-    come last."""
+    """The calls since the last commit of state, in the order in which the code gets their results; those without an
+    outcome come last."""
     if first_break(head.job_id, sealed) is not None:
         msg = f"the journal of job {head.job_id} is damaged"
         raise Broken(msg)
     past = _Past()
     commit = 0
     ends: dict[str, Any] = {"input": None, "output": None, "error": None}
-    for one in sealed:
-        event = unseal(one)
-        past.take(one.seq, event, one.at)
+    for sealed_event in sealed:
+        event = unseal(sealed_event)
+        past.take(sealed_event.seq, event, sealed_event.at)
         match event:
             case e.JobCreated():
                 ends["input"] = event.input
             case e.CheckpointSaved():
-                commit = one.seq
+                commit = sealed_event.seq
             case e.JobCompleted():
                 ends["output"] = event.output
             case e.JobFailure():
@@ -47,7 +47,7 @@ def walk_of(head: JobHead, sealed: Sequence[SealedEvent], *, now: int) -> Walk:
             case _:
                 pass
     spans = {(span.step_key, span.generation): span for span in trace_of(head, sealed, now=now).spans}
-    dated = {one.seq: one.at for one in sealed}
+    dated = {sealed_event.seq: sealed_event.at for sealed_event in sealed}
     steps = [_step(call, spans.get((call.step_key, call.generation)), dated) for call in past.calls()]
     return Walk(
         job_id=head.job_id,

@@ -1,7 +1,7 @@
 """Request structs: their base and the types of their fields.
 
-A request refuses a field that it does not know, so a typing error is reported and not ignored. The limits here are
-checked when a request comes over HTTP, and stand in the OpenAPI document.
+A request rejects an unknown field, so a typing error is reported and not ignored. The limits here are checked when a
+request comes over HTTP, and are part of the OpenAPI document.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from holdfast.model.limits import (
 )
 
 WAIT_MS_MAX: Final = 30_000
-"""How long one request may wait for what it asks about."""
+"""How long one request may wait."""
 
-# In the OpenAPI document as limits, and checked by the model: a wrong name is one error, whichever way it came.
+# Limits of the OpenAPI document, checked by the model: an invalid name is the same error over every transport.
 Name = Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": NAME_LENGTH_MAX})]
 Whole = Annotated[int, Meta(ge=0, le=INTEGER_MAX)]
 Limit = Annotated[int, Meta(ge=1, le=ROWS_PER_PAGE_MAX)]

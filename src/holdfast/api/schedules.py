@@ -1,4 +1,4 @@
-"""Schedules (cron): jobs that begin by the clock."""
+"""Schedules: jobs that start by cron."""
 
 from __future__ import annotations
 
@@ -61,23 +61,25 @@ async def create_schedule(api: ApiContext, request: CreateSchedule) -> Created[S
         )
     )
     try:
-        known = await api.store.schedules.get(
+        existing = await api.store.schedules.get(
             check_name(new.schedule_id, "schedule id"), namespace=api.namespace
         )
     except NotFound:
         return Created(await api.store.schedules.put(new), is_new=True)
-    if not _is_same(known, new):
+    if not _is_same(existing, new):
         msg = f"the schedule {request.schedule_id!r} exists with other settings"
         raise Conflict(msg, hint="Remove it first, or give the new one an id of its own.")
-    return Created(known, is_new=False)
+    return Created(existing, is_new=False)
 
 
-def _is_same(known: Schedule, new: Schedule) -> bool:
-    """Whether both say the same; the progress of a schedule, and what its code added to it, is its own."""
+def _is_same(existing: Schedule, new: Schedule) -> bool:
+    """Whether both have the same settings; the progress of a schedule, and what its code added to it, is not
+    compared."""
     own = {
-        name: getattr(known, name) for name in ("next_at", "paused", "created_at", "budget", "python_version")
+        name: getattr(existing, name)
+        for name in ("next_at", "paused", "created_at", "budget", "python_version")
     }
-    return msgspec.structs.replace(new, **own) == known
+    return msgspec.structs.replace(new, **own) == existing
 
 
 class ListSchedules(PageRequest, frozen=True, kw_only=True):
@@ -122,8 +124,8 @@ async def resume_schedule(api: ApiContext, request: NamedSchedule) -> Schedule:
 @operation("DELETE", "/api/schedules/{schedule_id}", scope=AccessScope.OPERATE, errors=(404,))
 async def remove_schedule(api: ApiContext, request: NamedSchedule) -> Schedule:
     """Remove a schedule; returns it. Its jobs stay."""
-    known = await get_schedule(api, request)
+    existing = await get_schedule(api, request)
     if not await api.store.schedules.remove(request.schedule_id, namespace=api.namespace):
         msg = f"there is no schedule {request.schedule_id!r}"
         raise NotFound(msg, hint="`holdfast schedule list` lists schedules.")
-    return known
+    return existing

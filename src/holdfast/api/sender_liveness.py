@@ -1,8 +1,8 @@
-"""Whether the process that sent a call may still be sending it.
+"""Sender liveness: whether the process that sent a call may still be sending it.
 
-An uncertain call was cut off: its worker was taken over before it wrote down how the call ended. A worker whose event
-loop runs has cancelled the call by the end of its timeout, which the quiet time covers. A process that stands still
-(SIGSTOP, a machine that is suspended) has not: it goes on in the middle of the call when it is woken.
+An uncertain call was cut off: its worker was taken over before it recorded the outcome. A worker whose event loop
+runs has cancelled the call by the end of its timeout, which the quiet period covers. A stopped process (SIGSTOP, a
+suspended machine) has not: it continues in the middle of the call when it is resumed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from holdfast.store.contract import Store
 
 
 def find_sender(job: Loaded, step_key: str, generation: int) -> str | None:
-    """The worker that wrote the intent of a call and not how it ended; None, if it wrote both."""
+    """The worker that recorded the intent of a call and not its outcome; None if it recorded both."""
     fence = None
     for fact in job.facts:
         match fact.event:
@@ -32,12 +32,14 @@ def find_sender(job: Loaded, step_key: str, generation: int) -> str | None:
 
 
 async def check_not_standing_still(store: Store, job: Loaded, step_key: str, generation: int) -> None:
-    """InvalidMove, if the process that sent the call stands still and lives."""
+    """Raises InvalidMove if the process that sent the call is stopped and alive."""
     sender = find_sender(job, step_key, generation)
     if sender is None or not (_is_stopped_here(store, sender) or await _is_silent(store, sender)):
         return
-    who = identity_in(sender)
-    end_it = "End its process" if who is None else f"End its process (kill -9 {who.pid} on its host)"
+    identity = identity_in(sender)
+    end_it = (
+        "End its process" if identity is None else f"End its process (kill -9 {identity.pid} on its host)"
+    )
     msg = (
         f"worker {short(sender)}, which sent the call, is stopped but alive and may still send it: "
         "it is too early to decide that it did not happen"
@@ -48,30 +50,30 @@ async def check_not_standing_still(store: Store, job: Loaded, step_key: str, gen
 
 
 def _is_stopped_here(store: Store, worker: str) -> bool:
-    """Whether it is a process of this host that is stopped."""
+    """Whether it is a stopped process of this host."""
     processes = HostProcesses(store.clock.boot())
-    here, who = processes.here(), identity_in(worker)
-    if here is None or who is None or not is_neighbour(who, here):
+    this_host, identity = processes.here(), identity_in(worker)
+    if this_host is None or identity is None or not is_neighbour(identity, this_host):
         return False
-    return processes.look_up(who.pid) == who.began and processes.is_stopped(who.pid)
+    return processes.look_up(identity.pid) == identity.began and processes.is_stopped(identity.pid)
 
 
 async def _is_silent(store: Store, worker: str) -> bool:
-    """Whether its lease is renewed while its event loop says nothing: code blocks the loop."""
+    """Whether its lease is renewed while its event loop sends no heartbeats: code blocks the loop."""
     rows = await store.leases.workers()
     if not any(lease.worker == worker for lease in rows):
         return False
-    seen = await _find_presence(store, worker)
-    return seen is not None and seen.state is WorkerState.LOST
+    presence = await _find_presence(store, worker)
+    return presence is not None and presence.state is WorkerState.LOST
 
 
 async def _find_presence(store: Store, worker: str) -> SeenWorker | None:
     cursor: str | None = None
     while True:
         page = await store.presences.list(cursor=cursor)
-        for seen in page.items:
-            if seen.presence.worker == worker:
-                return seen
+        for worker_seen in page.items:
+            if worker_seen.presence.worker == worker:
+                return worker_seen
         if page.next is None:
             return None
         cursor = page.next

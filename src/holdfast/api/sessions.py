@@ -1,4 +1,4 @@
-"""Sessions: the conversation graph, and the inbox of what is sent to it."""
+"""Sessions: the conversation graph, and the inbox."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _shape(view: SessionView, *, with_nodes: bool) -> SessionShape:
 
 
 def _active_path(nodes: tuple[SessionNode, ...], leaf: str | None) -> tuple[str, ...]:
-    """The ids from the root to the leaf, as far as they are there."""
+    """The ids from the root to the leaf, as far as they exist."""
     parents = {node.node_id: node.parent_node_id for node in nodes}
     path: list[str] = []
     while leaf in parents and leaf not in path:
@@ -158,12 +158,12 @@ async def enqueue_batch(api: ApiContext, request: EnqueueBatch) -> Created[Inbox
     return Created(batch, is_new=is_new)
 
 
-def _check_same(stored: InboxBatch, sent: BatchDraft) -> None:
-    """The batch that a source key found is the one that was sent. Of a settled one the items are gone, and not
-    compared."""
-    was, now = (_digest(stored, with_items=bool(stored.items)), _digest(sent, with_items=bool(stored.items)))
+def _check_same(stored: InboxBatch, draft: BatchDraft) -> None:
+    """Checks that the batch found by a source key is the one that was sent. The items of a settled batch are gone,
+    and not compared."""
+    was, now = (_digest(stored, with_items=bool(stored.items)), _digest(draft, with_items=bool(stored.items)))
     if was != now:
-        msg = f"source key {sent.source_key!r} was used for another batch"
+        msg = f"source key {draft.source_key!r} was used for another batch"
         raise KeyReused(msg, stored=was, sent=now)
 
 
@@ -193,12 +193,12 @@ async def cancel_batch(api: ApiContext, request: CancelBatch) -> InboxBatch:
     batch = await api.store.inbox.cancel(session_id, batch_id, namespace=api.namespace)
     if batch is not None:
         return batch
-    known = await api.store.inbox.find(session_id, batch_id, namespace=api.namespace)
-    if known is None:
+    existing = await api.store.inbox.find(session_id, batch_id, namespace=api.namespace)
+    if existing is None:
         msg = f"session {session_id!r} has no batch {batch_id!r}"
         raise NotFound(msg, hint="GET its inbox for the queued batches.")
-    if known.state is BatchState.CANCELLED:
-        return known
-    why = "a turn has it" if known.state is BatchState.QUEUED else f"it is {known.state}"
+    if existing.state is BatchState.CANCELLED:
+        return existing
+    why = "a turn has it" if existing.state is BatchState.QUEUED else f"it is {existing.state}"
     msg = f"batch {batch_id!r} cannot be withdrawn: {why}"
     raise InvalidMove(msg, hint="Delivered input is part of the session. Send a correction instead.")

@@ -1,4 +1,4 @@
-"""When a word to a job can be done at once, by a short hold."""
+"""Short hold: when a command to a job can be applied at once, without a worker."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from holdfast.store.ports.journal import Decide, Ruling
 
 
 def needs_its_worker(job: Loaded) -> bool:
-    """Others hear of its end, a parent or children: whoever drives it knows how to tell them."""
+    """Whether the job's end must reach a parent or children: only the worker that executes it notifies them."""
     return job.created.parent_job_id is not None or bool(open_children(job))
 
 
 def unless_moved(job: Loaded, ruling: Ruling) -> Decide:
-    """The ruling, if the job is still the one it was made for."""
-    seen = job.facts[-1].seq
-    return lambda head: ruling if head.head_seq == seen else None
+    """Applies the ruling only if the job has not moved since it was loaded."""
+    loaded_seq = job.facts[-1].seq
+    return lambda head: ruling if head.head_seq == loaded_seq else None

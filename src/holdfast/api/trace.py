@@ -37,14 +37,14 @@ def trace_of(head: JobHead, sealed: Sequence[SealedEvent], *, now: int) -> Trace
     """The timeline of a job so far. An event that this version cannot read becomes a seam that says so."""
     reader = _Reader()
     facts: list[tuple[int, e.Event]] = []
-    for one in sealed:
+    for sealed_event in sealed:
         try:
-            event = unseal(one)
+            event = unseal(sealed_event)
         except HoldfastError as error:
-            reader.seam(one, SeamKind.OTHER, f"{one.type} cannot be read: {error}")
+            reader.seam(sealed_event, SeamKind.OTHER, f"{sealed_event.type} cannot be read: {error}")
             continue
-        reader.take(one, event)
-        facts.append((one.at, event))
+        reader.take(sealed_event, event)
+        facts.append((sealed_event.at, event))
     over = head.status in TERMINAL
     spans = sorted(reader.spans.values(), key=lambda span: (span.start_at, span.seq))
     return Trace(
@@ -77,18 +77,18 @@ class _Reader:
         self._failed = 0
         self._causes: list[tuple[int, e.Event]] = []
 
-    def take(self, at: SealedEvent, event: e.Event) -> None:
+    def take(self, sealed: SealedEvent, event: e.Event) -> None:
         if isinstance(event, e.JobClaimed | e.JobRequeued | e.JobDeadLettered):
-            self._causes.append((at.at, event))
+            self._causes.append((sealed.at, event))
         match event:
             case e.StepFinished():
-                self._read(at, event)
+                self._read(sealed, event)
             case e.ToolCalled():
-                self._intend(at, event)
+                self._intend(sealed, event)
             case e.ToolReturned() | e.ToolFailed() | e.ToolUncertain() | e.ToolReconciled():
-                self._outcome(at, event)
+                self._outcome(sealed, event)
             case e.CallCancelled():
-                self._give_up(at, event)
+                self._give_up(sealed, event)
             case (
                 e.JobClaimed()
                 | e.JobReleased()
@@ -97,15 +97,15 @@ class _Reader:
                 | e.JobStalled()
                 | e.JobDeadLettered()
             ):
-                self._hands(at, event)
+                self._hands(sealed, event)
             case e.CallMoved():
-                self._move(at, event)
+                self._move(sealed, event)
             case e.CallRetried():
-                self._retry(at, event)
+                self._retry(sealed, event)
             case e.LlmRepurchased():
                 differing = ", ".join(event.fields) or "its contents"
                 text = f"Bought a recorded answer again: the request {event.step_key} differs in {differing}."
-                self._note(at, text, (SpanKind.MODEL, event.step_key, str(event.generation)))
+                self._note(sealed, text, (SpanKind.MODEL, event.step_key, str(event.generation)))
             case (
                 e.JobCreated()
                 | e.JobRequeued()
@@ -114,41 +114,51 @@ class _Reader:
                 | e.JobFailure()
                 | e.JobCancellation()
             ):
-                self._state(at, event)
+                self._state(sealed, event)
             case _:
-                self._other(at, event)
+                self._other(sealed, event)
 
     def seam(
-        self, at: SealedEvent, kind: SeamKind, text: str, worker: str = "", *, error: Any = None
+        self, sealed: SealedEvent, kind: SeamKind, text: str, worker: str = "", *, error: Any = None
     ) -> None:
-        # Whatever comes next ends the wait that the last seam began.
+        # The next event ends the wait that the last seam began.
         if self.seams and self.seams[-1].until is None and self.seams[-1].kind in _WAITS:
-            self.seams[-1] = msgspec.structs.replace(self.seams[-1], until=at.at)
+            self.seams[-1] = msgspec.structs.replace(self.seams[-1], until=sealed.at)
         self.seams.append(
-            Seam(kind=kind, seq=at.seq, at=at.at, text=text, worker=worker, fence=at.fence, error=error)
+            Seam(
+                kind=kind,
+                seq=sealed.seq,
+                at=sealed.at,
+                text=text,
+                worker=worker,
+                fence=sealed.fence,
+                error=error,
+            )
         )
 
-    def _note(self, at: SealedEvent, text: str, place: tuple[str, ...] | None = None) -> None:
-        self.notes.append(Note(at.seq, at.at, text, place[1] if place else None))
+    def _note(self, sealed: SealedEvent, text: str, place: tuple[str, ...] | None = None) -> None:
+        self.notes.append(Note(sealed.seq, sealed.at, text, place[1] if place else None))
         if place in self.spans:
             span = self.spans[place]
             self.spans[place] = msgspec.structs.replace(span, notes=(*span.notes, text))
 
-    def _say_edited(self, at: SealedEvent, place: tuple[str, ...]) -> None:
-        """Note that a person has replaced this result when the fork was made."""
+    def _say_edited(self, sealed: SealedEvent, place: tuple[str, ...]) -> None:
+        """Notes that a person replaced this result when the fork was made."""
         if place[1] in self._edited.get("steps", {}):
             by, why = self._edited.get("by") or UNNAMED, str(self._edited.get("why", ""))
-            self._note(at, f"Result replaced by {by} for this fork{format_reason(why)}.", place)
+            self._note(sealed, f"Result replaced by {by} for this fork{format_reason(why)}.", place)
 
     # ── calls ─────────────────────────────────────────────────────────────────────────────────────
 
-    def _open(self, at: SealedEvent, kind: SpanKind, step_key: str, generation: int = 0, **more: Any) -> None:
-        """A span begins here, unless the facts say otherwise."""
+    def _open(
+        self, sealed: SealedEvent, kind: SpanKind, step_key: str, generation: int = 0, **more: Any
+    ) -> None:
+        """Opens a span at this event; `more` overrides its fields."""
         scope, name = split(step_key)
         fields: dict[str, Any] = {
             "name": name,
             "scope": scope,
-            "start_at": at.at,
+            "start_at": sealed.at,
             "end_at": None,
             "outcome": OPEN,
         } | more
@@ -156,51 +166,52 @@ class _Reader:
             kind=kind,
             step_key=step_key,
             generation=generation,
-            seq=at.seq,
-            worker=self._workers.get(at.fence, ""),
+            seq=sealed.seq,
+            worker=self._workers.get(sealed.fence, ""),
             **fields,
         )
 
-    def _close(self, at: SealedEvent, place: tuple[str, ...], outcome: str, **more: Any) -> None:
+    def _close(self, sealed: SealedEvent, place: tuple[str, ...], outcome: str, **more: Any) -> None:
         span = self.spans.get(place)
         if span is None:
             return
-        worker = self._workers.get(at.fence, span.worker)
+        worker = self._workers.get(sealed.fence, span.worker)
         self.spans[place] = msgspec.structs.replace(
-            span, end_at=at.at, end_seq=at.seq, outcome=outcome, worker=worker, **more
+            span, end_at=sealed.at, end_seq=sealed.seq, outcome=outcome, worker=worker, **more
         )
-        self._ended_at[span.scope] = at.at
+        self._ended_at[span.scope] = sealed.at
         self._results += 1
 
-    def _read(self, at: SealedEvent, event: e.StepFinished) -> None:
-        """Nothing was written when it began: not before its worker came, nor before the last result of its scope."""
+    def _read(self, sealed: SealedEvent, event: e.StepFinished) -> None:
+        """A read has no event for its start: it started after its worker's claim, and after the last result of its
+        scope."""
         scope, _ = split(event.step_key)
-        begun = max(self._claimed_at, self._ended_at.get(scope, 0))
+        started_at = max(self._claimed_at, self._ended_at.get(scope, 0))
         self._open(
-            at,
+            sealed,
             SpanKind.READ,
             event.step_key,
             event.generation,
-            start_at=begun,
+            start_at=started_at,
             start_known=False,
             effect="read_only",
         )
         place = (SpanKind.READ, event.step_key, str(event.generation))
-        self._close(at, place, event.outcome, result=event.result, error=event.error)
-        self._say_edited(at, place)
+        self._close(sealed, place, event.outcome, result=event.result, error=event.error)
+        self._say_edited(sealed, place)
         if event.generation:
             self._note(
-                at,
+                sealed,
                 f"{event.step_key} was run again: it is read-only, and a failed attempt discarded its first result.",
                 place,
             )
 
-    def _intend(self, at: SealedEvent, event: e.ToolCalled) -> None:
+    def _intend(self, sealed: SealedEvent, event: e.ToolCalled) -> None:
         place = (SpanKind.EFFECT, event.step_key, str(event.generation))
         before = self.spans.get(place)
         if before is None:
             self._open(
-                at,
+                sealed,
                 SpanKind.EFFECT,
                 event.step_key,
                 event.generation,
@@ -208,248 +219,259 @@ class _Reader:
                 effect=event.effect,
                 key=event.key,
                 attempt=event.attempt,
-                sent_at=(at.at,),
+                sent_at=(sealed.at,),
                 args=event.args,
             )
             if event.generation:
-                said = self._said.get(event.step_key, "a failed attempt discarded its record")
-                self._note(at, f"{event.tool} was called again under a new idempotency key: {said}.", place)
+                reason = self._said.get(event.step_key, "a failed attempt discarded its record")
+                self._note(
+                    sealed, f"{event.tool} was called again under a new idempotency key: {reason}.", place
+                )
         else:
             again = {"attempt": event.attempt, "outcome": OPEN, "end_at": None, "end_seq": None}
-            self.spans[place] = msgspec.structs.replace(before, sent_at=(*before.sent_at, at.at), **again)
-            same_run = self._intents[place] == at.fence
-            self._note(at, f"{event.tool} {describe_resend(event.effect, same_run=same_run)}.", place)
-        self._intents[place] = at.fence
+            self.spans[place] = msgspec.structs.replace(before, sent_at=(*before.sent_at, sealed.at), **again)
+            same_run = self._intents[place] == sealed.fence
+            self._note(sealed, f"{event.tool} {describe_resend(event.effect, same_run=same_run)}.", place)
+        self._intents[place] = sealed.fence
 
     def _outcome(
-        self, at: SealedEvent, event: e.ToolReturned | e.ToolFailed | e.ToolUncertain | e.ToolReconciled
+        self, sealed: SealedEvent, event: e.ToolReturned | e.ToolFailed | e.ToolUncertain | e.ToolReconciled
     ) -> None:
         place = (SpanKind.EFFECT, event.step_key, str(event.generation))
         tool = self.spans[place].name if place in self.spans else event.step_key
         match event:
             case e.ToolReturned():
-                self._close(at, place, "succeeded", result=event.result, error=event.error)
+                self._close(sealed, place, "succeeded", result=event.result, error=event.error)
                 if event.adopted:
                     text = "was not sent again: after the quiet period its receiver confirmed that it had happened"
-                    self._note(at, f"{tool} {text}.", place)
+                    self._note(sealed, f"{tool} {text}.", place)
             case e.ToolFailed():
-                self._close(at, place, event.outcome, error=event.error)
+                self._close(sealed, place, event.outcome, error=event.error)
             case e.ToolUncertain():
-                self._close(at, place, "uncertain", error=event.error)
-                self._note(at, f"Outcome unknown: {tool}. Held for a person: {event.why}.", place)
+                self._close(sealed, place, "uncertain", error=event.error)
+                self._note(sealed, f"Outcome unknown: {tool}. Held for a person: {event.why}.", place)
             case e.ToolReconciled():
-                by, said = event.by or UNNAMED, DECISIONS.get(event.decision, event.decision)
-                self._said[event.step_key] = f"{by} decided that {said}"
-                self._close(at, place, event.decision, result=event.result)
-                self._note(at, f"{by} decided about {tool}: {said} ({event.why}).", place)
+                by, decision = event.by or UNNAMED, DECISIONS.get(event.decision, event.decision)
+                self._said[event.step_key] = f"{by} decided that {decision}"
+                self._close(sealed, place, event.decision, result=event.result)
+                self._note(sealed, f"{by} decided about {tool}: {decision} ({event.why}).", place)
 
-    def _give_up(self, at: SealedEvent, event: e.CallCancelled) -> None:
+    def _give_up(self, sealed: SealedEvent, event: e.CallCancelled) -> None:
         for kind in (SpanKind.EFFECT, SpanKind.MODEL, SpanKind.READ, SpanKind.SLEEP):
             place = (kind, event.step_key, str(event.generation))
             if place in self.spans and self.spans[place].end_at is None:
-                self._close(at, place, "given up")
+                self._close(sealed, place, "given up")
                 return
         scope, _ = split(event.step_key)
-        begun = max(self._claimed_at, self._ended_at.get(scope, 0))
+        started_at = max(self._claimed_at, self._ended_at.get(scope, 0))
         self._open(
-            at,
+            sealed,
             SpanKind.READ,
             event.step_key,
             event.generation,
-            start_at=begun,
+            start_at=started_at,
             start_known=False,
             effect="read_only",
         )
-        self._close(at, (SpanKind.READ, event.step_key, str(event.generation)), "given up")
+        self._close(sealed, (SpanKind.READ, event.step_key, str(event.generation)), "given up")
 
-    def _move(self, at: SealedEvent, event: e.CallMoved) -> None:
+    def _move(self, sealed: SealedEvent, event: e.CallMoved) -> None:
         text = f"Adopted the record of {event.recorded_key} for {event.step_key} (renamed or reordered code)."
         keys = [(kind, event.recorded_key, str(event.generation)) for kind in SpanKind]
         place = next(filter(self.spans.__contains__, keys), None)
-        self._note(at, text, place)
+        self._note(sealed, text, place)
         if place is None:
-            self.seam(at, SeamKind.OTHER, text)
+            self.seam(sealed, SeamKind.OTHER, text)
 
-    def _request(self, at: SealedEvent, event: e.LlmRequested) -> None:
-        """A request to a model; a later attempt of it belongs to the same span."""
+    def _request(self, sealed: SealedEvent, event: e.LlmRequested) -> None:
+        """Opens the span of a model request; a later attempt of it belongs to the same span."""
         place = (SpanKind.MODEL, event.step_key, str(event.generation))
         before = self.spans.get(place)
         if before is None:
             self._open(
-                at,
+                sealed,
                 SpanKind.MODEL,
                 event.step_key,
                 event.generation,
                 name=event.model,
                 attempt=event.attempt,
-                sent_at=(at.at,),
+                sent_at=(sealed.at,),
             )
             return
         self.spans[place] = msgspec.structs.replace(
-            before, attempt=event.attempt, sent_at=(*before.sent_at, at.at), end_at=None, outcome=OPEN
+            before, attempt=event.attempt, sent_at=(*before.sent_at, sealed.at), end_at=None, outcome=OPEN
         )
 
-    def _retry(self, at: SealedEvent, event: e.CallRetried) -> None:
+    def _retry(self, sealed: SealedEvent, event: e.CallRetried) -> None:
         error = event.error or {}
-        what = "Probe" if event.probe else "Attempt"
+        subject = "Probe" if event.probe else "Attempt"
         text = (
-            f"{what} {event.attempt} of {event.attempts} failed: {error.get('type', 'Error')}: "
+            f"{subject} {event.attempt} of {event.attempts} failed: {error.get('type', 'Error')}: "
             f"{error.get('message', '')}; next at {to_iso(event.next_at)}."
         )
         keys = [(kind, event.step_key, str(event.generation)) for kind in SpanKind]
         place = next(filter(self.spans.__contains__, keys), None)
-        self._note(at, text, place)
+        self._note(sealed, text, place)
         if place is None:
-            self.seam(at, SeamKind.OTHER, f"{event.step_key}: {text}")
+            self.seam(sealed, SeamKind.OTHER, f"{event.step_key}: {text}")
 
     # ── workers and states ──────────────────────────────────────────────────────────────────────────
 
-    def _hands(self, at: SealedEvent, event: e.Event) -> None:
+    def _hands(self, sealed: SealedEvent, event: e.Event) -> None:
         match event:
             case e.JobClaimed():
                 before = self._workers[max(self._workers)] if self._workers else "an unknown worker"
-                self._workers[at.fence] = event.worker
-                self._claimed_at = at.at
+                self._workers[sealed.fence] = event.worker
+                self._claimed_at = sealed.at
                 taken_over, self._lost = event.takeover or self._lost, False
                 if find_parent(event.worker) is not None:
-                    said = f"claimed by {short(event.worker)}, in a process of its own{self._attempt()}"
-                    self.seam(at, SeamKind.CLAIMED, said, event.worker)
+                    text = f"claimed by {short(event.worker)}, in a process of its own{self._attempt()}"
+                    self.seam(sealed, SeamKind.CLAIMED, text, event.worker)
                     why = "The job runs in a process of its own, because its workers died"
-                    self._note(at, f"{why}. If that process dies as well, the job is the cause.")
+                    self._note(sealed, f"{why}. If that process dies as well, the job is the cause.")
                     return
                 if not taken_over:
                     self.seam(
-                        at,
+                        sealed,
                         SeamKind.CLAIMED,
                         f"claimed by {short(event.worker)}{self._attempt()}",
                         event.worker,
                     )
                     return
-                said = f"{short(event.worker)} took over from {short(before)}{self._attempt()}"
-                self.seam(at, SeamKind.TAKEOVER, said, event.worker)
+                text = f"{short(event.worker)} took over from {short(before)}{self._attempt()}"
+                self.seam(sealed, SeamKind.TAKEOVER, text, event.worker)
                 used = f"{count_outcomes(self._results)} replayed, not called again"
                 why = f"The lease of {short(before)} had expired"
-                self._note(at, f"{why}; {used}." if self._results else f"{why}; no result had been recorded.")
+                self._note(
+                    sealed, f"{why}; {used}." if self._results else f"{why}; no result had been recorded."
+                )
             case e.JobReleased():
-                self.seam(at, SeamKind.RELEASED, f"released ({event.why})")
+                self.seam(sealed, SeamKind.RELEASED, f"released ({event.why})")
             case e.JobWaiting():
-                self.seam(at, SeamKind.WAITING, f"waiting: {event.reason.replace('_', ' ')}")
+                self.seam(sealed, SeamKind.WAITING, f"waiting: {event.reason.replace('_', ' ')}")
             case e.JobParked():
                 why = event.report.get("why", "") if isinstance(event.report, dict) else ""
-                self.seam(at, SeamKind.PARKED, "parked: the code no longer matches the journal")
-                self._note(at, f"Parked before any call was made: {why}.")
+                self.seam(sealed, SeamKind.PARKED, "parked: the code no longer matches the journal")
+                self._note(sealed, f"Parked before any call was made: {why}.")
             case e.JobStalled():
-                self.seam(at, SeamKind.STALLED, f"stalled: {arrange_report(event.report)['why']}")
+                self.seam(sealed, SeamKind.STALLED, f"stalled: {arrange_report(event.report)['why']}")
                 for line in describe_stall(event):
-                    self._note(at, line)
+                    self._note(sealed, line)
             case e.JobDeadLettered():
                 causes = causes_of(self._causes)
                 why, error = summarize_causes(causes), causes[-1].get("error") if causes else None
-                self.seam(at, SeamKind.DEAD_LETTER, f"dead letter: {why}", error=error)
-                self._note(at, "The job is kept with its journal until a person decides.")
+                self.seam(sealed, SeamKind.DEAD_LETTER, f"dead letter: {why}", error=error)
+                self._note(sealed, "The job is kept with its journal until a person decides.")
 
     def _attempt(self) -> str:
         """The number of the attempt that a claim begins or continues, once one has failed."""
         return f" (attempt {self._failed + 1})" if self._failed else ""
 
-    def _state(self, at: SealedEvent, event: e.Event) -> None:
+    def _state(self, sealed: SealedEvent, event: e.Event) -> None:
         match event:
             case e.JobCreated():
                 self._edited = event.edited if isinstance(event.edited, dict) else {}
                 forked = f"forked from {event.forked_from} before its event {event.forked_at_seq}"
                 how = "submitted" if event.forked_from is None else forked
-                self.seam(at, SeamKind.CREATED, f"{event.kind} {how}")
-            case e.JobRequeued() if event.takeover:  # a sweep found it; whoever claims it next takes over
+                self.seam(sealed, SeamKind.CREATED, f"{event.kind} {how}")
+            case e.JobRequeued() if event.takeover:  # a sweep found it; its next claim is a takeover
                 self._lost = True
                 ran_out = f"the lease of {short(event.holder or 'its worker')} expired"
-                self.seam(at, SeamKind.REQUEUED, event.why if event.why.startswith(DIED_ALONE) else ran_out)
+                self.seam(
+                    sealed, SeamKind.REQUEUED, event.why if event.why.startswith(DIED_ALONE) else ran_out
+                )
             case e.JobRequeued() if event.by:
                 self._failed = 0
-                self.seam(at, SeamKind.REQUEUED, f"requeued by {event.by}{format_reason(event.why)}")
-                self._note(at, "Its attempts count from zero again.")
+                self.seam(sealed, SeamKind.REQUEUED, f"requeued by {event.by}{format_reason(event.why)}")
+                self._note(sealed, "Its attempts count from zero again.")
             case e.JobRequeued():
                 failed = format_error(event.error)
                 self._failed += bool(failed)
-                said = f"attempt {self._failed} failed: {failed}" if failed else "requeued"
-                self.seam(at, SeamKind.REQUEUED, said, error=event.error)
+                text = f"attempt {self._failed} failed: {failed}" if failed else "requeued"
+                self.seam(sealed, SeamKind.REQUEUED, text, error=event.error)
                 if failed and event.rerun:
-                    self._note(at, f"The next attempt makes these calls again: {', '.join(event.rerun)}.")
+                    self._note(sealed, f"The next attempt makes these calls again: {', '.join(event.rerun)}.")
             case e.CancelRequested():
                 why = f": {event.why}" if event.why else ""
-                self.seam(at, SeamKind.CANCEL_REQUESTED, f"cancel requested by {event.by or UNNAMED}{why}")
+                self.seam(
+                    sealed, SeamKind.CANCEL_REQUESTED, f"cancel requested by {event.by or UNNAMED}{why}"
+                )
             case e.JobCompleted():
-                self.seam(at, SeamKind.ENDED, "completed")
+                self.seam(sealed, SeamKind.ENDED, "completed")
             case e.JobFailure():
-                self.seam(at, SeamKind.ENDED, f"failed: {format_error(event.error)}", error=event.error)
+                self.seam(sealed, SeamKind.ENDED, f"failed: {format_error(event.error)}", error=event.error)
             case e.JobCancellation():
-                self.seam(at, SeamKind.ENDED, "cancelled")
+                self.seam(sealed, SeamKind.ENDED, "cancelled")
 
     # ── everything else ───────────────────────────────────────────────────────────────────────────
 
-    def _other(self, at: SealedEvent, event: e.Event) -> None:
+    def _other(self, sealed: SealedEvent, event: e.Event) -> None:
         match event:
             case e.TimerSet():
-                self._open(at, SpanKind.SLEEP, event.step_key)
+                self._open(sealed, SpanKind.SLEEP, event.step_key)
             case e.TimerFired():
-                self._close(at, (SpanKind.SLEEP, event.step_key, "0"), "over")
+                self._close(sealed, (SpanKind.SLEEP, event.step_key, "0"), "over")
             case e.LlmRequested():
-                self._request(at, event)
+                self._request(sealed, event)
             case e.LlmResponded():
                 answer = {"result": event.response, "error": event.error, "usage": event.usage}
                 place = (SpanKind.MODEL, event.step_key, str(event.generation))
-                self._close(at, place, "failed" if event.error else "succeeded", **answer)
-                self._say_edited(at, place)
+                self._close(sealed, place, "failed" if event.error else "succeeded", **answer)
+                self._say_edited(sealed, place)
             case e.ApprovalRequested():
-                self._open(at, SpanKind.APPROVAL, event.step_key)
+                self._open(sealed, SpanKind.APPROVAL, event.step_key)
                 self._said[event.approval_id] = event.step_key
             case e.ApprovalDecided():
                 place = (SpanKind.APPROVAL, self._said.get(event.approval_id, ""), "0")
-                self._close(at, place, event.decision)
+                self._close(sealed, place, event.decision)
                 self._note(
-                    at,
+                    sealed,
                     f"{event.decision.capitalize()} by {event.by or UNNAMED}{format_reason(event.why)}.",
                     place,
                 )
             case e.ChildStarted():
-                self._open(at, SpanKind.CHILD, event.step_key, args=event.child_job_id)
+                self._open(sealed, SpanKind.CHILD, event.step_key, args=event.child_job_id)
             case e.ChildFinished():
-                self._close(at, (SpanKind.CHILD, event.step_key, "0"), event.status)
+                self._close(sealed, (SpanKind.CHILD, event.step_key, "0"), event.status)
             case e.NodeStarted():
-                self._open(at, SpanKind.NODE, f"{event.plan_id}/{event.node}", name=event.node)
-                self._ended_at[split(f"{event.scope}/")[0]] = at.at  # no call of its begins before it
+                self._open(sealed, SpanKind.NODE, f"{event.plan_id}/{event.node}", name=event.node)
+                self._ended_at[split(f"{event.scope}/")[0]] = (
+                    sealed.at
+                )  # no call of the node starts before it
             case e.NodeFinished():
-                self._close(at, (SpanKind.NODE, f"{event.plan_id}/{event.node}", "0"), event.outcome)
+                self._close(sealed, (SpanKind.NODE, f"{event.plan_id}/{event.node}", "0"), event.outcome)
             case e.SignalReceived():
-                said = "answer received" if event.name in self._said else f"signal {event.name} received"
-                self.seam(at, SeamKind.SIGNAL, said)
+                text = "answer received" if event.name in self._said else f"signal {event.name} received"
+                self.seam(sealed, SeamKind.SIGNAL, text)
             case e.QuestionAsked():
-                self._open(at, SpanKind.APPROVAL, event.step_key, name=event.question)
+                self._open(sealed, SpanKind.APPROVAL, event.step_key, name=event.question)
                 self._said[event.question_id] = event.step_key
             case e.SignalTaken() if event.name in self._said:
                 outcome = "not answered" if event.mail_seq is None else "answered"
-                self._close(at, (SpanKind.APPROVAL, self._said[event.name], "0"), outcome)
+                self._close(sealed, (SpanKind.APPROVAL, self._said[event.name], "0"), outcome)
             case e.CheckpointSaved() | e.TurnCommitted():
-                self.seam(at, SeamKind.COMMIT, f"state committed ({event.ordinal})")
+                self.seam(sealed, SeamKind.COMMIT, f"state committed ({event.ordinal})")
             case e.StoreRestored():
-                self.seam(at, SeamKind.RESTORED, "the store was restored from a backup")
+                self.seam(sealed, SeamKind.RESTORED, "the store was restored from a backup")
                 self._note(
-                    at, "Held for review: calls that the job made after the backup are not in this journal."
+                    sealed,
+                    "Held for review: calls that the job made after the backup are not in this journal.",
                 )
             case e.PlanGenerated():
-                self.seam(at, SeamKind.OTHER, "plan recorded")
+                self.seam(sealed, SeamKind.OTHER, "plan recorded")
             case e.BudgetReached():
                 used = (
                     f"{format_amount(event.limit, event.spent)} of {format_limit(event.limit, event.allowed)}"
                 )
-                self.seam(at, SeamKind.OTHER, f"budget reached: {used}")
+                self.seam(sealed, SeamKind.OTHER, f"budget reached: {used}")
             case e.BudgetRaised():
                 self.seam(
-                    at,
+                    sealed,
                     SeamKind.OTHER,
                     f"budget raised by {event.by}{format_reason(format_raise(event))}",
                 )
             case _:
-                self.seam(at, SeamKind.OTHER, command_checks.plainly(event))
+                self.seam(sealed, SeamKind.OTHER, command_checks.plainly(event))
 
 
 _WAITS: Final = frozenset(
@@ -465,7 +487,7 @@ _WAITS: Final = frozenset(
 
 
 def split(step_key: str) -> tuple[tuple[str, ...], str]:
-    """A step key as scope and name: `2/research#1/fetch#3` is fetch#3 in (research#1)."""
+    """Splits a step key into scope and name: `2/research#1/fetch#3` is fetch#3 in (research#1)."""
     parts = step_key.split("/")
     return tuple(parts[1:-1]), parts[-1]
 
@@ -497,7 +519,7 @@ def format_amount(limit: str, much: Any) -> str:
 
 
 def describe_stall(event: e.JobStalled) -> list[str]:
-    """Where each task of a stalled job stood, one line for each."""
+    """Where each task of a stalled job waits, one line for each."""
     return [
         f"{task['task'] or 'A task'} waits at {task['at']}."
         for task in arrange_report(event.report)["tasks"]

@@ -1,7 +1,7 @@
-"""Work items: work that is routed by capability, claimed by external agents, and ended by the holder of the lease.
+"""Work items: routed by capability, claimed by external agents, and ended by the holder of the lease.
 
-Work is claimed for a time. What the holder sends afterwards carries the fence and the token of its claim, and is
-rejected as Fenced as soon as another agent has the work or it is over: the holder then stops working on it.
+Work is claimed for a limited time. Later requests of the holder carry the fence and the token of its claim, and are
+rejected as Fenced as soon as another agent has the work or it has ended: the holder then stops working on it.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ from holdfast.store.ports.leases import ClaimAsk, Held
 
 WAIT_S_MAX: Final = 30
 POLL_S: Final = 2.0
-"""How long a wake-up may be late before the queue is asked without one."""
+"""How long a wake-up may be late before the queue is polled."""
 
 CLAIMS_MAX: Final = 100
 UNWANTED_EVERY: Final = 32
-"""Of so many claims one also looks at work that was preferred for others who did not take it."""
+"""One of so many claims also looks at work preferred for other agents, which did not take it."""
 
 HOLDER_ERRORS: Final = (404, 409, 415, 422, 503)
 LeaseSeconds = Annotated[int, Meta(ge=LEASE_LEAST_US // SECOND, le=LEASE_MOST_US // SECOND)]
@@ -142,9 +142,9 @@ class ListWork(PageRequest, frozen=True, kw_only=True, rename={"project_id": "pr
 async def list_work(api: ApiContext, request: ListWork) -> WorkList:
     """List work items, newest first."""
     check_names(capability=request.capability, boundary=request.boundary, project=request.project_id)
-    wanted = request.status
-    status, is_dead = (None, None) if wanted is None else _STATUSES[wanted]
-    which = WorkWhich(
+    requested_status = request.status
+    status, is_dead = (None, None) if requested_status is None else _STATUSES[requested_status]
+    work_filter = WorkWhich(
         namespace=api.namespace,
         status=status,
         dead=is_dead,
@@ -152,11 +152,12 @@ async def list_work(api: ApiContext, request: ListWork) -> WorkList:
         boundary=request.boundary,
         project=request.project_id,
     )
-    page = await api.store.work.list(which, limit=request.limit, cursor=request.cursor)
+    page = await api.store.work.list(work_filter, limit=request.limit, cursor=request.cursor)
     views = [work_view(await api.external_work.load(row.head.job_id)) for row in page]
     # A page may be shorter than its limit: only the journal tells an assigned item from one in progress.
     return WorkList(
-        items=tuple(view for view in views if wanted is None or view.status == wanted), next=page.next
+        items=tuple(view for view in views if requested_status is None or view.status == requested_status),
+        next=page.next,
     )
 
 
@@ -189,41 +190,41 @@ class ClaimWork(ExternalRequest, frozen=True, kw_only=True, rename="camel"):
 async def claim_work(api: ApiContext, request: ClaimWork) -> ClaimList:
     """Claim work items for an agent; each is leased for a time."""
     entry = (await api.registry.get(check_name(request.guid, "guid"))).entry
-    ask = _to_claim(api, entry, request)
+    claim = _to_claim(api, entry, request)
     if not 0 <= request.wait_seconds <= WAIT_S_MAX:
         raise InvalidPayload(f"waitSeconds is {request.wait_seconds}; allowed is 0 to {WAIT_S_MAX}")
     names = entry.capabilities if request.capabilities is None else tuple(request.capabilities)
-    topics = frozenset(f"queue:{queue}" for queue in ask.queues)
+    topics = frozenset(f"queue:{queue}" for queue in claim.queues)
     loop = asyncio.get_running_loop()
     deadline = loop.time() + request.wait_seconds
     while True:
-        granted = await _claim(api, ask, names, entry.max_concurrent_tasks)
-        left = deadline - loop.time()
-        if granted or left <= 0:
+        granted = await _claim(api, claim, names, entry.max_concurrent_tasks)
+        remaining_s = deadline - loop.time()
+        if granted or remaining_s <= 0:
             now = api.clock.wall_us()
             return ClaimList(
-                items=tuple(view_claimed_work(grant, state, ask.ttl_us, now) for grant, state in granted)
+                items=tuple(view_claimed_work(grant, state, claim.ttl_us, now) for grant, state in granted)
             )
-        await api.store.wakeups.wait(topics, min(left, POLL_S))
+        await api.store.wakeups.wait(topics, min(remaining_s, POLL_S))
 
 
 async def _claim(
-    api: ApiContext, ask: ClaimAsk, capabilities: Sequence[str], tasks_max: int
+    api: ApiContext, claim: ClaimAsk, capabilities: Sequence[str], tasks_max: int
 ) -> list[tuple[Grant, WorkItemState]]:
-    """Work for this agent; if there is none, work that was preferred for others who did not take it. Now and then that
-    is looked at as well, so that it does not wait for ever behind work that never ends."""
-    # Also without room: a claim that was granted before finds the same work.
-    ask = msgspec.structs.replace(ask, most=tasks_max)
+    """Claims work for this agent; if there is none, work preferred for other agents, which did not take it. Now and
+    then a claim includes that as well, so that it does not wait for ever behind other work."""
+    # Even without free slots: a claim that was granted before finds the same work.
+    claim = msgspec.structs.replace(claim, most=tasks_max)
     if api.chance() * UNWANTED_EVERY < 1:
         unwanted = tuple(await api.store.work.find_unpreferred(capabilities, grace_us=PREFERENCE_US))
-        ask = msgspec.structs.replace(ask, kinds=(*ask.kinds, *unwanted))
-    granted = await api.external_work.claim(ask)
-    if granted or await api.store.leases.count(ask.worker) >= tasks_max:
+        claim = msgspec.structs.replace(claim, kinds=(*claim.kinds, *unwanted))
+    granted = await api.external_work.claim(claim)
+    if granted or await api.store.leases.count(claim.worker) >= tasks_max:
         return granted
     unwanted = tuple(await api.store.work.find_unpreferred(capabilities, grace_us=PREFERENCE_US))
     if not unwanted:
         return []
-    return await api.external_work.claim(msgspec.structs.replace(ask, kinds=unwanted))
+    return await api.external_work.claim(msgspec.structs.replace(claim, kinds=unwanted))
 
 
 def _to_claim(api: ApiContext, entry: AgentEntry, request: ClaimWork) -> ClaimAsk:

@@ -1,4 +1,4 @@
-"""What a client is told of work and of the agents that take it.
+"""Records of work and of agents for clients.
 
 Fields are camelCase in JSON and instants are ISO text: agents in any language read these.
 """
@@ -13,7 +13,7 @@ from holdfast.model.agent_registry import AgentEntry
 from holdfast.model.work import WorkStatus
 
 WORK_OVER = frozenset({WorkStatus.COMPLETED, WorkStatus.FAILED, WorkStatus.CANCELLED})
-"""Nothing comes after these. A dead letter is held: somebody may requeue it."""
+"""Final states. A dead letter is not final: an operator may requeue it."""
 
 
 # ── work ──────────────────────────────────────────────────────────────────────────────────────────

@@ -1,4 +1,4 @@
-"""Work and agents, read: from a journal and from an entry to what a client is shown."""
+"""Views of work and agents: from a journal, and from a registry entry."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from holdfast.model.work import status_of as work_status
 
 
 def work_view(item: WorkItemState) -> WorkView:
-    """The work item as its journal tells it."""
-    asked = msgspec.convert(item.created.input, Work)
+    """The work item from its journal."""
+    work = msgspec.convert(item.created.input, Work)
     head = item.head
     holder = assigned_at = progress = note = result = error = None
     for sealed, event in item.facts:
         match event:
             case JobClaimed(worker=worker):
                 holder, assigned_at, progress, note = worker, sealed.at, None, None
-            case ProgressReported(progress=percent, note=said):
-                progress, note = percent, said or None
+            case ProgressReported(progress=percent, note=progress_note):
+                progress, note = percent, progress_note or None
             case JobCompleted(output=output):
                 result, error = output, None
             case JobRequeued(error=failed):
@@ -50,16 +50,16 @@ def work_view(item: WorkItemState) -> WorkView:
     return WorkView(
         id=head.job_id,
         work_item_id=head.job_id,
-        task_id=asked.task_id,
-        description=asked.description,
-        capability=asked.capability,
-        boundary=asked.boundary or None,
-        priority=asked.priority,
-        deadline=asked.deadline,
-        preferred_agent_type=asked.preferred_agent_type or None,
-        required_agent_type=asked.required_agent_type or None,
-        project_id=asked.project_id,
-        context_data=asked.context_data,
+        task_id=work.task_id,
+        description=work.description,
+        capability=work.capability,
+        boundary=work.boundary or None,
+        priority=work.priority,
+        deadline=work.deadline,
+        preferred_agent_type=work.preferred_agent_type or None,
+        required_agent_type=work.required_agent_type or None,
+        project_id=work.project_id,
+        context_data=work.context_data,
         status=work_status(head.status, head.wait_reason, progressed=progress is not None, external=external),
         assigned_to=None if holder is None else agent_in(holder) or holder,
         assigned_at=None if assigned_at is None else to_iso(assigned_at),
@@ -73,11 +73,11 @@ def work_view(item: WorkItemState) -> WorkView:
 
 
 def view_claimed_work(grant: Grant, item: WorkItemState, ttl_us: int, now: int) -> ClaimedWork:
-    """The item as its new holder needs it."""
+    """The item for its new holder."""
     view = work_view(item)
-    told = {name: getattr(view, name) for name in view.__struct_fields__}
+    fields = {name: getattr(view, name) for name in view.__struct_fields__}
     return ClaimedWork(
-        **told,
+        **fields,
         fence=grant.fence,
         lease_token=grant.lease_token,
         lease_expires_at=to_iso(now + ttl_us),
@@ -85,7 +85,7 @@ def view_claimed_work(grant: Grant, item: WorkItemState, ttl_us: int, now: int) 
     )
 
 
-def entry_view(seen: Seen, now: int, source: str) -> AgentEntryView:
-    """The entry, its status as judged now, and who keeps it."""
-    told = {name: getattr(seen.entry, name) for name in seen.entry.__struct_fields__}
-    return AgentEntryView(**{**told, "status": status_of(seen, now)}, source=source)
+def entry_view(registered: Seen, now: int, source: str) -> AgentEntryView:
+    """The entry with its current status and its source."""
+    fields = {name: getattr(registered.entry, name) for name in registered.entry.__struct_fields__}
+    return AgentEntryView(**{**fields, "status": status_of(registered, now)}, source=source)

@@ -1,4 +1,5 @@
-"""Asking a worker to drain: whose word it was is a line of the audit log, since no journal is about workers."""
+"""Worker drain: requests a worker to drain. The audit log records who requested it, since no journal is about
+workers."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ async def ask_to_drain(
     request_id: str = "",
     detail: str = "",
 ) -> SeenWorker:
-    """The worker hears with its next beat that it shall drain."""
+    """Stores the request; the worker reads it with its next heartbeat and drains."""
     act = ActDraft(
         act_id=act_id("worker.drain", worker, operation_id),
         what="worker.drain",

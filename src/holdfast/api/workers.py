@@ -41,28 +41,28 @@ async def drain_worker(api: ApiContext, request: DrainWorker) -> WorkerView:
     """Drain a worker: it reads the request with its next heartbeat and stops as after SIGTERM."""
     check_name(request.worker, "worker name")
     if api.caller is None:
-        who, request_id, detail = check_name(request.by, "by"), "", ""
+        author, request_id, detail = check_name(request.by, "by"), "", ""
     else:
-        who, request_id = api.caller.name, api.caller.request_id
+        author, request_id = api.caller.name, api.caller.request_id
         detail = f"by {request.by or 'nobody named'}"
-    seen = await ask_to_drain(
+    worker = await ask_to_drain(
         api.store,
         request.worker,
-        who=who,
+        who=author,
         why=request.why,
         operation_id=api.operation_id(request.operation_id),
         request_id=request_id,
         detail=detail,
     )
-    return worker_view(seen)
+    return worker_view(worker)
 
 
-def worker_view(seen: SeenWorker) -> WorkerView:
-    presence, offer = seen.presence, seen.presence.offer
+def worker_view(worker: SeenWorker) -> WorkerView:
+    presence, offer = worker.presence, worker.presence.offer
     return WorkerView(
         worker=presence.worker,
         label=short(presence.worker),
-        state=seen.state,
+        state=worker.state,
         host=presence.host,
         pid=presence.pid,
         identity=presence.identity,
@@ -71,10 +71,10 @@ def worker_view(seen: SeenWorker) -> WorkerView:
         queues=offer.queues,
         capabilities=offer.capabilities,
         concurrency=offer.concurrency,
-        holds=seen.holds,
+        holds=worker.holds,
         draining=presence.draining,
-        started_at=seen.started_at,
-        seen_at=seen.seen_at,
+        started_at=worker.started_at,
+        seen_at=worker.seen_at,
         drains=offer.drains,
-        drain_asked_at=seen.drain_asked_at,
+        drain_asked_at=worker.drain_asked_at,
     )
